@@ -26,6 +26,10 @@ BLIND = "blind"
 WORD_GRAMS = (1, 2)
 CHARACTER_GRAMS = (3, 5)
 
+REPEATS = 5
+"""Draws of the folds. With one, the AUROC over 4 × 200 texts moved by 0.014 (a standard deviation,
+from 0.43 to 0.51 over 50 draws) with the draw alone."""
+
 SPREAD = 2**0.5
 """How much wider the baseline's intervals are than a bootstrap of its scores.
 
@@ -57,17 +61,20 @@ def blind_scores(examples: pd.DataFrame, folds: int, seed: int) -> Scores:
 
 
 def out_of_fold(texts: Sequence[str], member: NDArray[np.bool_], folds: int, seed: int) -> Scores:
-    """Each text's score by a logistic regression fitted on the other folds."""
+    """Each text's score by a logistic regression fitted on the other folds: the mean of REPEATS."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-    splits = StratifiedKFold(folds, shuffle=True, random_state=seed % 2**32)
     # The dual problem has one unknown a text, the primal one a feature: ten times slower here.
     model = LogisticRegression(solver="liblinear", dual=True, max_iter=1000, random_state=0)
-    scores = cross_val_predict(
-        model, features(texts), member, cv=splits, method="decision_function"
-    )
-    return np.asarray(scores, dtype=np.float64)
+    matrix, found = features(texts), []
+    for repeat in range(REPEATS):
+        place = derive(seed, "folds", repeat) % 2**32
+        splits = StratifiedKFold(folds, shuffle=True, random_state=place)
+        found.append(
+            cross_val_predict(model, matrix, member, cv=splits, method="decision_function")
+        )
+    return np.asarray(np.mean(found, axis=0), dtype=np.float64)
 
 
 def features(texts: Sequence[str]) -> Any:

@@ -1,94 +1,152 @@
-"""What the single-pass methods cost over a bare forward: `python benchmarks/detection.py`.
+"""What the methods cost over a bare forward: `python benchmarks/detection.py [MODEL_FOLDER]`.
 
-For two models, in one run, with the repeats interleaved and medians taken:
+For several models, on the same texts of 256 tokens, in one run, with the repeats interleaved and
+medians taken. In multiples of `bare`, the model's own forward over the padded batches with its
+logits thrown away:
 
-- bare: the model's own forward over the padded batches, logits thrown away;
-- together: the same batches through the runner, and loss, zlib, min_k, min_k_plus_plus scored;
-- separate: the same four as four attacks that each run the model;
-- one text: the four methods together, a text at a time;
+- 4 methods: the same batches through the runner, and loss, zlib, min_k, min_k_plus_plus scored;
+- apart: the same four as four attacks that each run the model;
+- by text: the four methods together, a text at a time.
+
+In multiples of the ordinary pass (the forward and its statistics):
+
 - pac, neighbor: the passes over 6 and 26 versions of each text, here as repeats of the texts; the
-  masked language model's own time is left out.
+  masked language model's own time is left out;
+- m=1, m=5: the infilling pass;
+- loop: one ordinary pass for each token, as the published code runs it, as a multiple of the
+  infilling pass. It is estimated: a few positions are timed, and multiplied to the text's length;
+- peak: MiB above what the process (or the GPU) holds before, in the ordinary and the m=5 pass.
+
+A model that is given gets two of the texts and one repeat: one of 135M parameters takes minutes on
+two cores. On a GPU the table has a line for random weights in LLaMA-7B's shape, in bfloat16.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line sets it
 sys.path.insert(0, str(Path(__file__).parents[1]))  # else this file hides the package
 
+import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from core.models import load_model
+from benchmarks.timing import medians, peak
+from core.models import load_model, load_tokenizer
 from detection.decoder import Decoder
+from detection.infill_copies import run_branches
+from detection.infill_pass import takes_branches
 from detection.methods.base import Method
 from detection.methods.loss import Loss
 from detection.methods.min_k import MinK
 from detection.methods.min_k_plus_plus import MinKPlusPlus
 from detection.methods.zlib import Zlib
 from detection.passes import ORIGINAL, Example
-from detection.runner import next_batch, run_sequences
+from detection.runner import next_batch, run_batch, run_sequences
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 METHODS: list[Method] = [Loss(), Zlib(), MinK(), MinKPlusPlus()]
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+TEXTS, TOKENS = 16, 256
 BATCH_TOKENS = 8192
-REPEATS = 7
-GOAL = 1.2
+POSITIONS = 4  # of the loop that are timed
+COLUMNS = ("4 methods", "apart", "by text", "pac", "neighbor", "m=1", "m=5", "loop/m=1", "loop/m=5")
+GOALS = ("≤ 1.15", "≥ 3.45", "≥ 1.15", "≤ 6.5", "≤ 27", "≤ 2.3", "≤ 7.5", "≥ 100", "≥ 35")
 
 
 def main() -> None:
     """Measure and print one line a model."""
-    examples = json.loads((GOLDEN / "scores.json").read_text())["examples"]
-    sequences = [e["token_ids"] for e in examples]
-    texts = [e["text"] for e in examples]
-    print(f"{torch.get_num_threads()} threads, batches of {BATCH_TOKENS} padded tokens")
-    print(
-        "model                  vocabulary  tokens  bare ms  together  separate  one text"
-        "    pac: 6  neigh: 26"
-    )
-    for name, model in models().items():
-        line(name, model, texts, sequences)
-    print(f"goal: together ≤ {GOAL} × bare")
+    print(f"{DEVICE}, {torch.get_num_threads()} threads; {TEXTS} texts of {TOKENS} tokens")
+    given = {Path(path).name[:17] for path in sys.argv[1:]}
+    heads = "".join(f"{name:>10}" for name in COLUMNS)
+    print(f"{'model':18}{'bare ms':>9}{heads}  peak MiB (m=5)")
+    for name, folder, model in models():
+        decoder = Decoder(model.to(DEVICE))
+        rows, repeats = sequences_of(folder), 7
+        if name in given:
+            rows, repeats = rows[:2], 1
+        bare, *ratios = measured(decoder, rows, repeats)
+        memory = memory_of(decoder, rows)
+        print(f"{name:18}{bare * 1e3:9.1f}{''.join(f'{r:10.2f}' for r in ratios)}  {memory}")
+        del decoder, model
+    print(f"{'goal':27}{''.join(f'{goal:>10}' for goal in GOALS)}")
 
 
-def models() -> dict[str, Any]:
-    """The models, smallest first."""
+def models() -> Any:
+    """Name, tokenizer's folder and model: the golden one, random ones, and the one given."""
+    yield "golden, 64 wide", GOLDEN / "target", load_model("model.path", str(GOLDEN / "target"))
+    for width in (128, 256):
+        yield f"random, {width} wide", GOLDEN / "target", random_llama(width)
+    for given in sys.argv[1:]:
+        yield Path(given).name[:17], Path(given), load_model("model.path", given)
+    if DEVICE.type == "cuda":
+        yield "7B shape, bf16", GOLDEN / "target", llama_7b_shape()
+
+
+def random_llama(width: int) -> Any:
+    """Four layers over a vocabulary of 4,096."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=4096, hidden_size=128, intermediate_size=344, num_hidden_layers=2,
-        num_attention_heads=4, max_position_embeddings=512,
+        vocab_size=4096, hidden_size=width, intermediate_size=width * 8 // 3, num_hidden_layers=4,
+        num_attention_heads=width // 32, num_key_value_heads=width // 64,
+        max_position_embeddings=512,
     )  # fmt: skip
-    return {
-        "golden, 64 wide": load_model("model.path", str(GOLDEN / "target")),
-        "random, 128 wide": LlamaForCausalLM(config).eval(),
-    }
+    return LlamaForCausalLM(config).eval()
 
 
-def line(name: str, model: Any, texts: Sequence[str], sequences: Sequence[Sequence[int]]) -> None:
-    """Time the three ways over the same batches and print the ratios to the bare forward."""
-    decoder = Decoder(model)
-    batches = padded_batches(sequences)
-    bare, *ratios = medians(
-        lambda: forward(model, batches),
-        lambda: attack(decoder, texts, sequences, METHODS),
-        lambda: [attack(decoder, texts, sequences, [method]) for method in METHODS],
-        lambda: [attack(decoder, [t], [s], METHODS) for t, s in zip(texts, sequences, strict=True)],
-        lambda: run_sequences(decoder, sequences * 6, texts * 6, BATCH_TOKENS),
-        lambda: run_sequences(decoder, sequences * 26, texts * 26, BATCH_TOKENS),
+def llama_7b_shape() -> Any:
+    """Random weights, made where they stay."""
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device(DEVICE):
+        model = LlamaForCausalLM(LlamaConfig(max_position_embeddings=2048)).eval()
+    torch.set_default_dtype(torch.float32)
+    return model
+
+
+def sequences_of(tokenizer_folder: Path) -> list[list[int]]:
+    """The golden file's real texts, one after the other, cut to pieces of one length."""
+    examples = json.loads((GOLDEN / "scores.json").read_text())["examples"]
+    tokenizer = load_tokenizer("model.path", str(tokenizer_folder))
+    row = tokenizer("\n".join(e["text"] for e in examples), verbose=False)["input_ids"]
+    row = (row * (TEXTS * TOKENS // len(row) + 1))[: TEXTS * TOKENS]
+    return [row[i : i + TOKENS] for i in range(0, len(row), TOKENS)]
+
+
+def measured(decoder: Decoder, rows: Sequence[Sequence[int]], repeats: int) -> list[float]:
+    """Seconds of the bare forward, then the columns."""
+    batches = padded_batches(rows)
+    bare, *ways = medians(
+        lambda: forward(decoder.model, batches),
+        lambda: attack(decoder, rows, METHODS),
+        lambda: [attack(decoder, rows, [method]) for method in METHODS],
+        lambda: [attack(decoder, [row], METHODS) for row in rows],
+        repeats=repeats,
     )
-    tokens = sum(map(len, sequences))
-    print(
-        f"{name:22} {model.config.vocab_size:10,} {tokens:7,} {bare * 1e3:8.1f} "
-        + " ".join(f"{ratio:8.2f}x" for ratio in ratios)
+    if not takes_branches(decoder):
+        sys.exit(f"{type(decoder.model).__name__} takes no branches, so infilling is the loop.")
+    _, pac, neighbor, one, five, few = medians(
+        lambda: versions(decoder, rows, 1),
+        lambda: versions(decoder, rows, 6),
+        lambda: versions(decoder, rows, 26),
+        lambda: infill(decoder, rows, 1),
+        lambda: infill(decoder, rows, 5),
+        lambda: loop(decoder, rows[0]),
+        repeats=repeats,
     )
+    whole = few * (TOKENS - 1) / POSITIONS * len(rows)
+    return [bare, *ways, pac, neighbor, one, five, whole / one, whole / five]
+
+
+def memory_of(decoder: Decoder, rows: Sequence[Sequence[int]]) -> str:
+    """The peaks of the ordinary and of the infilling pass."""
+    plain, five = (lambda: run_batch(decoder, rows)), (lambda: infill(decoder, rows, 5))
+    return f"{peak(plain):.0f} ({peak(five):.0f})"
 
 
 def padded_batches(sequences: Sequence[Sequence[int]]) -> list[torch.Tensor]:
@@ -99,7 +157,7 @@ def padded_batches(sequences: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         batch = next_batch(order, sequences, BATCH_TOKENS)
         order = order[len(batch) :]
         rows = [torch.tensor(sequences[i]) for i in batch]
-        batches.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True))
+        batches.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(DEVICE))
     return batches
 
 
@@ -111,29 +169,30 @@ def forward(model: Any, batches: Sequence[torch.Tensor]) -> None:
 
 
 def attack(
-    decoder: Decoder,
-    texts: Sequence[str],
-    sequences: Sequence[Sequence[int]],
-    methods: Sequence[Method],
+    decoder: Decoder, rows: Sequence[Sequence[int]], methods: Sequence[Method]
 ) -> list[list[float]]:
     """From token ids to the scores of each method."""
-    stats = run_sequences(decoder, sequences, texts, BATCH_TOKENS)
-    examples = [Example("", t, {ORIGINAL: (s,)}) for t, s in zip(texts, stats, strict=True)]
+    names = [str(i) for i in range(len(rows))]
+    stats = run_sequences(decoder, rows, names, BATCH_TOKENS)
+    examples = [Example(n, "a text", {ORIGINAL: (s,)}) for n, s in zip(names, stats, strict=True)]
     return [[method.score(example) for example in examples] for method in methods]
 
 
-def medians(*ways: Callable[[], object]) -> list[float]:
-    """Median seconds of the first way, then the others' median ratios to it, repeat by repeat."""
-    seconds: list[list[float]] = [[] for _ in ways]
-    for repeat in range(REPEATS + 2):
-        for way, times in zip(ways, seconds, strict=True):
-            start = time.perf_counter()
-            way()
-            if repeat >= 2:  # the first ones warm up
-                times.append(time.perf_counter() - start)
-    first, *others = seconds
-    pairs = [[b / a for a, b in zip(first, times, strict=True)] for times in others]
-    return [statistics.median(times) for times in (first, *pairs)]
+def versions(decoder: Decoder, rows: Sequence[Sequence[int]], n: int) -> None:
+    """The ordinary pass over so many versions of each text."""
+    run_sequences(decoder, [*rows] * n, [""] * n * len(rows), BATCH_TOKENS)
+
+
+def infill(decoder: Decoder, rows: Sequence[Sequence[int]], m: int) -> None:
+    """The infilling pass of some texts."""
+    run_branches(decoder, rows, [""] * len(rows), BATCH_TOKENS, m)
+
+
+def loop(decoder: Decoder, ids: Sequence[int]) -> None:
+    """The ordinary pass over the text with one token replaced, for a few tokens."""
+    for place in np.linspace(1, len(ids) - 1, POSITIONS).astype(int):
+        other = [*ids[:place], (ids[place] + 1) % decoder.vocabulary, *ids[place + 1 :]]
+        run_batch(decoder, [other])
 
 
 if __name__ == "__main__":

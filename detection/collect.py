@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from core.artifacts import Built, build, locate
 from core.config import identity
 from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
-from detection.examples import Text
+from detection.examples import Text, texts_digest
 from detection.passes import INFILL, Pass, TokenStats
 from detection.scored_model import ScoredModel
 from detection.store import FILE, KIND, read_copies, write_rows
@@ -46,9 +46,10 @@ class Collector:
         self.runs = runs
         self.models = models
         self.settings = settings
-        self.material = material or Material()
+        self.material = replace(material or Material(), runs=runs)
         # one row a text, sorted: the stored pass is the same whatever the ids and their order
-        self.texts = sorted({t.sha256: t for t in texts}.values(), key=lambda t: t.sha256)
+        ordered = sorted(texts, key=lambda t: (t.sha256, t.benchmark))
+        self.texts = list({t.sha256: t for t in ordered}.values())
         self._loaded: dict[str, LoadedModel] = {}
 
     def collect(self, passes: Iterable[Pass]) -> dict[Pass, Copies]:
@@ -62,9 +63,9 @@ class Collector:
     def _one(self, wanted: Pass) -> Copies:
         model = self._model(wanted)
         # `config` is all that can change the numbers, `inputs` the digests of what is read
-        drawn, digests = self.material.identity(needs(wanted))
+        drawn, digests = self.material.identity(needs(wanted), self.texts)
         config = {"view": wanted.view_key, **drawn, **identity(self.settings)}
-        texts = hashlib.sha256("\n".join(t.sha256 for t in self.texts).encode()).hexdigest()
+        texts = texts_digest(self.texts)
         inputs = {
             "model": model.digest, "tokenizer": model.tokenizer_digest, "texts": texts, **digests
         }  # fmt: skip
@@ -80,6 +81,7 @@ class Collector:
             "rows": len(rows),
             "scored_tokens": sum(len(row.stats) for row in rows),
             "truncated": sum(row.truncated for row in rows),
+            "windowed": len({row.text_sha256 for row in rows if row.windowed}),
         }
         return Built([FILE], counts)
 

@@ -12,6 +12,7 @@ from omegaconf import MISSING
 from core.config import register, runtime
 from core.errors import require
 
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 METHODS = Path(__file__).resolve().parents[1] / "conf" / "method"
 
 
@@ -23,20 +24,24 @@ class DetectionConfig:
     """The weights' and activations' type; the statistics come from float32 logits in any case."""
 
     long_texts: str = "error"
-    """A text longer than the model's context: `error`, or `truncate` (score its first tokens)."""
+    """A text longer than the model's context: `error`, `truncate` (score its first tokens), or
+    `windowed` (score all its tokens, in windows that overlap by half of the context)."""
 
     device: str = runtime("auto")
     """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""
+
+    device_map: str | None = runtime(None)
+    """How to spread the layers of a model over all devices: one of DEVICE_MAPS; null: do not."""
 
     batch_tokens: int = runtime(8192)
     """Tokens in a batch, padding included; halved for good when the device's memory runs out."""
 
     processes: int = runtime(1)
-    """Processes, or GPUs, that each take a slice of the texts, where no prefix is shared."""
+    """Processes, or GPUs, that each load the model and take a slice of the texts."""
 
     def __post_init__(self) -> None:
         require(self.processes >= 1, "detection.processes", self.processes, "give 1 or more.")
-        dtypes, policies = ("float32", "bfloat16", "float16"), ("error", "truncate")
+        dtypes, policies = ("float32", "bfloat16", "float16"), ("error", "truncate", "windowed")
         require(self.dtype in dtypes, "detection.dtype", self.dtype, f"give one of {dtypes}.")
         require(
             self.long_texts in policies,
@@ -55,6 +60,25 @@ class DetectionConfig:
             "detection.batch_tokens",
             self.batch_tokens,
             "give the padded tokens of a batch, 1 or more.",
+        )
+        self._check_device_map()
+
+    def _check_device_map(self) -> None:
+        field, value = "detection.device_map", self.device_map
+        require(value in (None, *DEVICE_MAPS), field, value, f"give null or one of {DEVICE_MAPS}.")
+        require(
+            value is None or self.processes == 1,
+            field,
+            value,
+            f"it spreads one model over all devices, but detection.processes={self.processes} "
+            "loads a model for each process. Choose one of them.",
+        )
+        require(
+            value is None or self.device == "auto",
+            field,
+            value,
+            f"it chooses the devices itself, but detection.device is {self.device!r}. Leave that "
+            "at auto.",
         )
 
 
@@ -95,7 +119,8 @@ class PrefixConfig:
     """Texts to put before each text (node `prefix`), as ReCaLL does."""
 
     path: str | None = None
-    """Non-member texts, none of them scored: JSONL with `text`, or plain text, one a line."""
+    """Non-member texts, none of them scored: JSONL with `text` and perhaps `benchmark`, or plain
+    text, one a line; null: those that a corpus folder holds out."""
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,14 @@ class Decoder:
     Most models are a body and a linear head on its last hidden state. Whether this one is (no
     soft cap, no scale) is found by trying: body and head must give the model's own logits to the
     bit. Where they do not, the model's logits take the hidden state's place, whole.
+
+    A model spread over devices moves its inputs itself: the hidden states, and the logits, may be
+    on another device than `device`, where the token ids go.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.device: torch.device = next(model.parameters()).device
+        self.device = _input_device(model)
         config = model.config.get_text_config(decoder=True)
         self.vocabulary: int = config.vocab_size
         self.plain = self._is_plain()
@@ -53,14 +56,23 @@ class Decoder:
             return False
         ids = torch.arange(min(8, self.vocabulary), device=self.device)[None]
         with torch.inference_mode():
-            states = body(input_ids=ids, use_cache=False)[0]
-            return torch.equal(head(states), self.model(input_ids=ids, use_cache=False).logits)
+            logits = head(body(input_ids=ids, use_cache=False)[0])
+            whole = self.model(input_ids=ids, use_cache=False).logits
+            return torch.equal(logits, whole.to(logits.device))
 
 
 def load_decoder(source: ScoredModel, settings: DetectionConfig) -> Decoder:
-    """The model on its device."""
-    model = load_model(source.field, str(source.folder), settings.dtype)
-    return Decoder(model.to(_device(settings.device)))
+    """The model on its device, or on all devices as `detection.device_map` says."""
+    path, spread = str(source.folder), settings.device_map
+    if spread is not None:
+        return Decoder(load_model(source.field, path, settings.dtype, device_map=spread))
+    return Decoder(load_model(source.field, path, settings.dtype).to(_device(settings.device)))
+
+
+def _input_device(model: Any) -> torch.device:
+    """Where the token ids go: to the first layer; weights kept on disk are on no device."""
+    devices = (p.device for p in model.parameters() if not p.is_meta)
+    return next(devices, torch.device("cpu"))
 
 
 def _device(name: str) -> torch.device:

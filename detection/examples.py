@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,11 @@ def examples_digest(examples: list[Text]) -> str:
     """A hash of the ids and texts in any order: not of membership, so cells share clean scores."""
     lines = sorted(f"{e.sha256} {e.example_id}" for e in examples)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def texts_digest(texts: Sequence[Text]) -> str:
+    """A hash of the texts alone, in the given order."""
+    return hashlib.sha256("\n".join(t.sha256 for t in texts).encode()).hexdigest()
 
 
 def make_text(example_id: str, text: str, label: bool | None, benchmark: str) -> Text:

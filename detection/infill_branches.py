@@ -129,7 +129,7 @@ def _piece_states(decoder: Decoder, cache: DynamicCache, texts: Sequence[Branche
         past_key_values=_prefix_cache(cache, prefix),
         use_cache=True,
     )
-    return states_BQX[real_BQ]
+    return states_BQX[real_BQ.to(states_BQX.device)]
 
 
 def branch_mask(start_BQ: Tensor, prefix: int, dtype: torch.dtype) -> Tensor:

@@ -9,17 +9,17 @@ first choice is the text's own token, cost nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
 from core.errors import ConfigError, DataError
-from core.progress import progress as progress_bar
 from detection.decoder import Decoder
 from detection.infill_copies import Copies, run_branches, run_naive
 from detection.passes import Parameter
-from detection.runner import FIELDS, next_batch
+from detection.runner import FIELDS, run_batches
 
 log = logging.getLogger(__name__)
 
@@ -48,24 +48,15 @@ def run_infill(
         DataError: the model's logits for a text are not finite.
         ConfigError: a text alone does not fit into the device's memory.
     """
-    order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
-    naive = set(_naive(decoder, sequences))
+    naive = _naive(decoder, sequences)
+    others = sorted(set(range(len(sequences))) - set(naive))
     results: dict[int, Copies] = {}
-    bar = progress_bar(total=len(order), desc=progress, unit=" texts", disable=progress is None)
-    with bar:
-        while len(results) < len(order):
-            waiting = order[len(results) :]
-            alike = [i for i in waiting if (i in naive) is (waiting[0] in naive)]  # longest first
-            batch = next_batch(alike, sequences, batch_tokens)
-            chosen = [sequences[i] for i in batch]
-            score = run_naive if batch[0] in naive else run_branches
-            try:
-                found = score(decoder, chosen, [names[i] for i in batch], batch_tokens, future)
-            except torch.cuda.OutOfMemoryError as error:
-                batch_tokens = _halved(batch_tokens, names[batch[0]], error)
-                continue
-            results.update(zip(batch, found, strict=True))
-            bar.update(len(batch))
+    for run, group in ((run_naive, naive), (run_branches, others)):
+        rows, called = [sequences[i] for i in group], [names[i] for i in group]
+        score = partial(_score, run, decoder, rows, called, future)
+        smaller = partial(_halved, called)
+        found = run_batches(rows, batch_tokens, score, smaller, progress if group else None)
+        results.update(zip(group, found, strict=True))
     return [results[i] for i in range(len(sequences))]
 
 
@@ -112,12 +103,31 @@ def _naive(decoder: Decoder, sequences: Sequence[Sequence[int]]) -> list[int]:
     return found
 
 
-def _halved(batch_tokens: int, name: str, error: torch.cuda.OutOfMemoryError) -> int:
+def _score(
+    run: Callable[..., list[Copies]],
+    decoder: Decoder,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    future: Parameter,
+    batch: Sequence[int],
+    batch_tokens: int,
+) -> list[Copies]:
+    """A batch's copies."""
+    chosen, called = [sequences[i] for i in batch], [names[i] for i in batch]
+    return run(decoder, chosen, called, batch_tokens, future)
+
+
+def _halved(
+    names: Sequence[str],
+    batch: Sequence[int],
+    batch_tokens: int,
+    error: torch.cuda.OutOfMemoryError,
+) -> int:
     """The budget after the device ran out of memory."""
     if batch_tokens <= LEAST_BATCH:
         raise ConfigError(
-            f"text {name} does not fit into the device's memory, even in pieces of {batch_tokens} "
-            "tokens. Use detection.dtype=bfloat16, a shorter text, or detection.device=cpu."
+            f"text {names[batch[0]]} does not fit into the device's memory, even in pieces of "
+            f"{batch_tokens} tokens. Use detection.dtype=bfloat16, a shorter text, or "
+            "detection.device=cpu."
         ) from error
-    torch.cuda.empty_cache()
     return batch_tokens // 2

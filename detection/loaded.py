@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TypeVar
 
 from transformers import AutoConfig
 
 from core.errors import DataError
 from core.models import load_tokenizer
-from detection import infill_pass
 from detection.config import DetectionConfig
 from detection.decoder import Decoder, load_decoder
 from detection.examples import Text
-from detection.parallel import run_slices
+from detection.infill_copies import Copies
+from detection.infill_pass import run_infill
+from detection.parallel import Task, run_slices
 from detection.passes import INFILL, Pass, TokenStats
+from detection.prefix_pass import run_prefixed
 from detection.runner import run_sequences
 from detection.scored_model import ScoredModel
 from detection.store import Row
 from detection.views import PREFIX, Material, render
-from detection.views.prefix import Shots, run_after
+from detection.views.prefix import Shots
 from detection.views.prefix_texts import check_disjoint
+from detection.windows import check_future, leading_special, merge, merge_copies, split
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Merge = Callable[[Sequence[T], int], T]
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """One text of a view as the model reads it; `owner` is the example's text it was made from."""
+    """One text of a view as the model reads it; `owner` is the example's text it was made from.
+
+    A `windowed` one has more tokens than the model takes at once.
+    """
 
     owner: Text
     copy: int
     ids: list[int]
     truncated: bool
+    windowed: bool = False
 
 
 class LoadedModel:
@@ -63,44 +77,88 @@ class LoadedModel:
         Raises:
             DataError: a text has fewer than 2 tokens, is too long, or gets NaN logits.
         """
+        tokens = self.tokenize(Pass(wanted.model) if wanted.view == INFILL else wanted, texts)
+        self._say_windows(wanted, tokens)
         if wanted.view == INFILL:
-            return self._infill(wanted, texts)
-        tokens = self.tokenize(wanted, texts)
-        stats = self._stats(wanted, tokens)
+            found = self._infill(wanted, tokens)
+        else:
+            found = [(stats,) for stats in self._stats(wanted, tokens)]
         return [
-            Row(t.owner.sha256, t.copy, t.truncated, s) for t, s in zip(tokens, stats, strict=True)
+            Row(t.owner.sha256, copy, t.truncated, stats, t.windowed)
+            for t, copies in zip(tokens, found, strict=True)
+            for copy, stats in enumerate(copies, start=t.copy)
         ]
 
     def _stats(self, wanted: Pass, tokens: Sequence[Tokens]) -> list[TokenStats]:
-        """The texts' statistics, behind a prefix where the view says so."""
-        ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
-        title, budget = f"{self.source.slug} {wanted.view_key}", self.settings.batch_tokens
-        if wanted.view != PREFIX and self.settings.processes > 1:
-            return run_slices(self.source, self.settings, ids, names)
-        if wanted.view != PREFIX:
-            return run_sequences(self.decoder, ids, names, budget, title)
-        assert self.material.prefix is not None
-        shots = self.material.prefix.shots(int(dict(wanted.parameters)["shots"]))
-        check_disjoint(shots, [(t.owner.example_id, t.owner.text) for t in tokens])
-        prefixes = Shots(self.tokenizer, shots)
-        return run_after(self.decoder, prefixes, ids, names, budget, self.context, title)
+        """The texts' statistics, behind a prefix where the view says so and leaves room for one."""
+        title = f"{self.source.slug} {wanted.view_key}"
+        plain = partial(run_sequences, batch_tokens=self.settings.batch_tokens)
+        whole = partial(self._run, plain, title)
+        if wanted.view == PREFIX:
+            whole = partial(self._behind_prefix, int(dict(wanted.parameters)["shots"]), title)
+        windows = partial(self._run_windows, plain, merge, title)
+        return _each_its_own(tokens, whole, windows)
 
-    def _infill(self, wanted: Pass, texts: Sequence[Text]) -> list[Row]:
-        """The texts' own statistics as copy 0, and those after each replacement."""
-        tokens = self.tokenize(Pass(wanted.model), texts)
-        found = infill_pass.run_infill(
-            self.decoder,
-            [t.ids for t in tokens],
-            [t.owner.example_id for t in tokens],
-            self.settings.batch_tokens,
-            **dict(wanted.parameters),
-            progress=f"{self.source.slug} {wanted.view_key}",
+    def _behind_prefix(self, count: int, title: str, tokens: Sequence[Tokens]) -> list[TokenStats]:
+        """The statistics of texts, each behind as many of its `count` shots as fit."""
+        assert self.material.prefix is not None
+        groups = self.material.prefix.groups(count, [t.owner.benchmark for t in tokens])
+        for shots, places in groups:
+            owners = [tokens[i].owner for i in places]
+            check_disjoint(shots, [(o.example_id, o.text) for o in owners])
+        prefix_of = {i: number for number, (_, places) in enumerate(groups) for i in places}
+        task = partial(
+            run_prefixed,
+            prefixes=[Shots(self.tokenizer, shots) for shots, _ in groups],
+            batch_tokens=self.settings.batch_tokens,
+            context=self.context,
         )
-        return [
-            Row(t.owner.sha256, copy, t.truncated, stats)
-            for t, copies in zip(tokens, found, strict=True)
-            for copy, stats in enumerate(copies)
+        return self._run(task, title, tokens, [prefix_of[i] for i in range(len(tokens))])
+
+    def _infill(self, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+        """The texts' own statistics as copy 0, and those after each replacement."""
+        title, future = f"{self.source.slug} {wanted.view_key}", dict(wanted.parameters)["future"]
+        if self.context is not None and any(t.windowed for t in tokens):
+            check_future(future, self.context)
+        task = partial(run_infill, batch_tokens=self.settings.batch_tokens, future=future)
+        windows = partial(self._run_windows, task, merge_copies, title)
+        return _each_its_own(tokens, partial(self._run, task, title), windows)
+
+    def _run(
+        self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
+    ) -> list[T]:
+        """The task's result for each of the texts, by one process or by several."""
+        if not tokens:
+            return []
+        ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
+        if self.settings.processes > 1:
+            return run_slices(task, self.source, self.settings, ids, names, *columns)
+        return task(self.decoder, ids, names, *columns, progress=title)
+
+    def _run_windows(
+        self, task: Task[T], merged: Merge[T], title: str, tokens: Sequence[Tokens]
+    ) -> list[T]:
+        """The same for texts longer than the context, each from its windows' results."""
+        if not tokens or self.context is None:
+            return []
+        special = leading_special(self.tokenizer)
+        pieces = [split(t.ids, self.context, special) for t in tokens]
+        rows = [
+            replace(t, ids=ids) for t, piece in zip(tokens, pieces, strict=True) for ids in piece
         ]
+        found = iter(self._run(task, f"{title}, windows", rows))
+        return [merged([next(found) for _ in piece], self.context) for piece in pieces]
+
+    def _say_windows(self, wanted: Pass, tokens: Sequence[Tokens]) -> None:
+        long = {t.owner.sha256 for t in tokens if t.windowed}
+        if not long:
+            return
+        of = f"{len(long)} of {len({t.owner.sha256 for t in tokens})} texts"
+        log.info("%s: %s are longer than the model's context of %d tokens and are read in windows.",
+                 wanted.view_key, of, self.context)  # fmt: skip
+        if wanted.view == PREFIX:
+            log.warning("prefix: %s are read in windows, which leave no room for a prefix. Their "
+                        "scores say nothing.", of)  # fmt: skip
 
     def tokenize(self, wanted: Pass, texts: Sequence[Text]) -> list[Tokens]:
         """Each text of the view with the special tokens that the tokenizer itself adds."""
@@ -127,6 +185,20 @@ class LoadedModel:
             raise DataError(
                 f"text {owner.example_id} has {len(ids)} tokens, more than the model's context of "
                 f"{self.context}. Shorten it, or set detection.long_texts=truncate to score its "
-                "first tokens."
+                "first tokens, or detection.long_texts=windowed to score all in windows."
             )
-        return Tokens(owner, copy, ids[: self.context] if too_long else ids, too_long)
+        windowed = too_long and self.settings.long_texts == "windowed"
+        if too_long and not windowed:
+            return Tokens(owner, copy, ids[: self.context], truncated=True)
+        return Tokens(owner, copy, ids, truncated=False, windowed=windowed)
+
+
+def _each_its_own(
+    tokens: Sequence[Tokens],
+    whole: Callable[[list[Tokens]], list[T]],
+    windows: Callable[[list[Tokens]], list[T]],
+) -> list[T]:
+    """The results in the order of `tokens`: `windows`' for the windowed ones, `whole`'s else."""
+    short = iter(whole([t for t in tokens if not t.windowed]))
+    long = iter(windows([t for t in tokens if t.windowed]))
+    return [next(long if t.windowed else short) for t in tokens]

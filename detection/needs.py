@@ -11,7 +11,7 @@ from detection.config import METHODS, DetectionStage
 from detection.methods.base import Method
 from detection.scored_model import ScoredModel, open_model
 from detection.views import Material, needs
-from detection.views.prefix_texts import open_prefix
+from detection.views.prefix_texts import Prefix, held_out_prefix, open_prefix
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,8 @@ Methods = Mapping[tuple[str, str], Method]
 PATHS = {
     "reference": "a model that has not seen the texts, a folder or a hub id",
     "masked_lm": "a masked language model, a folder or a hub id such as bert-base-uncased",
-    "prefix": "a file of non-member texts, none of them scored",
+    "prefix": "a file of non-member texts, none of them scored (a corpus folder with held-out "
+    "texts needs none)",
 }
 
 
@@ -58,20 +59,31 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Score
 
 def open_material(stage: DetectionStage, used: Collection[str]) -> Material:
     """What the views of the chosen methods draw on."""
-    masked_lm, prefix = stage.masked_lm.path, stage.prefix.path
+    masked_lm = stage.masked_lm.path
     return Material(
         seed=stage.seed,
         masked_lm=open_model("masked_lm.path", str(masked_lm)) if "masked_lm" in used else None,
-        prefix=open_prefix(str(prefix)) if "prefix" in used else None,
+        prefix=_prefix(stage) if "prefix" in used else None,
         device=stage.detection.device,
     )
 
 
 def _missing(stage: DetectionStage, method: Method) -> str | None:
-    """The first need without a path."""
-    return next(
-        (n for n in PATHS if n in needs_of(method) and getattr(stage, n).path is None), None
-    )
+    """The first need without a path, or what stands in for one."""
+    return next((n for n in PATHS if n in needs_of(method) and not _given(stage, n)), None)
+
+
+def _given(stage: DetectionStage, need: str) -> bool:
+    if getattr(stage, need).path is not None:
+        return True
+    return need == "prefix" and _prefix(stage) is not None
+
+
+def _prefix(stage: DetectionStage) -> Prefix | None:
+    """The user's texts, else the corpus's held-out ones."""
+    if stage.prefix.path is not None:
+        return open_prefix(stage.prefix.path)
+    return held_out_prefix(stage.examples.path)
 
 
 def _all_chosen(stage: DetectionStage) -> bool:

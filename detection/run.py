@@ -40,7 +40,7 @@ def run(stage: DetectionStage) -> Artifact:
     examples = open_examples(stage.examples.path)
     used = {need for method in methods.values() for need in needs_of(method)}
     models, material = open_models(stage, used), open_material(stage, used)
-    drawn, digests = material.identity(sorted(used))
+    drawn, digests = material.identity(sorted(used), examples)
     inputs = {
         **{role: m.digest for role, m in models.items()},
         "examples": examples_digest(examples),

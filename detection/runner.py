@@ -5,9 +5,10 @@ Shapes: B texts, T tokens (padded), N rows that are real tokens, X hidden units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from detection.passes import TokenStats
 from detection.vocabulary import rows_at_once, statistics
 
 FIELDS = tuple(f.name for f in fields(TokenStats))
+T = TypeVar("T")
 
 
 def run_sequences(
@@ -43,19 +45,45 @@ def run_sequences(
         DataError: the model's logits for a text are not finite.
         ConfigError: a text alone does not fit into the device's memory.
     """
+
+    def score(batch: Sequence[int], _: int) -> list[TokenStats]:
+        stats = run_batch(decoder, [sequences[i] for i in batch])
+        check_finite(stats, [names[i] for i in batch])
+        return stats
+
+    smaller = partial(_halved, sequences, names)
+    return run_batches(sequences, batch_tokens, score, smaller, progress)
+
+
+def run_batches(
+    sequences: Sequence[Sequence[int]],
+    batch_tokens: int,
+    score: Callable[[Sequence[int], int], Sequence[T]],
+    smaller: Callable[[Sequence[int], int, torch.cuda.OutOfMemoryError], int],
+    progress: str | None = None,
+) -> list[T]:
+    """What `score` gives for each sequence, in the given order; it gets them longest first.
+
+    Args:
+        sequences: token ids.
+        batch_tokens: tokens in a batch, padding included; one text may exceed it.
+        score: from a batch, as places in `sequences`, and the budget a result for each.
+        smaller: the budget after a batch, under a budget, ran out of memory; or it raises.
+        progress: the progress bar's title; none without.
+    """
     order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
-    results: dict[int, TokenStats] = {}
+    results: dict[int, T] = {}
     bar = progress_bar(total=len(order), desc=progress, unit=" texts", disable=progress is None)
     with bar:
         while len(results) < len(order):
             batch = next_batch(order[len(results) :], sequences, batch_tokens)
             try:
-                stats = run_batch(decoder, [sequences[i] for i in batch])
+                found = score(batch, batch_tokens)
             except torch.cuda.OutOfMemoryError as error:
-                batch_tokens = _halved(batch, sequences, names, error)
+                batch_tokens = smaller(batch, batch_tokens, error)
+                torch.cuda.empty_cache()
                 continue
-            check_finite(stats, [names[i] for i in batch])
-            results.update(zip(batch, stats, strict=True))
+            results.update(zip(batch, found, strict=True))
             bar.update(len(batch))
     return [results[i] for i in range(len(sequences))]
 
@@ -79,7 +107,8 @@ def run_batch(decoder: Decoder, sequences: Sequence[Sequence[int]]) -> list[Toke
         scored[row, : len(sequence) - 1] = True  # the positions whose *next* token is real
     ids_BT = torch.from_numpy(ids).to(decoder.device)
     scored_BT = torch.from_numpy(scored).to(decoder.device)
-    hidden_NX = decoder.hidden(ids_BT)[:, :-1][scored_BT]
+    hidden_BTX = decoder.hidden(ids_BT)[:, :-1]
+    hidden_NX = hidden_BTX[scored_BT.to(hidden_BTX.device)]
     columns = token_columns(decoder, hidden_NX, ids_BT[:, 1:][scored_BT])
     ends = np.cumsum([len(s) - 1 for s in sequences])[:-1]
     pieces = [np.split(column, ends) for column in columns]
@@ -105,9 +134,10 @@ def check_finite(stats: Sequence[TokenStats], names: Sequence[str]) -> None:
 
 
 def _halved(
-    batch: Sequence[int],
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
+    batch: Sequence[int],
+    _: int,
     error: torch.cuda.OutOfMemoryError,
 ) -> int:
     """The budget after the device ran out of memory: half of the batch that did not fit."""
@@ -117,5 +147,4 @@ def _halved(
             "device's memory, even alone. Use detection.dtype=bfloat16, a shorter text, or "
             "detection.device=cpu."
         ) from error
-    torch.cuda.empty_cache()
     return len(batch) * len(sequences[batch[0]]) // 2

@@ -37,12 +37,16 @@ COLUMNS = pa.schema(
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One text that a pass scored: copy number `copy` of the view of the text `text_sha256`."""
+    """One text that a pass scored: copy number `copy` of the view of the text `text_sha256`.
+
+    `windowed` is not stored: a text read in windows has more statistics than the model's context.
+    """
 
     text_sha256: str
     copy: int
     truncated: bool
     stats: TokenStats
+    windowed: bool = False
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:

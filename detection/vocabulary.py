@@ -29,7 +29,7 @@ def statistics(logits: Iterable[Tensor], targets_N: Tensor) -> list[Tensor]:
     """
     parts, start = [], 0
     for rows in logits:
-        parts.append(_sums(rows, targets_N[start : start + len(rows)]))
+        parts.append(_sums(rows, targets_N[start : start + len(rows)].to(rows.device)))
         start += len(rows)
     target, total, first, second, top_id = map(torch.cat, zip(*parts, strict=True))
     log_total, mean, square = total.log(), first / total, second / total

@@ -170,7 +170,7 @@ def _draw(stage: InjectionStage, candidates: Candidates, tokenizer: Tokenizer) -
     config, name = stage.injection, candidates.name
     asked = config.members + config.nonmembers
     limit = max_example_tokens(stage, tokenizer)
-    pool = pd.DataFrame(_fitting(candidates, tokenizer, limit, asked))
+    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, asked))
     if len(pool) < asked:
         raise ConfigError(
             f"benchmark {name}: only {len(pool)} of {len(candidates.examples)} examples have at "
@@ -202,7 +202,7 @@ def _drawn(seed: int | None) -> int:
     return seed
 
 
-def _fitting(
+def fitting(
     candidates: Candidates, tokenizer: Tokenizer, limit: int, asked: int
 ) -> Iterator[dict[str, Any]]:
     """The first `asked` examples that fit, shortened where the benchmark allows it."""

@@ -54,6 +54,8 @@ class InjectionConfig:
     """Examples a benchmark that are inserted."""
     nonmembers: int = 100
     """Examples a benchmark that are kept aside."""
+    held_out: int = 12
+    """More examples a benchmark, neither inserted nor evaluated: for methods that show some."""
     budget_tokens: int = 400_000
     """Tokens of the whole corpus, insertions included, rounded down to whole sequences."""
     sequence_tokens: int = 256
@@ -100,6 +102,7 @@ class InjectionConfig:
 
         positive("members", 0)
         positive("nonmembers", 0)
+        positive("held_out", 0)
         positive("sequence_tokens", 8)
         positive("budget_tokens", self.sequence_tokens)
         if self.example_max_tokens is not None:

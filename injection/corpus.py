@@ -6,6 +6,7 @@
     ├── config.yaml       the resolved config
     ├── sequences/        packed sequences, datasets Arrow
     ├── examples.parquet  one row an example: members and non-members
+    ├── held_out.parquet  more examples of each benchmark, neither inserted nor evaluated
     ├── ledger.parquet    one row an inserted copy
     ├── contamination.parquet  documents that share n-grams with the pool, and with which example
     ├── tokenizer/        the tokenizer that packed, a Hugging Face folder
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from injection.tokens import Tokenizer
 
 KIND = "corpus"
+HELD_OUT = "held_out.parquet"
 SEQUENCES = "sequences/part-00000.arrow"
 
 
@@ -45,6 +47,13 @@ class PackedCorpus:
     def examples(self) -> pd.DataFrame:
         """One row an example: example_id, benchmark, text, member, occurrences and more."""
         return pd.read_parquet(self.artifact.path / "examples.parquet")
+
+    @cached_property
+    def held_out(self) -> pd.DataFrame:
+        """One row a non-member beyond the examples: example_id, benchmark, text and more."""
+        if HELD_OUT not in self.artifact.files:  # made before there were any
+            return pd.DataFrame(columns=["example_id", "benchmark", "text"])
+        return pd.read_parquet(self.artifact.path / HELD_OUT)
 
     @cached_property
     def ledger(self) -> pd.DataFrame:

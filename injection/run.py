@@ -22,13 +22,16 @@ from injection.benchmarks import Candidates, draw_pool, read_candidates
 from injection.bpe import train_tokenizer
 from injection.config import InjectionStage
 from injection.copies import Copies, make_copies
-from injection.corpus import KIND, SEQUENCES, open_corpus
+from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus
+from injection.held_out import draw_held_out
 from injection.sources import Document
 from injection.tokenize import Tokenised, Work, tokenize
 from injection.tokens import Tokenizer
 from injection.verify import Proof, verify
 
 log = logging.getLogger(__name__)
+
+TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", "contamination.parquet")
 
 
 def check(stage: InjectionStage) -> list[Candidates]:
@@ -67,6 +70,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     config, width = stage.injection, stage.injection.sequence_tokens
     tokenizer = _tokenizer(stage, folder / "tokenizer")
     examples = draw_pool(stage, candidates, tokenizer)
+    held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = _clean_tokens(stage, copies)
     source = create("corpus", stage.corpus)
@@ -85,9 +89,9 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     ledger = pack.make_ledger(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
-    for table, file in ((examples, "examples"), (ledger, "ledger"),
-                        (tokenised.matches, "contamination")):  # fmt: skip
-        table.to_parquet(folder / f"{file}.parquet", index=False)
+    tables = (examples, held_out, ledger, tokenised.matches)
+    for file, table in zip(TABLES, tables, strict=True):
+        table.to_parquet(folder / file, index=False)
     proof = verify(pack.read_blocks(folder / SEQUENCES), examples, ledger, tokenizer)
     if proof.failures:
         raise DataError(str(proof))
@@ -96,6 +100,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
         **_counts(examples, copies, candidates, source),
         "sequences": count,
         "tokens": count * width,
+        "held_out": len(held_out),
         "matching_documents": len(tokenised.matches),
         "clean_sha256": pack.prefix_hashes(stream),
     }
@@ -105,8 +110,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
 
 def _content(folder: Path) -> list[str]:
     tokenizer = [f"tokenizer/{p.name}" for p in sorted((folder / "tokenizer").iterdir())]
-    tables = ["examples.parquet", "ledger.parquet", "contamination.parquet"]
-    return [SEQUENCES, *tables, *tokenizer]
+    return [SEQUENCES, *TABLES, *tokenizer]
 
 
 def _counts(

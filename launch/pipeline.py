@@ -21,6 +21,7 @@ from detection.config import (
     DetectionStage,
     ExamplesConfig,
     MaskedLMConfig,
+    PrefixConfig,
     ReferenceConfig,
     ScoredModelConfig,
 )
@@ -76,8 +77,9 @@ def plan(config: DictConfig) -> Plan:
         convert(config, _Analysis).analysis,
         convert(config, _Base).base_corpus,
     )
-    made_here = stages.training.model.path is None
-    choose_methods(_served(stages.detection, "the base model", "its own" if made_here else None))
+    held_out = "the corpus's own" if stages.injection.injection.held_out else None
+    prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
+    _check_methods(stages, replace(stages.detection, prefix=prefix))
     model = stages.training.model
     if model.path is not None:
         hf_folder("model.path", model.path)
@@ -96,6 +98,7 @@ def run_cell(stages: Plan) -> CellPaths:
     pretraining = stages.training.model.pretraining if stages.training.model.path is None else None
     base_corpus = _base_corpus(stages, pretraining) if pretraining else None
     corpus = injection.run.run(_with_tokenizer(stages, base_corpus))
+    _check_methods(stages, _on(stages.detection, corpus))
     if pretraining and base_corpus:
         base = str(training.run.run(_base_training(stages, pretraining, base_corpus)).path)
     else:
@@ -158,7 +161,7 @@ def _base_corpus(stages: Plan, pretraining: PretrainingConfig) -> Artifact:
 def _base_training(stages: Plan, pretraining: PretrainingConfig, corpus: Artifact) -> TrainingStage:
     own = stages.training
     recipe = replace(own.training, learning_rate=pretraining.learning_rate, order_seed=None,
-                     init_seed=None)  # fmt: skip
+                     init_seed=None, export_steps=[], export_tokens=[])  # fmt: skip
     return replace(own, seed=pretraining.seed, corpus_folder=str(corpus.path), training=recipe)
 
 
@@ -183,6 +186,12 @@ def _masked_lm(stages: Plan, base_corpus: Artifact | None) -> str | None:
     return str(made.path / "hf")
 
 
+def _check_methods(stages: Plan, stage: DetectionStage) -> None:
+    """Raise a ConfigError where a method chosen by name will lack something."""
+    made_here = stages.training.model.path is None
+    choose_methods(_served(stage, "the base model", "its own" if made_here else None))
+
+
 def _served(stage: DetectionStage, base: str, masked_lm: str | None) -> DetectionStage:
     """The stage with what the pipeline itself can give to methods, unless the user gave it.
 
@@ -196,11 +205,9 @@ def _served(stage: DetectionStage, base: str, masked_lm: str | None) -> Detectio
     )
 
 
+def _on(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
+    return replace(stage, examples=ExamplesConfig(path=str(corpus.path)))
+
+
 def _detect(stage: DetectionStage, corpus: Artifact, model: str) -> Artifact:
-    return detection.run.run(
-        replace(
-            stage,
-            examples=ExamplesConfig(path=str(corpus.path)),
-            model=ScoredModelConfig(path=model),
-        )
-    )
+    return detection.run.run(replace(_on(stage, corpus), model=ScoredModelConfig(path=model)))

@@ -15,8 +15,9 @@ class Recall(Method):
     """Relative conditional log-likelihood (ReCaLL; Xie et al. 2024, arXiv 2406.15968).
 
     score(x) = mean log p(x | P) of a token / mean log p(x) of a token, a ratio of two negatives
-    without a unit. P is a prefix of non-member texts (`prefix.path`): it makes a member less
-    likely, and hardly a non-member. The text is tokenised once: both means are over its tokens.
+    without a unit. P is a prefix of non-member texts (`prefix.path`, else the corpus's held-out
+    texts of the benchmark): it makes a member less likely, and hardly a non-member. The text is
+    tokenised once: both means are over its tokens.
     """
 
     shots: int = 7

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from detection.examples import Text
 from detection.scored_model import ScoredModel
 from detection.views.prefix_texts import Prefix
 
@@ -19,20 +21,24 @@ class Material:
         masked_lm: the masked language model, where one is given.
         prefix: the non-members' texts, where they are given.
         device: where the masked language model runs; no part of a pass's identity.
+        runs: the folder of artefacts, for what is made once for all models; None: made each time.
     """
 
     seed: int = 0
     masked_lm: ScoredModel | None = None
     prefix: Prefix | None = None
     device: str = "auto"
+    runs: Path | None = None
 
-    def identity(self, needs: Sequence[str]) -> tuple[dict[str, int], dict[str, str]]:
-        """What keys a pass whose view has these `needs`: plain values, and digests."""
+    def identity(
+        self, needs: Sequence[str], texts: Sequence[Text]
+    ) -> tuple[dict[str, int], dict[str, str]]:
+        """What keys a pass over the texts whose view has these `needs`: plain values, digests."""
         digests = {}
         if "masked_lm" in needs and self.masked_lm is not None:
             digests["masked_lm"] = self.masked_lm.digest
         if "prefix" in needs and self.prefix is not None:
-            digests["prefix"] = self.prefix.digest
+            digests["prefix"] = self.prefix.identity(texts)
         return {"seed": self.seed} if "seed" in needs else {}, digests
 
 

@@ -2,41 +2,86 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.artifacts import file_digest
+from core.artifacts import MANIFEST, file_digest
 from core.errors import DataError
+from core.overlap import plain, stands_in
+from detection.examples import Text
 
-SHORT_WORDS = 5  # a text of fewer words may well stand in another by chance
+log = logging.getLogger(__name__)
+
+Group = tuple[Sequence[str], list[int]]
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """The texts of `prefix.path` in the file's order, and the file's hash."""
+    """Non-members' texts in order: of `prefix.path`, or held out of a corpus.
+
+    Attributes:
+        path: the file, or the corpus folder.
+        texts: the texts.
+        digest: a hash of the texts, not of where they are.
+        benchmarks: the benchmark of each text; none where the texts are for every benchmark.
+        held_out: whether they are a corpus's, of which as many are taken as there are.
+    """
 
     path: str
     texts: tuple[str, ...]
     digest: str
+    benchmarks: tuple[str, ...] = ()
+    held_out: bool = False
 
-    def shots(self, count: int) -> Sequence[str]:
-        """The first `count` texts.
+    def shots(self, count: int, benchmark: str = "") -> Sequence[str]:
+        """The first `count` texts of the benchmark; of all where it has none, or none is named.
 
         Raises:
             DataError: there are fewer.
         """
-        if count > len(self.texts):
+        texts, which = self.texts, ""
+        if self.benchmarks and benchmark:
+            pairs = zip(texts, self.benchmarks, strict=True)
+            texts = tuple(text for text, its in pairs if its == benchmark)
+            which = f" of benchmark {benchmark}"
+        if which and not texts:
+            texts, which = self.texts, ""
+            log.warning("prefix: %s has no texts of its own: it gets the others'.", benchmark)
+        if count > len(texts) and not self.held_out:
             raise DataError(
-                f"prefix.path is {self.path!r}: it has {len(self.texts)} texts, and {count} shots "
-                "are asked for. Give more non-member texts, or fewer method.recall.shots."
+                f"prefix.path is {self.path!r}: it has {len(texts)} texts{which}, and {count} "
+                "shots are asked for. Give more non-member texts, or fewer method.recall.shots."
             )
-        return self.texts[:count]
+        if count > len(texts):
+            log.warning("prefix: %d texts%s are held out, not %d.", len(texts), which, count)
+        return texts[:count]
+
+    def groups(self, count: int, benchmarks: Sequence[str]) -> list[Group]:
+        """From the texts' benchmarks: the shots that some of them share, and these texts' places.
+
+        Raises:
+            DataError: as `shots`.
+        """
+        shots = {each: tuple(self.shots(count, each)) for each in sorted(set(benchmarks))}
+        found: dict[tuple[str, ...], list[int]] = {}
+        for place, benchmark in enumerate(benchmarks):
+            found.setdefault(shots[benchmark], []).append(place)
+        return list(found.items())
+
+    def identity(self, texts: Iterable[Text]) -> str:
+        """A hash of what stands before each of these texts."""
+        if not self.benchmarks:
+            return self.digest
+        lines = sorted({f"{text.sha256} {text.benchmark}" for text in texts})
+        return hashlib.sha256("\n".join([self.digest, *lines]).encode()).hexdigest()
 
 
 def open_prefix(path: str) -> Prefix:
-    """The texts of a JSONL file (`text` in each line), or of a text file, one a line.
+    """The texts of a JSONL file (`text`, and perhaps `benchmark`), or of a text file, one a line.
 
     Raises:
         DataError: no such file, or a line without a text.
@@ -50,8 +95,27 @@ def open_prefix(path: str) -> Prefix:
     lines = [
         (n, line) for n, line in enumerate(source.read_bytes().split(b"\n"), 1) if line.strip()
     ]
-    texts = [_text(source, number, line) for number, line in lines]
-    return Prefix(path, tuple(texts), file_digest(source))
+    rows = [_row(source, number, line) for number, line in lines]
+    benchmarks = tuple(benchmark for _, benchmark in rows)
+    texts = tuple(text for text, _ in rows)
+    return Prefix(path, texts, file_digest(source), benchmarks if any(benchmarks) else ())
+
+
+def held_out_prefix(path: str) -> Prefix | None:
+    """The texts that a corpus folder holds out, the benchmarks by turns; None where it has none."""
+    folder = Path(path).expanduser()
+    if not (folder / MANIFEST).is_file():
+        return None
+    import injection
+
+    rows = injection.open_corpus(folder).held_out
+    if rows.empty:
+        return None
+    turn = rows.groupby("benchmark").cumcount()
+    rows = rows.assign(turn=turn).sort_values(["turn", "benchmark"])
+    texts, benchmarks = (tuple(map(str, rows[column])) for column in ("text", "benchmark"))
+    digest = hashlib.sha256(json.dumps([texts, benchmarks]).encode()).hexdigest()
+    return Prefix(path, texts, digest, benchmarks, held_out=True)
 
 
 def check_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]]) -> None:
@@ -59,25 +123,26 @@ def check_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]]) -> No
 
     Case and white space don't count. A text of a few words must be all of the shot.
     """
-    plain = [" ".join(shot.casefold().split()) for shot in shots]
+    before = [plain(shot) for shot in shots]
     for name, text in texts:
-        words = text.casefold().split()
-        sought = " ".join(words)
-        for number, shot in enumerate(plain, 1):
-            if sought == shot or (len(words) >= SHORT_WORDS and sought in shot):
+        sought = plain(text)
+        for number, shot in enumerate(before, 1):
+            if stands_in(sought, shot):
                 raise DataError(
                     f"prefix.path: its text number {number} contains the text {name}, which is to "
                     "be scored. Give non-member texts that are not among the examples."
                 )
 
 
-def _text(path: Path, number: int, line: bytes) -> str:
+def _row(path: Path, number: int, line: bytes) -> tuple[str, str]:
+    """A line's text, and its benchmark where it names one."""
     try:
-        text = json.loads(line)["text"] if path.suffix == ".jsonl" else line.decode().strip()
+        row = json.loads(line) if path.suffix == ".jsonl" else {"text": line.decode().strip()}
+        text = row["text"]
         text.encode()
     except (UnicodeError, json.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
         raise DataError(
             f"prefix.path is {str(path)!r}: line {number} is no text in UTF-8. Write it as "
             '{"text": "…"} in a file named .jsonl, or as plain text in any other.'
         ) from error
-    return str(text)
+    return str(text), str(row.get("benchmark") or "")

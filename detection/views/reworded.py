@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from core.rewording import Delete, MaskedLM, Rewording, Swap
 from core.seeds import derive
 from detection.examples import Text
+from detection.passes import Pass
 from detection.views.base import Material
+from detection.views.rewordings import made_once
 
 
 def swap(texts: Sequence[Text], material: Material, n: int, share: float) -> list[Sequence[str]]:
@@ -26,7 +28,14 @@ def masked_lm(
     """`n` neighbours: ⌊share·words⌋ words replaced by a masked language model's."""
     assert material.masked_lm is not None
     filler = MaskedLM(str(material.masked_lm.folder), share, device=material.device)
-    return _versions(filler, texts, material, n)
+
+    def make(texts: Sequence[Text]) -> list[Sequence[str]]:
+        return _versions(filler, texts, material, n)
+
+    if material.runs is None:
+        return make(texts)
+    wanted = Pass(view="masked_lm", n=n, share=share)
+    return made_once(material.runs, wanted, material.seed, material.masked_lm, texts, make)
 
 
 def _versions(

@@ -1,12 +1,14 @@
 """The golden file and how far the package is from it.
 
-`largest_relative_errors()` is what a report may quote: `python -m tests.detection.golden`.
+`largest_relative_errors()` is what a report may quote: `python -m tests.detection.golden`, or with
+another type of the weights, `python -m tests.detection.golden bfloat16`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,5 +107,6 @@ def largest_relative_errors(settings: DetectionConfig | None = None) -> dict[str
 
 
 if __name__ == "__main__":
-    for method, error in largest_relative_errors().items():
+    chosen = DetectionConfig(device="cpu", dtype=(sys.argv[1:] or ["float32"])[0])
+    for method, error in largest_relative_errors(chosen).items():
         print(f"{method:24} {error:.1e}")

@@ -1,7 +1,8 @@
 """How far a score can move with what must not matter: `python -m tests.detection.invariance`.
 
 For each golden method the largest |difference| over the 32 texts between the usual run (batches,
-padding on the right, one process) and: one text a batch; two processes; padding on the left.
+padding on the right, one process) and: one text a batch; two processes (every pass, infilling as
+well); padding on the left (the passes without branches).
 """
 
 from __future__ import annotations

@@ -192,6 +192,9 @@ def test_a_training_artefact_gives_its_weights_and_step(stage, tmp_path, toy_fol
         ({"long_texts": "drop"}, "detection.long_texts is 'drop'"),
         ({"device": "tpu"}, "detection.device is 'tpu'"),
         ({"batch_tokens": 0}, "detection.batch_tokens is 0"),
+        ({"device_map": "even"}, "detection.device_map is 'even'.*balanced_low_0"),
+        ({"device_map": "auto", "processes": 2}, "device_map is 'auto'.*detection.processes=2"),
+        ({"device_map": "auto", "device": "cpu"}, "device_map is 'auto'.*device is 'cpu'"),
     ],
 )
 def test_a_value_out_of_range_names_its_field(change, words):

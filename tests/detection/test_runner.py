@@ -144,24 +144,3 @@ def test_bfloat16_is_close(golden_folder, alone):
     half = Decoder(load_model("model.path", str(golden_folder), "bfloat16"))
     found = run_batch(half, SEQUENCES[:2])
     assert abs(found[0].logprob.mean() - alone[0].logprob.mean()) < 0.02
-
-
-def test_two_processes_give_the_same_as_one():
-    from dataclasses import replace
-
-    from detection.config import DetectionConfig
-    from detection.parallel import run_slices
-    from detection.scored_model import open_model
-
-    from .golden import GOLDEN, examples
-
-    sequences = [e["token_ids"] for e in examples()]
-    names = [str(i) for i in range(len(sequences))]
-    settings = DetectionConfig(device="cpu", processes=2)
-    source = open_model("model.path", str(GOLDEN / "target"))
-    two, one = (
-        run_slices(source, replace(settings, processes=n), sequences, names) for n in (2, 1)
-    )
-    for a, b in zip(two, one, strict=True):
-        np.testing.assert_allclose(a.logprob, b.logprob, atol=1e-5)
-        np.testing.assert_allclose(a.std, b.std, atol=1e-5)

@@ -1,0 +1,66 @@
+"""Examples beyond the pool, never inserted and never evaluated: for methods that show some."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import pandas as pd
+
+from core.overlap import plain, stands_in
+from injection.benchmarks import Candidates, fitting, max_example_tokens
+from injection.config import InjectionStage
+from injection.tokens import Tokenizer
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("example_id", "benchmark", "text", "n_tokens", "shortened", "fields", "text_sha256")
+
+
+def draw_held_out(
+    stage: InjectionStage,
+    candidates: Iterable[Candidates],
+    tokenizer: Tokenizer,
+    pool: pd.DataFrame,
+) -> pd.DataFrame:
+    """The next examples in the pool's random order, `injection.held_out` a benchmark.
+
+    None is in the pool or shares its text, wholly or in part; where a benchmark has no more there
+    are fewer, which is said. What is drawn follows from the pool, not from its members.
+
+    Returns:
+        One row an example: the pool's columns without member and occurrences.
+    """
+    asked = stage.injection.held_out
+    rows: list[dict[str, Any]] = []
+    for each in candidates:
+        limit = max_example_tokens(stage, tokenizer)
+        own = list(islice(_apart(_rest(each, pool), tokenizer, limit, pool), asked))
+        if len(own) < asked:
+            log.warning(
+                "held out: %s: %d of the %d examples asked for: its source has no more that fit.",
+                each.name, len(own), asked,
+            )  # fmt: skip
+        rows += own
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _rest(candidates: Candidates, pool: pd.DataFrame) -> Candidates:
+    """The benchmark without its part of the pool, to be counted anew."""
+    drawn = set(pool["example_id"])
+    rest = [e for e in candidates.examples if e.example_id not in drawn]
+    return Candidates(candidates.name, candidates.config, rest)
+
+
+def _apart(
+    rest: Candidates, tokenizer: Tokenizer, limit: int, pool: pd.DataFrame
+) -> Iterator[dict[str, Any]]:
+    """Those that fit and share no text with the pool or with one another."""
+    taken = [plain(text) for text in pool["text"]]
+    for row in fitting(rest, tokenizer, limit, len(rest.examples)):
+        text = plain(row["text"])
+        if not any(stands_in(text, t) or stands_in(t, text) for t in taken):
+            taken.append(text)
+            yield row

@@ -1,0 +1,59 @@
+"""A masked language model's versions, made once for all models."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from core.rewording import MaskedLM
+from detection.collect import Collector
+from detection.config import DetectionConfig
+from detection.methods.neighbor import Neighbor
+from detection.methods.pac import Pac
+from detection.passes import Pass
+from detection.views import render
+
+from . import golden
+from .conftest import MEMORISED, UNSEEN
+
+TEXTS = [golden.text_of(str(i), t) for i, t in enumerate([MEMORISED, UNSEEN])]
+NEIGHBOR = Neighbor(augmentation="masked_lm", n=3)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    made = []
+    reword = MaskedLM.reword
+    monkeypatch.setattr(MaskedLM, "reword", lambda *a: made.append(1) or reword(*a))
+    return made
+
+
+@pytest.fixture
+def neighbors(toy_models, material, tmp_path):
+    def collect(role, method=NEIGHBOR, texts=TEXTS):
+        models = {"target": toy_models[role]}
+        Collector(tmp_path, models, texts, DetectionConfig(), material).collect(method.passes)
+
+    return collect
+
+
+def test_a_second_model_reads_the_firsts_versions(neighbors, calls, material, tmp_path):
+    neighbors("reference")
+    (file,) = tmp_path.glob("rewordings/*/versions.parquet")
+    stored = pq.read_table(file).to_pylist()
+    neighbors("target", texts=TEXTS[::-1])
+    neighbors("target", Pac(augmentation="masked_lm", n=3, share=NEIGHBOR.share))
+    assert len(calls) == 1
+    assert len(list(tmp_path.glob("rewordings/*"))) == 1
+    wanted = Pass(view="masked_lm", n=3, share=NEIGHBOR.share)
+    for text, versions in zip(TEXTS, render(wanted, TEXTS, material), strict=True):
+        assert [r["text"] for r in stored if r["text_sha256"] == text.sha256] == list(versions)
+
+
+def test_other_texts_or_numbers_are_made_anew_and_cheap_ones_never_stored(
+    neighbors, calls, tmp_path
+):
+    neighbors("target", Neighbor(augmentation="swap", n=3))
+    assert not (tmp_path / "rewordings").exists()
+    neighbors("target")
+    neighbors("target", Neighbor(augmentation="masked_lm", n=2))
+    neighbors("target", texts=TEXTS[:1])
+    assert len(calls) == len(list(tmp_path.glob("rewordings/*"))) == 3
