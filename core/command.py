@@ -15,7 +15,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from core.errors import UserError, near_names
+from core.errors import StoppedError, UserError, near_names
 from core.quiet import quiet_libraries
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
@@ -24,26 +24,26 @@ CONF = Path(__file__).resolve().parents[1] / "conf"
 def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     """Compose `conf/<config_name>.yaml` with the command line's overrides and run it.
 
-    Returns the exit status: 0, or 2 after an error that the user can mend.
+    Returns the exit status: 0, 2 after an error that the user can mend, 143 after a SIGTERM.
     """
     # Threads that wait by spinning slow torch down some twenty-fold beside any other busy process.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises, and the errors below are ours to word
     quiet_libraries()
-    failed: list[str] = []
+    failed: list[UserError] = []
 
     def job(config: DictConfig) -> None:
         try:
             run(config)
         except UserError as error:  # kept from Hydra, which would put a line of its own before it
-            failed.append(str(error))
+            failed.append(error)
 
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
     except MissingConfigException as error:
-        return _say(_unknown_choice(error))
+        return _say(UserError(_unknown_choice(error)))
     except (HydraException, OmegaConfBaseException) as error:
-        return _say(_words(error))
+        return _say(UserError(_words(error)))
     return max([0, *map(_say, failed)])
 
 
@@ -53,12 +53,13 @@ def said(tool: Callable[[], int | None]) -> int:
     try:
         return tool() or 0
     except UserError as error:
-        return _say(str(error))
+        return _say(error)
 
 
-def _say(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return 2
+def _say(error: UserError) -> int:
+    said = "stopped" if isinstance(error, StoppedError) else "error"
+    print(f"{said}: {error}", file=sys.stderr)
+    return error.status
 
 
 def _unknown_choice(error: MissingConfigException) -> str:

@@ -5,7 +5,8 @@
     UserError
     ├── ConfigError      a value, a name or a combination that the configuration does not allow
     ├── DataError        an input file, row or text that can't be used
-    └── ArtifactError    a run folder that is missing, unfinished or not what was expected
+    ├── ArtifactError    a run folder that is missing, unfinished or not what was expected
+    └── StoppedError     the work was asked to stop, and everything done so far is kept
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Iterable
 
 class UserError(Exception):
     """Something the user can mend; the command line prints it without a traceback."""
+
+    status = 2  # the command's exit status
 
 
 class ConfigError(UserError):
@@ -28,6 +31,12 @@ class DataError(UserError):
 
 class ArtifactError(UserError):
     """A run folder that is missing, unfinished or not what was expected."""
+
+
+class StoppedError(UserError):
+    """SIGTERM came: the work is saved, and the same command goes on with it."""
+
+    status = 128 + 15  # as a shell names a process that SIGTERM ended
 
 
 def near_names(name: str, known: Iterable[str]) -> str:

@@ -1,20 +1,20 @@
-"""Checkpoints that can't be torn, and the training stage's artefact as later stages open it.
+"""The training stage's artefact as later stages open it.
 
 ::
 
     runs/model/<slug>-<hash>/
-    ├── config.yaml        the resolved config
-    ├── metrics.jsonl      one line a step (a record of the run: holds times, not checksummed)
-    ├── exposures.parquet  the optimizer step at which each inserted copy was seen
-    ├── checkpoints/       to resume from; only while the run is unfinished
-    ├── hf/                the trained model and its tokenizer, a Hugging Face folder
+    ├── config.yaml         the resolved config
+    ├── metrics.jsonl       one line a step (a record of the run: holds times, not checksummed)
+    ├── evaluations.jsonl   validation, members' and non-members' losses, where they were asked for
+    ├── exposures.parquet   the optimizer step at which each inserted copy was seen
+    ├── checkpoints/        to resume from; only while the run is unfinished
+    ├── exports/step-…/     the model at the chosen steps, Hugging Face folders
+    ├── hf/                 the trained model and its tokenizer, a Hugging Face folder
     └── manifest.json
 """
 
 from __future__ import annotations
 
-import json
-import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +22,10 @@ from typing import Any
 
 import pandas as pd
 
-from core.artifacts import Artifact, is_complete, open_artifact, write_text
+from core.artifacts import Artifact, is_complete, open_artifact
 
 KIND = "model"
-MARKER = "complete.json"
+EXPORTS = "exports"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ class Checkpoint:
     def hf(self) -> Path:
         """The model and tokenizer as a Hugging Face folder."""
         return self.artifact.path / "hf"
+
+    @property
+    def exports(self) -> dict[int, Path]:
+        """Optimizer step → the model's Hugging Face folder at it, in order; the last is not in."""
+        found = sorted((self.artifact.path / EXPORTS).glob("step-*"))
+        return {int(path.name.removeprefix("step-")): path for path in found}
 
     @property
     def digest(self) -> str:
@@ -56,8 +62,14 @@ class Checkpoint:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """One row a step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second."""
+        """One row a step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second, mfu."""
         return pd.read_json(self.artifact.path / "metrics.jsonl", lines=True)
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """One row an evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
+        path = self.artifact.path / "evaluations.jsonl"
+        return pd.read_json(path, lines=True) if path.exists() else pd.DataFrame({"step": []})
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
@@ -72,33 +84,3 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 def is_checkpoint(path: Path | str) -> bool:
     """Whether `path` is a finished folder of this stage (rather than a plain model folder)."""
     return is_complete(Path(path))
-
-
-def save(engine: Any, folder: Path, step: int, keep: int) -> None:
-    """Save the engine's whole state; the marker, written after every rank, makes it count."""
-    import deepspeed.comm as dist
-
-    tag = f"step-{step:08d}"
-    engine.save_checkpoint(str(folder), tag=tag, client_state={"step": step}, save_latest=False)
-    dist.barrier()
-    if dist.get_rank() == 0:
-        write_text(
-            folder / tag / MARKER, json.dumps({"step": step, "world": dist.get_world_size()})
-        )
-        for old in completed(folder)[:-keep]:
-            shutil.rmtree(old)
-    dist.barrier()
-
-
-def resume(engine: Any, folder: Path) -> int:
-    """Load the newest complete checkpoint; the number of steps done, 0 where there is none."""
-    found = completed(folder)
-    if not found:
-        return 0
-    _, state = engine.load_checkpoint(str(folder), tag=found[-1].name)
-    return int(state["step"])
-
-
-def completed(folder: Path) -> list[Path]:
-    """Checkpoints with a marker, oldest first."""
-    return sorted(marker.parent for marker in folder.glob(f"step-*/{MARKER}"))

@@ -77,23 +77,34 @@ class TrainingConfig:
     """Steps between checkpoints to resume from."""
     keep_checkpoints: int = runtime(2)
     """How many of them are kept."""
+    export_steps: list[int] = field(default_factory=list)
+    """Optimizer steps after which the model is exported for detection, beside the last."""
+    export_tokens: list[int] = field(default_factory=list)
+    """The same by tokens seen: the first step that has seen so many."""
+    evaluate_every_steps: int | None = runtime(None)
+    """Steps between evaluations of the losses of members, non-members and validation text."""
+    evaluate_examples: int = runtime(64)
+    """Members, and non-members, whose loss is evaluated."""
+    peak_tflops: float | None = runtime(None)
+    """What one device can do in `dtype`, in TFLOP/s, for MFU; null: no MFU."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip_norm"):
             value = getattr(self, name)
             require(value > 0, f"training.{name}", value, "give a number above 0.")
         counts = ("batch_sequences", "micro_batch_sequences", "checkpoint_every_steps")
-        for name in (*counts, "keep_checkpoints"):
+        for name in (*counts, "keep_checkpoints", "evaluate_examples"):
             value = getattr(self, name)
             require(value >= 1, f"training.{name}", value, "give 1 or more.")
+        for name in ("evaluate_every_steps", "peak_tflops"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"training.{name}", value,
+                    "give a number above 0, or null.")  # fmt: skip
+        for name in ("export_steps", "export_tokens"):
+            for value in getattr(self, name):
+                require(value >= 1, f"training.{name}", value, "give numbers of 1 or more.")
         require(
             self.warmup_steps >= 0, "training.warmup_steps", self.warmup_steps, "give 0 or more."
-        )
-        require(
-            self.order in ("shuffled", "corpus"),
-            "training.order",
-            self.order,
-            "choose shuffled or corpus.",
         )
         require(
             self.order in ("shuffled", "corpus"),
@@ -129,6 +140,7 @@ class TrainingStage:
     seed: int = runtime(0)  # the derived seeds stand in for it
     name: str = runtime("run")
     corpus_folder: str = runtime("")
+    validation_folder: str = runtime("")
     model: ModelConfig = field(default_factory=lambda: ModelConfig(architecture={}))
     deepspeed: dict[str, Any] = field(default_factory=dict)
     training: TrainingConfig = field(default_factory=TrainingConfig)

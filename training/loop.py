@@ -1,110 +1,160 @@
-"""The loop: forward, backward, step, record, checkpoint."""
+"""The epoch, step by step: record, evaluate, export, checkpoint, stop when asked."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F  # noqa: N812
-from torch.nn.utils import clip_grad_norm_
-
-from core.errors import DataError
-from training import checkpoint
+from core.errors import ConfigError, DataError, StoppedError
+from training import resume
+from training.checkpoint import EXPORTS
 from training.config import TrainingConfig
-from training.data import Order, Rows, micro_batches, read_batch
-from training.engine import World
+from training.data import Order, Rows
+from training.evaluate import Texts, evaluate
+from training.export import export
+from training.flops import utilization
+from training.metrics import Record
+from training.step import optimizer_step
+from training.stop import Stop
+from training.world import World
 
 
-def train(engine: Any, sequences: Any, order: Order, config: TrainingConfig, world: World,
-          folder: Path, first_step: int, report: Callable[[dict[str, Any]], None],
-          *, clip: bool) -> None:  # fmt: skip
-    """Train from `first_step` to the end of the order, one report a step.
+@dataclass(frozen=True)
+class Loop:
+    """What an epoch needs.
 
-    Args:
+    Attributes:
         engine: the DeepSpeed engine.
         sequences: packed sequences (`input_ids` of equal length).
         order: which sequences each step sees.
         config: the training configuration.
         world: this process's place.
-        folder: where checkpoints go.
-        first_step: steps already done.
-        report: called on every rank with a step's numbers.
+        folder: the model folder.
+        identity: what a checkpoint must have been made with to be resumed.
+        tokenizer: the folder that goes with every export.
+        texts: what is evaluated; empty: nothing.
         clip: whether to clip here rather than in the engine.
+        flops_per_token: of a training step.
     """
-    width = len(sequences[0]["input_ids"])
-    for step in range(first_step, order.steps):
+
+    engine: Any
+    sequences: Any
+    order: Order
+    config: TrainingConfig
+    world: World
+    folder: Path
+    identity: Mapping[str, Any]
+    tokenizer: Path
+    texts: Texts
+    clip: bool
+    flops_per_token: float
+
+    def train(self, first_step: int, record: Record | None) -> None:
+        """Train from `first_step` to the end of the order.
+
+        Args:
+            first_step: steps already done.
+            record: gets every step's numbers; the leader's alone.
+
+        Raises:
+            DataError: the loss or the gradient is not finite.
+            StoppedError: SIGTERM came; a checkpoint was written.
+        """
+        exported = export_steps(self.config, self.order, self.width)
+        if first_step == 0:
+            self._evaluate(0, record)
+        with Stop() as stop:
+            for step in range(first_step + 1, self.order.steps + 1):
+                row = self._step(step)
+                if record is not None:
+                    record.step(row)
+                self._evaluate(step, record)
+                if step in exported:
+                    place = self.folder / EXPORTS / f"step-{step:08d}"
+                    export(self.engine, self.tokenizer, place, self.world)
+                self._checkpoint(step, asked=self.world.any(stop.asked))
+
+    @property
+    def width(self) -> int:
+        """Tokens of a sequence."""
+        return len(self.sequences[0]["input_ids"])
+
+    def _step(self, step: int) -> dict[str, Any]:
+        """One optimizer step (from 1) and its numbers."""
         started = time.perf_counter()
-        rows = order.rows(step)
-        real = int((rows >= 0).sum())
-        rate = engine.get_lr()[0]
-        loss = _backward(engine, sequences, rows, real, config, world, width)
-        norm = _step(engine, config, clip=clip)
-        _guard(loss, norm, step + 1, rows, folder)
-        report(
-            {
-                "step": step + 1,
-                "tokens": min(order.sequences, (step + 1) * order.batch) * width,
-                "loss": loss,
-                "learning_rate": rate,
-                "grad_norm": norm,
-                "tokens_per_second": real * width / (time.perf_counter() - started),
-            }
+        rows = self.order.rows(step - 1)
+        rate = self.engine.get_lr()[0]
+        loss, norm = optimizer_step(
+            self.engine, self.sequences, rows, self.config, self.world, clip=self.clip
         )
-        if (step + 1) % config.checkpoint_every_steps == 0 and step + 1 < order.steps:
-            checkpoint.save(engine, folder / "checkpoints", step + 1, config.keep_checkpoints)
+        seconds = time.perf_counter() - started
+        _guard(loss, norm, step, rows, self.folder)
+        speed, peak = int((rows >= 0).sum()) * self.width / seconds, self.config.peak_tflops
+        return {
+            "step": step,
+            "tokens": self._tokens(step),
+            "loss": loss,
+            "learning_rate": rate,
+            "grad_norm": norm,
+            "tokens_per_second": speed,
+            "mfu": peak and utilization(speed, self.flops_per_token, peak, self.world.size),
+        }
+
+    def _evaluate(self, step: int, record: Record | None) -> None:
+        every = self.config.evaluate_every_steps
+        due = every is not None and (step % every == 0 or step == self.order.steps)
+        if not due or not self.texts:
+            return
+        found = evaluate(self.engine, self.texts, self.config.micro_batch_sequences, self.world)
+        if record is not None:
+            record.evaluation({"step": step, "tokens": self._tokens(step), **found})
+
+    def _checkpoint(self, step: int, *, asked: bool) -> None:
+        """Save where it is due or SIGTERM came; the end of the run needs none."""
+        if step == self.order.steps:
+            return
+        if asked or step % self.config.checkpoint_every_steps == 0:
+            place = self.folder / "checkpoints"
+            saved = resume.next_save(place, step, self.world, self.identity)
+            resume.save(self.engine, place, saved, self.config.keep_checkpoints, self.world)
+        if asked:
+            raise StoppedError(
+                f"SIGTERM came at step {step} of {self.order.steps}. All of it is saved in "
+                f"{self.folder}: the same command goes on from here."
+            )
+
+    def _tokens(self, step: int) -> int:
+        return min(self.order.sequences, step * self.order.batch) * self.width
 
 
-def _backward(engine: Any, sequences: Any, rows: Rows, real: int, config: TrainingConfig,
-              world: World, width: int) -> float:  # fmt: skip
-    """Gradients of the mean loss over the step's real tokens; that loss, over all processes.
+def export_steps(config: TrainingConfig, order: Order, width: int) -> set[int]:
+    """The optimizer steps after which the model is exported.
 
-    The engine averages over processes and accumulation steps, so each micro-batch's sum is divided
-    by the step's tokens and multiplied by the number of micro-batches: the result is the mean at
-    any world size, in a last batch that is not full too.
+    Raises:
+        ConfigError: one lies beyond the epoch.
     """
-    micro = config.micro_batch_sequences
-    scale = len(rows) / micro / (real * (width - 1))
-    total = torch.zeros((), dtype=torch.float64, device=world.device)
-    for part in micro_batches(rows, world.rank, world.size, micro):
-        ids, weights = read_batch(sequences, part)
-        summed = token_loss_sum(engine, ids.to(world.device), weights.to(world.device))
-        engine.backward(summed * scale)
-        total += summed.detach().double()
-        if not engine.is_gradient_accumulation_boundary():
-            engine.step()  # counts the micro-batch; the optimizer moves at the boundary alone
-    if world.size > 1:
-        torch.distributed.all_reduce(total)
-    return float(total) / (real * (width - 1))
-
-
-def token_loss_sum(model: Any, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Sum over sequences and tokens of −log p(x_t | x_<t), in nats.
-
-    Args:
-        model: a causal language model.
-        ids: token ids, (B, S).
-        weights: one a sequence, (B,).
-    """
-    logits = model(input_ids=ids, use_cache=False).logits[:, :-1].float()
-    losses = F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-    return (losses.sum(dim=1) * weights).sum()
-
-
-def _step(engine: Any, config: TrainingConfig, *, clip: bool) -> float:
-    """Clip and move the weights; the gradient's norm before clipping."""
-    norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
-    engine.step()
-    return float(engine.get_global_grad_norm() if norm is None else norm)
+    by_tokens = [-(-tokens // (width * order.batch)) for tokens in config.export_tokens]
+    for field, given, steps in (
+        ("export_steps", config.export_steps, config.export_steps),
+        ("export_tokens", config.export_tokens, by_tokens),
+    ):
+        for value, step in zip(given, steps, strict=True):
+            if step > order.steps:
+                raise ConfigError(
+                    f"training.{field} has {value}, but the epoch ends after {order.steps} steps "
+                    f"({order.sequences * width} tokens): leave it out, or enlarge the corpus."
+                )
+    return {*config.export_steps, *by_tokens}
 
 
 def _guard(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:
     if math.isfinite(loss) and math.isfinite(norm):
         return
-    kept = checkpoint.completed(folder / "checkpoints")
+    kept = resume.completed(folder / "checkpoints")
     raise DataError(
         f"Training step {step} has loss {loss} and gradient norm {norm} (sequences "
         f"{', '.join(map(str, rows[rows >= 0]))}). Lower training.learning_rate or look at those "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.artifacts import write_text
 from core.config import identity
 from core.progress import progress
 from training.config import TrainingStage
@@ -14,31 +16,59 @@ from training.config import TrainingStage
 class Record:
     """`metrics.jsonl`, with the bar and the mirror fed from the same numbers."""
 
-    def __init__(self, stage: TrainingStage, folder: Path, first_step: int, steps: int) -> None:
-        self._path = folder / "metrics.jsonl"
-        self._forget_after(first_step)
-        self._stream = self._path.open("a", buffering=1)
+    def __init__(self, stage: TrainingStage, folder: Path, first_step: int, steps: int,
+                 inputs: Mapping[str, str]) -> None:  # fmt: skip
+        self._steps = Lines(folder / "metrics.jsonl", first_step)
+        self._evaluations = Lines(folder / "evaluations.jsonl", first_step)
         self._bar = progress(
             total=steps, initial=first_step, desc=f"train {stage.model.name}", unit="step"
         )
-        self._wandb = _start_wandb(stage, folder)
+        self._wandb = _start_wandb(stage, folder, inputs)
 
     def step(self, row: dict[str, Any]) -> None:
         """Write one step's numbers everywhere."""
-        self._stream.write(json.dumps(row) + "\n")
+        self._steps.write(row)
         speed = f"{row['tokens_per_second']:,.0f}"
         self._bar.set_postfix(loss=f"{row['loss']:.3f}", tok_s=speed, refresh=False)
         self._bar.update()
-        if self._wandb is not None:
-            values = {f"train/{k}": v for k, v in row.items() if k != "step"}
-            self._wandb.log(values, step=row["step"])
+        self._mirror("train", row)
+
+    def evaluation(self, row: dict[str, Any]) -> None:
+        """Write the losses of an evaluation point."""
+        self._evaluations.write(row)
+        self._mirror("eval", row)
 
     def close(self) -> None:
-        """Finish the bar, the file and the mirror."""
+        """Finish the bar, the files and the mirror."""
         self._bar.close()
-        self._stream.close()
+        self._steps.close()
+        self._evaluations.close()
         if self._wandb is not None:
             self._wandb.finish()
+
+    def _mirror(self, group: str, row: dict[str, Any]) -> None:
+        if self._wandb is not None:
+            values = {f"{group}/{k}": v for k, v in row.items() if k != "step" and v is not None}
+            self._wandb.log(values, step=row["step"])
+
+
+class Lines:
+    """A JSONL file of one row a step that a resumed run goes on with."""
+
+    def __init__(self, path: Path, first_step: int) -> None:
+        self._path = path
+        self._forget_after(first_step)
+        self._stream = path.open("a", buffering=1)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """One more line."""
+        self._stream.write(json.dumps(row) + "\n")
+
+    def close(self) -> None:
+        """Close the file; one without lines is removed."""
+        self._stream.close()
+        if not self._path.stat().st_size:
+            self._path.unlink()
 
     def _forget_after(self, step: int) -> None:
         """Drop the lines of steps that will be done again."""
@@ -51,10 +81,10 @@ class Record:
                 break  # torn by a kill
             if row["step"] <= step:
                 kept.append(line + "\n")
-        self._path.write_text("".join(kept))
+        write_text(self._path, "".join(kept))
 
 
-def _start_wandb(stage: TrainingStage, folder: Path) -> Any:
+def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) -> Any:
     """One run a cell; its id is the model folder's hash, so that a resumed run goes on in it."""
     if stage.wandb.mode == "disabled":
         return None
@@ -71,6 +101,6 @@ def _start_wandb(stage: TrainingStage, folder: Path) -> Any:
         id=folder.name.rsplit("-", 1)[-1],
         resume="allow" if stage.wandb.mode == "online" else None,
         dir=str(place),
-        config=identity(stage),
+        config={**identity(stage), "inputs": dict(inputs), "folder": folder.name},
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1),
     )

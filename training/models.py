@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from core.errors import ConfigError
 from core.models import load_model, resolve
 from training.checkpoint import is_checkpoint, open_checkpoint
 from training.config import ModelConfig
+from training.engine import zero_stage
 
 
 def hf_folder(field: str, path: str) -> str:
@@ -25,8 +28,19 @@ def model_digest(field: str, path: str) -> str:
     return folder_digest(folder) if folder.is_dir() else f"hub:{path}"
 
 
-def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed: int) -> Any:
+def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed: int,
+               deepspeed: dict[str, Any] | None = None) -> Any:  # fmt: skip
     """The model in float32, checked against the corpus that it will read.
+
+    Under ZeRO stage 3 a model that is loaded comes up partitioned, in the engine's own type, so
+    that no process ever holds it whole. Random weights are drawn whole: the same at any stage.
+
+    Args:
+        config: which model.
+        vocabulary: the entries of the corpus's tokenizer.
+        sequence_tokens: the corpus's sequence length.
+        seed: draws random weights.
+        deepspeed: the engine's configuration, where there will be an engine.
 
     Raises:
         ConfigError: its vocabulary or its context is too small for the corpus.
@@ -35,7 +49,8 @@ def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     if config.path is not None:
-        model = load_model("model.path", hf_folder("model.path", config.path))
+        with _partitioned(deepspeed):
+            model = load_model("model.path", hf_folder("model.path", config.path))
     else:
         fields = dict(config.architecture or {})
         kind = fields.pop("model_type", "llama")
@@ -44,6 +59,19 @@ def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed:
         model = AutoModelForCausalLM.from_config(hf_config)
     _check(model.config, vocabulary, sequence_tokens)
     return model
+
+
+@contextmanager
+def _partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
+    """Where transformers loads straight into ZeRO stage 3's partitions."""
+    if deepspeed is None or zero_stage(deepspeed) != 3:
+        yield
+        return
+    from transformers.integrations import HfDeepSpeedConfig
+
+    alive = HfDeepSpeedConfig(deepspeed)  # in force as long as it lives
+    yield
+    del alive
 
 
 def _check(config: Any, vocabulary: int, sequence_tokens: int) -> None:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from core.artifacts import Artifact, Built, build, locate
+from core.artifacts import Artifact, Built, build, is_complete, locate, open_artifact
+from core.config import identity
 from core.errors import require
 from injection import PackedCorpus, open_corpus
 from training import checkpoint
 from training.config import TrainingStage
+from training.world import World, asked_processes, start_processes
 
 log = logging.getLogger(__name__)
 
 
 def run(stage: TrainingStage) -> Artifact:
-    """Train the model on the corpus, or find it trained."""
+    """Train the model on the corpus, or find it trained.
+
+    Every process of a launcher (torchrun, deepspeed, srun) calls this; the first one writes.
+
+    Raises:
+        ConfigError: a value or a combination that can't be trained with.
+        DataError: a loss that is not finite.
+        StoppedError: SIGTERM came; the same call goes on from a checkpoint.
+    """
     from training.models import model_digest
 
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder,
@@ -30,46 +41,79 @@ def run(stage: TrainingStage) -> Artifact:
         f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.artifact.path.name[:-13]}"
     )
     folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
-    artifact = build(folder, stage, inputs, lambda f: _make(stage, corpus, f))
+    artifact = _together(stage, corpus, folder, inputs)
     log.info("model: %s", artifact.path)
     return artifact
 
 
-def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path) -> Built:
+def _together(
+    stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str]
+) -> Artifact:
+    """The folder, made by all processes and committed by the first."""
+    if asked_processes() == 1 and is_complete(folder):
+        return open_artifact(folder, checkpoint.KIND)
+    world = start_processes()
+    if not world.from_leader(is_complete(folder)):
+        if world.leader:
+            build(folder, stage, inputs, lambda f: _make(stage, corpus, f, inputs, world))
+        else:
+            _make(stage, corpus, folder, inputs, world)
+        world.wait()
+    return open_artifact(folder, checkpoint.KIND)
+
+
+def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
+          world: World) -> Built:  # fmt: skip
+    from training import resume
     from training.data import Order, exposures
-    from training.engine import clips_itself, start_engine, start_processes
-    from training.loop import train
+    from training.engine import clips_itself, engine_config, start_engine, zero_stage
+    from training.evaluate import evaluation_texts
+    from training.export import export
+    from training.flops import flops_per_token
+    from training.loop import Loop, export_steps
     from training.metrics import Record
     from training.models import make_model
 
-    config = stage.training
+    config, sequences = stage.training, corpus.sequences
     assert config.init_seed is not None
-    world = start_processes()
-    sequences = corpus.sequences
     order_seed = config.order_seed if config.order == "shuffled" else None
     order = Order(len(sequences), config.batch_sequences, order_seed)
     width = len(sequences[0]["input_ids"])
-    model = make_model(stage.model, len(corpus.tokenizer.hf), width, config.init_seed)
-    engine = start_engine(model, config, stage.deepspeed, order.steps, world)
-    first = checkpoint.resume(engine, folder / "checkpoints")
-    record = Record(stage, folder, first, order.steps)
+    export_steps(config, order, width)
+    deepspeed = engine_config(config, stage.deepspeed, world)
+    made_with = {**identity(stage), "inputs": dict(inputs)}
+    saved = resume.newest(folder / "checkpoints", made_with, world)
+    if saved and saved.world != world.size and zero_stage(deepspeed):
+        saved = resume.universal(saved, world)
+        deepspeed["checkpoint"] = {"load_universal": True}
+    model = make_model(stage.model, len(corpus.tokenizer.hf), width, config.init_seed, deepspeed)
+    parameters = sum(getattr(p, "ds_numel", p.numel()) for p in model.parameters())
+    engine = start_engine(model, config, deepspeed, order.steps, world)
+    validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
+    evaluated = config.evaluate_every_steps is not None
+    loop = Loop(
+        engine=engine, sequences=sequences, order=order, config=config, world=world, folder=folder,
+        identity=made_with, tokenizer=corpus.tokenizer_folder,
+        texts=evaluation_texts(corpus, validation, config.evaluate_examples) if evaluated else {},
+        clip=clips_itself(config, stage.deepspeed),
+        flops_per_token=flops_per_token(model.config, parameters, width),
+    )  # fmt: skip
+    first = resume.load(engine, saved)
+    record = Record(stage, folder, first, order.steps, inputs) if world.leader else None
     try:
-        train(engine, sequences, order, config, world, folder, first, record.step,
-              clip=clips_itself(config, stage.deepspeed))  # fmt: skip
+        loop.train(first, record)
     finally:
-        record.close()
-    exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
-    _export(engine.module, corpus, folder / "hf")
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    counts = {"steps": order.steps, "tokens": len(sequences) * width,
-              "parameters": sum(p.numel() for p in model.parameters())}  # fmt: skip
-    content = [f"hf/{p.name}" for p in sorted((folder / "hf").iterdir())]
-    return Built(["exposures.parquet", *content], counts)
+        if record is not None:
+            record.close()
+    export(engine, corpus.tokenizer_folder, folder / "hf", world)
+    if world.leader:
+        exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    counts = {"steps": order.steps, "tokens": len(sequences) * width, "parameters": parameters}
+    return Built(["exposures.parquet", *_weights(folder)], counts)
 
 
-def _export(model: object, corpus: PackedCorpus, folder: Path) -> None:
-    """The weights in safetensors with the corpus's tokenizer."""
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)  # type: ignore[attr-defined]
-    for file in corpus.tokenizer_folder.iterdir():
-        shutil.copyfile(file, folder / file.name)
+def _weights(folder: Path) -> list[str]:
+    """The files of the model and of its exports."""
+    found = [*folder.glob("hf/*"), *folder.glob(f"{checkpoint.EXPORTS}/step-*/*")]
+    return sorted(str(path.relative_to(folder)) for path in found)

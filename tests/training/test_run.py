@@ -6,10 +6,10 @@ from torch import nn
 
 from core.errors import ArtifactError, ConfigError, DataError
 from core.models import load_model
-from training import checkpoint, open_checkpoint
+from training import open_checkpoint, resume
 from training.config import ModelConfig, TrainingConfig
 from training.data import Order, read_batch
-from training.loop import token_loss_sum
+from training.loss import token_loss_sum
 from training.models import make_model
 from training.run import run
 
@@ -87,7 +87,7 @@ def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(stage)
     folder = tmp_path / "killed" / "model" / whole.artifact.path.name
-    assert [c.name for c in checkpoint.completed(folder / "checkpoints")] == [
+    assert [c.name for c in resume.completed(folder / "checkpoints")] == [
         "step-00000003", "step-00000006"
     ]  # fmt: skip
     with pytest.raises(ArtifactError, match="unfinished"):
@@ -100,9 +100,9 @@ def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
 
 def test_a_torn_checkpoint_is_not_resumed(tmp_path):
     (tmp_path / "step-00000003").mkdir()
-    (tmp_path / "step-00000003" / checkpoint.MARKER).write_text("{}")
+    (tmp_path / "step-00000003" / resume.MARKER).write_text("{}")
     (tmp_path / "step-00000006").mkdir()  # killed before its marker
-    assert [c.name for c in checkpoint.completed(tmp_path)] == ["step-00000003"]
+    assert [c.name for c in resume.completed(tmp_path)] == ["step-00000003"]
 
 
 def test_continuing_starts_from_the_given_model(stage, change):
@@ -115,7 +115,7 @@ def test_continuing_starts_from_the_given_model(stage, change):
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_step(change, monkeypatch):
-    monkeypatch.setattr("training.loop.token_loss_sum", lambda m, i, w: (
+    monkeypatch.setattr("training.step.token_loss_sum", lambda m, i, w: (
         token_loss_sum(m, i, w) * (float("nan") if m.global_steps == 4 else 1)
     ))  # fmt: skip
     with pytest.raises(

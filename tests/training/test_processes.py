@@ -1,0 +1,125 @@
+"""Training by real processes: killed, stopped, resumed, on another number of them."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from functools import partial
+
+import pytest
+import torch
+
+from core.artifacts import open_artifact
+from training import open_checkpoint, resume
+
+from .processes import losses, only_folder, start, steps_done, stop_when, train
+
+STAGES = ("zero0", "zero1", "zero2", "zero3")
+
+
+def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, tmp_path):
+    whole = train(1, corpus_folder, tmp_path / "whole")
+    runs = tmp_path / "stopped"
+    process = start(1, corpus_folder, runs)
+    said = stop_when(process, lambda: steps_done(runs) >= 2, signal.SIGTERM)
+    assert process.returncode == 143
+    assert "stopped: SIGTERM came at step" in said
+    assert "Traceback" not in said
+    assert resume.completed(only_folder(runs) / "checkpoints")
+    again = train(1, corpus_folder, runs)
+    assert losses(again) == losses(whole)
+    assert open_artifact(again, "model").files == open_artifact(whole, "model").files
+
+
+def test_two_processes_train_as_one(corpus_folder, tmp_path):
+    one = train(1, corpus_folder, tmp_path / "one", "deepspeed=zero2")
+    two = train(2, corpus_folder, tmp_path / "two", "deepspeed=zero2")
+    assert losses(two) == pytest.approx(losses(one), abs=1e-5)
+    exposures = [open_checkpoint(folder).exposures for folder in (one, two)]
+    assert exposures[0].equals(exposures[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_processes_go_on_bit_for_bit(corpus_folder, tmp_path, stage):
+    options = (
+        f"deepspeed={stage}", "training.batch_sequences=2", "training.micro_batch_sequences=1",
+        "training.checkpoint_every_steps=10",
+    )  # fmt: skip
+    whole = train(2, corpus_folder, tmp_path / "whole", *options)
+    runs = tmp_path / "killed"
+    stop_when(
+        start(2, corpus_folder, runs, *options), lambda: steps_done(runs) >= 12, signal.SIGKILL
+    )
+    assert [p.name for p in resume.completed(only_folder(runs) / "checkpoints")] == [
+        "step-00000010"
+    ]
+    again = train(2, corpus_folder, runs, *options)
+    assert losses(again) == losses(whole)
+    assert open_artifact(again, "model").files == open_artifact(whole, "model").files
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_a_checkpoint_twenty_times(corpus_folder, tmp_path):
+    runs, options = tmp_path / "killed", (
+        "deepspeed=zero2", "training.batch_sequences=2", "training.micro_batch_sequences=1",
+        "training.checkpoint_every_steps=1", "model.architecture.hidden_size=128",
+    )  # fmt: skip
+    torn, draw = 0, random.Random(0)
+    for _ in range(60):
+        done, began = steps_committed(runs), time.time()
+        process = start(2, corpus_folder, runs, *options)
+        stop_when(process, partial(torn_since, runs, began), signal.SIGKILL, draw.random() * 0.02)
+        torn += torn_since(runs, began)
+        assert steps_done(runs) >= steps_committed(runs) >= done
+        if torn == 20:
+            break
+    assert torn == 20
+    again = train(2, corpus_folder, runs, *options)
+    assert losses(again) == losses(train(2, corpus_folder, tmp_path / "whole", *options))
+
+
+def steps_committed(runs):
+    """The step of the newest complete checkpoint."""
+    found = list(runs.glob("model/*/checkpoints/step-*/complete.json"))
+    return max((int(p.parent.name.removeprefix("step-")) for p in found), default=0)
+
+
+def torn_since(runs, began):
+    """Whether a checkpoint begun after that time is there without its marker."""
+    return any(
+        p.stat().st_mtime > began and not (p / resume.MARKER).exists()
+        for p in runs.glob("model/*/checkpoints/step-*")
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_a_run_goes_on_with_another_number_of_processes(
+    corpus_folder, tmp_path, stage, before, after
+):
+    whole = train(before, corpus_folder, tmp_path / "whole", f"deepspeed={stage}")
+    runs = tmp_path / "moved"
+    process = start(before, corpus_folder, runs, f"deepspeed={stage}")
+    stop_when(process, lambda: steps_done(runs) >= 7, signal.SIGKILL)
+    again = train(after, corpus_folder, runs, f"deepspeed={stage}")
+    assert losses(again) == pytest.approx(losses(whole), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_export_of_stage_3_gives_the_engines_logits(corpus_folder, tmp_path):
+    import subprocess
+    import sys
+
+    from .processes import free_port
+
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port",
+         str(free_port()), "-m", "tests.training.stage3_logits", str(tmp_path)],
+        capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    exported, engine = torch.load(tmp_path / "logits.pt")
+    torch.testing.assert_close(exported, engine, rtol=0, atol=0)

@@ -1,0 +1,33 @@
+"""The engine's weights as a Hugging Face folder: safetensors, config, tokenizer."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from training.engine import zero_stage
+from training.world import World
+
+
+def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
+    """Write the model whole, or find it written: the folder appears when all is in it.
+
+    Args:
+        engine: the DeepSpeed engine, of any ZeRO stage; every process has to call this.
+        tokenizer: a folder whose files go with the weights.
+        folder: the Hugging Face folder to make.
+        world: this process's place.
+    """
+    if world.from_leader(folder.is_dir()):
+        return
+    partitioned = zero_stage(engine.config) == 3
+    weights = engine._zero3_consolidated_16bit_state_dict() if partitioned else None
+    if world.leader:
+        part = folder.with_name(f".{folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        engine.module.save_pretrained(part, state_dict=weights)
+        for file in tokenizer.iterdir():
+            shutil.copyfile(file, part / file.name)
+        part.rename(folder)
+    world.wait()

@@ -1,0 +1,23 @@
+"""The loss of next-token prediction.
+
+Shapes: B sequences, S tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+
+def token_losses(model: Any, ids_BS: torch.Tensor) -> torch.Tensor:
+    """−log p(x_t | x_<t) of each token after the first, (B, S-1), in nats."""
+    logits = model(input_ids=ids_BS, use_cache=False).logits[:, :-1].float()
+    losses = F.cross_entropy(logits.flatten(0, 1), ids_BS[:, 1:].flatten(), reduction="none")
+    return losses.view(len(ids_BS), -1)
+
+
+def token_loss_sum(model: Any, ids_BS: torch.Tensor, weights_B: torch.Tensor) -> torch.Tensor:
+    """The sum of `token_losses` over tokens and sequences, with one weight a sequence."""
+    return (token_losses(model, ids_BS).sum(dim=1) * weights_B).sum()
