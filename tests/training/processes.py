@@ -53,7 +53,10 @@ def train(processes: int, corpus: Path, runs: Path, *overrides: str) -> Path:
 
 
 def stop_when(
-    process: subprocess.Popen[str], ready: Callable[[], bool], how: signal.Signals
+    process: subprocess.Popen[str],
+    ready: Callable[[], bool],
+    how: signal.Signals,
+    delay: float = 0.0,
 ) -> str:
     """Kill all of its processes, or send the first one a signal, as soon as `ready` says so."""
     deadline = time.monotonic() + 120
