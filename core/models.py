@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -9,48 +11,77 @@ from typing import Any
 from core.errors import ConfigError
 
 
+GGUF = ".gguf"
+TRUSTING = ("model", "reference")  # the config nodes that have `trust_remote_code`
+
+
+def is_gguf(path: str | Path) -> bool:
+    """Whether `path` names a GGUF file: one file with a (quantized) model and its tokenizer."""
+    return Path(path).suffix.lower() == GGUF
+
+
 def resolve(field: str, path: str) -> str:
-    """A local folder's absolute path, or a hub id as it stands.
+    """A local folder's or GGUF file's absolute path, or a hub id as it stands.
 
     Raises:
-        ConfigError: `path` can only be a local path, and no folder is there.
+        ConfigError: `path` can only be a local path, and nothing fit is there.
     """
     local = Path(path).expanduser()
-    if local.is_dir():
+    if local.is_dir() or (is_gguf(local) and local.is_file()):
         return str(local.resolve())
+    if is_gguf(local):
+        raise ConfigError(f"{field} is {path!r}: there is no such file. Give a local GGUF file.")
     if local.is_absolute() or path.startswith((".", "~")) or path.count("/") > 1:
         raise ConfigError(
             f"{field} is {path!r}: there is no such folder. Give a Hugging Face folder "
-            "(config.json, model.safetensors, tokenizer.json) or a hub id (huggyllama/llama-7b)."
+            "(config.json, model.safetensors, tokenizer.json), a GGUF file or a hub id "
+            "(huggyllama/llama-7b)."
         )
     return path
 
 
-def load_tokenizer(field: str, path: str) -> Any:
-    """The fast tokenizer at `path` (a folder or a hub id)."""
+def load_tokenizer(field: str, path: str, **options: Any) -> Any:
+    """The fast tokenizer at `path` (a folder, a GGUF file or a hub id)."""
     from transformers import AutoTokenizer
 
-    return load(AutoTokenizer, field, path)
+    return load(AutoTokenizer, field, path, **options)
+
+
+def load_config(field: str, path: str, **options: Any) -> Any:
+    """The Hugging Face config at `path` (a folder, a GGUF file or a hub id)."""
+    from transformers import AutoConfig
+
+    return load(AutoConfig, field, path, **options)
 
 
 def load_model(field: str, path: str, dtype: str = "float32", **options: Any) -> Any:
-    """The causal language model at `path` in evaluation mode, from safetensors only.
+    """The causal language model at `path` in evaluation mode, from safetensors or GGUF only.
 
     Args:
         field: the config field that holds `path`, for the error.
-        path: a folder or a hub id.
+        path: a folder, a GGUF file (its weights are expanded to `dtype`) or a hub id.
         dtype: float32, bfloat16 or float16.
-        options: passed to `from_pretrained` (device_map, attn_implementation, …).
+        options: passed to `from_pretrained` (device_map, trust_remote_code, …).
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, **options}
-    return load(AutoModelForCausalLM, field, path, **options).eval()
+    model = load(AutoModelForCausalLM, field, path, **options)
+    if is_gguf(path) and "device_map" not in options:
+        model = _unquantized(model)
+    return model.eval()
 
 
 def load(factory: Any, field: str, path: str, **options: Any) -> Any:
-    """What an `Auto…` class of transformers makes of `path` (a folder or a hub id).
+    """What an `Auto…` class of transformers makes of `path` (a folder, a GGUF file or a hub id).
+
+    Args:
+        factory: the class.
+        field: the config field that holds `path`, for the error.
+        path: see above.
+        options: passed to `from_pretrained`; code that comes with the model runs only with
+            `trust_remote_code=True`.
 
     Raises:
         ConfigError: it can't.
@@ -58,13 +89,50 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    target = resolve(field, path)
-    local = {"local_files_only": True} if os.path.isdir(target) else {}
+    where, source = _source(field, path)
+    trusted = options.pop("trust_remote_code", False)
     try:
-        return factory.from_pretrained(target, **local, **options)
+        return factory.from_pretrained(where, trust_remote_code=trusted, **source, **options)
     except (OSError, ValueError) as error:
+        if "trust_remote_code" in str(error):
+            raise ConfigError(_needs_trust(field, path)) from error
         first = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"{field} is {path!r}: it can't be loaded as a {factory.__name__} ({first}). Give a "
             "local Hugging Face folder, or a hub id on a machine that reaches the hub."
         ) from error
+
+
+def _source(field: str, path: str) -> tuple[str, dict[str, Any]]:
+    """What `from_pretrained` is given to find `path`: its first argument and some of the others."""
+    target = resolve(field, path)
+    if not is_gguf(target):
+        return target, {"local_files_only": True} if os.path.isdir(target) else {}
+    if importlib.util.find_spec("gguf") is None:
+        raise ConfigError(
+            f"{field} is {path!r}: to read a GGUF file the package gguf is needed. Install it "
+            "with pip install 'contamination-testbed[gguf]', or give a Hugging Face folder."
+        )
+    file = Path(target)
+    return str(file.parent), {"gguf_file": file.name, "local_files_only": True}
+
+
+def _needs_trust(field: str, path: str) -> str:
+    node, _, _ = field.rpartition(".")
+    named = f"{node}.trust_remote_code" if node in TRUSTING else None
+    remedy = f"Read it, then set {named}=true" if named else "Such a model can't be used here"
+    return (
+        f"{field} is {path!r}: it comes with Python code of its own (auto_map in its config), "
+        f"which is not run unasked. {remedy}, or give a model that transformers itself knows."
+    )
+
+
+def _unquantized(model: Any) -> Any:
+    """The same weights in a plain model: one read from GGUF refuses to be saved or trained."""
+    from transformers import AutoModelForCausalLM
+
+    config = copy.deepcopy(model.config)
+    del config.quantization_config
+    plain = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
+    plain.load_state_dict(model.state_dict())  # tied weights are the fresh model's own ties
+    return plain

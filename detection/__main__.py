@@ -1,10 +1,11 @@
-"""`python -m detection`: score texts with a model; `… thresholds`, `… online`."""
+"""`python -m detection`: score texts with a model; `… thresholds`, `… online`, `… accuracy`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import pandas as pd
 from omegaconf import DictConfig
 
 from core.command import command
@@ -42,7 +43,25 @@ def online(config: DictConfig) -> None:
         print(f"wrote {out / 'windows.parquet'}")
 
 
+def accuracy(config: DictConfig) -> None:
+    """Answer the corpus's questions and print the accuracy of members and of non-members."""
+    from detection.accuracy import FILE, AccuracyStage, run
+    from detection.accuracy_summary import compared, summary
+
+    stage = convert(config, AccuracyStage)
+    tables = []
+    for one in stage.models():
+        artifact = run(one)
+        tables.append(pd.read_parquet(artifact.path / FILE))
+        print(f"{one.model.path}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n")
+    if len(tables) > 1:
+        print(compared(*tables))
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["accuracy"]:
+        del sys.argv[1]
+        sys.exit(command("accuracy", accuracy))
     if sys.argv[1:2] == ["online"]:
         del sys.argv[1]
         sys.exit(command("online", online))

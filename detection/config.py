@@ -95,7 +95,9 @@ class ScoredModelConfig:
     """The model under test (node `model`)."""
 
     path: str = MISSING
-    """A model folder of the training stage, a Hugging Face folder, or a hub id."""
+    """A model folder of the training stage, a Hugging Face folder, a GGUF file, or a hub id."""
+    trust_remote_code: bool = runtime(False)
+    """Run the Python code that comes with the model, where it needs some."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class ReferenceConfig:
 
     path: str | None = None
     """As model.path; null: none is given. A pipeline then takes the model before its training."""
+    trust_remote_code: bool = runtime(False)
+    """As model.trust_remote_code."""
 
 
 @dataclass(frozen=True)

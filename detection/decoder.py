@@ -5,6 +5,7 @@ Shapes: B texts, T tokens, N rows, X hidden units (or the vocabulary), V vocabul
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,10 +64,11 @@ class Decoder:
 
 def load_decoder(source: ScoredModel, settings: DetectionConfig) -> Decoder:
     """The model on its device, or on all devices as `detection.device_map` says."""
-    path, spread = str(source.folder), settings.device_map
-    if spread is not None:
-        return Decoder(load_model(source.field, path, settings.dtype, device_map=spread))
-    return Decoder(load_model(source.field, path, settings.dtype).to(_device(settings.device)))
+    load = partial(load_model, source.field, str(source.folder), settings.dtype,
+                   trust_remote_code=source.trust_remote_code)  # fmt: skip
+    if settings.device_map is not None:
+        return Decoder(load(device_map=settings.device_map))
+    return Decoder(load().to(_device(settings.device)))
 
 
 def _input_device(model: Any) -> torch.device:

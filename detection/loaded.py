@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
 
-from transformers import AutoConfig
-
 from core.errors import DataError
-from core.models import load_tokenizer
+from core.models import load_config, load_tokenizer
 from detection.config import DetectionConfig
 from detection.decoder import Decoder, load_decoder
 from detection.examples import Text
@@ -57,7 +55,9 @@ class LoadedModel:
         self.source = source
         self.settings = settings
         self.material = material or Material()
-        self.tokenizer = load_tokenizer(source.field, str(source.folder))
+        self.tokenizer = load_tokenizer(
+            source.field, str(source.folder), trust_remote_code=source.trust_remote_code
+        )
 
     @cached_property
     def decoder(self) -> Decoder:
@@ -67,7 +67,10 @@ class LoadedModel:
     @cached_property
     def context(self) -> int | None:
         """The most tokens that the model takes; None where it names no limit."""
-        config = AutoConfig.from_pretrained(self.source.folder, local_files_only=True)
+        config = load_config(
+            self.source.field, str(self.source.folder),
+            trust_remote_code=self.source.trust_remote_code,
+        )  # fmt: skip
         limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
         return None if limit is None else int(limit)
 

@@ -51,9 +51,16 @@ def choose_methods(stage: DetectionStage) -> Methods:
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ScoredModel]:
     """The causal models that the chosen methods score with, by role."""
-    models = {"target": open_model("model.path", stage.model.path)}
+    target, reference = stage.model, stage.reference
+    models = {
+        "target": open_model(
+            "model.path", target.path, trust_remote_code=target.trust_remote_code
+        )
+    }
     if "reference" in used:
-        models["reference"] = open_model("reference.path", str(stage.reference.path))
+        models["reference"] = open_model(
+            "reference.path", str(reference.path), trust_remote_code=reference.trust_remote_code
+        )
     return models
 
 

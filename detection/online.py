@@ -79,12 +79,16 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
             "not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
         )
     joined = list(join(open_examples(stage.examples.path), stage.seed))
-    target = open_model("model.path", stage.model.path)
+    target = open_model(
+        "model.path", stage.model.path, trust_remote_code=stage.model.trust_remote_code
+    )
     collector = Collector(
         Path(stage.runs), {"target": target}, [j.text for j in joined], stage.detection
     )
     stats = collector.collect([ORIGINAL])[ORIGINAL]
-    tokenizer = load_tokenizer("model.path", str(target.folder))
+    tokenizer = load_tokenizer(
+        "model.path", str(target.folder), trust_remote_code=target.trust_remote_code
+    )
     windows = [
         window
         for one in joined

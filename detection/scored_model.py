@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.artifacts import MANIFEST, file_digest, folder_digest
@@ -18,7 +18,7 @@ TOKENIZER_FILES = (
     "vocab*",
     "merges*",
 )
-MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
+MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.py")
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,11 @@ class ScoredModel:
 
     Attributes:
         field: the config field that named it, for errors.
-        folder: its Hugging Face folder.
+        folder: its Hugging Face folder, or its GGUF file.
         digest: a hash that changes with the weights.
         slug: a readable name for folders.
         step: the optimizer step of the checkpoint; -1 where it is unknown.
+        trust_remote_code: whether Python code that comes with the model may run.
     """
 
     field: str
@@ -38,17 +39,28 @@ class ScoredModel:
     digest: str
     slug: str
     step: int = UNKNOWN_STEP
+    trust_remote_code: bool = False
 
     @property
     def tokenizer_digest(self) -> str:
-        """A hash of the tokenizer's files."""
+        """A hash of the tokenizer's files; a GGUF file holds its own."""
+        if self.folder.is_file():
+            return self.digest
         found = {p for pattern in TOKENIZER_FILES for p in self.folder.glob(pattern)}
         lines = [f"{path.name} {file_digest(path)}" for path in sorted(found)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def open_model(field: str, path: str) -> ScoredModel:
-    """The model at `path`: a training artefact, a Hugging Face folder, or a hub id.
+def open_model(field: str, path: str, *, trust_remote_code: bool = False) -> ScoredModel:
+    """The model at `path`, and whether its own code may run, which may change what it computes."""
+    found = _open(field, path)
+    if not trust_remote_code:
+        return found
+    return replace(found, digest=f"{found.digest}+code", trust_remote_code=True)
+
+
+def _open(field: str, path: str) -> ScoredModel:
+    """The model at `path`: a training artefact, a Hugging Face folder, a GGUF file, or a hub id.
 
     Raises:
         ConfigError: there is no such folder, or the hub can't give it.
@@ -56,6 +68,8 @@ def open_model(field: str, path: str) -> ScoredModel:
     """
     given = resolve(field, path)
     folder = Path(given)
+    if folder.is_file():
+        return ScoredModel(field, folder, file_digest(folder), folder.stem)
     if not folder.is_dir():
         return _from_hub(field, given)
     if (folder / MANIFEST).is_file():

@@ -145,7 +145,8 @@ def _formatted(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) ->
 
 def _check_template(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) -> None:
     used = {f for _, f, _, _ in string.Formatter().parse(config.template) if f is not None}
-    named = used | {name for name in (config.distinct, config.shorten) if name is not None}
+    others = (config.distinct, config.shorten, config.answer_field)
+    named = used | {name for name in others if name is not None}
     for unknown in sorted(named - set(fields)):
         raise ConfigError(
             f"benchmark.{name} names the field {unknown!r}, which its source lacks. "

@@ -26,8 +26,20 @@ class BenchmarkConfig:
     """Field to cut at a word where an example is too long; null leaves such examples out."""
     occurrences: dict[str, Any] | None = None
     """This benchmark's own `occurrences` node; null: the experiment's."""
+    answer_field: str | None = runtime(None)
+    """Field with the right answer, for `python -m detection accuracy`; null: nothing is asked."""
+    options: list[str] | None = runtime(None)
+    """The answers to choose from, where every example has the same."""
+    options_field: str | None = runtime(None)
+    """Field with an example's own options, a line each, the right answer among them."""
+    drawn_options: int | None = runtime(None)
+    """How many options to make, where there are no others, from other questions' answers."""
     sources: dict[str, Any] = field(default_factory=dict)
     """Source name → rows (a `_target_`), fields (formats over a row), values (replacements)."""
+
+    def __post_init__(self) -> None:
+        require(self.drawn_options is None or self.drawn_options >= 2, "drawn_options",
+                self.drawn_options, "give 2 or more, the right answer included.")  # fmt: skip
 
 
 @dataclass(frozen=True)

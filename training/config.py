@@ -33,11 +33,13 @@ class ModelConfig:
     name: str = "tiny_llama"
     """How results call it."""
     path: str | None = runtime(None)
-    """Hugging Face folder or hub id; null: random weights of `architecture`."""
+    """Hugging Face folder, GGUF file or hub id; null: random weights of `architecture`."""
     architecture: dict[str, Any] | None = None
     """`model_type` and its Hugging Face config's fields, where `path` is null."""
     pretraining: PretrainingConfig | None = runtime(None)
     """What the pipeline pretrains where `path` is null."""
+    trust_remote_code: bool = False
+    """Run the Python code that comes with the model at `path`, where it needs some."""
 
     def __post_init__(self) -> None:
         require(self.path is not None or self.architecture is not None, "model.path", self.path,

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import folder_digest
+from core.artifacts import file_digest, folder_digest
 from core.errors import ConfigError
-from core.models import load_model, resolve
+from core.models import is_gguf, load_model, resolve
 from training.checkpoint import is_checkpoint, open_checkpoint
 from training.config import ModelConfig
 from training.engine import zero_stage
 
 
 def hf_folder(field: str, path: str) -> str:
-    """The Hugging Face folder or hub id that `path` means; a model artefact's own folder."""
+    """The Hugging Face folder, GGUF file or hub id that `path` means; an artefact's own folder."""
     return str(open_checkpoint(path).hf) if is_checkpoint(path) else resolve(field, path)
 
 
@@ -24,20 +24,48 @@ def model_digest(field: str, path: str) -> str:
     """What names the model at `path`: its artefact's digest, its files' hash, or its hub id."""
     if is_checkpoint(path):
         return open_checkpoint(path).artifact.digest
-    folder = Path(hf_folder(field, path))
-    return folder_digest(folder) if folder.is_dir() else f"hub:{path}"
+    found = Path(hf_folder(field, path))
+    if found.is_file():
+        return file_digest(found)
+    return folder_digest(found) if found.is_dir() else f"hub:{path}"
+
+
+def make_config(config: ModelConfig, vocabulary: int) -> Any:
+    """The Hugging Face config of `architecture`.
+
+    Args:
+        config: which model; its architecture is given.
+        vocabulary: the model's entries, where the architecture does not say.
+
+    Raises:
+        ConfigError: transformers refuses it.
+    """
+    from transformers import AutoConfig
+
+    fields = {"vocab_size": vocabulary, **(config.architecture or {})}
+    kind = fields.pop("model_type", "llama")
+    try:
+        return AutoConfig.for_model(kind, **fields)
+    except ValueError as error:
+        first = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"model.architecture is {config.architecture!r}: transformers refuses it ({first}). "
+            "Give a model_type that it knows and fields of that model's config.json."
+        ) from error
 
 
 def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed: int,
                deepspeed: dict[str, Any] | None = None) -> Any:  # fmt: skip
     """The model in float32, checked against the corpus that it will read.
 
-    Under ZeRO stage 3 a model that is loaded comes up partitioned, in the engine's own type, so
-    that no process ever holds it whole. Random weights are drawn whole: the same at any stage.
+    The weights at `config.path`, or else random ones. Under ZeRO stage 3 a model that is loaded
+    comes up partitioned, in the engine's own type, so that no process ever holds it whole. Random
+    weights are drawn whole: the same at any stage.
 
     Args:
         config: which model.
-        vocabulary: the entries of the corpus's tokenizer.
+        vocabulary: the entries of the corpus's tokenizer; also a random model's own, where its
+            architecture does not say.
         sequence_tokens: the corpus's sequence length.
         seed: draws random weights.
         deepspeed: the engine's configuration, where there will be an engine.
@@ -46,15 +74,14 @@ def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed:
         ConfigError: its vocabulary or its context is too small for the corpus.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     if config.path is not None:
-        with _partitioned(deepspeed):
-            model = load_model("model.path", hf_folder("model.path", config.path))
+        given = hf_folder("model.path", config.path)
+        with _partitioned(None if is_gguf(given) else deepspeed):  # GGUF is expanded whole
+            model = load_model("model.path", given, trust_remote_code=config.trust_remote_code)
     else:
-        fields = dict(config.architecture or {})
-        kind = fields.pop("model_type", "llama")
-        hf_config = AutoConfig.for_model(kind, vocab_size=vocabulary, **fields)
+        hf_config = make_config(config, vocabulary)
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(hf_config)
     _check(model.config, vocabulary, sequence_tokens)

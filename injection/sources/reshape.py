@@ -78,6 +78,23 @@ class MultipleChoice:
             yield {**row, "options": "\n".join(options), "answer": options[index]}
 
 
+@dataclass(frozen=True)
+class Alternatives:
+    """Adds `options`, a line each: the first right answer, then the wrong ones."""
+
+    source: Rows
+    right: str
+    """Field path of the list of right answers."""
+    wrong: str
+    """Field path of the list of wrong answers."""
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """Stream the rows with `options`."""
+        for number, row in enumerate(self.source.rows()):
+            right, wrong = (_value(row, path, number) for path in (self.right, self.wrong))
+            yield {**row, "options": "\n".join(str(o).strip() for o in [*right[:1], *wrong])}
+
+
 def lettered(choices: Sequence[str]) -> list[str]:
     """The choices as "A. …", whatever letters they carry already ("(A)…", "A) …")."""
     pairs = list(zip(ascii_uppercase, (str(c).strip() for c in choices), strict=False))

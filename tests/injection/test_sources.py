@@ -336,6 +336,7 @@ HUB_ROWS = {
     "stanfordnlp/imdb": {"text": "Fine film.", "label": 1},
     "truthfulqa/truthful_qa": {
         "question": "Why?", "best_answer": "B", "correct_answers": ["A", "B"],
+        "incorrect_answers": ["C", "D"],
     },
     "tau/commonsense_qa": {
         "question": "Where?", "answerKey": "B",
@@ -377,6 +378,7 @@ def test_hub_rows_read_like_embedded_rows(monkeypatch, name):
         example = next(_format_all(name, config, source, rows, PoolReport()))
         if kind == "hub":
             assert example.text == FORMATTED[name]
+            assert name != "truthfulqa" or example.fields["options"] == "A\nC\nD"
         elif name in ("commonsenseqa", "lsat"):
             assert example.fields["answer"] in example.fields["options"].split("\n")
             assert example.fields["options"].startswith("A. ")

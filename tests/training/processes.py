@@ -39,6 +39,8 @@ def start(processes: int, corpus: Path, runs: Path, *overrides: str) -> subproce
     call = [sys.executable, *launcher, "-m", "training", f"corpus_folder={corpus}",
             f"runs={runs}", *TINY, *overrides]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        environment.pop(name, None)  # of a training in this very process
     return subprocess.Popen(
         call, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
