@@ -10,7 +10,6 @@ from typing import Any
 
 from core.errors import ConfigError
 
-
 GGUF = ".gguf"
 TRUSTING = ("model", "reference")  # the config nodes that have `trust_remote_code`
 

@@ -53,9 +53,7 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Score
     """The causal models that the chosen methods score with, by role."""
     target, reference = stage.model, stage.reference
     models = {
-        "target": open_model(
-            "model.path", target.path, trust_remote_code=target.trust_remote_code
-        )
+        "target": open_model("model.path", target.path, trust_remote_code=target.trust_remote_code)
     }
     if "reference" in used:
         models["reference"] = open_model(

@@ -88,4 +88,4 @@ def test_a_device_map_is_given_to_the_loader(toy_models, monkeypatch, model):
         "detection.decoder.load_model", lambda *_, **options: given.update(options) or model
     )
     load_decoder(toy_models["target"], DetectionConfig(device_map="balanced"))
-    assert given == {"device_map": "balanced"}
+    assert given == {"device_map": "balanced", "trust_remote_code": False}

@@ -1,0 +1,158 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from core.errors import ConfigError
+from training.config import ModelConfig, TrainingConfig
+from training.loss import token_losses
+from training.memory import (
+    MACHINES,
+    MemoryStage,
+    activation_bytes,
+    largest_micro_batch,
+    model_states,
+    need,
+    plan,
+    shape_of,
+)
+from training.models import make_model
+
+MODEL = ModelConfig(
+    name="small",
+    architecture={
+        "model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 160,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "max_position_embeddings": 64,
+    },
+)  # fmt: skip
+LLAMA_7B = {
+    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 2048,
+}  # fmt: skip
+STAGES = [{"zero_optimization": {"stage": stage}} for stage in range(4)]
+OFFLOAD = {
+    "zero_optimization": {
+        "stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}
+    }
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def large():
+    return shape_of(ModelConfig(name="llama_7b", architecture=LLAMA_7B))
+
+
+def test_the_parameters_are_those_of_the_papers_model(large):
+    assert large.parameters == 6_738_415_616
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_states_are_exactly_what_a_small_model_and_its_optimizer_hold(tied):
+    config = replace(MODEL, architecture={**MODEL.architecture, "tie_word_embeddings": tied})
+    model = make_model(config, 300, 32, 0).train()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    token_losses(model, torch.arange(64).reshape(2, 32)).sum().backward()
+    optimizer.step()
+    parameters = list(model.parameters())
+    moments = [s[name] for s in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
+    found = model_states(shape_of(config).parameters, 4, STAGES[0], 1)
+    assert found["weights"] == sum(p.nbytes for p in parameters)
+    assert found["gradients"] == sum(p.grad.nbytes for p in parameters)
+    assert found["optimizer"] == sum(m.nbytes for m in moments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_activations_are_what_a_small_model_keeps(dtype):
+    model = make_model(MODEL, 300, 64, 0).to(dtype).train()
+    ids = torch.arange(256).reshape(4, 64)
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = tensor  # alive, so that no other gets its place
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        hidden = model.model(input_ids=ids, use_cache=False)[0]
+    measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    assert torch.isfinite(hidden).all()
+    expected = activation_bytes(shape_of(MODEL), dtype.itemsize, checkpointing=False)
+    assert measured / ids.numel() == pytest.approx(expected, rel=0.02)
+
+
+def test_recomputing_keeps_the_inputs_of_layers_and_one_layer(large):
+    whole = activation_bytes(large, 2, checkpointing=False)
+    one = activation_bytes(replace(large, layers=1), 2, checkpointing=False)
+    recomputed = activation_bytes(large, 2, checkpointing=True)
+    assert recomputed == one + 32 * 2 * 4096
+    assert recomputed < whole / 10
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_higher_stage_never_needs_more_for_the_model(large, dtype):
+    size = 2 if dtype == "bfloat16" else 4
+    for world in (2, 8, 16):
+        sums = [
+            sum(model_states(large.parameters, size, zero, world)[name]
+                for name in ("weights", "gradients", "optimizer"))
+            for zero in [*STAGES[1:], OFFLOAD]
+        ]  # fmt: skip
+        assert sums == sorted(sums, reverse=True)
+        assert len(set(sums)) == len(sums)
+
+
+def test_offload_moves_states_to_the_host(large):
+    states = model_states(large.parameters, 2, OFFLOAD, 8)
+    assert states["weights"] == states["gradients"] == states["optimizer"] == 0
+    assert states["host"] == pytest.approx((2 + 4 + 12) * large.parameters / 8 + 4 * 842_301_952)
+
+
+def test_a_smaller_share_never_needs_more(large):
+    config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=1)
+    for zero in [*STAGES[1:], OFFLOAD]:
+        totals = [need(large, config, zero, world, 2048).total for world in (1, 2, 8, 16)]
+        assert totals == sorted(totals, reverse=True)
+
+
+def test_llama_7b_fits_where_it_is_known_to(large):
+    config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=1)
+    stage = MemoryStage(deepspeed=STAGES[3], training=config)
+    one, eight, _, _ = MACHINES
+    assert not need(large, config, STAGES[3], 1, 2048).fits(one)
+    assert need(large, config, STAGES[3], 8, 2048).fits(eight)
+    recomputed = replace(stage, training=replace(config, activation_checkpointing=True))
+    plain = largest_micro_batch(large, stage, eight)
+    assert largest_micro_batch(large, recomputed, eight) > plain > 0
+
+
+def test_the_plan_names_the_run_and_the_verdicts():
+    config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=2)
+    text = plan(MemoryStage(model=MODEL, deepspeed=STAGES[2], training=config))
+    assert text.startswith("small: 180,160 parameters, bfloat16, ZeRO stage 2, micro-batch 2 × ")
+    assert "| fits | yes | yes | yes | yes |" in text
+
+
+def test_what_the_engine_refuses_is_not_planned():
+    config = TrainingConfig(dtype="bfloat16")
+    with pytest.raises(ConfigError, match="training.dtype is 'bfloat16'.*deepspeed=zero1"):
+        plan(MemoryStage(model=MODEL, deepspeed=STAGES[0], training=config))
+
+
+def test_an_architecture_without_a_vocabulary_is_refused():
+    with pytest.raises(ConfigError, match=r"model.architecture is \{.*add its vocab_size"):
+        shape_of(ModelConfig(architecture={"hidden_size": 64}))
+
+
+def test_a_local_folder_goes_before_the_architecture():
+    given = ModelConfig(path="tests/golden/target", architecture=LLAMA_7B)
+    assert shape_of(given).hidden < 4096
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        shape_of(ModelConfig(path="/nowhere/model", architecture=LLAMA_7B))
+
+
+def test_a_hub_id_with_an_architecture_needs_no_hub(large):
+    assert shape_of(ModelConfig(path="huggyllama/llama-7b", architecture=LLAMA_7B)) == large

@@ -1,0 +1,195 @@
+import importlib.util
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.artifacts import file_digest
+from core.config import convert
+from core.errors import ConfigError
+from core.models import load_config, load_model, load_tokenizer, resolve
+from detection.scored_model import open_model
+from training.config import ModelConfig, TrainingStage
+from training.memory import shape_of
+from training.models import hf_folder, make_model, model_digest
+
+GOLDEN = "tests/golden/target"
+SMOLLM2 = os.environ.get("SMOLLM2_GGUF", "")
+CODE = """
+from transformers import LlamaConfig
+class OwnConfig(LlamaConfig):
+    model_type = "own"
+"""
+
+
+def preset(name, *overrides):
+    from hydra import compose, initialize_config_dir
+
+    with initialize_config_dir(str(Path("conf").resolve()), version_base="1.3"):
+        return convert(compose("training", [f"model={name}", *overrides]), TrainingStage).model
+
+
+@pytest.mark.parametrize(
+    ("name", "hub", "parameters"),
+    [
+        ("llama_7b", "huggyllama/llama-7b", 6_738_415_616),
+        ("llama_13b", "huggyllama/llama-13b", 13_015_864_320),
+        ("smollm2_135m", "HuggingFaceTB/SmolLM2-135M", 134_515_008),
+    ],
+)
+def test_presets_name_the_hub_and_have_its_shape(name, hub, parameters):
+    found = preset(name)
+    assert (found.name, found.path) == (name, hub)
+    assert shape_of(found).parameters == parameters
+    assert preset(name, "model.path=null").path is None
+
+
+def test_without_a_path_a_preset_gives_random_weights_of_its_shape():
+    found = preset("smollm2_135m", "model.path=null", "model.architecture.num_hidden_layers=1")
+    model = make_model(found, 1000, 2048, 0)
+    assert model.config.vocab_size == 49152
+    assert model.config.rope_parameters["rope_theta"] == 100000.0
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert model.config.num_hidden_layers == 1
+
+
+def test_a_path_goes_before_the_architecture():
+    found = preset("llama_7b", f"model.path={GOLDEN}")
+    model = make_model(found, 512, 16, 0)
+    expected = load_model("model.path", GOLDEN).state_dict()
+    assert all(torch.equal(v, expected[k]) for k, v in model.state_dict().items())
+
+
+def test_an_architecture_that_transformers_refuses_is_said():
+    with pytest.raises(ConfigError, match="model.architecture is .*'lama'.*Give a model_type"):
+        make_model(ModelConfig(architecture={"model_type": "lama"}), 10, 10, 0)
+
+
+@pytest.fixture(scope="module")
+def small_gguf(tmp_path_factory):
+    """A LLaMA of one layer, its weights as llama.cpp stores them, without a tokenizer."""
+    gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
+    place = tmp_path_factory.mktemp("gguf") / "small.GGUF"
+    out = gguf.GGUFWriter(place, "llama")
+    for add, value in (
+        (out.add_block_count, 1), (out.add_context_length, 64), (out.add_embedding_length, 32),
+        (out.add_feed_forward_length, 64), (out.add_head_count, 2), (out.add_head_count_kv, 2),
+        (out.add_layer_norm_rms_eps, 1e-5), (out.add_rope_freq_base, 1e4),
+        (out.add_rope_dimension_count, 16), (out.add_vocab_size, 48),
+    ):  # fmt: skip
+        add(value)
+    shapes = {
+        "token_embd": (48, 32), "output_norm": (32,), "blk.0.attn_norm": (32,),
+        "blk.0.ffn_norm": (32,), "blk.0.ffn_gate": (64, 32), "blk.0.ffn_up": (64, 32),
+        "blk.0.ffn_down": (32, 64),
+        **{f"blk.0.attn_{name}": (32, 32) for name in ("q", "k", "v", "output")},
+    }  # fmt: skip
+    torch.manual_seed(0)
+    for name, shape in shapes.items():
+        out.add_tensor(f"{name}.weight", torch.randn(shape).numpy())
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    return place
+
+
+def test_a_gguf_file_is_a_model_that_trains_and_is_saved(small_gguf, tmp_path):
+    model = make_model(ModelConfig(path=str(small_gguf)), 48, 64, 0)
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    ids = torch.arange(40).reshape(2, 20)
+    model(input_ids=ids).logits.sum().backward()
+    model.save_pretrained(tmp_path / "saved")
+    assert "quantization_config" not in json.loads((tmp_path / "saved/config.json").read_text())
+    again = load_model("model.path", str(tmp_path / "saved"))
+    torch.testing.assert_close(again(input_ids=ids).logits, model(input_ids=ids).logits)
+    half = load_model("model.path", str(small_gguf), "bfloat16")
+    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
+
+
+def test_a_gguf_file_is_named_by_its_hash(small_gguf):
+    assert hf_folder("model.path", str(small_gguf)) == str(small_gguf)
+    assert model_digest("model.path", str(small_gguf)) == file_digest(small_gguf)
+    scored = open_model("model.path", str(small_gguf))
+    assert scored.digest == scored.tokenizer_digest == file_digest(small_gguf)
+    assert (scored.slug, scored.folder) == ("small", small_gguf)
+    assert load_config("model.path", str(small_gguf)).max_position_embeddings == 64
+    assert shape_of(ModelConfig(path=str(small_gguf))).hidden == 32
+
+
+def test_a_gguf_file_that_is_not_there_is_said():
+    for path in ("/nowhere/model.gguf", "model.gguf", "owner/model.gguf"):
+        with pytest.raises(ConfigError, match=f"model.path is '{path}': there is no such file"):
+            resolve("model.path", path)
+
+
+def test_a_gguf_file_that_is_none_is_said(tmp_path):
+    pytest.importorskip("gguf", reason="the extra gguf is not installed")
+    for content in (b"", b"not a model" * 100):
+        (tmp_path / "bad.gguf").write_bytes(content)
+        with pytest.raises(ConfigError, match="model.path is .*bad.gguf.*can't be loaded"):
+            load_model("model.path", str(tmp_path / "bad.gguf"))
+
+
+def test_the_package_that_reads_gguf_is_named(tmp_path, monkeypatch):
+    (tmp_path / "model.gguf").touch()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"model.path is .*\[gguf\]"):
+        load_model("model.path", str(tmp_path / "model.gguf"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path(SMOLLM2).is_file(), reason="SMOLLM2_GGUF names no GGUF file")
+def test_smollm2_from_gguf_scores_as_its_converted_folder(tmp_path):
+    model = load_model("model.path", SMOLLM2)
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer = load_tokenizer("tokenizer.path", SMOLLM2)
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again = load_model("model.path", str(tmp_path / "saved"))
+    ids = torch.tensor([tokenizer("The capital of France is")["input_ids"]])
+    with torch.inference_mode():
+        logits = model(input_ids=ids).logits
+        assert torch.equal(again(input_ids=ids).logits, logits)
+    assert tokenizer.decode(logits[0, -1].argmax()).strip() == "Paris"
+    converted = os.environ.get("SMOLLM2_FOLDER")  # the same file, converted by hand
+    if converted:
+        with torch.inference_mode():
+            other = load_model("model.path", converted)(input_ids=ids).logits
+        assert torch.equal(other, logits)
+        assert load_tokenizer("tokenizer.path", converted).get_vocab() == tokenizer.get_vocab()
+
+
+@pytest.fixture
+def own_code(tmp_path):
+    """A folder whose config needs Python code that lies beside it."""
+    folder = tmp_path / "own"
+    shutil.copytree(GOLDEN, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own.py").write_text(CODE)
+    return str(folder)
+
+
+def test_a_models_own_code_is_not_run_unasked(own_code):
+    refused = "model.path is .*auto_map.*set model.trust_remote_code=true"
+    with pytest.raises(ConfigError, match=refused):
+        make_model(ModelConfig(path=own_code), 10, 10, 0)
+    with pytest.raises(ConfigError, match="masked_lm.path is .*can't be used here"):
+        load_config("masked_lm.path", own_code)
+
+
+def test_a_models_own_code_runs_where_it_is_trusted(own_code, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "m"))
+    config = load_config("model.path", own_code, trust_remote_code=True)
+    assert type(config).__name__ == "OwnConfig"
+
+
+def test_trust_is_part_of_what_names_a_scored_model():
+    plain = open_model("model.path", GOLDEN)
+    trusted = open_model("model.path", GOLDEN, trust_remote_code=True)
+    assert trusted.trust_remote_code
+    assert plain.digest != trusted.digest

@@ -1,0 +1,314 @@
+"""How much memory a training run will need: `python -m training memory`.
+
+All figures are estimates in bytes for one device, from the resolved config and the model's shape;
+GB is 10^9 bytes. Model states follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as
+DeepSpeed keeps them: from stage 1 on, a float32 copy of the weights stands beside the moments in
+float32 training as well. Left out (and covered by `SPARE`): the CUDA context, NCCL's own buffers,
+kernels' workspaces, the allocator's fragments, rotary tables, evaluation and export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from core.config import register
+from core.errors import require
+from core.models import load_config
+from training.config import ModelConfig, TrainingConfig
+from training.engine import zero_stage
+from training.models import hf_folder, make_config
+
+GB = 1e9
+SPARE = 0.1
+"""The part of a device's memory that a plan leaves free."""
+LOGIT_COPIES = 3
+"""Float32 arrays of (micro-batch, T, V) alive at once: logits, their log-softmax, its gradient."""
+
+
+@dataclass(frozen=True)
+class MemoryConfig:
+    """What the plan can't know from the training stage (node `memory`)."""
+
+    sequence_tokens: int = 2048
+    """T: tokens of a packed sequence."""
+
+    def __post_init__(self) -> None:
+        value = self.sequence_tokens
+        require(value >= 1, "memory.sequence_tokens", value, "give 1 or more.")
+
+
+@dataclass(frozen=True)
+class MemoryStage:
+    """Everything that `plan` needs."""
+
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(architecture={}))
+    deepspeed: dict[str, Any] = field(default_factory=dict)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices that train together: how many, on how many nodes, of how many GB each."""
+
+    name: str
+    devices: int
+    nodes: int
+    gigabytes: float
+
+
+MACHINES = (
+    Machine("1 × 80 GB", 1, 1, 80),
+    Machine("8 × 80 GB", 8, 1, 80),
+    Machine("2 nodes × 8 × 80 GB", 16, 2, 80),
+    Machine("1 × 141 GB (H200)", 1, 1, 141),
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model of LLaMA's architecture."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes that one process needs on its device, and on its host."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    step: float
+    """Float32 gradients, while the optimizer moves the weights."""
+    buffers: float
+    """Gathered weights (stage 3) and gradients on their way to other devices."""
+    activations: float
+    logits: float
+    loading: float
+    """The whole model in float32 before the engine divides it (not in stage 3)."""
+    host: float
+
+    @property
+    def total(self) -> float:
+        """The device's peak: in the backward pass, in the optimizer's step, or while loading."""
+        states = self.weights + self.gradients + self.optimizer
+        backward = self.buffers + self.activations + self.logits
+        return max(states + max(backward, self.step), self.loading)
+
+    def fits(self, machine: Machine) -> bool:
+        """Whether the peak leaves `SPARE` of the device free."""
+        return self.total <= (1 - SPARE) * machine.gigabytes * GB
+
+
+def shape_of(model: ModelConfig) -> Shape:
+    """The model's sizes; its parameters are counted on a model that holds no numbers.
+
+    A local `path` is read for its config. A hub id is asked only where no architecture is given.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    hf_config = _hf_config(model)
+    with torch.device("meta"):
+        empty = AutoModelForCausalLM.from_config(
+            hf_config, trust_remote_code=model.trust_remote_code
+        )
+    own = hf_config.get_text_config(decoder=True)
+    heads = own.num_attention_heads
+    return Shape(
+        parameters=sum(p.numel() for p in empty.parameters()),
+        layers=own.num_hidden_layers,
+        hidden=own.hidden_size,
+        intermediate=getattr(own, "intermediate_size", None) or 4 * own.hidden_size,
+        heads=heads,
+        kv_heads=getattr(own, "num_key_value_heads", None) or heads,
+        head_dim=getattr(own, "head_dim", None) or own.hidden_size // heads,
+        vocabulary=own.vocab_size,
+    )
+
+
+def _hf_config(model: ModelConfig) -> Any:
+    if model.path is not None:
+        found = hf_folder("model.path", model.path)
+        if Path(found).exists() or model.architecture is None:
+            return load_config("model.path", found, trust_remote_code=model.trust_remote_code)
+    made = model.pretraining.vocab_size if model.pretraining else None
+    known = made or (model.architecture or {}).get("vocab_size")
+    require(known is not None, "model.architecture", model.architecture, "add its vocab_size.")
+    return make_config(model, int(known or 0))
+
+
+def need(shape: Shape, training: TrainingConfig, deepspeed: Mapping[str, Any], world: int,
+         sequence_tokens: int) -> Need:  # fmt: skip
+    """What one of `world` processes needs.
+
+    Args:
+        shape: the model.
+        training: for the dtype, the micro-batch and activation checkpointing.
+        deepspeed: the node `deepspeed`: the stage, offload, bucket sizes.
+        world: processes, one a device.
+        sequence_tokens: T.
+    """
+    size = 2 if training.dtype == "bfloat16" else 4
+    tokens = training.micro_batch_sequences * sequence_tokens
+    states = model_states(shape.parameters, size, dict(deepspeed), world)
+    per_token = activation_bytes(shape, size, checkpointing=training.activation_checkpointing)
+    return Need(
+        **states,
+        activations=tokens * per_token,
+        logits=tokens * shape.vocabulary * 4 * LOGIT_COPIES,
+    )
+
+
+def model_states(
+    parameters: int, size: int, deepspeed: dict[str, Any], world: int
+) -> dict[str, float]:
+    """Bytes of what does not depend on the batch, by `Need`'s names.
+
+    Args:
+        parameters: all weights of the model.
+        size: bytes of a weight in the forward pass: 2 or 4.
+        deepspeed: the node `deepspeed`.
+        world: processes, one a device.
+    """
+    stage, zero = zero_stage(deepspeed), deepspeed.get("zero_optimization", {})
+    share = parameters / world
+    own = {
+        "weights": size * (share if stage == 3 else parameters),
+        "gradients": size * (share if stage >= 2 else parameters),
+        "optimizer": 12 * share if stage else 8 * parameters,  # two moments, and the float32 copy
+        "step": 4 * _at_once(share, stage, zero) if stage else 0.0,
+    }
+    moved = _offloaded(zero)
+    if "gradients" in moved:
+        own["gradients"] = 4 * share  # the host's optimizer takes them in float32
+    host = sum(own[name] for name in moved)
+    kept = {name: 0.0 if name in moved else float(value) for name, value in own.items()}
+    return {
+        **kept,
+        "buffers": float(_buffers(parameters, size, stage, zero)),
+        "loading": 0.0 if stage == 3 else 4.0 * parameters,
+        "host": host,
+    }
+
+
+def _at_once(share: float, stage: int, zero: Mapping[str, Any]) -> float:
+    """Parameters that the optimizer moves at once: all of its share, or a sub-group of it."""
+    return min(share, float(zero.get("sub_group_size", 1e9))) if stage == 3 else share
+
+
+def _offloaded(zero: Mapping[str, Any]) -> list[str]:
+    """Which states are in the host's memory."""
+    optimizer = zero.get("offload_optimizer", {}).get("device", "none") != "none"
+    weights = zero.get("offload_param", {}).get("device", "none") != "none"
+    return ["gradients", "optimizer", "step"] * optimizer + ["weights"] * weights
+
+
+def _buffers(parameters: int, size: int, stage: int, zero: Mapping[str, Any]) -> float:
+    """Gathered weights and gradient buckets, with DeepSpeed's defaults."""
+    if stage == 0:
+        return 0.0
+    bucket = min(parameters, float(zero.get("reduce_bucket_size", 5e8)))
+    if stage < 3:
+        return size * bucket * (2 if zero.get("overlap_comm") else 1)
+    gathered = min(parameters, float(zero.get("stage3_max_live_parameters", 1e9)))
+    return size * (bucket + gathered)
+
+
+def activation_bytes(shape: Shape, size: int, *, checkpointing: bool) -> float:
+    """Bytes a token that the forward pass keeps for the backward pass, without the logits.
+
+    Counted as Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer
+    Models, eq. 1 and 2) count a GPT layer, for LLaMA's: no dropout, RMSNorm, a gated MLP, and
+    attention that keeps no (T, T) matrix (PyTorch's SDPA; eq. 1's 5·a·s/h is gone). With
+    checkpointing, each layer's input stays (their full recomputation, 2·s·b·h·L) and one layer is
+    alive at a time.
+
+    Args:
+        shape: the model.
+        size: bytes of an activation: 2 or 4.
+        checkpointing: whether layers are recomputed.
+    """
+    width = shape.heads * shape.head_dim
+    norm = (4 + 2 * size) * shape.hidden  # float32 input; normalized input; output
+    attention = size * (
+        2 * width + 2 * shape.kv_heads * shape.head_dim
+    )  # query, output; key, value
+    attention += 4 * shape.heads  # log-sum-exp
+    mlp = size * 4 * shape.intermediate  # gate, its SiLU, up, their product
+    layer = 2 * norm + attention + mlp
+    kept = layer + shape.layers * size * shape.hidden if checkpointing else shape.layers * layer
+    return float(kept + norm)
+
+
+def largest_micro_batch(shape: Shape, stage: MemoryStage, machine: Machine) -> int:
+    """The most sequences at a time with which the run fits, a power of 2; 0: none."""
+
+    def fits(count: int) -> bool:
+        training = replace(stage.training, micro_batch_sequences=count)
+        return _need(shape, replace(stage, training=training), machine).fits(machine)
+
+    count = 0
+    while fits(2 * count or 1):
+        count = 2 * count or 1
+    return count
+
+
+def plan(stage: MemoryStage) -> str:
+    """The run's needs on each of `MACHINES`, as a Markdown table under a line that names the run.
+
+    Raises:
+        ConfigError: the engine would refuse the run, or the model's config can't be read.
+    """
+    config, number = stage.training, zero_stage(stage.deepspeed)
+    require(config.dtype == "float32" or number > 0, "training.dtype", config.dtype,
+            "the engine takes it from ZeRO stage 1 on: choose deepspeed=zero1.")  # fmt: skip
+    shape = shape_of(stage.model)
+    needs = [_need(shape, stage, machine) for machine in MACHINES]
+    rows = [["GB a device", *(m.name for m in MACHINES)], ["---", *("---:" for _ in MACHINES)]]
+    rows += [[name, *(f"{part(n) / GB:.1f}" for n in needs)] for name, part in ROWS.items()]
+    hosts = [n.host * m.devices / m.nodes for n, m in zip(needs, MACHINES, strict=True)]
+    rows.append(["host memory a node", *(f"{host / GB:.1f}" for host in hosts)])
+    pairs = list(zip(needs, MACHINES, strict=True))
+    rows.append(["fits", *("yes" if n.fits(m) else "no" for n, m in pairs)])
+    best = [largest_micro_batch(shape, stage, machine) for machine in MACHINES]
+    rows.append(["largest micro-batch", *(str(count or "–") for count in best)])
+    recomputed = "with" if config.activation_checkpointing else "no"
+    title = (
+        f"{stage.model.name}: {shape.parameters:,} parameters, {config.dtype}, ZeRO stage "
+        f"{number}, micro-batch {config.micro_batch_sequences} × "
+        f"{stage.memory.sequence_tokens} tokens, "
+        f"{recomputed} activation checkpointing"
+    )
+    return "\n".join([title, "", *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+ROWS: Mapping[str, Callable[[Need], float]] = {
+    "weights": lambda n: n.weights,
+    "gradients": lambda n: n.gradients,
+    "optimizer's states": lambda n: n.optimizer,
+    "gradients in the step": lambda n: n.step,
+    "buffers": lambda n: n.buffers,
+    "activations": lambda n: n.activations,
+    "logits": lambda n: n.logits,
+    "peak": lambda n: n.total,
+}
+
+
+def _need(shape: Shape, stage: MemoryStage, machine: Machine) -> Need:
+    return need(shape, stage.training, stage.deepspeed, machine.devices,
+                stage.memory.sequence_tokens)  # fmt: skip
+
+
+register("memory", MemoryConfig)
