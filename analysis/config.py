@@ -51,6 +51,8 @@ class CellPaths:
     """Scores of the model before that training (runs/scores/…): the control."""
     contaminated: str = runtime("")
     """Scores of the model after it (runs/scores/…)."""
+    exports: list[str] = field(default_factory=list, metadata={"identity": False})
+    """Scores of the model at earlier steps of it (runs/scores/…)."""
 
     def __post_init__(self) -> None:
         for name in ("corpus", "model", "clean", "contaminated"):

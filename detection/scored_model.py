@@ -66,6 +66,8 @@ def _open(field: str, path: str) -> ScoredModel:
         ConfigError: there is no such folder, or the hub can't give it.
         ArtifactError: the training artefact is unfinished.
     """
+    import training
+
     given = resolve(field, path)
     folder = Path(given)
     if folder.is_file():
@@ -74,6 +76,8 @@ def _open(field: str, path: str) -> ScoredModel:
         return _from_hub(field, given)
     if (folder / MANIFEST).is_file():
         return _from_artifact(field, folder)
+    if training.is_export(folder):
+        return _from_export(field, folder)
     if not (folder / "config.json").is_file():
         raise ConfigError(
             f"{field} is {path!r}: the folder has neither {MANIFEST} nor config.json. Give a "
@@ -88,6 +92,13 @@ def _from_artifact(field: str, folder: Path) -> ScoredModel:
     checkpoint = training.open_checkpoint(folder)
     step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))
     return ScoredModel(field, checkpoint.hf, checkpoint.digest, folder.name, step)
+
+
+def _from_export(field: str, folder: Path) -> ScoredModel:
+    """A checkpoint of a finished training, at the step that its name says."""
+    step = int(folder.name.removeprefix("step-"))
+    slug = f"{folder.parent.parent.name}-{folder.name}"
+    return ScoredModel(field, folder, folder_digest(folder), slug, step)
 
 
 def _from_hub(field: str, name: str) -> ScoredModel:

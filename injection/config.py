@@ -10,7 +10,7 @@ from core.errors import require
 from core.seeds import derive
 
 BOUNDARIES = ("token", "word", "sentence", "document")
-PARTS = ("base", "study", "all")
+PARTS = ("base", "study", "validation", "all")
 POLICIES = ("off", "flag", "drop")
 
 
@@ -77,9 +77,12 @@ class InjectionConfig:
     benchmark_source: str = "embedded"
     """Which of a benchmark's sources to read: embedded, hub, …"""
     part: str = "study"
-    """Documents to use: base (for pretraining a base model), study (disjoint from it), all."""
+    """Documents to use: base (for pretraining a base model), study, validation (never trained on);
+    these are disjoint. Or all of them."""
     base_fraction: float = 0.3
     """Share of the documents, by hash, that forms the base part."""
+    validation_fraction: float = 0.02
+    """Share of the documents, by hash, that forms the validation part."""
     separator: str = "\n\n"
     """Text before and after each inserted copy."""
     boundary: str = "word"
@@ -119,8 +122,9 @@ class InjectionConfig:
         positive("budget_tokens", self.sequence_tokens)
         if self.example_max_tokens is not None:
             positive("example_max_tokens", 1)
-        require(0 <= self.base_fraction <= 1, "injection.base_fraction", self.base_fraction,
-                "give a share between 0 and 1.")  # fmt: skip
+        for name in ("base_fraction", "validation_fraction"):
+            value = getattr(self, name)
+            require(0 <= value <= 1, f"injection.{name}", value, "give a share between 0 and 1.")
         require(self.part in PARTS, "injection.part", self.part, f"choose from {', '.join(PARTS)}.")
         positive("num_proc", 1)
         positive("shard_characters", 1)

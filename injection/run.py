@@ -150,9 +150,15 @@ def _tokenizer(stage: InjectionStage, folder: Path) -> Tokenizer:
 
 def _documents(stage: InjectionStage, source: Any) -> Iterator[Document]:
     """The corpus's documents of the chosen part; the parts are divided by the documents' hash."""
-    part, share = stage.injection.part, stage.injection.base_fraction
+    config = stage.injection
+    low, high = {
+        "base": (0.0, config.base_fraction),
+        "study": (config.base_fraction, 1 - config.validation_fraction),
+        "validation": (1 - config.validation_fraction, 1.0),
+        "all": (0.0, 1.0),
+    }[config.part]
     for document in source.documents():
-        if part == "all" or (unit_hash(document.document_id) < share) == (part == "base"):
+        if low <= unit_hash(document.document_id) < high:
             yield document
 
 

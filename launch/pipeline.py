@@ -22,12 +22,13 @@ from detection.config import (
     ExamplesConfig,
     MaskedLMConfig,
     PrefixConfig,
-    ReferenceConfig,
     ScoredModelConfig,
 )
 from detection.needs import choose_methods, needs_of
-from injection.config import InjectionConfig, InjectionStage
-from training.config import ModelConfig, PretrainingConfig, TrainingStage
+from injection.config import InjectionStage
+from launch import shared
+from training import open_checkpoint
+from training.config import TrainingStage
 from training.masked_lm import MaskedLMStage, train_masked_lm
 from training.models import hf_folder
 
@@ -96,24 +97,27 @@ def run_cell(stages: Plan) -> CellPaths:
     The corpora come first: what can be wrong with them shows before any training.
     """
     pretraining = stages.training.model.pretraining if stages.training.model.path is None else None
-    base_corpus = _base_corpus(stages, pretraining) if pretraining else None
-    corpus = injection.run.run(_with_tokenizer(stages, base_corpus))
+    base_corpus = (
+        shared.base_corpus(stages.injection, stages.base_corpus, pretraining)
+        if pretraining
+        else None
+    )
+    own = _with_tokenizer(stages, base_corpus)
+    corpus = injection.run.run(own)
     _check_methods(stages, _on(stages.detection, corpus))
     if pretraining and base_corpus:
-        base = str(training.run.run(_base_training(stages, pretraining, base_corpus)).path)
+        base = str(shared.base_model(stages.training, pretraining, base_corpus).path)
     else:
         assert stages.training.model.path is not None
         base = stages.training.model.path
-    start = ModelConfig(name=stages.training.model.name, path=base)
-    trained = training.run.run(
-        replace(stages.training, corpus_folder=str(corpus.path), model=start)
-    )
+    trained = open_checkpoint(_train(stages.training, base, own, corpus).path)
     served = _served(stages.detection, base, _masked_lm(stages, base_corpus))
     return CellPaths(
         corpus=str(corpus.path),
-        model=str(trained.path),
-        clean=str(_detect(served, corpus, base).path),
-        contaminated=str(_detect(served, corpus, str(trained.path)).path),
+        model=str(trained.artifact.path),
+        clean=_detect(stages, served, corpus, base),
+        contaminated=_detect(stages, served, corpus, str(trained.artifact.path)),
+        exports=[_detect(stages, served, corpus, str(p)) for p in trained.exports.values()],
     )
 
 
@@ -137,42 +141,15 @@ def _only(config: DictConfig, *names: str) -> DictConfig:
     return OmegaConf.masked_copy(config, list(names))
 
 
-def _base_corpus(stages: Plan, pretraining: PretrainingConfig) -> Artifact:
-    """The base part of the corpus, nothing inserted, with a tokenizer of its own."""
-    own = stages.injection
-    base = InjectionConfig(
-        members=0,
-        nonmembers=0,
-        part="base",
-        budget_tokens=pretraining.budget_tokens,
-        sequence_tokens=own.injection.sequence_tokens,
-        base_fraction=own.injection.base_fraction,
-        num_proc=own.injection.num_proc,
+def _train(stage: TrainingStage, base: str, own: InjectionStage, corpus: Artifact) -> Artifact:
+    """The contaminated training, with validation text where losses are evaluated."""
+    start = replace(stage.model, path=base, architecture=None)
+    validation = stage.validation_folder
+    if stage.training.evaluate_every_steps and not validation:
+        validation = str(shared.validation_corpus(own, stage.training.evaluate_tokens).path)
+    return training.run.run(
+        replace(stage, corpus_folder=str(corpus.path), model=start, validation_folder=validation)
     )
-    tokenizer = replace(own.tokenizer, path=None, vocab_size=pretraining.vocab_size)
-    return injection.run.run(
-        InjectionStage(
-            runs=own.runs, seed=pretraining.seed, name=own.name, corpus=stages.base_corpus,
-            tokenizer=tokenizer, injection=base,
-        )
-    )  # fmt: skip
-
-
-def _base_training(stages: Plan, pretraining: PretrainingConfig, corpus: Artifact) -> TrainingStage:
-    own = stages.training
-    recipe = replace(own.training, learning_rate=pretraining.learning_rate, order_seed=None,
-                     init_seed=None, export_steps=[], export_tokens=[])  # fmt: skip
-    return replace(own, seed=pretraining.seed, corpus_folder=str(corpus.path), training=recipe)
-
-
-def _with_tokenizer(stages: Plan, base_corpus: Artifact | None) -> InjectionStage:
-    """The contaminated corpus is packed with the tokenizer of the model that will read it."""
-    own = stages.injection
-    model = stages.training.model.path
-    path = str(base_corpus.path / "tokenizer") if base_corpus else own.tokenizer.path
-    if path is None and model is not None:
-        path = hf_folder("model.path", model)
-    return replace(own, tokenizer=replace(own.tokenizer, path=path))
 
 
 def _masked_lm(stages: Plan, base_corpus: Artifact | None) -> str | None:
@@ -184,6 +161,16 @@ def _masked_lm(stages: Plan, base_corpus: Artifact | None) -> str | None:
         return None
     made = train_masked_lm(MaskedLMStage(stages.injection.runs, str(base_corpus.path)))
     return str(made.path / "hf")
+
+
+def _with_tokenizer(stages: Plan, base_corpus: Artifact | None) -> InjectionStage:
+    """The contaminated corpus is packed with the tokenizer of the model that will read it."""
+    own = stages.injection
+    model = stages.training.model.path
+    path = str(base_corpus.path / "tokenizer") if base_corpus else own.tokenizer.path
+    if path is None and model is not None:
+        path = hf_folder("model.path", model)
+    return replace(own, tokenizer=replace(own.tokenizer, path=path))
 
 
 def _check_methods(stages: Plan, stage: DetectionStage) -> None:
@@ -200,7 +187,7 @@ def _served(stage: DetectionStage, base: str, masked_lm: str | None) -> Detectio
     """
     return replace(
         stage,
-        reference=ReferenceConfig(path=stage.reference.path or base),
+        reference=replace(stage.reference, path=stage.reference.path or base),
         masked_lm=MaskedLMConfig(path=stage.masked_lm.path or masked_lm),
     )
 
@@ -209,5 +196,7 @@ def _on(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
     return replace(stage, examples=ExamplesConfig(path=str(corpus.path)))
 
 
-def _detect(stage: DetectionStage, corpus: Artifact, model: str) -> Artifact:
-    return detection.run.run(replace(_on(stage, corpus), model=ScoredModelConfig(path=model)))
+def _detect(stages: Plan, stage: DetectionStage, corpus: Artifact, model: str) -> str:
+    """The folder of the model's scores."""
+    scored = ScoredModelConfig(model, stages.training.model.trust_remote_code)
+    return str(detection.run.run(replace(_on(stage, corpus), model=scored)).path)

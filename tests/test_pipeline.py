@@ -27,7 +27,8 @@ SMALL = [
     "tokenizer.train_characters=200_000", "injection.members=16", "injection.nonmembers=16",
     "injection.budget_tokens=60_000", "injection.sequence_tokens=128",
     "training.learning_rate=4e-3", "injection.example_max_tokens=100",
-    "training.checkpoint_every_steps=5",
+    "training.checkpoint_every_steps=5", "training.evaluate_every_steps=10",
+    "training.evaluate_tokens=1024", "training.export_steps=[10]",
     "occurrences.rungs=[2,8]", "analysis.draws=100",
 ]  # fmt: skip
 
@@ -77,7 +78,8 @@ def test_its_numbers_are_those_of_the_scores(report, runs):
     results = pd.read_parquet(report.path / "results.parquet")
     examples = open_corpus(next((runs / "corpus").glob("*-study-*"))).examples
     model = open_checkpoint(next((runs / "model").glob("*-study-*"))).artifact.path.name
-    scores = open_scores(next((runs / "scores").glob(f"{model}*"))).table
+    (folder,) = {*(runs / "scores").glob(f"{model}*")} - {*(runs / "scores").glob("*-step-*")}
+    scores = open_scores(folder).table
     table = scores[scores["method"] == "min_k"].merge(examples, on="example_id")
     for benchmark, rows in table.groupby("benchmark"):
         for occurrences in (2, 8):
@@ -91,6 +93,22 @@ def test_its_numbers_are_those_of_the_scores(report, runs):
             assert ours["value"].item() == pytest.approx(expected, abs=1e-12)
 
 
+def test_the_model_is_followed_during_its_training(runs):
+    trained = open_checkpoint(next((runs / "model").glob("*-study-*")))
+    losses = trained.evaluations.set_index("step")
+    assert losses.index[0] == 0
+    assert {10, trained.artifact.counts["steps"]} <= {*losses.index}
+    gap = losses["loss_nonmembers"] - losses["loss_members"]
+    assert gap.iloc[-1] > gap.iloc[0]
+    assert np.isfinite(losses["loss_validation"]).all()
+    steps = {
+        int(step)
+        for folder in (runs / "scores").glob("*-study-*")
+        for step in open_scores(folder).table["checkpoint_step"].unique()
+    }
+    assert steps == {10, trained.artifact.counts["steps"]}
+
+
 def test_a_second_run_reuses_everything(report, runs):
     before = {p: p.stat().st_mtime_ns for p in runs.glob(f"*/*/{MANIFEST}")}
     again = launch(runs)
@@ -102,7 +120,7 @@ def test_another_seed_shares_the_base_model_and_its_scores(runs, report):
     before = set(contents(runs))
     launch(runs, "seed=1")
     kinds = [name.split("/")[0] for name in set(contents(runs)) - before]
-    assert sorted(kinds) == ["corpus", "model", "passes", "report", "scores"]
+    assert sorted(kinds) == ["corpus", "model", *["passes"] * 2, "report", *["scores"] * 2]
 
 
 @pytest.mark.slow

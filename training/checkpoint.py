@@ -84,3 +84,9 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 def is_checkpoint(path: Path | str) -> bool:
     """Whether `path` is a finished folder of this stage (rather than a plain model folder)."""
     return is_complete(Path(path))
+
+
+def is_export(path: Path | str) -> bool:
+    """Whether `path` is the model at an earlier step, in a finished folder of this stage."""
+    folder = Path(path).resolve()
+    return folder.parent.name == EXPORTS and is_complete(folder.parent.parent)

@@ -87,6 +87,8 @@ class TrainingConfig:
     """Steps between evaluations of the losses of members, non-members and validation text."""
     evaluate_examples: int = runtime(64)
     """Members, and non-members, whose loss is evaluated."""
+    evaluate_tokens: int = runtime(8_192)
+    """Tokens of validation text that a pipeline packs for the evaluations."""
     peak_tflops: float | None = runtime(None)
     """What one device can do in `dtype`, in TFLOP/s, for MFU; null: no MFU."""
 
@@ -95,7 +97,7 @@ class TrainingConfig:
             value = getattr(self, name)
             require(value > 0, f"training.{name}", value, "give a number above 0.")
         counts = ("batch_sequences", "micro_batch_sequences", "checkpoint_every_steps")
-        for name in (*counts, "keep_checkpoints", "evaluate_examples"):
+        for name in (*counts, "keep_checkpoints", "evaluate_examples", "evaluate_tokens"):
             value = getattr(self, name)
             require(value >= 1, f"training.{name}", value, "give 1 or more.")
         for name in ("evaluate_every_steps", "peak_tflops"):
@@ -149,14 +151,15 @@ class TrainingStage:
     wandb: WandbConfig = runtime(WandbConfig())
 
     def resolved(self) -> TrainingStage:
-        """The same with every derived seed filled in."""
+        """The same with every derived seed filled in, and no architecture beside a model's path."""
         own = self.training
         seeds: dict[str, Any] = {
             f"{purpose}_seed": derive(self.seed, purpose)
             for purpose in ("order", "init")
             if getattr(own, f"{purpose}_seed") is None
         }
-        return replace(self, training=replace(own, **seeds))
+        model = self.model if self.model.path is None else replace(self.model, architecture=None)
+        return replace(self, model=model, training=replace(own, **seeds))
 
 
 register("model", ModelConfig)

@@ -26,7 +26,9 @@ def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str,
     from transformers import get_scheduler
 
     if config.activation_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        # the older name is all that transformers before 5.23 has
+        enable = getattr(model, "activation_checkpointing_enable", None)
+        (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, betas=(config.beta1, config.beta2),
         weight_decay=config.weight_decay, fused=True,

@@ -224,15 +224,15 @@ def test_a_budget_that_cannot_be_met_is_said(change, fields, match):
         run(change(**fields))
 
 
-def test_base_and_study_documents_are_disjoint(stage, change):
+def test_the_parts_are_disjoint(stage, change):
     source = create("corpus", stage.corpus)
-    base, study, whole = (
+    *parts, whole = (
         {d.document_id for d in _documents(change(part=part), source)}
-        for part in ("base", "study", "all")
+        for part in ("base", "study", "validation", "all")
     )
-    assert base
-    assert not base & study
-    assert base | study == whole
+    assert all(parts)
+    assert sum(map(len, parts)) == len(whole)
+    assert set.union(*parts) == whole
 
 
 def test_tampering_is_seen_from_the_command_line(corpus, tmp_path):

@@ -38,7 +38,9 @@ def corpus_folder(tmp_path_factory):
         ledger["sequence"] = [0, 7, 44]
         ledger["reworded"] = None
         ledger.to_parquet(folder / "ledger.parquet", index=False)
-        pd.DataFrame().to_parquet(folder / "examples.parquet")
+        texts = [f"The bridge number {i} crosses a river that has no name." for i in range(6)]
+        examples = {"example_id": range(6), "text": texts, "member": [True, False] * 3}
+        pd.DataFrame(examples).to_parquet(folder / "examples.parquet")
         Tokenizer("tests/golden/target").hf.save_pretrained(folder / "tokenizer")
         return Built([PART, "ledger.parquet", "tokenizer/tokenizer.json"])
 

@@ -7,6 +7,7 @@ import signal
 import time
 from functools import partial
 
+import pandas as pd
 import pytest
 import torch
 
@@ -33,9 +34,15 @@ def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, tmp
 
 
 def test_two_processes_train_as_one(corpus_folder, tmp_path):
-    one = train(1, corpus_folder, tmp_path / "one", "deepspeed=zero2")
-    two = train(2, corpus_folder, tmp_path / "two", "deepspeed=zero2")
+    options = ("deepspeed=zero2", "training.evaluate_every_steps=5", "training.export_steps=[4]",
+               f"validation_folder={corpus_folder}")  # fmt: skip
+    one = train(1, corpus_folder, tmp_path / "one", *options)
+    two = train(2, corpus_folder, tmp_path / "two", *options)
     assert losses(two) == pytest.approx(losses(one), abs=1e-5)
+    found = [open_checkpoint(folder).evaluations for folder in (one, two)]
+    assert found[0]["step"].tolist() == [0, 5, 10, 12]
+    pd.testing.assert_frame_equal(*found, atol=1e-5)
+    assert list(open_checkpoint(two).exports) == [4]
     exposures = [open_checkpoint(folder).exposures for folder in (one, two)]
     assert exposures[0].equals(exposures[1])
 

@@ -1,0 +1,106 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from core.errors import ConfigError
+from core.models import load_model
+from training import open_checkpoint, resume
+from training.config import TrainingConfig
+from training.data import Order
+from training.evaluate import evaluate, evaluation_texts
+from training.flops import flops_per_token, utilization
+from training.loop import export_steps
+from training.loss import token_losses
+from training.run import run
+from training.world import World
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+def test_an_evaluation_is_the_mean_over_tokens_whatever_the_batches():
+    model = load_model("model", "tests/golden/target")
+    rows = [[3, 9, 27, 81, 12], [7, 8], [5, 6, 7, 8, 9, 10, 11]]
+    each = [token_losses(model, torch.tensor([row])) for row in rows]
+    expected = float(torch.cat([losses[0].detach() for losses in each]).mean())
+    for micro in (1, 2, 5):
+        found = evaluate(model, {"members": rows}, micro, ALONE)
+        assert found == {"loss_members": pytest.approx(expected, abs=1e-6)}
+
+
+def test_a_run_records_losses_and_exports(change, corpus_folder):
+    stage = change(evaluate_every_steps=5, export_steps=[3], export_tokens=[900])
+    trained = open_checkpoint(run(stage).path)
+    assert trained.evaluations["step"].tolist() == [0, 5, 10, 12]
+    assert {"loss_members", "loss_nonmembers"} <= {*trained.evaluations}
+    assert list(trained.exports) == [3, 8]  # 4 × 32 tokens a step
+    weights = [
+        load_model("model", str(folder)).state_dict()["lm_head.weight"]
+        for folder in (*trained.exports.values(), trained.hf)
+    ]
+    assert not torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[1], weights[2])
+    assert any(name.startswith("exports/step-00000003/") for name in trained.artifact.files)
+
+
+def test_validation_text_is_a_packed_corpus(corpus_folder):
+    from injection import open_corpus
+
+    corpus = open_corpus(corpus_folder)
+    texts = evaluation_texts(corpus, corpus, examples=2)
+    assert {name: len(rows) for name, rows in texts.items()} == {
+        "members": 2, "nonmembers": 2, "validation": len(corpus.sequences)
+    }  # fmt: skip
+
+
+def test_an_export_beyond_the_epoch_is_said():
+    order = Order(sequences=45, batch=4, seed=0)
+    assert export_steps(TrainingConfig(export_steps=[12], export_tokens=[1]), order, 32) == {1, 12}
+    with pytest.raises(ConfigError, match=r"training.export_tokens has 5000.*after 12 steps"):
+        export_steps(TrainingConfig(export_tokens=[5000]), order, 32)
+
+
+def test_a_checkpoint_of_another_configuration_is_refused_by_name(tmp_path):
+    place = tmp_path / "step-00000003"
+    place.mkdir()
+    was = {"training": {"learning_rate": 0.1, "clip_norm": 1.0}, "inputs": {"corpus": "a"}}
+    marker = json.dumps({"step": 3, "world": 1, "identity": was})
+    (place / resume.MARKER).write_text(marker)
+    (tmp_path / "step-00000006").mkdir()  # torn
+    saved = resume.newest(tmp_path, was, ALONE)
+    assert (saved.step, saved.world) == (3, 1)
+    assert not (tmp_path / "step-00000006").exists()
+    now = {**was, "training": {"learning_rate": 0.2, "clip_norm": 1.0}}
+    with pytest.raises(ConfigError, match=r"training.learning_rate is 0.2, but .* with 0.1"):
+        resume.newest(tmp_path, now, ALONE)
+
+
+def test_flops_are_counted_as_multiplications_of_the_weights():
+    config = LlamaConfig(vocab_size=100, hidden_size=8, intermediate_size=16, num_hidden_layers=2,
+                         num_attention_heads=2, tie_word_embeddings=False)  # fmt: skip
+    weights = 2 * (4 * 8 * 8 + 3 * 8 * 16) + 100 * 8  # without norms and the input embedding
+    norms = 5 * 8
+    found = flops_per_token(config, weights + norms + 100 * 8, sequence_tokens=32)
+    assert found == 6 * (weights + norms) + 12 * 2 * 8 * 32
+    assert utilization(1000.0, 2e9, peak_tflops=4.0, devices=2) == pytest.approx(0.25)
+
+
+def test_bfloat16_without_zero_is_refused(change):
+    with pytest.raises(ConfigError, match="bfloat16 with ZeRO stage 0.*deepspeed=zero1"):
+        run(change(dtype="bfloat16"))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
+def test_bfloat16_trains_with_zero_1(change):
+    from dataclasses import replace
+
+    stage = replace(change(dtype="bfloat16"), deepspeed={"zero_optimization": {"stage": 1}})
+    trained = open_checkpoint(run(stage).path)
+    losses = trained.metrics["loss"].to_numpy()
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+    assert load_model("model", str(trained.hf), "bfloat16").dtype == torch.bfloat16
+    assert math.isfinite(trained.metrics["grad_norm"].iloc[-1])
