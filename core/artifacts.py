@@ -11,10 +11,12 @@ import dataclasses
 import errno
 import hashlib
 import json
+import logging
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -22,12 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 
 from core.config import identity
 from core.errors import ArtifactError, DataError
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
+LOCKS = ".locks"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,40 @@ def build(
     inputs: Mapping[str, str],
     make: Callable[[Path], Built],
 ) -> Artifact:
-    """The finished folder: reused where complete, else made (or gone on with) by `make`."""
+    """The finished folder: reused where complete, else made (or gone on with) by `make`.
+
+    Of several processes that need the same folder one makes it and the others wait.
+    """
+    if not is_complete(folder):
+        with building(folder):
+            finish(folder, config, inputs, make)
+    return open_artifact(folder, folder.parent.name)
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[None]:
+    """The only process that makes `folder`; the system lets go of it when this process dies."""
+    place = folder.parent.parent / LOCKS
+    place.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(place / f"{folder.parent.name}-{folder.name}.lock")
+    try:
+        lock.acquire(timeout=1)
+    except Timeout:
+        log.info("waiting for another process that makes %s", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def finish(
+    folder: Path,
+    config: Any,
+    inputs: Mapping[str, str],
+    make: Callable[[Path], Built],
+) -> None:
+    """Make (or go on with) the folder where it is not complete, inside `building`."""
     if not is_complete(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "config.yaml", yaml.safe_dump(_plain(config), sort_keys=False))
@@ -86,7 +124,6 @@ def build(
                 f"No space is left for {folder} ({error}). What is there is unfinished and will "
                 "not be taken for whole: free some space and run the same command again."
             ) from error
-    return open_artifact(folder, folder.parent.name)
 
 
 def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:

@@ -1,11 +1,12 @@
-"""`python -m launch experiment=quickstart [overrides]`: the whole way."""
+"""`python -m launch experiment=quickstart [overrides]`: the whole way; `-m` for a sweep."""
 
 from __future__ import annotations
 
 import sys
 
 from core.command import command
-from launch.pipeline import run
+from launch.sweep import Sweep, run
 
 if __name__ == "__main__":
-    sys.exit(command("pipeline", run))
+    status = command("pipeline", run)
+    sys.exit(status or bool(Sweep.failed))

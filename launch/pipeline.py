@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,7 +47,6 @@ class Plan:
     injection: InjectionStage
     training: TrainingStage
     detection: DetectionStage
-    analysis: AnalysisConfig
     base_corpus: dict[str, Any]
     """The corpus node that a base model made from nothing is pretrained on."""
 
@@ -75,9 +75,9 @@ def plan(config: DictConfig) -> Plan:
         convert(config, InjectionStage),
         convert(config, TrainingStage),
         convert(_only(config, *DETECTION_NODES), DetectionStage),
-        convert(config, _Analysis).analysis,
         convert(config, _Base).base_corpus,
     )
+    convert(config, _Analysis)
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
     _check_methods(stages, replace(stages.detection, prefix=prefix))
@@ -123,15 +123,18 @@ def run_cell(stages: Plan) -> CellPaths:
 
 def run(config: DictConfig) -> Artifact:
     """One cell and its report."""
-    stages = plan(config)
-    cell = run_cell(stages)
+    return report(config, [run_cell(plan(config))])
+
+
+def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
+    """The report on some cells of one experiment."""
     return analysis.run.run(
         AnalysisStage(
-            name=stages.injection.name,
-            seed=stages.injection.seed,
-            runs=stages.injection.runs,
-            cells=[cell],
-            analysis=stages.analysis,
+            name=config.name,
+            seed=0,  # draws resamples: the same for all reports on the same scores
+            runs=config.runs,
+            cells=list(cells),
+            analysis=convert(config, _Analysis).analysis,
         )
     )
 

@@ -10,12 +10,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+IGNORED = -100
+
 
 def token_losses(model: Any, ids_BS: torch.Tensor) -> torch.Tensor:
     """−log p(x_t | x_<t) of each token after the first, (B, S-1), in nats."""
-    logits = model(input_ids=ids_BS, use_cache=False).logits[:, :-1].float()
-    losses = F.cross_entropy(logits.flatten(0, 1), ids_BS[:, 1:].flatten(), reduction="none")
-    return losses.view(len(ids_BS), -1)
+    logits = model(input_ids=ids_BS, use_cache=False).logits.float()
+    targets = F.pad(ids_BS[:, 1:], (0, 1), value=IGNORED)  # shifting these copies no logits
+    losses = F.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
+    )
+    return losses.view(ids_BS.shape)[:, :-1]
 
 
 def token_loss_sum(model: Any, ids_BS: torch.Tensor, weights_B: torch.Tensor) -> torch.Tensor:

@@ -80,6 +80,7 @@ def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed:
         given = hf_folder("model.path", config.path)
         with _partitioned(None if is_gguf(given) else deepspeed):  # GGUF is expanded whole
             model = load_model("model.path", given, trust_remote_code=config.trust_remote_code)
+        _check_plain(config.path, model)
     else:
         hf_config = make_config(config, vocabulary)
         torch.manual_seed(seed)
@@ -99,6 +100,18 @@ def _partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
     alive = HfDeepSpeedConfig(deepspeed)  # in force as long as it lives
     yield
     del alive
+
+
+def _check_plain(path: str, model: Any) -> None:
+    """Refuse quantized weights: they can be neither trained nor, at the end, saved."""
+    quantizer = getattr(model, "hf_quantizer", None)
+    if quantizer is not None:
+        method = quantizer.quantization_config.quant_method
+        raise ConfigError(
+            f"model.path is {path!r}: its config.json has a quantization_config "
+            f"({getattr(method, 'value', method)}), and quantized weights can't be trained. Give "
+            "plain weights; where they are plain, remove that entry."
+        )
 
 
 def _check(config: Any, vocabulary: int, sequence_tokens: int) -> None:

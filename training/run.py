@@ -5,15 +5,23 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from core.artifacts import Artifact, Built, build, is_complete, locate, open_artifact
+from core.artifacts import Artifact, Built, building, finish, is_complete, locate, open_artifact
 from core.config import identity
 from core.errors import require
 from injection import PackedCorpus, open_corpus
 from training import checkpoint
 from training.config import TrainingStage
 from training.world import World, asked_processes, start_processes
+
+if TYPE_CHECKING:
+    from training.data import Order
+    from training.evaluate import Texts
+    from training.loop import Loop
+    from training.resume import Saved
 
 log = logging.getLogger(__name__)
 
@@ -53,64 +61,85 @@ def _together(
     if asked_processes() == 1 and is_complete(folder):
         return open_artifact(folder, checkpoint.KIND)
     world = start_processes()
-    if not world.from_leader(is_complete(folder)):
-        if world.leader:
-            build(folder, stage, inputs, lambda f: _make(stage, corpus, f, inputs, world))
-        else:
-            _make(stage, corpus, folder, inputs, world)
-        world.wait()
+    with building(folder) if world.leader else nullcontext():
+        if not world.from_leader(is_complete(folder)):
+            if world.leader:
+                finish(folder, stage, inputs, lambda f: _make(stage, corpus, f, inputs, world))
+            else:
+                _make(stage, corpus, folder, inputs, world)
+            world.wait()
     return open_artifact(folder, checkpoint.KIND)
 
 
 def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
           world: World) -> Built:  # fmt: skip
     from training import resume
-    from training.data import Order, exposures
-    from training.engine import clips_itself, engine_config, start_engine, zero_stage
-    from training.evaluate import evaluation_texts
+    from training.data import exposures
     from training.export import export
-    from training.flops import flops_per_token
-    from training.loop import Loop, export_steps
     from training.metrics import Record
-    from training.models import make_model
 
-    config, sequences = stage.training, corpus.sequences
-    assert config.init_seed is not None
-    order_seed = config.order_seed if config.order == "shuffled" else None
-    order = Order(len(sequences), config.batch_sequences, order_seed)
-    width = len(sequences[0]["input_ids"])
-    export_steps(config, order, width)
-    deepspeed = engine_config(config, stage.deepspeed, world)
     made_with = {**identity(stage), "inputs": dict(inputs)}
     saved = resume.newest(folder / "checkpoints", made_with, world)
-    if saved and saved.world != world.size and zero_stage(deepspeed):
-        saved = resume.universal(saved, world)
-        deepspeed["checkpoint"] = {"load_universal": True}
-    model = make_model(stage.model, len(corpus.tokenizer.hf), width, config.init_seed, deepspeed)
-    parameters = sum(getattr(p, "ds_numel", p.numel()) for p in model.parameters())
-    engine = start_engine(model, config, deepspeed, order.steps, world)
-    validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
-    evaluated = config.evaluate_every_steps is not None
-    loop = Loop(
-        engine=engine, sequences=sequences, order=order, config=config, world=world, folder=folder,
-        identity=made_with, tokenizer=corpus.tokenizer_folder,
-        texts=evaluation_texts(corpus, validation, config.evaluate_examples) if evaluated else {},
-        clip=clips_itself(config, stage.deepspeed),
-        flops_per_token=flops_per_token(model.config, parameters, width),
-    )  # fmt: skip
-    first = resume.load(engine, saved)
+    loop, saved, parameters = _set_up(stage, corpus, folder, made_with, saved, world)
+    order, first = loop.order, resume.load(loop.engine, saved)
     record = Record(stage, folder, first, order.steps, inputs) if world.leader else None
     try:
         loop.train(first, record)
     finally:
         if record is not None:
             record.close()
-    export(engine, corpus.tokenizer_folder, folder / "hf", world)
+    export(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
     if world.leader:
         exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    counts = {"steps": order.steps, "tokens": len(sequences) * width, "parameters": parameters}
+    tokens = order.sequences * loop.width
+    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters}
     return Built(["exposures.parquet", *_weights(folder)], counts)
+
+
+def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with: Mapping[str, Any],
+            saved: Saved | None, world: World) -> tuple[Loop, Saved | None, int]:  # fmt: skip
+    """The loop with its engine, the checkpoint in a form that it can load, all weights' number."""
+    from training.engine import clips_itself, engine_config, start_engine, zero_stage
+    from training.evaluate import evaluation_texts
+    from training.flops import flops_per_token
+    from training.loop import Loop, export_steps
+    from training.models import make_model
+    from training.resume import universal
+
+    config, order, width = stage.training, _order(stage, corpus), _width(corpus)
+    assert config.init_seed is not None
+    export_steps(config, order, width)
+    deepspeed = engine_config(config, stage.deepspeed, world)
+    if saved and saved.world != world.size and zero_stage(deepspeed):
+        saved = universal(saved, world)
+        deepspeed["checkpoint"] = {"load_universal": True}
+    model = make_model(stage.model, len(corpus.tokenizer.hf), width, config.init_seed, deepspeed)
+    parameters = sum(getattr(p, "ds_numel", p.numel()) for p in model.parameters())
+    engine = start_engine(model, config, deepspeed, order.steps, world)
+    texts: Texts = {}
+    if config.evaluate_every_steps is not None:
+        validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
+        texts = evaluation_texts(corpus, validation, config.evaluate_examples)
+    loop = Loop(
+        engine=engine, sequences=corpus.sequences, order=order, config=config, world=world,
+        folder=folder, identity=made_with, tokenizer=corpus.tokenizer_folder, texts=texts,
+        clip=clips_itself(config, stage.deepspeed),
+        flops_per_token=flops_per_token(model.config, parameters, width),
+    )  # fmt: skip
+    return loop, saved, parameters
+
+
+def _order(stage: TrainingStage, corpus: PackedCorpus) -> Order:
+    """Which sequences each step sees."""
+    from training.data import Order
+
+    seed = stage.training.order_seed if stage.training.order == "shuffled" else None
+    return Order(len(corpus.sequences), stage.training.batch_sequences, seed)
+
+
+def _width(corpus: PackedCorpus) -> int:
+    return len(corpus.sequences[0]["input_ids"])
 
 
 def _weights(folder: Path) -> list[str]:

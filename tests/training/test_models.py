@@ -193,3 +193,14 @@ def test_trust_is_part_of_what_names_a_scored_model():
     trusted = open_model("model.path", GOLDEN, trust_remote_code=True)
     assert trusted.trust_remote_code
     assert plain.digest != trusted.digest
+
+
+def test_quantized_weights_are_refused_before_any_training(tmp_path):
+
+    folder = tmp_path / "quantized"
+    shutil.copytree("tests/golden/target", folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gguf", "gguf_file": "x.gguf"}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=r"model.path is .*quantization_config .*gguf"):
+        make_model(ModelConfig(path=str(folder)), 1024, 64, 0)

@@ -1,0 +1,68 @@
+"""A sweep by the command line: one report, failures named, killed and gone on with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from analysis import open_report
+from tests.test_pipeline import SMALL, contents
+
+SWEEP = [sys.executable, "-m", "launch", "-m", *SMALL, "wandb.mode=disabled"]
+
+
+def sweep(runs, *overrides, check=True):
+    done = subprocess.run([*SWEEP, f"runs={runs}", *overrides], capture_output=True, text=True)
+    assert not check or done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def report_of(runs):
+    latest = json.loads((runs / "report" / "latest.json").read_text())["folder"]
+    return open_report(runs / "report" / latest)
+
+
+def test_a_sweep_with_a_bad_cell_reports_the_others(tmp_path):
+    done = sweep(tmp_path, "seed=0,1", "training.batch_sequences=16,15", check=False)
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert "failed: seed=0 training.batch_sequences=15: training.batch_sequences is 15" in said
+    assert "sweep: 2 of 4 cells done." in said
+    results = report_of(tmp_path).results
+    assert sorted(results["seed"].unique()) == [0, 1]
+    assert results["cell"].nunique() == 2
+    assert len(list((tmp_path / "model").glob("*-base-*/manifest.json"))) == 1  # shared
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_to_the_same_result(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    sweep(whole, "seed=0,1")
+    process = subprocess.Popen(
+        [*SWEEP, f"runs={killed}", "seed=0,1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not list(killed.glob("sweeps/*/*.json")):  # the first cell is done
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = set(contents(killed))
+    sweep(killed, "seed=0,1")
+    assert set(contents(killed)) > before
+    assert contents(killed) == contents(whole)
+
+
+@pytest.mark.slow
+def test_cells_side_by_side_build_what_they_share_once(tmp_path):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs the extra [parallel]")
+    one, two = tmp_path / "one", tmp_path / "two"
+    sweep(one, "seed=0,1")
+    sweep(two, "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    assert contents(two) == contents(one)
+    pd.testing.assert_frame_equal(report_of(two).results, report_of(one).results)
