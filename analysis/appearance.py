@@ -14,10 +14,10 @@ from analysis.baseline import BLIND
 
 
 class Look(NamedTuple):
-    """A line's colour and marker (matplotlib's names)."""
+    """A line's colour and marker (matplotlib's: a name, or the points of a star and its turn)."""
 
     colour: str
-    marker: str
+    marker: str | tuple[int, int, int]
 
 
 LOOKS = {
@@ -33,11 +33,15 @@ LOOKS = {
     "recall": Look("#000000", "h"),
     "surp": Look("#44AA99", ">"),
     "gap_k": Look("#AA4499", "p"),
+    "max_k": Look("#117733", "8"),
+    "mean_only": Look("#661100", "H"),
+    "std_only": Look("#6699CC", (4, 1, 0)),
+    "polarized_distance": Look("#B8860B", (6, 1, 0)),
     BLIND: Look("#7F7F7F", "d"),
 }
 """The known methods, in the order of tables and legends; the blind baseline is last."""
 
-SPARE_COLOURS = ("#661100", "#6699CC", "#117733", "#888888", "#DDCC77", "#4477AA", "#B8860B")
+SPARE_COLOURS = ("#888888", "#DDCC77", "#4477AA", "#AA3377", "#228833", "#CCBB44", "#994455")
 SPARE_MARKERS = ("8", "H", "d", "X", "P", "s", "^", "v")
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
 """Line styles that tell a method's variants apart."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from analysis.conditions import FACTORS, SWAPPED, recipe
 from analysis.config import CellPaths
 from core.artifacts import Artifact
 from core.errors import ArtifactError, ConfigError, DataError
@@ -61,10 +65,22 @@ class Cell:
     """
 
     name: str
+    condition: str
+    """The name without the seed: cells of one condition differ in seeds alone."""
     model: str
     learning_rate: float
     budget_tokens: int
+    example_max_tokens: int | None
+    """Longest example in tokens; None: whatever fits into a sequence."""
+    parameters: int | None
+    """Weights of the model; None: its folder doesn't say."""
+    swapped: bool
+    """Whether members and non-members have changed places."""
     seed: int
+    recipe: str
+    """`conditions.recipe`: all that was chosen, except seeds and `swapped`."""
+    series: Mapping[str, str]
+    """For each of `conditions.FACTORS` the recipe without it."""
     digests: Mapping[str, str]
     examples: pd.DataFrame
     scores: Mapping[str, pd.DataFrame]
@@ -73,6 +89,13 @@ class Cell:
     def inputs(self) -> dict[str, str]:
         """The artefacts' digests by name: what a report's folder is named after."""
         return {f"{self.name}/{artefact}": digest for artefact, digest in self.digests.items()}
+
+    @cached_property
+    def examples_digest(self) -> str:
+        """A hash of the examples and of who is a member: equal where cells share their examples."""
+        columns = [self.examples[name] for name in ("example_id", "text", "member", "occurrences")]
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return hashlib.sha256(json.dumps(list(rows)).encode()).hexdigest()
 
 
 def open_cell(paths: CellPaths) -> Cell:
@@ -102,15 +125,25 @@ def make_cell(
     learning_rate = float(model.config["training"]["learning_rate"])
     budget_tokens = int(corpus.config["injection"]["budget_tokens"])
     model_name = str(model.config["model"]["name"])
+    limit = corpus.config["injection"].get("example_max_tokens")
+    swapped = bool(corpus.config["injection"].get(SWAPPED.rpartition(".")[2], False))
     seed = int(corpus.config["seed"])
+    condition = f"{model_name}-lr{learning_rate:g}-tokens{budget_tokens}{'-swapped' * swapped}"
+    configs = corpus.config, model.config
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
     opened: dict[str, Opened] = {"corpus": corpus, "model": model, **tables}
     return Cell(
-        name=f"{model_name}-lr{learning_rate:g}-tokens{budget_tokens}-seed{seed}",
+        name=f"{condition}-seed{seed}",
+        condition=condition,
         model=model_name,
         learning_rate=learning_rate,
         budget_tokens=budget_tokens,
+        example_max_tokens=None if limit is None else int(limit),
+        parameters=model.artifact.counts.get("parameters"),
+        swapped=swapped,
         seed=seed,
+        recipe=recipe(*configs),
+        series={factor: recipe(*configs, without=factor) for factor in FACTORS},
         digests={name: artefact.artifact.digest for name, artefact in opened.items()},
         examples=corpus.examples.reset_index(drop=True),
         scores={name: _wide(table, corpus.examples) for name, table in tables.items()},
@@ -120,9 +153,12 @@ def make_cell(
 def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     """The cells in order of name; those that share one get a piece of their scores' digest.
 
+    A condition's name gets a piece of its recipe where another recipe has the same.
+
     Raises:
         ConfigError: a cell is there twice.
     """
+    cells = _conditions_apart(cells)
     taken = Counter(cell.name for cell in cells)
     named = [
         cell
@@ -134,6 +170,17 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     if times > 1:
         raise ConfigError(f"cells holds {name} {times} times: give each cell once.")
     return sorted(named, key=lambda cell: cell.name)
+
+
+def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
+    distinct = {(cell.condition, cell.recipe) for cell in cells}
+    recipes = Counter(condition for condition, _ in distinct)
+    return [
+        cell
+        if recipes[cell.condition] == 1
+        else replace(cell, condition=f"{cell.condition}-{cell.recipe[:6]}")
+        for cell in cells
+    ]
 
 
 def _check_models(model: Configured, clean: ScoreTable, contaminated: ScoreTable) -> None:

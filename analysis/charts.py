@@ -7,7 +7,7 @@ pyplot, so that nothing global changes and no display is needed.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,11 @@ import matplotlib as mpl
 
 from analysis.appearance import LINES, label, look
 from analysis.baseline import BLIND
+from analysis.config import AnalysisConfig
 from analysis.controls import CHANCE
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -49,7 +51,7 @@ def style() -> AbstractContextManager[None]:
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write `<name>.png` and `<name>.svg`, the same bytes every time."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
     with style():
         figure.savefig(png, metadata={"Software": None})
@@ -80,18 +82,86 @@ def chance_line(axes: Axes) -> None:
     axes.axhline(CHANCE, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
 
 
-def write_words(figure: Figure, title: str, subtitle: str, caption: str, stamped: bool) -> None:
-    """Title, subtitle and caption; the stamp says that a control is off."""
-    figure.text(0.08, 0.95, title, size=14, weight="bold")
-    figure.text(0.08, 0.905, subtitle, size=10, color=GREY)
+def write_words(
+    figure: Figure,
+    title: str,
+    subtitle: str,
+    caption: str,
+    stamped: bool,
+    inch: float = 1 / 5.6,
+) -> None:
+    """Title, subtitle and caption; the stamp says that a control is off.
+
+    `inch` is an inch's part of the figure's height.
+    """
+    figure.text(0.08, 1 - 0.28 * inch, title, size=14, weight="bold")
+    figure.text(0.08, 1 - 0.53 * inch, subtitle, size=10, color=GREY)
     wrapped = textwrap.fill(caption, CAPTION_WIDTH)
-    figure.text(0.08, 0.02, wrapped, size=8, color=GREY, va="bottom", linespacing=1.35)
+    figure.text(0.08, 0.11 * inch, wrapped, size=8, color=GREY, va="bottom", linespacing=1.35)
     if stamped:
         box = {"facecolor": "none", "edgecolor": WARNING, "boxstyle": "round,pad=0.35"}
         figure.text(
-            0.98, 0.96, "CONTROL OFF: see the report",
+            0.98, 1 - 0.22 * inch, "CONTROL OFF: see the report",
             size=11, weight="bold", ha="right", color=WARNING, bbox=box,
         )  # fmt: skip
+
+
+def side_legend(
+    axes: Axes, value: Mapping[tuple[str, str], float], methods: Methods, title: str
+) -> None:
+    """Beside the lines, in the order of their last values; those without one come last."""
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    ordered = sorted(methods, key=lambda pair: -float(value.get(pair, 0.0)))
+    names = [name(*pair, methods) for pair in ordered]
+    axes.legend(
+        [lines[each] for each in names],
+        names,
+        loc="upper left",
+        bbox_to_anchor=(1.02, 1.0),
+        frameon=False,
+        title=title,
+        alignment="left",
+        fontsize=10 if len(names) <= 14 else 8.5,
+    )
+
+
+def short(value: float) -> str:
+    """A number on an axis: 0.0001 → 1e-4, 600000 → 600k, 2000000 → 2M."""
+    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.4g}{unit}"
+    if value < 0.01:
+        digits, power = f"{value:.3e}".split("e")
+        return f"{float(digits):g}e{int(power)}"
+    return f"{value:g}"
+
+
+def seeds(rows: pd.DataFrame) -> str:
+    """How many seeds are in the rows, in words; a results table also says which."""
+    if "n_seeds" not in rows:
+        return f"Seed {rows['seed'].iloc[0]}"
+    return many_seeds(int(rows["n_seeds"].max()))
+
+
+def many_seeds(count: int) -> str:
+    """1 → "1 seed"."""
+    return f"{count} seed" if count == 1 else f"{count} seeds"
+
+
+def band(rows: pd.DataFrame, config: AnalysisConfig) -> str:
+    """What a band is: over examples, and over seeds where several were pooled."""
+    several = "n_seeds" in rows and rows["n_seeds"].max() > 1
+    over = "seeds and examples" if several else "examples"
+    return f"{config.confidence:.0%} bootstrap intervals over {over} ({config.draws:,} draws)"
+
+
+def subtitle(rows: pd.DataFrame) -> str:
+    """The condition in words."""
+    first = rows.iloc[0]
+    return (
+        f"{first['experiment']}: {first['model']}, learning rate {first['learning_rate']:g}, "
+        f"{first['budget_tokens']:,} tokens"
+    )
 
 
 def name(method: str, variant: str, methods: Methods) -> str:
@@ -102,5 +172,6 @@ def name(method: str, variant: str, methods: Methods) -> str:
 def _marker(method: str) -> dict[str, Any]:
     colour, marker = look(method)
     white = {"markeredgecolor": "white", "markeredgewidth": 0.8}
-    size = 9 if marker in "*PX" else 6.5  # these cover less of their box
+    thin = not isinstance(marker, str) or marker in "*PX"  # covers less of its box
+    size = 9 if thin else 6.5
     return {"color": colour, "marker": marker, "markersize": size, **white}

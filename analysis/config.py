@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from core.config import register, runtime
 from core.errors import require
+from training.config import WandbConfig
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,8 @@ class AnalysisConfig:
     draws: int = 1000
     """Bootstrap resamples behind every interval."""
     confidence: float = 0.95
-    """Coverage of the percentile intervals."""
-    fpr: list[float] = field(default_factory=lambda: [0.05])
+    """Coverage of the intervals."""
+    fpr: list[float] = field(default_factory=lambda: [0.001, 0.01, 0.05])
     """False-positive rates at which the true-positive rate is reported."""
     tpr: list[float] = field(default_factory=lambda: [0.95])
     """True-positive rates at which the false-positive rate is reported."""
@@ -70,10 +71,33 @@ class AnalysisStage:
     runs: str = runtime("runs")
     cells: list[CellPaths] = field(default_factory=list)
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
+    wandb: WandbConfig = runtime(WandbConfig(mode="disabled"))
 
     def __post_init__(self) -> None:
         remedy = "give at least one: cells=[{corpus: …, model: …, clean: …, contaminated: …}]."
         require(bool(self.cells), "cells", self.cells, remedy)
+
+
+@dataclass(frozen=True)
+class WandbReport:
+    """A report from what Weights & Biases holds: of a project online, or of a local record."""
+
+    runs: str = runtime("runs")
+    project: str | None = None
+    entity: str | None = None
+    """The project's owner; null: the default of whoever is logged in."""
+    local: str | None = runtime(None)
+    """A folder of offline runs, such as runs/wandb: read instead of a project."""
+    experiment: str | None = None
+    """Take this experiment's cells only; null: all."""
+
+    def __post_init__(self) -> None:
+        require(
+            (self.project is None) != (self.local is None),
+            "project",
+            self.project,
+            f"give either project=NAME or local=FOLDER (local is {self.local!r}).",
+        )
 
 
 def _check_rates(name: str, rates: list[float]) -> None:

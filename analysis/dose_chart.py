@@ -27,7 +27,9 @@ def has_doses(results: pd.DataFrame) -> bool:
 
 
 def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
-    """AUROC against occurrences of one cell, mean over benchmarks, one line a method.
+    """AUROC against occurrences of one condition, mean over benchmarks, one line a method.
+
+    `results` are rows of one condition of the pooled table (or of one cell of the results).
 
     The narrow panel on the left is the dose before the first: the clean model on the same
     examples. The blind baseline is the grey dashed line.
@@ -52,7 +54,7 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
 
 
 def dose_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
-    """What the chart shows: sizes, seed, and what the bands are."""
+    """What the chart shows: sizes, seeds, and what the bands are."""
     rows = _shown(results)
     sizes = rows.drop_duplicates("occurrences").set_index("occurrences")["n_members"]
     doses = ", ".join(
@@ -62,11 +64,10 @@ def dose_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     over = f"mean over {len(names)} benchmarks ({', '.join(names)})" if names[1:] else names[0]
     return (
         f"AUROC of members against non-members, {over}. Members: {doses}; non-members: "
-        f"{rows['n_nonmembers'].iloc[0]}. Seed {results['seed'].iloc[0]}. "
-        f"Bands and bars: {config.confidence:.0%} bootstrap intervals over examples "
-        f"({config.draws:,} draws). Left: the model before the contaminated training, on all "
-        "members. Grey: a text classifier that never sees the model (its interval is √2 wider, for "
-        "the chance in its own training)."
+        f"{rows['n_nonmembers'].iloc[0]}. {charts.seeds(rows)}. "
+        f"Bands and bars: {charts.band(rows, config)}. Left: the model before the contaminated "
+        "training, on all members. Grey: a text classifier that never sees the model (its "
+        "interval is √2 wider, for the chance in its own training)."
     )
 
 
@@ -75,11 +76,7 @@ def _shown(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _subtitle(results: pd.DataFrame) -> str:
-    cell = results.iloc[0]
-    return (
-        f"{cell['experiment']}: {cell['model']}, learning rate {cell['learning_rate']:g}, "
-        f"{cell['budget_tokens']:,} tokens"
-    )
+    return charts.subtitle(results)
 
 
 def _draw_doses(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
@@ -136,15 +133,4 @@ def _legend(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     last = max(rows.loc[rows["occurrences"] != ANY, "occurrences"], key=dose_order)
     top = rows[(rows["occurrences"] == last) & (rows["checkpoint"] == CONTAMINATED)]
     value = {(row.method, row.variant): row.value for row in top.itertuples()}
-    lines = {line.get_label(): line for line in axes.get_lines()}
-    ordered = sorted(methods, key=lambda pair: -float(value.get(pair, 0.0)))
-    names = [charts.name(*pair, methods) for pair in ordered]
-    axes.legend(
-        [lines[name] for name in names],
-        names,
-        loc="upper left",
-        bbox_to_anchor=(1.02, 1.0),
-        frameon=False,
-        title=f"in order at {last} ×",
-        alignment="left",
-    )
+    charts.side_legend(axes, value, methods, f"in order at {last} ×")

@@ -6,10 +6,15 @@
     ├── latest.json             {"folder": "<slug>-<hash>"}: the newest report
     └── <slug>-<hash>/
         ├── config.yaml         the resolved config
-        ├── results.parquet     tidy, one row an estimate (analysis/results.py says what)
+        ├── results.parquet     tidy, one row an estimate of a cell (analysis/results.py says what)
+        ├── pooled.parquet      the same over the seeds of each condition (analysis/pooled.py)
+        ├── comparisons.parquet every two methods, with p-values (analysis/paired.py)
+        ├── trends.parquet      over occurrences and along conditions (analysis/trends.py)
+        ├── replicates.parquet  each example in against out (analysis/replicates.py)
         ├── tables/*.md *.csv
         ├── charts/*.png *.svg
         ├── report.md
+        ├── report.html         one self-contained page with interactive charts
         └── manifest.json
 """
 
@@ -27,7 +32,10 @@ if TYPE_CHECKING:
 
 KIND = "report"
 RESULTS = "results.parquet"
+STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates")
+"""The tidy tables: `<name>.parquet`, and a property of `Report`."""
 REPORT = "report.md"
+PAGE = "report.html"
 TABLES = "tables"
 CHARTS = "charts"
 LATEST = "latest.json"
@@ -46,10 +54,33 @@ class Report:
 
     @cached_property
     def results(self) -> pd.DataFrame:
-        """One row an estimate; the columns are `analysis.results.COLUMNS`."""
+        """One row an estimate of a cell; the columns are `analysis.results.COLUMNS`."""
+        return self._table("results")
+
+    @cached_property
+    def pooled(self) -> pd.DataFrame:
+        """One row an estimate of a condition; the columns are `analysis.pooled.COLUMNS`."""
+        return self._table("pooled")
+
+    @cached_property
+    def comparisons(self) -> pd.DataFrame:
+        """One row a pair of methods; the columns are `analysis.paired.COLUMNS`."""
+        return self._table("comparisons")
+
+    @cached_property
+    def trends(self) -> pd.DataFrame:
+        """One row a trend; the columns are `analysis.trends.COLUMNS`."""
+        return self._table("trends")
+
+    @cached_property
+    def replicates(self) -> pd.DataFrame:
+        """One row an example and method; the columns are `analysis.replicates.COLUMNS`."""
+        return self._table("replicates")
+
+    def _table(self, name: str) -> pd.DataFrame:
         import pandas as pd
 
-        return pd.read_parquet(self.artifact.path / RESULTS)
+        return pd.read_parquet(self.artifact.path / f"{name}.parquet")
 
 
 def open_report(path: Path | str) -> Report:

@@ -1,14 +1,13 @@
-"""report.md: what was found, what speaks against it, the chart and the tables."""
+"""report.md: what was found, what speaks against it, the charts and the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.config import AnalysisConfig
 from analysis.controls import control_rows, stamp
-from analysis.dose_chart import dose_caption
 from analysis.summary import sentences
 from analysis.tables import Table
 
@@ -16,41 +15,56 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+OVER_CONDITIONS = ""
+"""The condition of what spans several: it comes last."""
+
+
+class Picture(NamedTuple):
+    """A chart's file, relative to the report, its title and its caption."""
+
+    path: str
+    title: str
+    caption: str
+
+
 @dataclass(frozen=True)
 class Section:
-    """One cell's part of the report; `charts` are paths relative to the report."""
+    """One condition's part of the report, or what spans several (without results of its own)."""
 
-    cell: str
-    results: pd.DataFrame
+    condition: str
+    results: pd.DataFrame | None
     tables: Sequence[Table]
-    charts: Sequence[str]
+    charts: Sequence[Picture]
 
 
 def markdown(title: str, sections: Sequence[Section], config: AnalysisConfig) -> str:
     """The whole report."""
-    parts = [f"# {title}: detection of contamination", _reading_guide(config)]
+    parts = [f"# {title}: detection of contamination", reading_guide(config)]
     for section in sections:
         parts += _section(section, config)
     return "\n\n".join(parts) + "\n"
 
 
 def _section(section: Section, config: AnalysisConfig) -> list[str]:
+    shown = [
+        *(f"![{chart.title}]({chart.path})\n\n*{chart.caption}*" for chart in section.charts),
+        *(f"### {table.title}\n\n{table.markdown()}" for table in section.tables),
+    ]
     results = section.results
+    if results is None:
+        return ["## Over conditions", *shown]
     off = stamp(results)
     return [
-        f"## {section.cell}",
+        f"## {section.condition}",
         *([f"> **{off}**"] if off else []),
         "\n".join(f"- {sentence}" for sentence in sentences(results)),
-        *(
-            f"![AUROC against occurrences]({chart})\n\n*{dose_caption(results, config)}*"
-            for chart in section.charts
-        ),
-        *(f"### {table.title}\n\n{table.markdown()}" for table in section.tables),
+        *shown,
         _on_controls(len(control_rows(results)), config),
     ]
 
 
-def _reading_guide(config: AnalysisConfig) -> str:
+def reading_guide(config: AnalysisConfig) -> str:
+    """How to read the numbers."""
     return (
         "Scores are compared between members (inserted into the training corpus) and non-members "
         "(drawn from the same pool, never inserted); a higher score says member, and 0.5 is the "
@@ -68,6 +82,6 @@ def _on_controls(looks: int, config: AnalysisConfig) -> str:
     )
 
 
-def by_cell(results: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
-    """The results of each cell, in their order."""
-    return {str(name): part for name, part in results.groupby("cell", sort=False)}
+def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+    """The pooled rows of each condition, in their order."""
+    return {str(name): part for name, part in pooled.groupby("condition", sort=False)}

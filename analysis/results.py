@@ -9,8 +9,9 @@ Columns (`COLUMNS`), where they need a word:
   non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
   compared on the same examples.
 - `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
-- `ci_low`, `ci_high`: the bootstrap's percentile interval over examples (the blind baseline's is
-  wider than that: `baseline.SPREAD` says why).
+- `ci_low`, `ci_high`: the bootstrap interval over examples: Wilson's with the draws' variance for
+  AUROC, percentiles for the rates (`core.estimates.intervals` says why; the blind baseline's is
+  wider: `baseline.SPREAD`).
 - `seed`: the cell's own seed.
 
 No value is NaN: what can't be measured has no row and a warning in the log.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,9 +31,18 @@ from analysis.baseline import BLIND, SPREAD, blind_scores
 from analysis.cells import CLEAN, Cell
 from analysis.config import AnalysisConfig
 from analysis.groups import Group, groups
-from core.bootstrap import Resample, draw_counts, interval
+from core.bootstrap import Resample, draw_counts, face, ranked_side
 from core.errors import DataError
-from core.estimates import Estimate, chosen_metrics, estimate, mean, widened
+from core.estimates import (
+    Estimate,
+    Metric,
+    chosen_metrics,
+    estimate_ranked,
+    intervals,
+    mean,
+    widened,
+)
+from core.metrics import Scores
 from core.seeds import derive
 
 if TYPE_CHECKING:
@@ -67,41 +78,74 @@ def results_table(
     experiment: str, seed: int, cells: Sequence[Cell], config: AnalysisConfig
 ) -> pd.DataFrame:
     """Every estimate of every cell. `seed` draws the resamples and the baseline's folds."""
+    blind = BlindScores(config.blind_folds, seed)
+    rows = [
+        {"experiment": experiment, **row}
+        for cell in cells
+        for row in cell_rows(cell, estimates(cell, blind(cell), config, seed), config.confidence)
+    ]
+    return frame(rows, COLUMNS)
+
+
+class BlindScores:
+    """The blind baseline's scores of a cell; cells that share their examples share them."""
+
+    def __init__(self, folds: int, seed: int) -> None:
+        self._folds, self._seed = folds, seed
+        self._made: dict[str, Scores] = {}
+
+    def __call__(self, cell: Cell) -> Scores:
+        """One score an example of the cell."""
+        key = cell.examples_digest
+        if key not in self._made:
+            fold_seed = derive(self._seed, BLIND, key)
+            self._made[key] = blind_scores(cell.examples, self._folds, fold_seed)
+        return self._made[key]
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """The rows as a table.
+
+    Raises:
+        DataError: there are none.
+    """
     import pandas as pd
 
-    blind: dict[str, Any] = {}
-    rows = []
-    for cell in cells:
-        corpus = cell.digests["corpus"]
-        if corpus not in blind:  # cells that share a corpus share its examples' blind scores
-            fold_seed = derive(seed, BLIND, corpus)
-            blind[corpus] = blind_scores(cell.examples, config.blind_folds, fold_seed)
-        found = estimates(cell, blind[corpus], config, seed)
-        rows += [{"experiment": experiment, **row} for row in _rows(cell, found, config.confidence)]
     if not rows:
         raise DataError("No benchmark of any cell has members and non-members: nothing to compare.")
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=list(columns))
 
 
-def estimates(cell: Cell, blind: Any, config: AnalysisConfig, seed: int) -> Estimates:
+def estimates(cell: Cell, blind: Scores, config: AnalysisConfig, seed: int) -> Estimates:
     """All estimates of one cell with their draws, benchmark by benchmark and on average."""
     columns = _columns(cell, blind)
     wanted = chosen_metrics(config.fpr, config.tpr)
     found: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
-    for group in groups(cell.examples):
-        drawn = _resample(group, cell, config.draws, seed)
+    for _, doses in groupby(groups(cell.examples), key=lambda group: group.benchmark):
+        drawn = [(group, _resample(group, cell, config.draws, seed)) for group in doses]
         for (checkpoint, method, variant), scores in columns.items():
-            members, nonmembers = scores[group.members], scores[group.nonmembers]
-            if np.isnan(members).any():  # only the blind baseline, which said so
-                continue
-            for metric, value in estimate(members, nonmembers, drawn, wanted).items():
-                measure = Measure(checkpoint, method, variant, group.occurrences, metric)
-                fair = widened(value, SPREAD) if method == BLIND else value
-                found[measure][group.benchmark] = fair
+            for group, values in _by_dose(scores, drawn, wanted):
+                for metric, value in values.items():
+                    measure = Measure(checkpoint, method, variant, group.occurrences, metric)
+                    fair = widened(value, SPREAD) if method == BLIND else value
+                    found[measure][group.benchmark] = fair
     return _with_mean(found)
 
 
-def _columns(cell: Cell, blind: Any) -> dict[tuple[str, str, str], Any]:
+def _by_dose(
+    scores: Scores, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric]
+) -> Iterator[tuple[Group, dict[str, Estimate]]]:
+    """One detector's estimates on one benchmark: the non-members of all doses are the same."""
+    first, resample = drawn[0]
+    if np.isnan(scores[first.nonmembers]).any():  # only the blind baseline, which said so
+        return
+    nonmembers = ranked_side(scores[first.nonmembers], resample.nonmembers)
+    for group, resample in drawn:
+        members = ranked_side(scores[group.members], resample.members)
+        yield group, estimate_ranked(face(members, nonmembers), wanted)
+
+
+def _columns(cell: Cell, blind: Scores) -> dict[tuple[str, str, str], Any]:
     """(checkpoint, method, variant) → one score an example; the blind baseline comes last."""
     columns = {
         (checkpoint, *column): table[column].to_numpy(np.float64)
@@ -112,12 +156,12 @@ def _columns(cell: Cell, blind: Any) -> dict[tuple[str, str, str], Any]:
 
 
 def _resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
-    """The draws for a group: a function of the corpus, never of the model or the method.
+    """The draws for a group: a function of the examples, never of the model or the method.
 
     So every comparison on the same examples is paired: between methods, between checkpoints,
-    between cells that share a corpus, and (through the same non-members) between doses.
+    between cells that share their examples, and (through the same non-members) between doses.
     """
-    place = derive(seed, "bootstrap", cell.digests["corpus"], group.benchmark)
+    place = derive(seed, "bootstrap", cell.examples_digest, group.benchmark)
     return Resample(
         draw_counts(len(group.members), draws, derive(place, "members", group.occurrences)),
         draw_counts(len(group.nonmembers), draws, derive(place, "nonmembers")),
@@ -136,19 +180,25 @@ def _with_mean(found: Mapping[Measure, dict[str, Estimate]]) -> Estimates:
     return found
 
 
-def _rows(cell: Cell, found: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
-    facts = {name: getattr(cell, name) for name in COLUMNS[-4:]}
-    for measure, by_benchmark in found.items():
-        for benchmark, value in by_benchmark.items():
-            low, high = interval(value.draws, confidence)
-            yield {
-                "cell": cell.name,
-                "benchmark": benchmark,
-                **measure._asdict(),
-                "n_members": value.n_members,
-                "n_nonmembers": value.n_nonmembers,
-                "value": value.value,
-                "ci_low": low,
-                "ci_high": high,
-                **facts,
-            }
+def cell_rows(cell: Cell, found: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
+    """One row an estimate of one cell."""
+    facts = {"cell": cell.name, **{name: getattr(cell, name) for name in COLUMNS[-4:]}}
+    return ({**facts, **row} for row in estimate_rows(found, confidence))
+
+
+def estimate_rows(found: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
+    """What was measured, on how many examples, and the value with its interval."""
+    flat = [(m, name, value) for m, by_name in found.items() for name, value in by_name.items()]
+    if not flat:
+        return
+    low, high = intervals([value for _, _, value in flat], confidence)
+    for place, (measure, benchmark, value) in enumerate(flat):
+        yield {
+            **measure._asdict(),
+            "benchmark": benchmark,
+            "n_members": value.n_members,
+            "n_nonmembers": value.n_nonmembers,
+            "value": value.value,
+            "ci_low": float(low[place]),
+            "ci_high": float(high[place]),
+        }

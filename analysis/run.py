@@ -9,63 +9,64 @@ from pathlib import Path
 
 from analysis.cells import Cell, name_apart, open_cell
 from analysis.config import AnalysisStage
-from analysis.folder import CHARTS, KIND, LATEST, REPORT, RESULTS, TABLES, open_report
-from core.artifacts import Artifact, Built, build, locate, write_text
+from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, open_report
+from analysis.training_record import Record, open_record
+from analysis.wandb_runs import mirror
+from core.artifacts import Artifact, Built, build, is_complete, locate, write_text
 
 log = logging.getLogger(__name__)
 
 
 def run(stage: AnalysisStage) -> Artifact:
     """Write the report on the stage's cells (or find it finished) and show its main table."""
-    return write_report(stage, [open_cell(paths) for paths in stage.cells])
+    records = [open_record(paths) for paths in stage.cells]
+    return write_report(stage, [open_cell(paths) for paths in stage.cells], records)
 
 
-def write_report(stage: AnalysisStage, cells: Sequence[Cell]) -> Artifact:
-    """The same for cells that are already open; their order doesn't matter."""
+def write_report(
+    stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record] = ()
+) -> Artifact:
+    """The same for cells that are already open; their order doesn't matter.
+
+    Without their `records` there are no losses over training and no ledger in the report.
+    """
     cells = name_apart(cells)
     inputs = {name: digest for cell in cells for name, digest in cell.inputs.items()}
     runs = Path(stage.runs)
     folder = locate(runs, KIND, stage.name, stage, inputs)
-    artifact = build(folder, stage, inputs, lambda folder: _make(folder, stage, cells))
+    new = not is_complete(folder)
+    artifact = build(folder, stage, inputs, lambda folder: _make(folder, stage, cells, records))
     write_text(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
     _show(artifact)
+    if new:
+        mirror(stage, cells, open_report(artifact.path))
     return artifact
 
 
-def _make(folder: Path, stage: AnalysisStage, cells: Sequence[Cell]) -> Built:
-    from analysis.charts import save
-    from analysis.dose_chart import dose_chart, has_doses
-    from analysis.report import Section, by_cell, markdown
-    from analysis.results import results_table
-    from analysis.tables import cell_tables, write_tables
+def _make(
+    folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record]
+) -> Built:
+    from analysis.publish import gather, publish
+    from analysis.statistics import statistics
 
-    results = results_table(stage.name, stage.seed, cells, stage.analysis)
-    results.to_parquet(folder / RESULTS, index=False)
-    tables = {cell: cell_tables(part) for cell, part in by_cell(results).items()}
-    written = write_tables(folder / TABLES, tables)
-    sections = []
-    for cell, part in by_cell(results).items():
-        charts = []
-        if has_doses(part):
-            chart = dose_chart(part, stage.analysis)
-            charts = save(chart, folder / CHARTS, f"auroc_by_occurrences-{cell}")
-        links = [f"{CHARTS}/{path.name}" for path in charts if path.suffix == ".png"]
-        sections.append(Section(cell, part, tables[cell], links))
-        written += charts
-    write_text(folder / REPORT, markdown(stage.name, sections, stage.analysis))
-    content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
-    return Built(content, {"cells": len(cells), "estimates": len(results)})
+    found = statistics(stage.name, stage.seed, cells, stage.analysis)
+    for name in STATISTICS:
+        getattr(found, name).to_parquet(folder / f"{name}.parquet", index=False)
+    written = publish(folder, stage, gather(stage, cells, found.pooled, records))
+    tidy = [f"{name}.parquet" for name in STATISTICS]
+    content = [*tidy, *(str(path.relative_to(folder)) for path in written)]
+    return Built(content, {"cells": len(cells), "estimates": len(found.results)})
 
 
 def _show(artifact: Artifact) -> None:
     """The main table and the findings, for whoever watches the terminal."""
-    from analysis.report import by_cell
+    from analysis.report import parts_of
     from analysis.summary import sentences
     from analysis.tables import cell_tables
 
-    for cell, part in by_cell(open_report(artifact.path).results).items():
+    for condition, part in parts_of(open_report(artifact.path).pooled).items():
         main = cell_tables(part)[0]
-        log.info("\n%s\n%s\n\n%s\n", cell, main.title, main.markdown())
+        log.info("\n%s\n%s\n\n%s\n", condition, main.title, main.markdown())
         for sentence in sentences(part):
             log.info("- %s", sentence)
-    log.info("\nreport: %s", artifact.path / REPORT)
+    log.info("\nreport: %s\nin a browser: %s", artifact.path / REPORT, artifact.path / PAGE)

@@ -1,10 +1,8 @@
-"""Tables in Markdown (value and interval in one cell) and CSV (the tidy rows behind it)."""
+"""The tables of a report: each value with its interval, the controls beside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from analysis.appearance import in_order, label
@@ -12,35 +10,17 @@ from analysis.baseline import BLIND
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.controls import off_controls
 from analysis.groups import ANY, dose_order
+from analysis.papers import method_tables
 from analysis.results import ALL
+from analysis.table import NOTHING, Table, title, with_interval, write_tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NOTHING = "–"
-"""Stands where there was nothing to measure."""
+__all__ = ["NOTHING", "Table", "cell_tables", "title", "write_tables"]
 
 Key = tuple[str, str, str, str, str]
 """checkpoint, method, variant, benchmark, occurrences."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """One cell's table: text as shown, and the rows of the results that it shows."""
-
-    name: str
-    title: str
-    header: Sequence[str]
-    lines: Sequence[Sequence[str]]
-    data: pd.DataFrame
-
-    def markdown(self) -> str:
-        """The table with padded columns, so that it reads well as plain text too."""
-        widths = [max(map(len, column)) for column in zip(self.header, *self.lines, strict=True)]
-        rule = ["-" * width for width in widths]
-        rows = [self.header, rule, *self.lines]
-        padded = [[text.ljust(w) for text, w in zip(row, widths, strict=True)] for row in rows]
-        return "\n".join(f"| {' | '.join(row)} |" for row in padded)
 
 
 def cell_tables(results: pd.DataFrame) -> list[Table]:
@@ -50,6 +30,7 @@ def cell_tables(results: pd.DataFrame) -> list[Table]:
         *(by_occurrences(results, metric) for metric in metrics),
         *(by_benchmark(results, metric) for metric in metrics),
         controls(results),
+        *method_tables(results),
     ]
 
 
@@ -117,41 +98,11 @@ def controls(results: pd.DataFrame) -> Table:
     )
 
 
-def title(metric: str) -> str:
-    """A metric's name in words: tpr_at_fpr_0.05 → TPR at FPR ≤ 0.05."""
-    if metric == "auroc":
-        return "AUROC"
-    rate, _, bound = metric.rpartition("_")
-    return {
-        "tpr_at_fpr": f"TPR at FPR ≤ {bound}",
-        "fpr_at_tpr": f"FPR at TPR ≥ {bound}",
-    }.get(rate, metric)
-
-
-def write_tables(folder: Path, cells: Mapping[str, Sequence[Table]]) -> list[Path]:
-    """`<table>.md` with a section a cell, and `<table>.csv` with the tidy rows of all cells."""
-    import pandas as pd
-
-    folder.mkdir(exist_ok=True)
-    written = []
-    for same_name in zip(*cells.values(), strict=True):
-        stem = folder / same_name[0].name
-        sections = [
-            f"## {cell}\n\n{table.title}\n\n{table.markdown()}\n"
-            for cell, table in zip(cells, same_name, strict=True)
-        ]
-        stem.with_name(f"{stem.name}.md").write_text("\n".join(sections))
-        data = pd.concat([table.data for table in same_name])
-        data.to_csv(stem.with_name(f"{stem.name}.csv"), index=False, lineterminator="\n")
-        written += [stem.with_name(f"{stem.name}{suffix}") for suffix in (".md", ".csv")]
-    return written
-
-
 def _texts(shown: pd.DataFrame) -> dict[Key, str]:
     key = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
     numbers = [*key, "value", "ci_low", "ci_high"]
     return {
-        (row[0], row[1], row[2], row[3], row[4]): f"{row[5]:.2f} [{row[6]:.2f}, {row[7]:.2f}]"
+        (row[0], row[1], row[2], row[3], row[4]): with_interval(*row[5:])
         for row in shown[numbers].itertuples(index=False, name=None)
     }
 

@@ -64,15 +64,28 @@ def resample(members: int, nonmembers: int, draws: int, seed: int) -> Resample:
     )
 
 
+@dataclass(frozen=True)
+class Side:
+    """The members or the non-members in descending order, and their accumulated counts."""
+
+    scores: Scores
+    sums: Counts
+
+
+def ranked_side(scores: Scores, drawn: Counts) -> Side:
+    """Sort one side's scores and accumulate the draws' counts in that order."""
+    order = np.argsort(-scores)
+    return Side(scores[order], _accumulate(drawn, order))
+
+
 def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
     """Sort one method's scores and accumulate the draws' counts in that order."""
-    first, second = np.argsort(-members), np.argsort(-nonmembers)
-    return Ranked(
-        members[first],
-        nonmembers[second],
-        _accumulate(drawn.members, first),
-        _accumulate(drawn.nonmembers, second),
-    )
+    return face(ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers))
+
+
+def face(members: Side, nonmembers: Side) -> Ranked:
+    """Both sides together: one side can face several others (the members of each dose)."""
+    return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 
 
 def auroc(ranked: Ranked) -> Scores:
@@ -110,9 +123,15 @@ def fpr_at_tpr(ranked: Ranked, tpr: float) -> Scores:
 
 def interval(draws: Scores, confidence: float) -> tuple[float, float]:
     """The percentile interval. Where every draw agrees (a perfect detector) it has no width."""
+    low, high = intervals(draws[None], confidence)
+    return float(low[0]), float(high[0])
+
+
+def intervals(draws: Scores, confidence: float) -> tuple[Scores, Scores]:
+    """The percentile interval of each row of `draws` (R×D): R lower and R upper ends."""
     tail = (1 - confidence) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return float(low), float(high)
+    low, high = np.quantile(draws, [tail, 1 - tail], axis=1)
+    return low, high
 
 
 def _accumulate(counts: Counts, order: NDArray[np.intp]) -> Counts:

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from core.artifacts import Artifact
-from core.bootstrap import interval, resample
-from core.estimates import Estimate, mean
+from core.bootstrap import resample
+from core.estimates import Estimate, interval, mean
 from core.seeds import derive
 
 CONFIDENCE, DRAWS, SEED = 0.95, 1_000, 0
@@ -140,6 +140,6 @@ def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> lis
 def _cell(found: Estimate | None, kind: str) -> str:
     if found is None:
         return "-"
-    low, high = interval(found.draws, CONFIDENCE)
+    low, high = interval(found, CONFIDENCE)
     size = "" if kind == "difference" else f" ({found.n_members or found.n_nonmembers})"
     return f"{found.value:.3f} [{low:.3f}, {high:.3f}]{size}"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from core.bootstrap import interval, resample
-from core.estimates import Estimate, chosen_metrics, estimate
+from core.bootstrap import resample
+from core.estimates import Estimate, chosen_metrics, estimate, interval
 from core.metrics import Scores
 from detection.examples import Text
 
@@ -65,7 +65,7 @@ def _group(name: str, table: pd.DataFrame, examples: Sequence[Text]) -> str:
 
 
 def _cell(found: Estimate) -> str:
-    low, high = interval(found.draws, CONFIDENCE)
+    low, high = interval(found, CONFIDENCE)
     return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
 
 

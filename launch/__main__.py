@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from core.command import command
-from launch.sweep import Sweep, run
+from core.command import command, said
+from launch.sweep import conclude, run
 
 if __name__ == "__main__":
     status = command("pipeline", run)
-    sys.exit(status or bool(Sweep.failed))
+    sys.exit(status or said(conclude))

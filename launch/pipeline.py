@@ -29,7 +29,7 @@ from detection.needs import choose_methods, needs_of
 from injection.config import InjectionStage
 from launch import shared
 from training import open_checkpoint
-from training.config import TrainingStage
+from training.config import TrainingStage, WandbConfig
 from training.masked_lm import MaskedLMStage, train_masked_lm
 from training.models import hf_folder
 
@@ -63,6 +63,7 @@ class _Analysis:
     """The part of the analysis that needs no cells."""
 
     analysis: AnalysisConfig
+    wandb: WandbConfig
 
 
 def plan(config: DictConfig) -> Plan:
@@ -135,6 +136,7 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
             runs=config.runs,
             cells=list(cells),
             analysis=convert(config, _Analysis).analysis,
+            wandb=convert(config, _Analysis).wandb,
         )
     )
 

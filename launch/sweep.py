@@ -49,9 +49,13 @@ class Record:
 
 
 class Sweep(Callback):
-    """Hydra's callback around a sweep; `failed` says, after it, how many cells have no result."""
+    """Hydra's callback around a sweep. What it raises Hydra only warns of, so it concludes nothing.
 
-    failed = 0
+    Attributes:
+        ended: the sweep's configuration and folder, once its cells were run.
+    """
+
+    ended: tuple[DictConfig, Path] | None = None
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Name the sweep, and forget what an earlier run of it recorded."""
@@ -64,18 +68,29 @@ class Sweep(Callback):
         os.environ[SWEEP] = str(folder.resolve())
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """One report on all cells that ended well; the others are named."""
-        records = read_records(Path(os.environ.pop(SWEEP)))
-        done = [CellPaths(**r.cell) for r in records if r.cell is not None]
-        failed = [r for r in records if r.cell is None]
-        if done:
-            pipeline.report(config, done)
-        shared = set.intersection(*(set(r.overrides) for r in records)) if records else set()
-        for record in failed:
-            own = [o for o in record.overrides if o not in shared]
-            log.error("failed: %s: %s", " ".join(own) or "the only cell", record.error)
-        log.info("sweep: %d of %d cells done.", len(done), len(records))
-        Sweep.failed = len(failed)
+        """Keep what `conclude` needs."""
+        Sweep.ended = config, Path(os.environ.pop(SWEEP))
+
+
+def conclude() -> int:
+    """After a sweep: one report on all cells that ended well; the others are named.
+
+    Returns the exit status: 0, or 1 where a cell has no result. Without a sweep: 0.
+    """
+    if Sweep.ended is None:
+        return 0
+    config, folder = Sweep.ended
+    records = read_records(folder)
+    done = [CellPaths(**r.cell) for r in records if r.cell is not None]
+    failed = [r for r in records if r.cell is None]
+    if done:
+        pipeline.report(config, done)
+    shared = set.intersection(*(set(r.overrides) for r in records)) if records else set()
+    for record in failed:
+        own = [o for o in record.overrides if o not in shared]
+        log.error("failed: %s: %s", " ".join(own) or "the only cell", record.error)
+    log.info("sweep: %d of %d cells done.", len(done), len(records))
+    return int(bool(failed))
 
 
 def run(config: DictConfig) -> Artifact | None:

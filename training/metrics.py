@@ -99,7 +99,7 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
         group=stage.name,
         name=folder.name,
         id=folder.name.rsplit("-", 1)[-1],
-        resume="allow" if stage.wandb.mode == "online" else None,
+        resume="allow",  # offline too: a sync then goes on with the run
         dir=str(place),
         config={**identity(stage), "inputs": dict(inputs), "folder": folder.name},
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1),

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 from analysis.cells import Cell, make_cell
+from analysis.page import Findings
+from analysis.training_record import Record
 from core.artifacts import Artifact
 
 WORDS = ["the", "river", "model", "answer", "film", "is", "was", "not", "good", "of", "why", "how"]
@@ -72,13 +74,14 @@ def simulate_parts(
     a_dose: int = 8,
     learning_rate: float = 1e-3,
     seed: int = 0,
+    effect: float = 0.6,
 ) -> dict[str, Opened]:
     """The four artefacts of a cell, as keyword arguments of `make_cell`."""
     examples = simulate_examples(benchmarks or ["boolq", "imdb"], doses or [1, 2, 4, 8], a_dose)
     corpus = {"seed": seed, "injection": {"budget_tokens": 400_000}}
     model = {"training": {"learning_rate": learning_rate}, "model": {"name": "tiny_llama"}}
     digest = f"model{learning_rate}"
-    scores = {"clean": ("base", 0.0, 1), "contaminated": (digest, 0.6, 2)}
+    scores = {"clean": ("base", 0.0, 1), "contaminated": (digest, effect, 2)}
     tables = {
         name: opened("scores", f"{name}{digest}", of, table=simulate_scores(examples, *how))
         for name, (of, *how) in scores.items()
@@ -121,3 +124,36 @@ def sound(results: pd.DataFrame) -> pd.DataFrame:
     return results.assign(
         ci_low=low.where(clean, results["ci_low"]), ci_high=high.where(clean, results["ci_high"])
     )
+
+
+@pytest.fixture(scope="session")
+def two_rates() -> list[Cell]:
+    rates = {1e-3: 0.6, 1e-4: 0.2}
+    return [make_cell(**simulate_parts(learning_rate=r, effect=e)) for r, e in rates.items()]
+
+
+@pytest.fixture(scope="session")
+def record(two_rates: list[Cell]) -> Record:
+    """What a training left: losses that fall, members' faster, and 1,500 copies."""
+    steps = np.arange(0, 40, 10)
+    names = {"loss_members": 0.05, "loss_nonmembers": 0.03, "loss_validation": 0.02}
+    losses = {name: 5 - slope * steps for name, slope in names.items()}
+    return Record(
+        model=two_rates[1].digests["model"],
+        evaluations=pd.DataFrame({"step": steps, **losses}),
+        exposures=np.arange(1500) % 30,
+        ledger={"inserted copies": 1500},
+    )
+
+
+@pytest.fixture(scope="session")
+def findings(two_rates: list[Cell], record: Record) -> Findings:
+    """All that a report on two learning rates shows; only the lower has a record."""
+    from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+    from analysis.publish import gather
+    from analysis.statistics import statistics
+
+    where = [CellPaths("corpus", "model", "clean", "contaminated")]
+    stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40))
+    pooled = statistics("trial", 0, two_rates, stage.analysis).pooled
+    return gather(stage, two_rates, pooled, [record])

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.config import AnalysisConfig
-from analysis.report import Section, by_cell, markdown
+from analysis.report import Picture, Section, markdown, parts_of
 from analysis.summary import sentences
 from analysis.tables import cell_tables
 
+PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")
+
 
 def text(results) -> str:
-    sections = [Section("cell one", results, cell_tables(results), ["charts/chart.png"])]
+    sections = [Section("cell one", results, cell_tables(results), [PICTURE])]
     return markdown("trial", sections, AnalysisConfig(draws=200))
 
 
@@ -48,6 +50,6 @@ def test_the_report_holds_every_table_and_the_chart(results):
         assert table.markdown() in report
 
 
-def test_cells_keep_their_order(results):
-    both = pd.concat([results.assign(cell="z"), results.assign(cell="a")])
-    assert list(by_cell(both)) == ["z", "a"]
+def test_conditions_keep_their_order(results):
+    both = pd.concat([results.assign(condition="z"), results.assign(condition="a")])
+    assert list(parts_of(both)) == ["z", "a"]

@@ -24,11 +24,12 @@ def test_columns_are_the_promised_ones_and_nothing_is_nan(results):
     assert not results.isna().any().any()
     assert not results.duplicated(KEY).any()
     assert set(results["occurrences"]) == {"1", "2", "4", "8", "any"}
-    assert set(results["metric"]) == {"auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95"}
+    rates = {f"tpr_at_fpr_{rate}" for rate in (0.001, 0.01, 0.05)}
+    assert set(results["metric"]) == {"auroc", "fpr_at_tpr_0.95", *rates}
     assert set(results.query("method == 'blind'")["checkpoint"]) == {"clean"}
     assert set(results["learning_rate"]) == {0.001}
-    # (3 methods × 2 checkpoints + blind) × 5 doses × (2 benchmarks + all) × 3 metrics
-    assert len(results) == 7 * 5 * 3 * 3
+    # (3 methods × 2 checkpoints + blind) × 5 doses × (2 benchmarks + all) × 5 metrics
+    assert len(results) == 7 * 5 * 3 * 5
 
 
 def test_auroc_equals_scikit_learn(cell, results):

@@ -37,8 +37,9 @@ def test_the_folder_holds_what_its_manifest_lists(written, cell):
     files = {str(p.relative_to(written)) for p in written.rglob("*") if p.is_file()}
     report = open_report(written)
     assert files == {*report.artifact.files, "config.yaml", "manifest.json"}
-    assert {"results.parquet", "report.md", "tables/controls.csv"} < files
-    assert f"charts/auroc_by_occurrences-{cell.name}.svg" in files
+    assert {"results.parquet", "report.md", "report.html", "tables/controls.csv"} < files
+    charts = ("auroc_by_occurrences", "auroc_by_benchmark", "roc", "scores")
+    assert {f"charts/{chart}-{cell.condition}.svg" for chart in charts} < files
     assert report.artifact.inputs == cell.inputs
     assert report.artifact.counts == {"cells": 1, "estimates": len(report.results)}
     assert report.config["analysis"]["draws"] == 50
@@ -84,9 +85,10 @@ def test_the_order_of_cells_does_not_matter(make, tmp_path):
     two = write_report(stage(tmp_path / "b"), cells[::-1])
     assert (one.path.name, one.digest) == (two.path.name, two.digest)
     assert open_report(one.path).results["cell"].nunique() == 2
-    assert len(list((one.path / "charts").glob("*.png"))) == 2
+    assert len(list((one.path / "charts").glob("*.png"))) == 2 * 4 + 1
+    assert (one.path / "charts/auroc_by_learning_rate.png").is_file()
     table = pd.read_csv(one.path / "tables/auroc_by_benchmark.csv", keep_default_na=False)
-    assert table["cell"].nunique() == 2
+    assert table["condition"].nunique() == 2
 
 
 def test_opening_says_what_is_wrong(tmp_path):

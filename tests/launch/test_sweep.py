@@ -13,11 +13,15 @@ import pytest
 from analysis import open_report
 from tests.test_pipeline import SMALL, contents
 
+# Side by side, cells get a thread each: with as many, all ways give the same bits.
+ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
 SWEEP = [sys.executable, "-m", "launch", "-m", *SMALL, "wandb.mode=disabled"]
 
 
 def sweep(runs, *overrides, check=True):
-    done = subprocess.run([*SWEEP, f"runs={runs}", *overrides], capture_output=True, text=True)
+    done = subprocess.run(
+        [*SWEEP, f"runs={runs}", *overrides], capture_output=True, text=True, env=ALONE
+    )
     assert not check or done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -44,8 +48,9 @@ def test_a_killed_sweep_goes_on_to_the_same_result(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     sweep(whole, "seed=0,1")
     process = subprocess.Popen(
-        [*SWEEP, f"runs={killed}", "seed=0,1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+        [*SWEEP, f"runs={killed}", "seed=0,1"], env=ALONE,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     while not list(killed.glob("sweeps/*/*.json")):  # the first cell is done
         assert process.poll() is None
         time.sleep(0.01)

@@ -1,0 +1,80 @@
+"""Which cells are replicates of one condition, and which conditions form a series.
+
+A *recipe* is everything that was chosen about a cell except its random draws: two cells with one
+recipe differ in seeds alone. It's a hash of the configs' scientific fields, so that cells are never
+pooled because their names happen to agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+CORPUS_NODES = ("corpus", "benchmark", "occurrences", "rewording", "injection")
+MODEL_NODES = ("model", "training", "deepspeed")
+
+FACTORS: Mapping[str, tuple[str, ...]] = {
+    "learning_rate": ("training.learning_rate",),
+    "budget_tokens": ("injection.budget_tokens",),
+    "example_max_tokens": ("injection.example_max_tokens",),
+    "parameters": ("model",),
+}
+"""Facts of a cell that a series can run along, and the config fields that each one replaces."""
+
+SWAPPED = "injection.swap_members"
+"""Tells a cell from its swapped replicate; kept out of every recipe."""
+
+
+def recipe(corpus: Mapping[str, Any], model: Mapping[str, Any], without: str = "") -> str:
+    """A hash of both stages' resolved configs without seeds, paths and how they were run.
+
+    Args:
+        corpus: the injection stage's config.
+        model: the training stage's config.
+        without: one of `FACTORS`, to leave out: cells that agree are one series along it.
+    """
+    flat = {
+        **_flat({node: corpus.get(node) for node in CORPUS_NODES}),
+        **_flat({node: model.get(node) for node in MODEL_NODES}),
+    }
+    left_out = (SWAPPED, *FACTORS.get(without, ()))
+    kept = {
+        key: value
+        for key, value in flat.items()
+        if not _says_how(key) and not key.startswith(left_out)
+    }
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} → {"a.b": 1}; lists are values. Null says the same as no field at all."""
+    flat: dict[str, Any] = {}
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _says_how(key: str) -> bool:
+    """Whether a field holds a random draw, a place, or a way of running that changes no result."""
+    return key.endswith("_seed") or key in _runtime_fields()
+
+
+@cache
+def _runtime_fields() -> frozenset[str]:
+    from injection.config import InjectionConfig
+    from training.config import ModelConfig, TrainingConfig
+
+    schemas = {"injection": InjectionConfig, "model": ModelConfig, "training": TrainingConfig}
+    return frozenset(
+        f"{node}.{field.name}"
+        for node, schema in schemas.items()
+        for field in fields(schema)
+        if not field.metadata.get("identity", True)
+    )

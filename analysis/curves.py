@@ -1,0 +1,160 @@
+"""Whole curves of each condition: ROC with bands, and histograms of the scores.
+
+A condition is what cells share that differ in their seed alone. `condition`, `checkpoint`,
+`benchmark`, `method` and `variant` mean what they mean in the pooled table; "all" benchmarks is
+the mean over benchmarks. Members are all that were inserted, however often.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.cells import Cell
+from analysis.config import AnalysisConfig
+from analysis.groups import ANY, Group, groups
+from analysis.pooled import hierarchical
+from analysis.results import ALL
+from core import bootstrap, metrics
+from core.bootstrap import draw_counts, interval
+from core.seeds import derive
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+MOST_DRAWS = 200
+"""Resamples of a band: fewer than a table's, for it is read by eye."""
+RATES = np.geomspace(1e-3, 1, 31)
+"""The false-positive rates of a ROC curve."""
+EDGES = np.linspace(-4, 6, 21)
+"""A histogram's bins, in standard deviations of the non-members; the outer ones are open."""
+Z = 1.96
+"""Of the histograms' 95% Wilson intervals."""
+
+
+class Place(NamedTuple):
+    """Whose curve it is."""
+
+    condition: str
+    checkpoint: str
+    benchmark: str
+    method: str
+    variant: str
+
+
+class Sample(NamedTuple):
+    """One cell's scores of members and non-members, of one benchmark."""
+
+    members: Floats
+    nonmembers: Floats
+    seed: int
+
+
+def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
+    """The scores that a curve is made of, one sample a cell (a seed) of its condition."""
+    found: dict[Place, list[Sample]] = defaultdict(list)
+    for cell in cells:
+        compared = [group for group in groups(cell.examples) if group.occurrences == ANY]
+        for checkpoint, table in cell.scores.items():
+            for method, variant in table.columns:
+                scores = table[method, variant].to_numpy(np.float64)
+                for group in compared:
+                    where = cell.condition, checkpoint, group.benchmark, method, variant
+                    found[Place(*where)].append(_sample(cell, group, scores, seed))
+    return found
+
+
+def _sample(cell: Cell, group: Group, scores: Floats, seed: int) -> Sample:
+    drawn = derive(seed, "curves", cell.digests["corpus"], group.benchmark)
+    return Sample(scores[group.members], scores[group.nonmembers], drawn)
+
+
+def roc_table(
+    found: Mapping[Place, Sequence[Sample]], config: AnalysisConfig, seed: int
+) -> pd.DataFrame:
+    """One row a point: the place, fpr, tpr, ci_low, ci_high.
+
+    The band resamples seeds (where there are several), then examples within.
+    """
+    import pandas as pd
+
+    draws = min(config.draws, MOST_DRAWS)
+    curves: dict[Place, tuple[Floats, Floats]] = {
+        place: _roc(cells, draws, derive(seed, "curves")) for place, cells in found.items()
+    }
+    for place, parts in _by_mean(curves).items():
+        values, drawn = zip(*parts, strict=True)
+        curves[place] = np.mean(values, axis=0), np.mean(drawn, axis=0)
+    rows = []
+    for place, (tpr, drawn_tpr) in curves.items():
+        for i, rate in enumerate(RATES):
+            rows.append((*place, rate, tpr[i], *interval(drawn_tpr[i], config.confidence)))
+    return pd.DataFrame(rows, columns=[*Place._fields, "fpr", "tpr", "ci_low", "ci_high"])
+
+
+def _roc(cells: Sequence[Sample], draws: int, seed: int) -> tuple[Floats, Floats]:
+    """TPR at `RATES`, mean over seeds, and its draws (rates × draws)."""
+    values, drawn = zip(*(_one_roc(cell, draws) for cell in cells), strict=True)
+    by_rate = np.stack(drawn, axis=1)  # rates × seeds × draws
+    return np.mean(values, axis=0), np.stack([hierarchical(each, seed) for each in by_rate])
+
+
+def _one_roc(cell: Sample, draws: int) -> tuple[Floats, Floats]:
+    drawn = bootstrap.Resample(
+        draw_counts(len(cell.members), draws, derive(cell.seed, "members")),
+        draw_counts(len(cell.nonmembers), draws, derive(cell.seed, "nonmembers")),
+    )
+    ranked = bootstrap.rank(cell.members, cell.nonmembers, drawn)
+    values = [metrics.tpr_at_fpr(cell.members, cell.nonmembers, rate) for rate in RATES]
+    return np.array(values), np.stack([bootstrap.tpr_at_fpr(ranked, rate) for rate in RATES])
+
+
+def histogram_table(found: Mapping[Place, Sequence[Sample]]) -> pd.DataFrame:
+    """One row a bin and side: the place, side, centre, share, ci_low, ci_high.
+
+    Scores are standardised by the mean and deviation of the benchmark's non-members, so that
+    benchmarks and methods share one axis; seeds (and for "all", benchmarks) are put together.
+    """
+    import pandas as pd
+
+    counts = {place: sum(_counts(cell) for cell in cells) for place, cells in found.items()}
+    for place, parts in _by_mean(counts).items():
+        counts[place] = sum(parts)
+    rows = [row for place, sides in counts.items() for row in _bins(place, np.asarray(sides))]
+    names = [*Place._fields, "side", "centre", "share", "ci_low", "ci_high"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _counts(cell: Sample) -> Floats:
+    """Members and non-members a bin (2 × bins)."""
+    centre, spread = cell.nonmembers.mean(), cell.nonmembers.std() or 1.0
+    sides = [(scores - centre) / spread for scores in (cell.members, cell.nonmembers)]
+    inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in sides]
+    return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
+
+
+def _bins(place: Place, counts: Floats) -> Iterator[tuple[object, ...]]:
+    centres = (EDGES[1:] + EDGES[:-1]) / 2
+    for side, row in zip(("members", "non-members"), counts, strict=True):
+        n = row.sum()
+        share = row / n
+        middle = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
+        half = Z * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2)) / (1 + Z**2 / n)
+        low, high = np.maximum(middle - half, 0), middle + half
+        for numbers in zip(centres, share, low, high, strict=True):
+            yield (*place, side, *map(float, numbers))
+
+
+def _by_mean(parts: Mapping[Place, T]) -> dict[Place, list[T]]:
+    """The parts of "all": those of every benchmark."""
+    found: dict[Place, list[T]] = defaultdict(list)
+    for place, part in parts.items():
+        found[place._replace(benchmark=ALL)].append(part)
+    return found

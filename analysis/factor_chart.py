@@ -1,0 +1,159 @@
+"""AUROC against what conditions differ in: learning rate, corpus size, model size, text length."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from analysis import charts
+from analysis.appearance import in_order
+from analysis.baseline import BLIND
+from analysis.cells import CLEAN, CONTAMINATED, Cell
+from analysis.charts import Methods
+from analysis.config import AnalysisConfig
+from analysis.controls import stamp
+from analysis.groups import ANY
+from analysis.results import ALL
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+log = logging.getLogger(__name__)
+
+
+Series = Mapping[tuple[str, str], str]
+"""(condition, factor's column) → what the conditions of one series share."""
+
+
+class Factor(NamedTuple):
+    """A column that conditions may differ in."""
+
+    column: str
+    title: str
+    axis: str
+    bound: tuple[str, ...] = ()
+    """Columns that change with it."""
+
+
+FACTORS = (
+    Factor("learning_rate", "Detection by learning rate", "peak learning rate"),
+    Factor("budget_tokens", "Detection by corpus size", "tokens of the training corpus"),
+    Factor("parameters", "Detection by model size", "parameters of the model", ("model",)),
+    Factor("example_max_tokens", "Detection by text length", "most tokens of an example"),
+)
+
+
+def series_of(cells: Sequence[Cell]) -> Series:
+    """Which conditions are one series along each factor: they agree in all else."""
+    return {
+        (cell.condition, column): f"{recipe} {cell.swapped}"
+        for cell in cells
+        for column, recipe in cell.series.items()
+    }
+
+
+def factor_groups(pooled: pd.DataFrame, factor: Factor, series: Series) -> Iterator[pd.DataFrame]:
+    """AUROC rows of conditions that differ in the factor alone, where it has several values."""
+    if factor.column not in pooled:
+        return
+    shown = pooled[(pooled["metric"] == "auroc") & (pooled["occurrences"] == ANY)]
+    shown = shown[(shown["benchmark"] == ALL) & shown[factor.column].notna()]
+    keys = shown["condition"].map(lambda condition: series.get((condition, factor.column)))
+    for _, rows in shown.groupby(keys, sort=False):
+        conditions = rows.drop_duplicates("condition")[factor.column]
+        if conditions.duplicated().any():
+            log.warning("%s: conditions differ in more than it, so no chart.", factor.column)
+        elif len(conditions) > 1:
+            yield rows
+
+
+def factor_chart(rows: pd.DataFrame, factor: Factor, config: AnalysisConfig) -> Figure:
+    """One line a method over one group of `factor_groups`; log x, band = interval."""
+    methods = in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
+    with charts.style():
+        figure = Figure(figsize=(9, 5.6), dpi=160)
+        axes = figure.add_axes((0.08, 0.25, 0.66, 0.61))
+        charts.chance_line(axes)
+        for method, variant in methods:
+            _draw(axes, rows, factor, (method, variant), methods)
+        _dress(axes, rows, factor)
+        _legend(axes, rows, factor, methods)
+        caption = factor_caption(rows, config)
+        charts.write_words(figure, factor.title, _subtitle(rows, factor), caption, _off(rows))
+    return figure
+
+
+def factor_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
+    """What the chart shows: sizes, seeds, and what the bands are."""
+    line = rows[rows["checkpoint"] == CONTAMINATED]
+    members, nonmembers = (_span(line[name]) for name in ("n_members", "n_nonmembers"))
+    return (
+        f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
+        f"benchmarks, contaminated model. {charts.seeds(line)} a point. "
+        f"Bands: {charts.band(line, config)}. Grey: a text classifier that never sees the model."
+    )
+
+
+def _span(sizes: pd.Series[int]) -> str:
+    low, high = int(sizes.min()), int(sizes.max())
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _off(rows: pd.DataFrame) -> bool:
+    return any(stamp(part) is not None for _, part in rows.groupby("condition"))
+
+
+def _subtitle(rows: pd.DataFrame, factor: Factor) -> str:
+    first = rows.iloc[0]
+    words = {
+        "model": str(first["model"]),
+        "learning_rate": f"learning rate {first['learning_rate']:g}",
+        "budget_tokens": f"{first['budget_tokens']:,} tokens",
+    }
+    left_out = {factor.column, *factor.bound}
+    facts = ", ".join(text for name, text in words.items() if name not in left_out)
+    return f"{first['experiment']}: {facts}"
+
+
+def _line(rows: pd.DataFrame, factor: Factor, method: str, variant: str) -> pd.DataFrame:
+    checkpoint = CLEAN if method == BLIND else CONTAMINATED
+    line = rows[(rows["checkpoint"] == checkpoint) & (rows["method"] == method)]
+    line = line[line["variant"] == variant]
+    return line.assign(x=line[factor.column].astype(float)).sort_values("x")
+
+
+def _draw(
+    axes: Axes, rows: pd.DataFrame, factor: Factor, method: tuple[str, str], methods: Methods
+) -> None:
+    line = _line(rows, factor, *method)
+    style = charts.line_style(*method, methods)
+    alpha = 0.14 * min(1.0, 6 / len(methods))
+    axes.fill_between(
+        line["x"], line["ci_low"], line["ci_high"], color=style["color"], alpha=alpha, linewidth=0
+    )
+    axes.plot(line["x"], line["value"], **style)
+
+
+def _dress(axes: Axes, rows: pd.DataFrame, factor: Factor) -> None:
+    values = sorted(set(rows[factor.column].astype(float)))
+    axes.set_xscale("log")
+    axes.set_xticks(values, [charts.short(value) for value in values])
+    axes.xaxis.set_minor_locator(NullLocator())
+    margin = (values[-1] / values[0]) ** 0.04
+    axes.set_xlim(values[0] / margin, values[-1] * margin)
+    axes.set_ylim(max(0.0, min(rows["ci_low"].min(), 0.4) - 0.03), 1.02)
+    axes.set_xlabel(factor.axis)
+    axes.set_ylabel("AUROC")
+
+
+def _legend(axes: Axes, rows: pd.DataFrame, factor: Factor, methods: Methods) -> None:
+    last = rows[rows[factor.column] == rows[factor.column].max()]
+    value = {(row.method, row.variant): row.value for row in last.itertuples()
+             if row.checkpoint == CONTAMINATED}  # fmt: skip
+    title = f"in order at {charts.short(float(rows[factor.column].max()))}"
+    charts.side_legend(axes, value, methods, title)

@@ -1,0 +1,107 @@
+"""Every chart of a report, drawn and named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.charts import save
+from analysis.controls import stamp
+from analysis.curve_charts import histogram_caption, histogram_chart, roc_caption, roc_chart
+from analysis.dose_chart import dose_caption, dose_chart, has_doses
+from analysis.factor_chart import FACTORS, factor_caption, factor_chart, factor_groups
+from analysis.heat_map import heat_caption, heat_map
+from analysis.loss_chart import loss_caption, loss_chart
+from analysis.training_record import has_losses
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from analysis.page import Findings
+
+
+FEW = 3
+"""Up to so many conditions are drawn in this process: others take a second or two to start."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A chart's files (PNG first) and words; `condition` is "" where it spans several."""
+
+    paths: Sequence[Path]
+    condition: str
+    title: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawn chart; `condition` is "" where it spans several."""
+
+    name: str
+    condition: str
+    title: str
+    caption: str
+    figure: Figure
+
+    def save(self, folder: Path) -> Saved:
+        """Write its PNG and SVG."""
+        paths = save(self.figure, folder, self.name)
+        return Saved(paths, self.condition, self.title, self.caption)
+
+
+def save_charts(findings: Findings, folder: Path) -> list[Saved]:
+    """Draw and write every chart, the conditions side by side on this machine's cores."""
+    parts = [findings.of_condition(condition) for condition in findings.conditions]
+    over = [chart.save(folder) for chart in charts_over(findings)]
+    workers = min(len(os.sched_getaffinity(0)), len(parts))
+    if len(parts) <= FEW or workers == 1:
+        drawn = [_save_condition(part, folder) for part in parts]
+    else:
+        fresh = get_context("spawn")  # a fork would copy the locks of this process's threads
+        with ProcessPoolExecutor(workers, fresh) as pool:
+            drawn = list(pool.map(_save_condition, parts, [folder] * len(parts)))
+    return [*(saved for some in drawn for saved in some), *over]
+
+
+def _save_condition(findings: Findings, folder: Path) -> list[Saved]:
+    return [chart.save(folder) for chart in charts_of_condition(findings)]
+
+
+def charts_over(findings: Findings) -> Iterator[Chart]:
+    """The charts that span conditions."""
+    for factor in FACTORS:
+        for i, rows in enumerate(factor_groups(findings.pooled, factor, findings.series)):
+            figure = factor_chart(rows, factor, findings.config)
+            caption = factor_caption(rows, findings.config)
+            name = f"auroc_by_{factor.column}" + (f"-{i + 1}" if i else "")
+            yield Chart(name, "", f"AUROC against the {factor.axis}", caption, figure)
+
+
+def charts_of_condition(findings: Findings) -> Iterator[Chart]:
+    """The charts of findings that are of one condition."""
+    ((condition, rows),) = findings.conditions.items()
+    curves, bins, config = findings.curves, findings.bins, findings.config
+    records = findings.records.get(condition, ())
+
+    def chart(name: str, title: str, caption: str, figure: Figure) -> Chart:
+        return Chart(f"{name}-{condition}", condition, title, caption, figure)
+
+    if has_doses(rows):
+        figure = dose_chart(rows, config)
+        caption = dose_caption(rows, config)
+        yield chart("auroc_by_occurrences", "AUROC against occurrences", caption, figure)
+    figure = heat_map(rows, config)
+    yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
+    figure = roc_chart(curves, rows, config)
+    yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
+    figure = histogram_chart(bins, rows)
+    yield chart("scores", "Score histograms", histogram_caption(rows), figure)
+    if has_losses(records):
+        figure = loss_chart(records, rows, stamp(rows) is not None)
+        yield chart("losses", "Loss during training", loss_caption(records), figure)

@@ -1,0 +1,154 @@
+"""The data in the page: what its charts draw, as compact JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from analysis import charts
+from analysis.appearance import LINES, in_order, look
+from analysis.baseline import BLIND
+from analysis.charts import Methods
+from analysis.config import AnalysisConfig
+from analysis.controls import stamp
+from analysis.curve_charts import LEAST, SIDES
+from analysis.curves import MOST_DRAWS
+from analysis.factor_chart import FACTORS, Factor, factor_groups
+from analysis.loss_chart import COLOURS, loss_caption
+from analysis.results import ALL
+from analysis.table import title
+from analysis.training_record import has_losses, loss_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.page import Findings
+
+MARKERS: dict[object, str] = {
+    "o": "circle", "s": "square", "v": "triangle-down", "P": "cross", "X": "x",
+    "^": "triangle-up", "D": "diamond", "*": "star", "<": "triangle-left", "h": "hexagon",
+    ">": "triangle-right", "p": "pentagon", "d": "diamond-tall", "8": "octagon",
+    "H": "hexagon2", (4, 1, 0): "star-diamond", (6, 1, 0): "hexagram",
+}  # fmt: skip
+"""matplotlib's marker → plotly's."""
+DASHES = ("solid", "dash", "dot", "dashdot")
+"""plotly's names of `appearance.LINES`, in its order."""
+COLOURS_OF_VALUES = [[0, "#542788"], [0.25, "#b2abd2"], [0.5, "#f7f7f7"], [0.75, "#fdb863"],
+                     [1, "#b35806"]]  # fmt: skip
+"""The heat map's, as in `heat_map.COLOURS`."""
+ESTIMATES = (
+    *("condition", "checkpoint", "benchmark", "label", "occurrences", "metric"),
+    *("n_members", "n_nonmembers", "n_seeds", "value", "ci_low", "ci_high"),
+    *(factor.column for factor in FACTORS),
+)
+CURVES = ("condition", "checkpoint", "benchmark", "label", "fpr", "value", "ci_low", "ci_high")
+BINS = (
+    *("condition", "checkpoint", "benchmark", "label"),
+    *("side", "centre", "share", "ci_low", "ci_high"),
+)
+
+
+def page_data(findings: Findings) -> dict[str, Any]:
+    """What page.js reads."""
+    pooled, config = findings.pooled, findings.config
+    methods = in_order(pooled[["method", "variant"]].itertuples(index=False, name=None))
+    benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
+    curves = _labelled(findings.curves, methods).rename(columns={"tpr": "value"})
+    return {
+        "methods": [_look(*pair, methods) for pair in methods],
+        "scored": [charts.name(*pair, methods) for pair in methods if pair[0] != BLIND],
+        "benchmarks": benchmarks,
+        "conditions": list(findings.conditions),
+        "metrics": {name: title(name) for name in pooled["metric"].unique()},
+        "estimates": _packed(_labelled(pooled, methods), ESTIMATES),
+        "curves": _packed(curves, CURVES),
+        "bins": _packed(_labelled(findings.bins, methods), BINS),
+        "factors": _factors(findings),
+        "stamps": {name: stamp(rows) for name, rows in findings.conditions.items()},
+        "band": f"Bands: {charts.band(pooled, config)}.",
+        "curveBand": f"Bands: {charts.band(pooled, _fewer(config))}.",
+        "colours": COLOURS_OF_VALUES,
+        "sides": SIDES,
+        "least": LEAST,
+        **_losses(findings),
+    }
+
+
+def _look(method: str, variant: str, methods: Methods) -> dict[str, Any]:
+    colour, marker = look(method)
+    variants = [v for m, v in methods if m == method]
+    return {
+        "label": charts.name(method, variant, methods),
+        "colour": colour,
+        "symbol": MARKERS.get(marker, "circle"),
+        "dash": "dash" if method == BLIND else DASHES[variants.index(variant) % len(LINES)],
+        "blind": method == BLIND,
+    }
+
+
+def _labelled(table: pd.DataFrame, methods: Methods) -> pd.DataFrame:
+    labels = {pair: charts.name(*pair, methods) for pair in methods}
+    pairs = zip(table["method"], table["variant"], strict=True)
+    return table.assign(label=[labels[pair] for pair in pairs])
+
+
+def _packed(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, Any]:
+    """Columns of numbers as they are (4 digits), of text as distinct values and codes."""
+    import pandas as pd
+
+    packed: dict[str, Any] = {}
+    for name in columns:
+        if name not in table:
+            continue
+        column = table[name]
+        if pd.api.types.is_numeric_dtype(column):
+            packed[name] = [None if pd.isna(x) else _rounded(x) for x in column.tolist()]
+        else:
+            codes, levels = pd.factorize(column)
+            packed[name] = {"levels": list(levels), "codes": codes.tolist()}
+    return {"length": len(table), "columns": packed}
+
+
+def _rounded(number: float) -> float:
+    return number if isinstance(number, int) else float(f"{number:.4g}")
+
+
+def _fewer(config: AnalysisConfig) -> AnalysisConfig:
+    return AnalysisConfig(draws=min(config.draws, MOST_DRAWS), confidence=config.confidence)
+
+
+def _factors(findings: Findings) -> list[dict[str, Any]]:
+    groups = [
+        (factor, rows)
+        for factor in FACTORS
+        for rows in factor_groups(findings.pooled, factor, findings.series)
+    ]
+    times = Counter(factor for factor, _ in groups)
+    return [_factor(factor, rows, times[factor] > 1) for factor, rows in groups]
+
+
+def _factor(factor: Factor, rows: pd.DataFrame, several: bool) -> dict[str, Any]:
+    conditions = [str(name) for name in rows["condition"].unique()]
+    name = f"{factor.axis} ({conditions[0]}, …)" if several else factor.axis
+    return {
+        "name": name, "axis": factor.axis, "column": factor.column, "conditions": conditions,
+    }  # fmt: skip
+
+
+def _losses(findings: Findings) -> dict[str, Any]:
+    import pandas as pd
+
+    shown = {name: found for name, found in findings.records.items() if has_losses(found)}
+    parts = [loss_table(found).assign(condition=name) for name, found in shown.items()]
+    columns = ("condition", "side", "step", "loss", "low", "high")
+    table = pd.concat(parts) if parts else pd.DataFrame(columns=list(columns))
+    return {
+        "losses": _packed(table, columns),
+        "lossSides": COLOURS,
+        "lossDashes": dict(zip(COLOURS, DASHES, strict=False)),
+        "lossCaption": {name: loss_caption(found) for name, found in shown.items()},
+        "exposures": {
+            name: sorted(Counter(found[0].exposures.tolist()).items())
+            for name, found in shown.items()
+        },
+    }

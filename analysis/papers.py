@@ -1,0 +1,167 @@
+"""The papers' tables, with their own figures beside ours.
+
+The figures are in `analysis/papers/` (its README says where they are from). They are of another
+model on other data: a trend may be compared, a value may not.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from analysis.appearance import in_order, label
+from analysis.cells import CONTAMINATED
+from analysis.groups import ANY
+from analysis.results import ALL
+from analysis.table import NOTHING, Table, title, with_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHI = "Shi et al. 2024, LLaMA-7B"
+"""How the paper's rows are labelled."""
+
+MIN_K, PAPERS_K = "min_k", "k=0.2"
+"""Table 4 is of Min-K% with the paper's own k."""
+
+
+class PaperTable(NamedTuple):
+    """A table of methods × benchmarks in the paper."""
+
+    number: int
+    metric: str
+    file: str
+
+
+METHODS = (
+    PaperTable(3, "auroc", "shi2024_table3_auroc.csv"),
+    PaperTable(7, "tpr_at_fpr_0.05", "shi2024_table7_tpr_at_fpr_0.05.csv"),
+)
+RATES = PaperTable(4, "auroc", "shi2024_table4_auroc_by_learning_rate.csv")
+
+
+@cache
+def figures(file: str) -> pd.DataFrame:
+    """A paper's table as it was printed: its first column, then one column a benchmark."""
+    import pandas as pd
+
+    return pd.read_csv(Path(__file__).with_name("papers") / file)
+
+
+def method_tables(results: pd.DataFrame) -> list[Table]:
+    """Tables 3 and 7 (methods × benchmarks) of one condition, where it has their benchmarks."""
+    return [table for paper in METHODS if (table := _by_method(results, paper)) is not None]
+
+
+def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
+    """Table 4: AUROC of Min-K% by learning rate and benchmark.
+
+    `pooled` holds all conditions, as `pooled.parquet`. None where there is one learning rate only,
+    or none of the paper's benchmarks.
+    """
+    shown = _measured(pooled, RATES.metric)
+    shown = shown[shown["method"] == MIN_K]
+    if (shown["variant"] == PAPERS_K).any():
+        shown = shown[shown["variant"] == PAPERS_K]
+    benchmarks = _shared(shown, RATES)
+    if not benchmarks or shown["learning_rate"].nunique() < 2:
+        return None
+    shown = shown[shown["benchmark"].isin(benchmarks)].sort_values("learning_rate", kind="stable")
+    key = ["learning_rate", "condition", "variant"]
+    lines = [
+        [f"{rate:g}", f"ours, {condition}", *_cells(part, benchmarks)]
+        for (rate, condition, _), part in shown.groupby(key, sort=True)
+    ]
+    printed = figures(RATES.file)
+    lines += [[f"{row['learning_rate']:g}", SHI, *_printed(row, benchmarks)]
+              for _, row in printed.iterrows()]  # fmt: skip
+    return Table(
+        "paper_table4",
+        "AUROC of Min-K% by learning rate and benchmark, in the layout of Shi et al. 2024, "
+        "table 4, whose own figures are of another model",
+        ["learning rate", "source", *benchmarks],
+        lines,
+        _with_papers(shown, RATES, benchmarks, MIN_K),
+    )
+
+
+def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
+    shown = _measured(results, paper.metric)
+    benchmarks = _shared(shown, paper)
+    if not benchmarks:
+        return None
+    wanted = [*benchmarks, ALL] if _same_benchmarks(shown, paper) else benchmarks
+    shown = shown[shown["benchmark"].isin(wanted)]
+    methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
+    printed = figures(paper.file).set_index("method")
+    lines, beside = [], set()
+    for method, variant in methods:
+        part = shown[(shown["method"] == method) & (shown["variant"] == variant)]
+        lines.append([label(method, variant, methods), _ours(shown), *_cells(part, wanted)])
+        last = [v for m, v in methods if m == method][-1] == variant
+        if last and method in printed.index:
+            lines.append([method, SHI, *_printed(printed.loc[method], wanted)])
+            beside.add(method)
+    lines += [[name, SHI, *_printed(row, wanted)]
+              for name, row in printed.iterrows() if name not in beside]  # fmt: skip
+    return Table(
+        f"paper_table{paper.number}",
+        f"{title(paper.metric)} by method and benchmark, in the layout of Shi et al. 2024, table "
+        f"{paper.number}, whose own figures are of another model",
+        ["method", "source", *("average" if name == ALL else name for name in wanted)],
+        lines,
+        _with_papers(shown, paper, wanted),
+    )
+
+
+def _measured(results: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The contaminated model, all members; no control is in the papers' tables."""
+    chosen = (results["metric"] == metric) & (results["checkpoint"] == CONTAMINATED)
+    return results[chosen & (results["occurrences"] == ANY)]
+
+
+def _names(paper: PaperTable) -> list[str]:
+    return [name for name in figures(paper.file).columns[1:] if name != "average"]
+
+
+def _shared(shown: pd.DataFrame, paper: PaperTable) -> list[str]:
+    """The paper's benchmarks that were measured, in the paper's order."""
+    ours = set(shown["benchmark"])
+    return [name for name in _names(paper) if name in ours]
+
+
+def _same_benchmarks(shown: pd.DataFrame, paper: PaperTable) -> bool:
+    """Only a mean over the same benchmarks can stand beside the paper's."""
+    return set(shown["benchmark"]) == {*_names(paper), ALL}
+
+
+def _ours(shown: pd.DataFrame) -> str:
+    return "ours, " + ", ".join(sorted(shown["model"].unique()))
+
+
+def _cells(part: pd.DataFrame, benchmarks: list[str]) -> list[str]:
+    columns = ["benchmark", "value", "ci_low", "ci_high"]
+    texts = {row[0]: with_interval(*row[1:]) for row in part[columns].itertuples(index=False)}
+    return [texts.get(name, NOTHING) for name in benchmarks]
+
+
+def _printed(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
+    return [f"{row['average' if name == ALL else name]:.2f}" for name in benchmarks]
+
+
+def _with_papers(
+    shown: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
+) -> pd.DataFrame:
+    """Our rows and the paper's, told apart by the column `source`; what it doesn't say is empty."""
+    import pandas as pd
+
+    printed = figures(paper.file).rename(columns={"average": ALL})
+    kept = printed[[printed.columns[0], *benchmarks]]
+    theirs = kept.melt(printed.columns[0], var_name="benchmark", value_name="value").assign(
+        source=SHI, metric=paper.metric, checkpoint=CONTAMINATED, occurrences=ANY, model="LLaMA-7B"
+    )
+    if method is not None:
+        theirs = theirs.assign(method=method)
+    both = [*shown.assign(source="ours").to_dict("records"), *theirs.to_dict("records")]
+    return pd.DataFrame(both, columns=["source", *shown.columns])

@@ -1,0 +1,125 @@
+"""Cells that differ in their seed alone, pooled into one condition.
+
+Columns (`COLUMNS`) are those of `analysis.results`, but for:
+
+- `condition`: the cell's name without its seed.
+- `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ).
+- `n_seeds`: cells behind the row; the value is their mean.
+- `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
+  within each drawn seed. With one seed it is that cell's own interval.
+- `example_max_tokens`, `parameters`: more facts of the cells, missing (<NA>) where unknown.
+
+What a few seeds can't tell: with 2 or 3 the drawn seeds show only part of the spread between
+seeds, while the examples' spread enters twice (through the seeds' values and within them). The two
+errors pull in opposite directions; `python -m benchmarks.coverage` shows where they leave the
+intervals.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.cells import Cell
+from analysis.results import Estimates, Measure, estimate_rows
+from core.estimates import Estimate, total_worth
+from core.metrics import Scores
+from core.seeds import derive
+
+FACTS = ("learning_rate", "budget_tokens", "model", "example_max_tokens", "parameters")
+COLUMNS = (
+    *("experiment", "condition", "checkpoint", "benchmark", "method", "variant", "occurrences"),
+    *("n_members", "n_nonmembers", "n_seeds", "metric", "value", "ci_low", "ci_high", *FACTS),
+)
+
+
+def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
+    """The cells of each condition in order of seed, so that conditions pair seed with seed."""
+    found: dict[str, list[Cell]] = defaultdict(list)
+    for cell in sorted(cells, key=lambda cell: (cell.condition, cell.seed, cell.name)):
+        found[cell.condition].append(cell)
+    return found
+
+
+def pool(found: Sequence[Estimates], seed: int) -> Estimates:
+    """The mean over cells, measure by measure, with hierarchical draws.
+
+    Args:
+        found: the estimates of each cell of a condition, in order of their seeds.
+        seed: draws which cells make up a draw: the same for every measure and every condition, so
+            that their differences stay paired.
+    """
+    if len(found) == 1:
+        return found[0]
+    gathered: dict[Measure, dict[str, list[Estimate]]] = defaultdict(lambda: defaultdict(list))
+    for estimates in found:
+        for measure, by_benchmark in estimates.items():
+            for benchmark, value in by_benchmark.items():
+                gathered[measure][benchmark].append(value)
+    return {
+        measure: {name: pooled_estimate(values, seed) for name, values in by_benchmark.items()}
+        for measure, by_benchmark in gathered.items()
+    }
+
+
+def pooled_estimate(values: Sequence[Estimate], seed: int) -> Estimate:
+    """The mean of some cells' values; its draws resample cells, then examples."""
+    draws = np.stack([value.draws for value in values])
+    return Estimate(
+        min(value.n_members for value in values),
+        min(value.n_nonmembers for value in values),
+        float(np.mean([value.value for value in values])),
+        hierarchical(draws, seed),
+        total_worth(values),
+    )
+
+
+def hierarchical(draws: Scores, seed: int) -> Scores:
+    """From each cell's own draws (S×D) the draws of their mean (D).
+
+    Draw d is a mean over S cells drawn with replacement. A cell that was drawn twice counts with
+    two resamples of its examples, so each place has its own order of the resamples.
+    """
+    cells, size = draws.shape
+    if cells == 1:
+        only: Scores = draws[0]
+        return only
+    picked, order = _plan(cells, size, seed)
+    mean: Scores = draws[picked, order].mean(axis=0)
+    return mean
+
+
+_plans: dict[tuple[int, int, int], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
+
+
+def _plan(cells: int, size: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Which cell (S×D) and which of its draws (S×D) stand at each place of each draw."""
+    key = (cells, size, seed)
+    if key not in _plans:
+        rng = np.random.default_rng(derive(seed, "seeds", cells))
+        picked = rng.integers(0, cells, (cells, size))
+        order = np.array([rng.permutation(size) for _ in range(cells)])
+        _plans[key] = picked, order
+    return _plans[key]
+
+
+def condition_rows(
+    cells: Sequence[Cell], found: Sequence[Estimates], pooled: Estimates, confidence: float
+) -> Iterator[dict[str, Any]]:
+    """One row an estimate of one condition.
+
+    Args:
+        cells: its cells.
+        found: their estimates, to count who has measured what.
+        pooled: `pool` of these.
+        confidence: coverage of the intervals.
+    """
+    facts = {name: getattr(cells[0], name) for name in ("condition", *FACTS)}
+    for row in estimate_rows(pooled, confidence):
+        measure = Measure(*(row[name] for name in Measure._fields))
+        seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in found)
+        yield {**facts, "n_seeds": seeds, **row}

@@ -1,0 +1,80 @@
+"""The files that people read: charts, tables, report.md and report.html."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.cells import Cell
+from analysis.config import AnalysisStage
+from analysis.curves import histogram_table, roc_table, samples
+from analysis.factor_chart import series_of
+from analysis.folder import CHARTS, PAGE, REPORT, TABLES
+from analysis.gallery import save_charts
+from analysis.page import Findings, page
+from analysis.papers import learning_rate_table
+from analysis.pooled import by_condition
+from analysis.report import OVER_CONDITIONS, Picture, Section, markdown, parts_of
+from analysis.table import write_tables
+from analysis.tables import cell_tables
+from analysis.training_record import Record
+from core.artifacts import write_text
+from core.config import identity
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.table import Table
+
+
+def gather(
+    stage: AnalysisStage, cells: Sequence[Cell], pooled: pd.DataFrame, records: Sequence[Record]
+) -> Findings:
+    """All that is shown. `records` are found by their models; a cell may have none."""
+    found = samples(cells, stage.seed)
+    by_model = {record.model: record for record in records}
+    own = {
+        name: [by_model[cell.digests["model"]] for cell in some
+               if cell.digests["model"] in by_model]
+        for name, some in by_condition(cells).items()
+    }  # fmt: skip
+    return Findings(
+        title=stage.name,
+        pooled=pooled,
+        curves=roc_table(found, stage.analysis, stage.seed),
+        bins=histogram_table(found),
+        series=series_of(cells),
+        records=own,
+        tables=_tables(pooled),
+        config=stage.analysis,
+    )
+
+
+def publish(folder: Path, stage: AnalysisStage, findings: Findings) -> list[Path]:
+    """Write the files; their paths."""
+    written = write_tables(folder / TABLES, findings.tables)
+    pictures: dict[str, list[Picture]] = {}
+    for saved in save_charts(findings, folder / CHARTS):
+        picture = Picture(f"{CHARTS}/{saved.paths[0].name}", saved.title, saved.caption)
+        pictures.setdefault(saved.condition, []).append(picture)
+        written += saved.paths
+    write_text(folder / REPORT, markdown(stage.name, _sections(findings, pictures), stage.analysis))
+    shown: dict[str, Any] = identity(stage)
+    write_text(folder / PAGE, page(findings, shown))
+    return [*written, folder / REPORT, folder / PAGE]
+
+
+def _tables(pooled: pd.DataFrame) -> dict[str, list[Table]]:
+    tables = {name: cell_tables(rows) for name, rows in parts_of(pooled).items()}
+    rates = learning_rate_table(pooled)
+    return tables if rates is None else {**tables, OVER_CONDITIONS: [rates]}
+
+
+def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> list[Section]:
+    sections = [
+        Section(name, rows, findings.tables[name], pictures.get(name, ()))
+        for name, rows in findings.conditions.items()
+    ]
+    over = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())
+    return [*sections, Section(OVER_CONDITIONS, None, *over)] if any(over) else sections

@@ -1,0 +1,67 @@
+"""All tidy tables of a report, made condition by condition.
+
+The draws of one cell are tens of megabytes, those of a sweep gigabytes: only one condition's cells
+are held at a time, and of each finished condition the AUROCs that a series needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from analysis import paired, pooled, results, trends
+from analysis.cells import Cell
+from analysis.config import AnalysisConfig
+from analysis.replicates import replicates_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The tables; each one's module says what its columns mean."""
+
+    results: pd.DataFrame
+    pooled: pd.DataFrame
+    comparisons: pd.DataFrame
+    trends: pd.DataFrame
+    replicates: pd.DataFrame
+
+
+def statistics(
+    experiment: str, seed: int, cells: Sequence[Cell], config: AnalysisConfig
+) -> Statistics:
+    """Every table of the cells. `seed` draws the resamples and the baseline's folds."""
+    blind = results.BlindScores(config.blind_folds, seed)
+    rows: dict[str, list[dict[str, Any]]] = {"results": [], "pooled": [], "paired": [], "trend": []}
+    conditions = []
+    for name, members in pooled.by_condition(cells).items():
+        found = [results.estimates(cell, blind(cell), config, seed) for cell in members]
+        joint = pooled.pool(found, seed)
+        for cell, own in zip(members, found, strict=True):
+            rows["results"] += results.cell_rows(cell, own, config.confidence)
+        rows["pooled"] += pooled.condition_rows(members, found, joint, config.confidence)
+        rows["paired"] += paired.comparison_rows(name, joint, config.confidence)
+        rows["trend"] += trends.dose_rows(name, members, joint, config.confidence)
+        conditions.append(trends.condition_of(members, joint))
+    rows["trend"] += trends.series_rows(conditions, config.confidence)
+    return _tables(experiment, rows, cells)
+
+
+def _tables(
+    experiment: str, rows: dict[str, list[dict[str, Any]]], cells: Sequence[Cell]
+) -> Statistics:
+    import pandas as pd
+
+    single = results.frame(rows["results"], results.COLUMNS)
+    joint = results.frame(rows["pooled"], pooled.COLUMNS)
+    whole = {name: joint[name].astype("Int64") for name in ("example_max_tokens", "parameters")}
+    return Statistics(
+        results=single.assign(experiment=experiment),
+        pooled=joint.assign(experiment=experiment, **whole),
+        comparisons=pd.DataFrame(rows["paired"], columns=list(paired.COLUMNS)),
+        trends=pd.DataFrame(rows["trend"], columns=list(trends.COLUMNS)),
+        replicates=replicates_table(cells),
+    )

@@ -1,0 +1,83 @@
+"""What a table is, and its files: Markdown, LaTeX (for a paper) and CSV (the rows behind it)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.latex import latex
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOTHING = "–"
+"""Stands where there was nothing to measure."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One cell's table: text as shown, and the rows of the results that it shows."""
+
+    name: str
+    title: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    data: pd.DataFrame
+
+    def markdown(self) -> str:
+        """The table with padded columns, so that it reads well as plain text too."""
+        widths = [max(map(len, column)) for column in zip(self.header, *self.lines, strict=True)]
+        rule = ["-" * width for width in widths]
+        rows = [self.header, rule, *self.lines]
+        padded = [[text.ljust(w) for text, w in zip(row, widths, strict=True)] for row in rows]
+        return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+    def latex(self, place: str = "") -> str:
+        """The table for a paper; `place` (a condition) goes into its caption and its label."""
+        return latex(self.name, self.title, self.header, self.lines, place)
+
+
+def title(metric: str) -> str:
+    """A metric's name in words: tpr_at_fpr_0.05 → TPR at FPR ≤ 0.05."""
+    if metric == "auroc":
+        return "AUROC"
+    rate, _, bound = metric.rpartition("_")
+    return {
+        "tpr_at_fpr": f"TPR at FPR ≤ {bound}",
+        "fpr_at_tpr": f"FPR at TPR ≥ {bound}",
+    }.get(rate, metric)
+
+
+def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Path]:
+    """`<table>.md` and `.tex` with a part a place, and `.csv` with the tidy rows of all places.
+
+    A place is a cell or a condition; "" holds the tables over all of them.
+    """
+    import pandas as pd
+
+    folder.mkdir(exist_ok=True)
+    by_name: dict[str, dict[str, Table]] = {}
+    for place, some in tables.items():
+        for table in some:
+            by_name.setdefault(table.name, {})[place] = table
+    written: list[Path] = []
+    for name, places in by_name.items():
+        paths = {suffix: folder / f"{name}.{suffix}" for suffix in ("md", "csv", "tex")}
+        paths["md"].write_text("\n".join(_section(*part) for part in places.items()))
+        data = pd.concat([table.data for table in places.values()])
+        data.to_csv(paths["csv"], index=False, lineterminator="\n")
+        paths["tex"].write_text("\n\n".join(t.latex(p) for p, t in places.items()) + "\n")
+        written += paths.values()
+    return written
+
+
+def with_interval(value: float, low: float, high: float) -> str:
+    """0.91 [0.88, 0.93]."""
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _section(place: str, table: Table) -> str:
+    heading = f"## {place}\n\n" if place else ""
+    return f"{heading}{table.title}\n\n{table.markdown()}\n"

@@ -1,0 +1,187 @@
+"""Does detection move with the dose, and along a series of conditions?
+
+Columns (`COLUMNS`), where they need a word:
+
+- `over`: "occurrences" (within a condition), or a fact that differs between conditions that agree
+  in all else: "learning_rate", "budget_tokens", "example_max_tokens", "parameters".
+- `condition`: the condition, or the first of the series.
+- `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
+- `tau`, `p_value`: over occurrences, Kendall's τ-b between dose (non-members: 0) and score over
+  examples, and the p-value of the one-sided test that scores rise with the dose. It's the
+  Jonckheere-Terpstra test with ties: both count concordant pairs. Seeds and benchmarks are strata
+  (the mean τ; Stouffer's sum of z). Along a series, τ between the fact and the AUROC over
+  conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
+- `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds with each doubling
+  (`analysis.dose_response`), and its bootstrap interval.
+- `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level.
+- `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
+  where that lies outside of what was measured. `note` says so in words.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from analysis.baseline import BLIND
+from analysis.cells import CONTAMINATED, Cell
+from analysis.conditions import FACTORS
+from analysis.dose_response import crossing, fit
+from analysis.dose_test import Detector, dose_tests
+from analysis.groups import ANY
+from analysis.results import Estimates, Measure
+from core.bootstrap import intervals
+from core.estimates import Estimate
+from core.metrics import Scores
+
+LEVEL = 0.75
+OCCURRENCES = "occurrences"
+COLUMNS = (
+    *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
+    *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone"),
+    *("reaches", "reaches_low", "reaches_high", "note"),
+)
+
+
+class Condition(NamedTuple):
+    """What a series needs of a condition: a cell's facts and the AUROCs over all members."""
+
+    cell: Cell
+    auroc: Mapping[Detector, Estimate]
+
+
+Line = Mapping[float, Estimate]
+"""Dose (or another level) → AUROC."""
+
+
+def dose_rows(
+    condition: str, cells: Sequence[Cell], pooled: Estimates, confidence: float
+) -> Iterator[dict[str, Any]]:
+    """Trends over occurrences within one condition, on its contaminated models."""
+    tests = dose_tests(cells)
+    lines = _auroc_lines(pooled)
+    for detector, (tau, p_value) in tests.items():
+        line = lines.get(detector, {})
+        yield {
+            "condition": condition,
+            "over": OCCURRENCES,
+            **detector._asdict(),
+            **{"tau": tau, "p_value": p_value},
+            **shape(line, confidence),
+        }
+
+
+def condition_of(cells: Sequence[Cell], pooled: Estimates) -> Condition:
+    """What is kept of a condition for `series_rows`."""
+    return Condition(
+        cells[0],
+        {
+            Detector(benchmark, measure.method, measure.variant): value
+            for measure, by_benchmark in pooled.items()
+            if _is_auroc(measure) and measure.occurrences == ANY
+            for benchmark, value in by_benchmark.items()
+        },
+    )
+
+
+def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[dict[str, Any]]:
+    """Trends of AUROC over all members along conditions that differ in one fact alone."""
+    for over in FACTORS:
+        for series in _series(conditions, over):
+            for detector in series[0].auroc:
+                if all(detector in condition.auroc for condition in series):
+                    line = {getattr(c.cell, over): c.auroc[detector] for c in series}
+                    yield {
+                        "condition": series[0].cell.condition,
+                        "over": over,
+                        **detector._asdict(),
+                        **_series_test(line),
+                        **shape(line, confidence),
+                    }
+
+
+def shape(line: Line, confidence: float) -> dict[str, Any]:
+    """Slope, monotony and crossing of one line, with their intervals."""
+    levels = sorted(line)
+    found: dict[str, Any] = {"levels": len(levels), "note": "one level: no slope"}
+    if not levels:
+        return {**found, "note": "no dose was measured"}
+    found |= {"lowest": float(levels[0]), "highest": float(levels[-1])}
+    if len(levels) < 2:
+        return found
+    x, auroc = np.log2(levels), _with_draws(line)
+    curves = fit(x, auroc, np.array([line[level].n_members for level in levels], float))
+    low, high = intervals(curves.slope[None, 1:], confidence)
+    steps = np.diff(auroc[1:], axis=1)
+    one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
+    return {
+        **found,
+        "slope": float(curves.slope[0]),
+        **{"slope_low": float(low[0]), "slope_high": float(high[0])},
+        "monotone": float(one_way.mean()),
+        **_reaches(crossing(curves, x[0], x[-1], LEVEL), auroc[0].mean() > LEVEL, confidence),
+    }
+
+
+def _with_draws(line: Line) -> Scores:
+    """The values, then the draws, by level ((1+D)×K)."""
+    return np.stack([np.r_[line[at].value, line[at].draws] for at in sorted(line)], axis=1)
+
+
+def _reaches(log_dose: Scores, above: bool, confidence: float) -> dict[str, Any]:
+    """The crossing with its interval; infinite ends are NaN, and the note says which."""
+    tail = (1 - confidence) / 2
+    ends = np.quantile(log_dose[1:], [tail, 1 - tail], method="inverted_cdf")
+    numbers = np.array([log_dose[0], *ends])
+    names = ("reaches", "reaches_low", "reaches_high")
+    dose = {
+        name: float(2**number) if np.isfinite(number) else float("nan")
+        for name, number in zip(names, numbers, strict=True)
+    }
+    side = "above" if above else "below"
+    notes = [] if np.isfinite(numbers[0]) else [f"{side} {LEVEL} wherever measured"]
+    notes += ["interval open below"] * bool(np.isinf(ends[0]))
+    notes += ["interval open above"] * bool(np.isinf(ends[1]))
+    return {**dose, "note": "; ".join(notes)}
+
+
+def _is_auroc(measure: Measure) -> bool:
+    return (
+        measure.metric == "auroc" and measure.checkpoint == CONTAMINATED and measure.method != BLIND
+    )
+
+
+def _auroc_lines(pooled: Estimates) -> Mapping[Detector, Line]:
+    lines: dict[Detector, dict[float, Estimate]] = defaultdict(dict)
+    for measure, by_benchmark in pooled.items():
+        if _is_auroc(measure) and measure.occurrences != ANY:
+            for benchmark, value in by_benchmark.items():
+                detector = Detector(benchmark, measure.method, measure.variant)
+                lines[detector][float(measure.occurrences)] = value
+    return lines
+
+
+def _series(conditions: Sequence[Condition], over: str) -> Iterator[list[Condition]]:
+    """Conditions that differ in `over` alone, in its order; at least two of them."""
+    found: dict[tuple[str, bool], list[Condition]] = defaultdict(list)
+    for condition in conditions:
+        if getattr(condition.cell, over) is not None:
+            found[condition.cell.series[over], condition.cell.swapped].append(condition)
+    for series in found.values():
+        if len({getattr(condition.cell, over) for condition in series}) == len(series) > 1:
+            yield sorted(series, key=lambda condition: float(getattr(condition.cell, over)))
+
+
+def _series_test(line: Line) -> dict[str, float]:
+    """τ over conditions, and how often the slope's draws lie on the other side of none at all."""
+    from scipy.stats import kendalltau
+
+    levels, auroc = sorted(line), _with_draws(line)
+    members = np.array([line[level].n_members for level in levels], float)
+    slope = fit(np.log2(levels), auroc, members).slope
+    further = (np.abs(slope[1:] - slope[0]) >= abs(slope[0]) - 1e-12).sum()
+    tau = 0.0 if np.ptp(auroc[0]) == 0 else float(kendalltau(levels, auroc[0]).statistic)
+    return {"tau": tau, "p_value": float((1 + further) / len(slope))}

@@ -1,0 +1,106 @@
+"""A cell's results as the flat keys of a run in Weights & Biases, and back.
+
+::
+
+    auroc/min_k/boolq                       all members, contaminated model  (summary)
+    clean/auroc/min_k/boolq                 the same on the clean model; also the blind baseline's
+    by_occurrences/auroc/min_k/boolq        a point a dose, over the metric `occurrences`  (history)
+    ci_low/…  ci_high/…                     the interval's ends of each of the above
+    n_members/boolq  n_nonmembers/boolq     what stands behind them; by_occurrences/n_members/boolq
+
+A method goes by its label: with its variant where the results have several of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from analysis.appearance import label
+from analysis.cells import CLEAN, CONTAMINATED
+from analysis.groups import ANY, dose_order
+from analysis.results import COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DOSE = "occurrences"
+BY_DOSE = f"by_{DOSE}/"
+ENDS = ("ci_low", "ci_high")
+SIZES = ("n_members", "n_nonmembers")
+
+Values = dict[str, float]
+
+
+def labels(results: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Label → method and variant, of all methods in the results."""
+    pairs = list(results[["method", "variant"]].drop_duplicates().itertuples(index=False))
+    return {label(m, v, pairs): {"method": m, "variant": v} for m, v in pairs}
+
+
+def summary(results: pd.DataFrame) -> Values:
+    """The keys of one cell's results over all members."""
+    return _values(results[results["occurrences"] == ANY], results)
+
+
+def curves(results: pd.DataFrame) -> list[Values]:
+    """One row a dose, in order: the metric `occurrences` and the keys at that dose."""
+    doses = sorted(set(results["occurrences"]) - {ANY}, key=dose_order)
+    rows = []
+    for dose in doses:
+        found = _values(results[results["occurrences"] == dose], results)
+        rows.append({DOSE: int(dose), **{BY_DOSE + key: v for key, v in found.items()}})
+    return rows
+
+
+def rows_of(
+    summary: Mapping[str, Any], history: Iterable[Mapping[str, Any]], cell: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The rows of the results table that a run's keys hold.
+
+    `cell` is the run's config node of that name: the cell's facts, and `methods`, its labels.
+    """
+    own = {key: value for key, value in summary.items() if not key.startswith(BY_DOSE)}
+    rows = _rows(own, ANY, cell)
+    by_dose: dict[str, dict[str, Any]] = {}
+    for line in history:  # a dose that was logged again (a report made anew) counts once, the last
+        if DOSE in line:
+            found = {k.removeprefix(BY_DOSE): v for k, v in line.items() if k.startswith(BY_DOSE)}
+            by_dose.setdefault(str(int(line[DOSE])), {}).update(found)
+    for dose in sorted(by_dose, key=dose_order):
+        rows += _rows(by_dose[dose], dose, cell)
+    return rows
+
+
+def _values(part: pd.DataFrame, results: pd.DataFrame) -> Values:
+    pairs = list(results[["method", "variant"]].drop_duplicates().itertuples(index=False))
+    values: Values = {}
+    for row in part.itertuples():
+        name = label(row.method, row.variant, pairs)
+        key = f"{row.metric}/{name}/{row.benchmark}"
+        key = key if row.checkpoint == CONTAMINATED else f"{row.checkpoint}/{key}"
+        values[key] = float(row.value)
+        values |= {f"{end}/{key}": float(getattr(row, end)) for end in ENDS}
+        values |= {f"{size}/{row.benchmark}": int(getattr(row, size)) for size in SIZES}
+    return values
+
+
+def _rows(values: Mapping[str, Any], dose: str, cell: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row a key of an estimate; other keys (the training's, media) are passed over."""
+    rows = []
+    for key, value in values.items():
+        parts = key.split("/")
+        checkpoint = parts.pop(0) if parts[0] == CLEAN else CONTAMINATED
+        if len(parts) != 3 or parts[1] not in cell["methods"]:
+            continue
+        metric, name, benchmark = parts
+        estimate = {
+            **{column: cell.get(column) for column in COLUMNS},
+            **{"checkpoint": checkpoint, "benchmark": benchmark, "occurrences": dose},
+            **cell["methods"][name],
+            **{"metric": metric, "value": float(value)},
+            **{end: float(values.get(f"{end}/{key}", "nan")) for end in ENDS},
+            **{size: values.get(f"{size}/{benchmark}") for size in SIZES},
+        }
+        rows.append(estimate)
+    return rows

@@ -1,0 +1,116 @@
+"""The results that runs in Weights & Biases hold: of a project online, or of offline records.
+
+Online they come by the public API, offline by `wandb leet inspect`, the record's supported reader.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.config import WandbReport
+from analysis.results import COLUMNS
+from analysis.wandb_keys import DOSE, rows_of
+from core.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that holds a cell's results; reading the history costs a request or a process."""
+
+    id: str
+    cell: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    history: Callable[[], Iterable[Mapping[str, Any]]]
+
+
+def read_results(stage: WandbReport) -> pd.DataFrame:
+    """The results table of all cells that are found, with the columns of results.parquet.
+
+    Raises:
+        DataError: no run with results.
+    """
+    import pandas as pd
+
+    runs = read_runs(stage)
+    where = stage.local or stage.project
+    if not runs:
+        raise DataError(
+            f"{where} holds no run with results"
+            f"{f' of {stage.experiment}' if stage.experiment else ''}: give a project or folder "
+            "that an analysis with wandb.mode=online or offline has written to."
+        )
+    names = [run.cell["cell"] for run in runs]
+    rows = []
+    for run in runs:
+        name = run.cell["cell"]  # two experiments may each have a cell of that name
+        own = name if names.count(name) == 1 else f"{name}-{run.id}"
+        rows += rows_of(run.summary, run.history(), {**run.cell, "cell": own})
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def read_runs(stage: WandbReport) -> list[Run]:
+    """The runs with a cell's results, one an id, in order of the cells' names."""
+    found = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
+    newest = {run.id: run for run in found}
+    wanted = [r for r in newest.values() if stage.experiment in (None, r.cell["experiment"])]
+    return sorted(wanted, key=lambda run: (run.cell["cell"], run.id))
+
+
+def offline_runs(folder: Path) -> Iterable[Run]:
+    """The offline records below `folder` that hold results, the oldest first."""
+    for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
+        (whole,) = _inspect(path, "--summary")
+        cell = whole.get("config", {}).get("cell")
+        if cell is not None:
+            yield Run(whole["run_id"], cell, whole["summary"], partial(_history, path))
+
+
+def _history(path: Path) -> Iterable[Mapping[str, Any]]:
+    records = _inspect(path)
+    return [record["history"]["item"] for record in records if record["type"] == "history"]
+
+
+def _inspect(path: Path, *more: str) -> list[dict[str, Any]]:
+    """What `wandb leet inspect --json` prints of a record: an object a line, or one in all."""
+    line = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *more, str(path)]
+    done = subprocess.run(line, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise DataError(
+            f"{path} can't be read by `wandb leet inspect` ({last}): it needs wandb 0.31 or later "
+            "and a whole record."
+        )
+    return [json.loads(done.stdout)] if more else list(map(json.loads, done.stdout.splitlines()))
+
+
+def _online_runs(stage: WandbReport) -> Iterable[Run]:
+    """The project's runs by the public API, the oldest first."""
+    import wandb
+
+    place = f"{stage.entity}/{stage.project}" if stage.entity else str(stage.project)
+    try:
+        for run in wandb.Api().runs(place, order="+created_at"):
+            cell = run.config.get("cell")
+            if cell is not None:
+                yield Run(run.id, cell, dict(run.summary), partial(_dosed, run))
+    except (wandb.errors.Error, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(
+            f"project={place} can't be read ({reason}): check its name and owner, and log in with "
+            "`wandb login`."
+        ) from error
+
+
+def _dosed(run: Any) -> Iterable[Mapping[str, Any]]:
+    """All rows of the history, not a sample; those of the training are left out."""
+    return [row for row in run.scan_history() if row.get(DOSE) is not None]

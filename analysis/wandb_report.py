@@ -1,0 +1,56 @@
+"""A report folder from the results that Weights & Biases holds: results.parquet and the tables.
+
+Its name is a hash of those results. Intervals over seeds need the bootstrap's draws, which only the
+scores give: here every cell stands by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.config import WandbReport
+from analysis.folder import KIND, REPORT, TABLES
+from analysis.papers import learning_rate_table
+from analysis.table import Table, write_tables
+from analysis.tables import cell_tables
+from analysis.wandb_read import read_results
+from core.artifacts import Artifact, Built, build, locate, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS = "results.parquet"
+OVER_CELLS = ""
+"""The place of the tables over all cells."""
+
+
+def write_wandb_report(stage: WandbReport) -> Artifact:
+    """Pull the results and write their report (or find it finished)."""
+    results = read_results(stage)
+    digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
+    name = f"wandb-{stage.experiment or stage.project or 'local'}"
+    folder = locate(Path(stage.runs), KIND, name, stage, {"results": digest})
+    return build(folder, stage, {"results": digest}, lambda folder: _make(folder, name, results))
+
+
+def _make(folder: Path, name: str, results: pd.DataFrame) -> Built:
+    results.to_parquet(folder / RESULTS, index=False)
+    parts = {str(cell): part for cell, part in results.groupby("cell", sort=False)}
+    tables = {cell: cell_tables(part) for cell, part in parts.items()}
+    rates = learning_rate_table(results.assign(condition=results["cell"]))
+    if rates is not None:
+        tables[OVER_CELLS] = [rates]
+    written = write_tables(folder / TABLES, tables)
+    write_text(folder / REPORT, _page(name, tables))
+    content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
+    return Built(content, {"cells": len(parts), "estimates": len(results)})
+
+
+def _page(name: str, tables: dict[str, list[Table]]) -> str:
+    parts = [f"# {name}: detection of contamination, as logged to Weights & Biases"]
+    for cell, some in tables.items():
+        parts.append(f"## {cell or 'Over all cells'}")
+        parts += [f"### {table.title}\n\n{table.markdown()}" for table in some]
+    return "\n\n".join(parts) + "\n"

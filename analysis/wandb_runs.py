@@ -1,0 +1,187 @@
+"""The mirror of the results in Weights & Biases: one run a cell, the one that its training made.
+
+Online, that run is gone on with. Offline, its record is a second folder with the same id, which
+`wandb sync` joins to the first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from shutil import copy
+from typing import TYPE_CHECKING, Any
+
+from analysis.cells import CONTAMINATED, Cell
+from analysis.config import AnalysisStage
+from analysis.folder import CHARTS, Report
+from analysis.table import Table, write_tables
+from analysis.tables import cell_tables
+from analysis.wandb_keys import BY_DOSE, DOSE, ENDS, SIZES, curves, labels, summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from training.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
+
+HIDDEN = (*ENDS, *SIZES, *(BY_DOSE + name for name in (*ENDS, *SIZES)))
+"""Keys that get no panel of their own."""
+
+
+def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
+    """Log each cell's results and attach its tables and charts; the report is finished by then.
+
+    A mirror that fails (no network, no login) is a warning: the report is the record.
+    """
+    if stage.wandb.mode == "disabled":
+        return
+    import wandb
+
+    trained = _training_runs(stage, cells)
+    try:
+        for cell in cells:
+            others = _names(cells) - {cell.name, cell.condition}
+            part = report.results[report.results["cell"] == cell.name]
+            config = {"cell": {**_facts(stage, cell), "methods": labels(part)}}
+            with _run(stage, trained[cell.name], config) as run:
+                _log(run, part)
+                _attach(run, cell, cell_tables(part), report.artifact.path / CHARTS, others)
+                run.summary.update(dict(trained[cell.name].last))
+    except wandb.errors.Error as error:
+        log.warning(
+            "The report is finished, but Weights & Biases failed (%s): log in with `wandb login` "
+            "or give wandb.mode=offline, remove %s and run this again.",
+            str(error).strip().splitlines()[0],
+            report.artifact.path,
+        )
+
+
+def _log(run: Any, results: pd.DataFrame) -> None:
+    """The numbers: curves over the occurrences, and all members in the summary."""
+    for name in HIDDEN:
+        run.define_metric(f"{name}/*", hidden=True)
+    run.define_metric(DOSE, hidden=True)
+    run.define_metric(f"{BY_DOSE}*", step_metric=DOSE)
+    for row in curves(results):
+        run.log(row)
+    run.summary.update(summary(results))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Trained:
+    """The run that a cell's training made (`training.metrics` says how it is named)."""
+
+    id: str
+    name: str
+    group: str
+    last: Mapping[str, float]
+    """The training's own summary: said again, since a run's summary is kept as a whole."""
+
+
+def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Trained]:
+    """Cell → its training's run. Cells of one model get a run each, named after their scores."""
+    from training import open_checkpoint
+
+    models = [open_checkpoint(paths.model) for paths in stage.cells]
+    by_digest = {model.artifact.digest: model for model in models}
+    digests = [cell.digests["model"] for cell in cells]
+    runs = {}
+    for cell in cells:
+        model = by_digest[cell.digests["model"]]
+        name = model.artifact.path.resolve().name
+        alone = digests.count(cell.digests["model"]) == 1
+        own = "" if alone else f"-{cell.digests[CONTAMINATED][:6]}"
+        identity = name.rsplit("-", 1)[-1] + own
+        runs[cell.name] = _Trained(identity, name + own, str(model.config["name"]), _last(model))
+    return runs
+
+
+def _last(model: Checkpoint) -> dict[str, float]:
+    """The last numbers of each kind, under the keys that `training.metrics` gives them."""
+    found: dict[str, float] = {}
+    for kind, table in (("train", model.metrics), ("eval", model.evaluations)):
+        for name in table.columns.drop("step"):
+            known = table[name].dropna()
+            found |= {f"{kind}/{name}": float(known.iloc[-1])} if len(known) else {}
+    return found
+
+
+@contextmanager
+def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> Iterator[Any]:
+    import wandb
+
+    place = Path(stage.runs)
+    place.mkdir(parents=True, exist_ok=True)
+    settings = wandb.Settings(
+        silent=True,
+        console="off",
+        x_disable_stats=True,
+        x_transaction_log_flush_interval=1,
+    )
+    run = wandb.init(
+        project=stage.wandb.project,
+        entity=stage.wandb.entity,
+        mode=stage.wandb.mode,  # type: ignore[arg-type]
+        group=trained.group,
+        name=trained.name,
+        id=trained.id,
+        resume="allow",  # offline too: else `wandb sync` would put it in the training's place
+        dir=str(place),
+        config=dict(config),
+        settings=settings,
+    )
+    try:
+        yield run
+    finally:
+        run.finish()
+
+
+def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
+    """What runs are grouped and filtered by, such as `cell.learning_rate`."""
+    plain = {
+        field.name: getattr(cell, field.name)
+        for field in dataclasses.fields(cell)
+        if isinstance(getattr(cell, field.name), str | int | float)
+    }
+    name = plain.pop("name")
+    measured = {"draws": stage.analysis.draws, "confidence": stage.analysis.confidence}
+    return {
+        "experiment": stage.name,
+        "cell": name,
+        **plain,
+        **measured,
+        "artifacts": dict(cell.digests),
+    }
+
+
+def _names(cells: Sequence[Cell]) -> set[str]:
+    """What the names of a cell's or a condition's charts end with."""
+    return {name for cell in cells for name in (cell.name, cell.condition)}
+
+
+def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, others: set[str]) -> None:
+    """The cell's tables, and all charts but other cells' and conditions': to look at and as files.
+
+    The report's own table files hold every cell, which would be too much for each run.
+    """
+    import wandb
+
+    found = sorted(charts.iterdir()) if charts.is_dir() else []
+    own = [path for path in found if not any(path.stem.endswith(f"-{name}") for name in others)]
+    shown: dict[str, Any] = {
+        f"tables/{table.name}": wandb.Html(f"<pre>{escape(table.markdown())}</pre>")
+        for table in tables
+    }
+    shown |= {f"charts/{p.stem}": wandb.Image(str(p)) for p in own if p.suffix == ".png"}
+    run.log(shown)
+    record = Path(run.dir)
+    (record / "charts").mkdir(exist_ok=True)
+    files = write_tables(record / "tables", {cell.name: tables})
+    files += [Path(copy(path, record / "charts")) for path in own]
+    for path in files:
+        run.save(str(path), base_path=run.dir, policy="now")

@@ -1,0 +1,142 @@
+"""report.html in a real browser, from disk: charts are drawn, filters work, nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from analysis.page import page
+
+selenium = pytest.importorskip("selenium", reason="selenium (the extra dev) is not installed")
+BROWSER = shutil.which("chromium")
+DRIVER = shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        not (BROWSER and DRIVER),
+        reason="Debian's packages chromium and chromium-driver are not installed",
+    ),
+]
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--window-size=1400,1000",
+)
+LINES = "return document.getElementById('dose').data.filter(t => t.meta === 'line')"
+PATHS = "return document.querySelectorAll('#dose .scatterlayer path.js-line').length"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield started
+    started.quit()
+
+
+@pytest.fixture(scope="module")
+def report(driver, findings, tmp_path_factory):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page(findings, {"name": "trial"}))
+    driver.get("about:blank")
+    driver.get_log("performance")  # whatever the browser's own first tab did
+    driver.get(path.as_uri())
+    ready = "return document.body.dataset.ready"
+    WebDriverWait(driver, 60).until(lambda d: d.execute_script(ready))
+    return driver
+
+
+def click(driver, group, value):
+    selector = f"#{group} button[data-value='{value}']"
+    button = driver.find_element("css selector", selector)
+    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+    return button
+
+
+def heights(driver):
+    return driver.execute_script(LINES + ".map(t => t.y)")
+
+
+def test_every_chart_is_drawn(report):
+    assert report.execute_script(PATHS) >= 4
+    for chart in ("dose", "factor-chart", "heat", "roc", "histogram", "loss"):
+        assert report.find_elements("css selector", f"#{chart} svg.main-svg"), chart
+
+
+def test_a_benchmark_filter_changes_the_lines(report, findings):
+    before = heights(report)
+    button = click(report, "benchmarks", "imdb")
+    after = heights(report)
+    assert button.get_attribute("aria-pressed") == "true"
+    assert after != before
+    shown = findings.pooled.query(
+        "metric == 'auroc' and benchmark == 'imdb' and method == 'loss' and variant == ''"
+        " and checkpoint == 'contaminated' and occurrences != 'any'"
+    )
+    first = shown[shown["condition"] == next(iter(findings.conditions))]
+    assert after[0] == [float(f"{value:.4g}") for value in first["value"]]
+    click(report, "benchmarks", "all")
+    assert heights(report) == before
+
+
+def test_a_method_filter_takes_its_line_away(report):
+    names = report.execute_script(LINES + ".map(t => t.name)")
+    paths = report.execute_script(PATHS)
+    click(report, "methods", "min_k")
+    left = report.execute_script(LINES + ".map(t => t.name)")
+    assert left == [name for name in names if name != "min_k"]
+    assert report.execute_script(PATHS) < paths
+    click(report, "methods", "min_k")
+    assert report.execute_script(LINES + ".map(t => t.name)") == names
+
+
+@pytest.mark.parametrize("filtered", ["condition", "checkpoint", "metric"])
+def test_each_selection_changes_the_values(report, filtered):
+    from selenium.webdriver.support.ui import Select
+
+    before = heights(report)
+    select = Select(report.find_element("id", filtered))
+    select.select_by_index(1)
+    assert heights(report) != before
+    select.select_by_index(0)
+    assert heights(report) == before
+
+
+def test_hovering_shows_value_and_interval(report):
+    words = "return document.querySelector('#dose .hoverlayer').textContent"
+    report.execute_script("Plotly.Fx.hover('dose', [{curveNumber: 1, pointNumber: 0}])")
+    shown = report.execute_script(words)
+    assert "loss" in shown
+    assert "members" in shown
+    assert "[0." in shown
+
+
+def test_no_choice_at_all_is_no_error(report):
+    click(report, "methods", "none")
+    assert heights(report) == []
+    click(report, "methods", "all methods")
+    assert heights(report)
+
+
+def test_nothing_was_fetched_and_nothing_went_wrong(report):
+    """Runs last: after all the clicks."""
+    assert [entry for entry in report.get_log("browser") if entry["level"] != "INFO"] == []
+    messages = [json.loads(entry["message"])["message"] for entry in report.get_log("performance")]
+    asked = [
+        message["params"]["request"]["url"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    ]
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in asked if url.startswith("file:")]) == 1

@@ -1,0 +1,112 @@
+"""The further charts: their numbers, captions and stamps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import gallery
+from analysis.config import AnalysisConfig
+from analysis.factor_chart import FACTORS, factor_chart, factor_groups, series_of
+from analysis.gallery import charts_of_condition, charts_over, save_charts
+from analysis.loss_chart import loss_caption, loss_chart
+from analysis.statistics import statistics
+from analysis.training_record import has_losses, ledger_counts, loss_table
+
+CONFIG = AnalysisConfig(draws=40)
+RATE = FACTORS[0]
+
+
+@pytest.fixture(scope="module")
+def sweep(two_rates):
+    return two_rates, statistics("trial", 0, two_rates, CONFIG).pooled
+
+
+def test_a_line_runs_over_the_learning_rates(sweep):
+    cells, pooled = sweep
+    (rows,) = factor_groups(pooled, RATE, series_of(cells))
+    (axes,) = factor_chart(rows, RATE, CONFIG).axes
+    line = next(line for line in axes.get_lines() if line.get_label() == "loss")
+    own = rows[(rows["method"] == "loss") & (rows["checkpoint"] == "contaminated")]
+    np.testing.assert_allclose(line.get_xdata(), [1e-4, 1e-3])
+    expected = own.sort_values("learning_rate")["value"]
+    np.testing.assert_allclose(line.get_ydata(), expected)
+    assert axes.get_xscale() == "log"
+
+
+def test_conditions_that_differ_in_more_have_no_chart(sweep, caplog):
+    cells, pooled = sweep
+    same = pooled.assign(learning_rate=1e-3)
+    assert not list(factor_groups(same, RATE, series_of(cells)))
+    assert "learning_rate: conditions differ in more" in caplog.text
+    assert not list(factor_groups(pooled, RATE, {}))
+
+
+def test_every_chart_says_its_seeds_and_its_band(findings):
+    parts = [findings.of_condition(condition) for condition in findings.conditions]
+    drawn = [*(chart for part in parts for chart in charts_of_condition(part))]
+    drawn += charts_over(findings)
+    names = {chart.name.partition("-")[0] for chart in drawn}
+    assert names == {
+        *("auroc_by_occurrences", "auroc_by_benchmark", "roc", "scores", "losses"),
+        "auroc_by_learning_rate",
+    }
+    for chart in drawn:
+        assert "seed" in chart.caption
+        assert any(word in chart.caption for word in ("interval", "bands"))
+
+
+def test_several_processes_write_the_same_files(findings, tmp_path, monkeypatch):
+    alone = save_charts(findings, tmp_path / "alone")
+    monkeypatch.setattr(gallery, "FEW", 1)
+    monkeypatch.setattr(gallery.os, "sched_getaffinity", lambda _: {0, 1})
+    together = save_charts(findings, tmp_path / "together")
+    assert [saved.title for saved in together] == [saved.title for saved in alone]
+    for one, two in zip(alone, together, strict=True):
+        assert [path.read_bytes() for path in one.paths] == [p.read_bytes() for p in two.paths]
+
+
+def test_losses_are_the_mean_over_seeds_with_their_range(record):
+    from dataclasses import replace
+
+    later = replace(record, evaluations=record.evaluations + 1.0)
+    later.evaluations["step"] = record.evaluations["step"]
+    table = loss_table([record, later])
+    first = table[(table["side"] == "members") & (table["step"] == 0)].iloc[0]
+    assert (first["low"], first["loss"], first["high"]) == (5.0, 5.5, 6.0)
+    assert "2 seeds" in loss_caption([record, later])
+
+
+def test_losses_need_two_evaluations(record):
+    from dataclasses import replace
+
+    assert has_losses([record])
+    assert not has_losses([])
+    assert not has_losses([replace(record, evaluations=record.evaluations.head(1))])
+
+
+def test_exposures_stand_below_the_losses(record, findings):
+    rows = findings.pooled
+    copies, _ = loss_chart([record], rows, False).axes
+    assert sum(bar.get_height() for bar in copies.patches) == len(record.exposures)
+
+
+def test_the_ledger_is_counted():
+    ledger = pd.DataFrame(
+        {
+            "example_id": ["a", "a", "b"],
+            "document_id": ["x", "y", "y"],
+            "truncated": [False, True, False],
+            "reworded": [None, "again", None],
+        }
+    )
+    counts = ledger_counts(ledger, {"members": 2, "pool": {}})
+    assert counts == {
+        "members": 2,
+        "inserted copies": 3,
+        "examples inserted": 2,
+        "documents that carry a copy": 2,
+        "copies cut short": 1,
+        "copies reworded": 1,
+    }

@@ -1,0 +1,96 @@
+"""report.html: whole, self-contained, and holding the numbers of the tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from analysis.page import page
+
+LOADS = {"src", "href", "data", "action", "poster", "srcset"}
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Reader(HTMLParser):
+    """Collects ids, what is loaded, and whether tags are closed in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.ids, self.loads, self.open, self.wrong = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.ids += [found["id"]] if "id" in found else []
+        self.loads += [value for name, value in attrs if name in LOADS]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.fixture(scope="module")
+def text(findings):
+    return page(findings, {"name": "a </script> name", "seed": 0})
+
+
+@pytest.fixture(scope="module")
+def read(text):
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+def data(text):
+    start = '<script type="application/json" id="data">'
+    return json.loads(text.partition(start)[2].partition("</script>")[0])
+
+
+def test_it_is_well_formed_and_has_every_part(read):
+    assert not read.open
+    assert not read.wrong
+    assert len(set(read.ids)) == len(read.ids)
+    parts = {"summary", "charts", "tables", "ledger", "config", "benchmarks", "methods"}
+    assert parts < set(read.ids)
+
+
+def test_nothing_is_loaded_from_elsewhere(read, text):
+    assert all(value.startswith(("#", "data:")) for value in read.loads)
+    own = text.replace(re.search(r"<script>(.+?)</script>", text, re.S).group(1), "")
+    assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttpRequest", own)
+
+
+def test_the_data_are_the_pooled_results(findings, text):
+    columns = data(text)["estimates"]["columns"]
+    assert len(columns["value"]) == len(findings.pooled)
+    assert columns["value"] == [float(f"{value:.4g}") for value in findings.pooled["value"]]
+    labels = columns["label"]
+    assert [labels["levels"][code] for code in labels["codes"]][-1] == "blind (no model)"
+
+
+def test_filters_have_their_choices(findings, text):
+    found = data(text)
+    assert found["benchmarks"] == ["all", "boolq", "imdb"]
+    assert found["conditions"] == list(findings.conditions)
+    assert [each["column"] for each in found["factors"]] == ["learning_rate"]
+    assert "blind (no model)" not in found["scored"]
+
+
+def test_tables_ledger_and_config_are_shown(findings, text):
+    for tables in findings.tables.values():
+        for table in tables:
+            assert f"<summary>{table.title.replace('&', '&amp;')}</summary>" in text
+    assert "<td>1,500</td>" in text
+    assert "name: a &lt;/script&gt; name" in text
+
+
+def test_without_records_it_says_so(findings):
+    from dataclasses import replace
+
+    shown = page(replace(findings, records={}), {})
+    assert "corpora were not at hand" in shown
+    assert data(shown)["losses"]["length"] == 0

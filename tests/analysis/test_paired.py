@@ -1,0 +1,62 @@
+"""Comparisons between methods: p-values and their corrections."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.config import AnalysisConfig
+from analysis.paired import COLUMNS, Differences, default_variant, holm, max_t, p_values
+from analysis.statistics import statistics
+
+
+def differences(values: list[float], spread: float = 1.0, draws: int = 999) -> Differences:
+    rng = np.random.default_rng(0)
+    value = np.array(values)
+    return Differences(value, value[:, None] + rng.normal(0, spread, (len(value), draws)))
+
+
+def test_p_values_are_those_of_the_normal_and_never_zero():
+    found = p_values(differences([0.0, 1.96, -1.96, 50.0]))
+    assert found[0] == 1
+    assert found[1:3] == pytest.approx([0.05, 0.05], abs=0.02)
+    assert found[3] == 1 / 1000
+
+
+def test_methods_that_always_agree_differ_by_nothing():
+    same = Differences(np.zeros(1), np.zeros((1, 99)))
+    assert p_values(same).tolist() == max_t(same).tolist() == [1.0]
+
+
+def test_holm_by_hand():
+    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm(np.array([0.5, 0.9])).tolist() == [1.0, 1.0]
+
+
+def test_max_t_corrects_independent_pairs_and_spares_copies():
+    """Ten independent pairs cost about a factor of ten, ten copies of one pair nothing."""
+    apart = differences([2.5, *[0.0] * 9])
+    assert max_t(apart)[0] == pytest.approx(1 - (1 - 0.0124) ** 10, abs=0.03)
+    one = differences([2.5])
+    copies = Differences(np.repeat(one.value, 10), np.repeat(one.draws, 10, axis=0))
+    assert max_t(copies).tolist() == p_values(copies).tolist()
+
+
+def test_the_table_finds_the_simulated_order(make):
+    found = statistics("trial", 0, [make(a_dose=40)], AnalysisConfig(draws=400)).comparisons
+    assert tuple(found.columns) == COLUMNS
+    assert not found.isna().any().any()
+    rows = found.query("benchmark == 'all' and metric == 'auroc'")
+    assert len(rows) == 3
+    row = rows.query("method_a == 'loss' and method_b == 'min_k_plus_plus'").iloc[0]
+    assert row["difference"] < 0
+    assert row["ci_high"] < 0
+    assert row["p_value"] <= row["p_max_t"] < 0.05
+    assert (rows["p_value"] <= rows["p_holm"]).all()
+
+
+def test_the_default_variant_is_the_methods_own():
+    assert default_variant("min_k", ["k=0.1", "k=0.2", "k=0.3"]) == "k=0.2"
+    assert default_variant("min_k", ["k=0.3", "k=0.4"]) == "k=0.3"
+    assert default_variant("unheard_of", ["b", "a"]) == "a"
+    assert default_variant("loss", [""]) == ""

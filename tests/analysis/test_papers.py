@@ -1,0 +1,113 @@
+"""The papers' figures beside ours."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from analysis import papers
+from analysis.groups import ANY
+from analysis.results import ALL
+
+THEIRS = papers.SHI
+
+
+def lines_of(table, *start: str) -> list[list[str]]:
+    return [list(line) for line in table.lines if list(line[: len(start)]) == list(start)]
+
+
+def test_figures_are_the_papers():
+    printed = papers.figures("shi2024_table3_auroc.csv").set_index("method")
+    assert printed.loc["min_k", "imdb"] == 0.98
+    tpr = papers.figures("shi2024_table7_tpr_at_fpr_0.05.csv").set_index("method")
+    assert tpr.loc["loss", "imdb"] == 0.74
+    for table in (printed, tpr):
+        assert list(table.columns[-1:]) == ["average"]
+        means = table.drop(columns="average").mean(axis=1)
+        assert (means - table["average"]).abs().max() <= 0.0151  # printed with two digits
+
+
+def test_both_tables_show_the_shared_benchmarks_and_label_the_paper(results):
+    three, seven = papers.method_tables(results)
+    assert (three.name, seven.name) == ("paper_table3", "paper_table7")
+    assert three.header == ["method", "source", "boolq", "imdb"]  # no mean: not the same benchmarks
+    assert lines_of(three, "min_k", THEIRS) == [["min_k", THEIRS, "0.91", "0.98"]]
+    (ours,) = lines_of(three, "min_k", "ours, tiny_llama")
+    chosen = results[
+        (results["method"] == "min_k") & (results["metric"] == "auroc")
+        & (results["checkpoint"] == "contaminated") & (results["occurrences"] == ANY)
+        & (results["benchmark"] == "imdb")
+    ]  # fmt: skip
+    assert ours[3].startswith(f"{chosen['value'].item():.2f} [")
+    assert lines_of(seven, "loss", THEIRS) == [["loss", THEIRS, "0.52", "0.74"]]
+
+
+def test_methods_of_either_side_alone_are_shown(results):
+    three = papers.method_tables(results)[0]
+    assert lines_of(three, "neighbor") == [["neighbor", THEIRS, "0.68", "0.80"]]
+    assert len(lines_of(three, "min_k_plus_plus")) == 1
+    assert not lines_of(three, "blind")
+
+
+def test_rows_behind_a_table_say_whose_they_are(results):
+    data = papers.method_tables(results)[0].data
+    theirs = data[data["source"] == THEIRS]
+    assert set(theirs["model"]) == {"LLaMA-7B"}
+    assert theirs["ci_low"].isna().all()
+    assert len(theirs) == 5 * 2
+
+
+def renamed(results: pd.DataFrame, **names: str) -> pd.DataFrame:
+    return results.assign(benchmark=results["benchmark"].replace(names))
+
+
+def test_the_mean_is_shown_where_it_is_over_the_same_benchmarks(results):
+    others = renamed(results, boolq="truthfulqa", imdb="commonsenseqa")
+    four = pd.concat([results, others[others["benchmark"] != ALL]])
+    three = papers.method_tables(four)[0]
+    assert three.header == [
+        "method", "source", "boolq", "commonsenseqa", "imdb", "truthfulqa", "average"
+    ]  # fmt: skip
+    assert lines_of(three, "min_k", THEIRS)[0][-1] == "0.86"
+
+
+def test_no_table_without_the_papers_benchmarks(results):
+    other = renamed(results, boolq="mine", imdb="yours")
+    assert papers.method_tables(other) == []
+    assert papers.learning_rate_table(other.assign(condition="a")) is None
+
+
+@pytest.fixture
+def pooled(results) -> pd.DataFrame:
+    frames = [
+        results.assign(learning_rate=rate, condition=f"tiny_llama-lr{rate:g}", n_seeds=1)
+        for rate in (1e-3, 1e-5)
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_min_k_by_learning_rate(pooled):
+    table = papers.learning_rate_table(pooled)
+    assert table is not None
+    assert table.header == ["learning rate", "source", "boolq", "imdb"]
+    starts = [list(line[:2]) for line in table.lines]
+    assert starts == [
+        ["1e-05", "ours, tiny_llama-lr1e-05"],
+        ["0.001", "ours, tiny_llama-lr0.001"],
+        ["1e-05", THEIRS],
+        ["0.0001", THEIRS],
+    ]
+    assert list(table.lines[-1][2:]) == ["0.91", "0.98"]
+    assert set(table.data["method"]) == {"min_k"}
+
+
+def test_one_learning_rate_makes_no_table(pooled):
+    assert papers.learning_rate_table(pooled[pooled["learning_rate"] == 1e-3]) is None
+
+
+def test_only_the_papers_k_is_shown(pooled):
+    other = pooled[pooled["method"] == "min_k"].assign(variant="k=0.4", value=0.99)
+    table = papers.learning_rate_table(pd.concat([pooled, other]))
+    assert table is not None
+    assert len(table.lines) == 4
+    assert set(table.data["variant"].dropna()) == {"k=0.2"}

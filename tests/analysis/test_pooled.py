@@ -1,0 +1,88 @@
+"""Pooling over seeds: which cells, and what the hierarchical draws are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.cells import name_apart
+from analysis.conditions import recipe
+from analysis.config import AnalysisConfig
+from analysis.pooled import COLUMNS, by_condition, hierarchical, pooled_estimate
+from analysis.statistics import statistics
+from core.estimates import Estimate, interval
+
+QUICK = AnalysisConfig(draws=60)
+KEY = ["checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]
+
+
+def test_one_seed_equals_its_results(cell):
+    found = statistics("trial", 0, [cell], QUICK)
+    assert tuple(found.pooled.columns) == COLUMNS
+    shared = [*KEY, "value", "ci_low", "ci_high", "n_members", "n_nonmembers"]
+    pd.testing.assert_frame_equal(found.pooled[shared], found.results[shared])
+    assert set(found.pooled["n_seeds"]) == {1}
+    assert set(found.pooled["condition"]) == {"tiny_llama-lr0.001-tokens400000"}
+    assert found.pooled["parameters"].isna().all()
+
+
+def test_the_value_is_the_mean_over_seeds(make):
+    cells = [make(seed=seed, a_dose=4) for seed in (0, 1, 2)]
+    shifted = cells[1].scores["contaminated"] * -1
+    cells[1] = replace(cells[1], scores={**cells[1].scores, "contaminated": shifted})
+    found = statistics("trial", 0, cells, QUICK)
+    mean = found.results.groupby(KEY)["value"].mean().sort_index()
+    pooled = found.pooled.set_index(KEY)["value"].sort_index()
+    pd.testing.assert_series_equal(pooled, mean)
+    assert set(found.pooled["n_seeds"]) == {3}
+
+
+def test_seeds_that_differ_show_in_the_hierarchical_draws():
+    rng = np.random.default_rng(0)
+    apart = np.stack([rng.normal(centre, 0.01, 4000) for centre in (0.6, 0.7, 0.8)])
+    drawn = hierarchical(apart, 0)
+    between = np.var([0.6, 0.7, 0.8]) / 3
+    assert drawn.mean() == pytest.approx(0.7, abs=0.005)
+    assert drawn.var() == pytest.approx(between + 0.01**2 / 3, rel=0.05)
+
+
+def test_within_variance_of_equal_seeds_adds_up():
+    """A seed that was drawn twice counts with two resamples, so nothing is added here."""
+    drawn = hierarchical(np.random.default_rng(0).normal(0.7, 0.03, (4, 4000)), 0)
+    assert drawn.std() == pytest.approx(0.03 / 2, rel=0.05)
+
+
+def test_the_same_plan_keeps_differences_paired():
+    draws = np.random.default_rng(0).normal(size=(3, 500))
+    np.testing.assert_allclose(hierarchical(draws + 0.1, 7) - hierarchical(draws, 7), 0.1)
+
+
+def test_a_perfect_detector_has_an_interval():
+    perfect = [Estimate(25, 25, 1.0, np.ones(100), 100.0) for _ in range(2)]
+    low, high = interval(pooled_estimate(perfect, 0), 0.95)
+    assert (low, high) == (pytest.approx(0.981, abs=0.001), 1.0)
+
+
+def test_conditions_are_told_apart_by_recipe_not_by_name(make):
+    one, two = make(seed=0), make(seed=1)
+    other = replace(two, recipe="another")
+    assert len(by_condition(name_apart([one, two]))) == 1
+    apart = by_condition(name_apart([one, other]))
+    assert [len(cells) for cells in apart.values()] == [1, 1]
+    assert f"{one.condition}-{'another'[:6]}" in apart
+
+
+def test_a_recipe_leaves_out_seeds_paths_and_how_it_ran():
+    corpus = {"injection": {"members": 5, "membership_seed": 1, "num_proc": 1}, "seed": 0}
+    model = {"model": {"name": "a", "path": "x"}, "training": {"learning_rate": 0.1}}
+    same = {"injection": {**corpus["injection"], "membership_seed": 2, "num_proc": 4}, "seed": 1}
+    moved = {**model, "model": {"name": "a", "path": "y"}}
+    assert recipe(corpus, model) == recipe(same, moved)
+    hotter = {**model, "training": {"learning_rate": 0.2}}
+    assert recipe(corpus, model) != recipe(corpus, hotter)
+    along = "learning_rate"
+    assert recipe(corpus, model, along) == recipe(corpus, hotter, along)
+    assert recipe(corpus, model) != recipe({"injection": {"members": 6}}, model)

@@ -1,0 +1,62 @@
+"""Swapped replicates: each example in against out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.replicates import COLUMNS, replicates_table
+
+
+def swap(cell, effect: float, seed: int):
+    """The cell with members and non-members changed, and members' scores `effect` higher."""
+    examples = cell.examples.copy()
+    counts = examples["occurrences"].to_numpy()
+    examples["member"] = ~examples["member"]
+    examples["occurrences"] = np.where(counts == 0, 4, 0)
+    return replace(score(cell, examples, effect, seed), swapped=True, name=f"{cell.name}-swapped")
+
+
+def score(cell, examples, effect: float, seed: int, level: float = 0.0, scale: float = 1.0):
+    rng = np.random.default_rng(seed)
+    table = cell.scores["contaminated"]
+    member = examples["member"].to_numpy()[:, None]
+    values = level + scale * (rng.normal(size=table.shape) + effect * member)
+    scores = pd.DataFrame(values, index=table.index, columns=table.columns)
+    return replace(cell, examples=examples, scores={**cell.scores, "contaminated": scores})
+
+
+def test_the_simulated_effect_is_found_whatever_a_models_level_and_scale(make):
+    plain = make(a_dose=60)
+    found = replicates_table([score(plain, plain.examples, 2.0, 1, 30, 5), swap(plain, 2.0, 2)])
+    assert tuple(found.columns) == COLUMNS
+    assert len(found) == len(plain.examples) * 3
+    assert not found.isna().any().any()
+    mean = found.groupby(["method", "benchmark"])["difference"].mean()
+    np.testing.assert_allclose(mean, 2.0, atol=0.25)
+    assert set(found["occurrences"]) == {1, 2, 4, 8}
+
+
+def test_no_effect_is_none(make):
+    plain = make(a_dose=60)
+    found = replicates_table([score(plain, plain.examples, 0.0, 1), swap(plain, 0.0, 2)])
+    assert found["difference"].mean() == pytest.approx(0, abs=0.1)
+
+
+def test_only_the_same_recipe_and_seed_are_a_pair(make):
+    plain = make()
+    for other in (replace(swap(plain, 1, 1), seed=9), replace(swap(plain, 1, 1), recipe="x")):
+        found = replicates_table([plain, other])
+        assert found.empty
+        assert tuple(found.columns) == COLUMNS
+
+
+def test_a_member_that_was_never_inserted_is_out(make):
+    plain, other = make(), swap(make(), 1.0, 1)
+    counts = other.examples["occurrences"].where(other.examples.index != 40, 0)
+    other = replace(other, examples=other.examples.assign(occurrences=counts))
+    left_out = plain.examples["example_id"][40]
+    assert left_out not in set(replicates_table([plain, other])["example_id"])
