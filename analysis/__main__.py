@@ -20,7 +20,7 @@ def main(config: DictConfig) -> None:
 
 def wandb(config: DictConfig) -> None:
     """Pull the results back from Weights & Biases, or from a local record of it."""
-    from analysis.wandb_report import write_wandb_report
+    from analysis.mirror.report import write_wandb_report
 
     made = write_wandb_report(convert(config, WandbReport))
     print(f"wrote {made.path}: {made.counts['cells']} cells, {made.counts['estimates']} estimates")

@@ -6,11 +6,11 @@
     ├── latest.json             {"folder": "<slug>-<hash>"}: the newest report
     └── <slug>-<hash>/
         ├── config.yaml         the resolved config
-        ├── results.parquet     tidy, one row an estimate of a cell (analysis/results.py says what)
-        ├── pooled.parquet      the same over the seeds of each condition (analysis/pooled.py)
-        ├── comparisons.parquet every two methods, with p-values (analysis/paired.py)
-        ├── trends.parquet      over occurrences and along conditions (analysis/trends.py)
-        ├── replicates.parquet  each example in against out (analysis/replicates.py)
+        ├── results.parquet     tidy, one row an estimate of a cell (inference/results.py says what)
+        ├── pooled.parquet      the same over the seeds of each condition (inference/pooled.py)
+        ├── comparisons.parquet every two methods, with p-values (inference/paired.py)
+        ├── trends.parquet      over occurrences and along conditions (inference/trends.py)
+        ├── replicates.parquet  each example in against out (inference/replicates.py)
         ├── tables/*.md *.csv
         ├── charts/*.png *.svg
         ├── report.md
@@ -54,27 +54,27 @@ class Report:
 
     @cached_property
     def results(self) -> pd.DataFrame:
-        """One row an estimate of a cell; the columns are `analysis.results.COLUMNS`."""
+        """One row an estimate of a cell; the columns are `analysis.inference.results.COLUMNS`."""
         return self._table("results")
 
     @cached_property
     def pooled(self) -> pd.DataFrame:
-        """One row an estimate of a condition; the columns are `analysis.pooled.COLUMNS`."""
+        """One row an estimate of a condition; the columns are `inference.pooled.COLUMNS`."""
         return self._table("pooled")
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """One row a pair of methods; the columns are `analysis.paired.COLUMNS`."""
+        """One row a pair of methods; the columns are `analysis.inference.paired.COLUMNS`."""
         return self._table("comparisons")
 
     @cached_property
     def trends(self) -> pd.DataFrame:
-        """One row a trend; the columns are `analysis.trends.COLUMNS`."""
+        """One row a trend; the columns are `analysis.inference.trends.COLUMNS`."""
         return self._table("trends")
 
     @cached_property
     def replicates(self) -> pd.DataFrame:
-        """One row an example and method; the columns are `analysis.replicates.COLUMNS`."""
+        """One row an example and method; the columns are `inference.replicates.COLUMNS`."""
         return self._table("replicates")
 
     def _table(self, name: str) -> pd.DataFrame:

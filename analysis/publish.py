@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.cells import Cell
+from analysis.charts.factor_chart import series_of
+from analysis.charts.gallery import save_charts
 from analysis.config import AnalysisStage
-from analysis.curves import histogram_table, roc_table, samples
-from analysis.factor_chart import series_of
 from analysis.folder import CHARTS, PAGE, REPORT, TABLES
-from analysis.gallery import save_charts
-from analysis.page import Findings, page
-from analysis.papers import learning_rate_table
-from analysis.pooled import by_condition
+from analysis.inference.curves import histogram_table, roc_table, samples
+from analysis.inference.pooled import by_condition
+from analysis.page.build import Findings, page
 from analysis.report import OVER_CONDITIONS, Picture, Section, markdown, parts_of
-from analysis.table import write_tables
-from analysis.tables import cell_tables
+from analysis.tables.papers import learning_rate_table
+from analysis.tables.table import write_tables
+from analysis.tables.tables import cell_tables
 from analysis.training_record import Record
 from core.artifacts import write_text
 from core.config import identity
@@ -25,7 +25,7 @@ from core.config import identity
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.table import Table
+    from analysis.tables.table import Table
 
 
 def gather(

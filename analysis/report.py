@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.config import AnalysisConfig
-from analysis.controls import control_rows, stamp
+from analysis.inference.controls import control_rows, stamp
 from analysis.summary import sentences
-from analysis.tables import Table
+from analysis.tables.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd

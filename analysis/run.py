@@ -10,8 +10,8 @@ from pathlib import Path
 from analysis.cells import Cell, name_apart, open_cell
 from analysis.config import AnalysisStage
 from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, open_report
+from analysis.mirror.runs import mirror
 from analysis.training_record import Record, open_record
-from analysis.wandb_runs import mirror
 from core.artifacts import Artifact, Built, build, is_complete, locate, write_text
 
 log = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ def write_report(
 def _make(
     folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record]
 ) -> Built:
+    from analysis.inference.statistics import statistics
     from analysis.publish import gather, publish
-    from analysis.statistics import statistics
 
     found = statistics(stage.name, stage.seed, cells, stage.analysis)
     for name in STATISTICS:
@@ -62,7 +62,7 @@ def _show(artifact: Artifact) -> None:
     """The main table and the findings, for whoever watches the terminal."""
     from analysis.report import parts_of
     from analysis.summary import sentences
-    from analysis.tables import cell_tables
+    from analysis.tables.tables import cell_tables
 
     for condition, part in parts_of(open_report(artifact.path).pooled).items():
         main = cell_tables(part)[0]

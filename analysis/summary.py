@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.appearance import in_order, label
-from analysis.baseline import BLIND
 from analysis.cells import CONTAMINATED
-from analysis.controls import control_rows, off_controls
-from analysis.groups import ANY
-from analysis.results import ALL
+from analysis.charts.appearance import in_order, label
+from analysis.inference.baseline import BLIND
+from analysis.inference.controls import control_rows, off_controls
+from analysis.inference.groups import ANY
+from analysis.inference.results import ALL
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,9 +17,9 @@ import sys
 import numpy as np
 from scipy.stats import norm
 
-from analysis.dose_test import kendall
-from analysis.paired import Differences, holm, max_t, p_values
-from analysis.pooled import hierarchical, pooled_estimate
+from analysis.inference.dose_test import kendall
+from analysis.inference.paired import Differences, holm, max_t, p_values
+from analysis.inference.pooled import hierarchical, pooled_estimate
 from core import bootstrap, metrics
 from core.bootstrap import Resample
 from core.estimates import Estimate, chosen_metrics, estimate, interval

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import Cell, make_cell
-from analysis.page import Findings
+from analysis.page.build import Findings
 from analysis.training_record import Record
 from core.artifacts import Artifact
 
@@ -111,7 +111,7 @@ def cell() -> Cell:
 @pytest.fixture(scope="session")
 def results(cell: Cell) -> pd.DataFrame:
     from analysis.config import AnalysisConfig
-    from analysis.results import results_table
+    from analysis.inference.results import results_table
 
     return results_table("trial", 0, [cell], AnalysisConfig(draws=200))
 
@@ -150,8 +150,8 @@ def record(two_rates: list[Cell]) -> Record:
 def findings(two_rates: list[Cell], record: Record) -> Findings:
     """All that a report on two learning rates shows; only the lower has a record."""
     from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+    from analysis.inference.statistics import statistics
     from analysis.publish import gather
-    from analysis.statistics import statistics
 
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40))

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pandas as pd
 
-from analysis.baseline import SPREAD, blind_scores, out_of_fold
+from analysis.inference.baseline import SPREAD, blind_scores, out_of_fold
 from core.bootstrap import interval, resample
 from core.estimates import chosen_metrics, estimate, widened
 from core.metrics import auroc

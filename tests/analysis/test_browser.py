@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from analysis.page import page
+from analysis.page.build import page
 
 selenium = pytest.importorskip("selenium", reason="selenium (the extra dev) is not installed")
 BROWSER = shutil.which("chromium")

@@ -6,16 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import charts
+from analysis.charts import base
+from analysis.charts.dose_chart import dose_caption, dose_chart, has_doses
 from analysis.config import AnalysisConfig
-from analysis.controls import control_rows
-from analysis.dose_chart import dose_caption, dose_chart, has_doses
+from analysis.inference.controls import control_rows
 
 CONFIG = AnalysisConfig(draws=200)
 
 
 def test_files_are_the_same_bytes_every_time(results, tmp_path):
-    one, two = (charts.save(dose_chart(results, CONFIG), tmp_path / name, "chart") for name in "ab")
+    one, two = (base.save(dose_chart(results, CONFIG), tmp_path / name, "chart") for name in "ab")
     assert [path.name for path in one] == ["chart.png", "chart.svg"]
     for first, second in zip(one, two, strict=True):
         assert first.read_bytes() == second.read_bytes()
@@ -51,7 +51,7 @@ def test_a_chart_whose_control_is_off_is_stamped(sound, off):
 
 def test_a_single_dose_is_a_point_with_a_bar(results, tmp_path):
     one = results[results["occurrences"].isin(["4", "any"])]
-    assert charts.save(dose_chart(one, CONFIG), tmp_path, "one")[0].stat().st_size > 10_000
+    assert base.save(dose_chart(one, CONFIG), tmp_path, "one")[0].stat().st_size > 10_000
 
 
 def test_no_common_dose_has_no_chart(results):
@@ -63,7 +63,7 @@ def test_many_methods_and_unknown_ones_are_drawn(results, tmp_path):
     more = [
         results.assign(method=f"{name}_{i}") for i in range(4) for name in set(results["method"])
     ]
-    charts.save(dose_chart(pd.concat([results, *more]), CONFIG), tmp_path, "many")
+    base.save(dose_chart(pd.concat([results, *more]), CONFIG), tmp_path, "many")
 
 
 def test_the_caption_says_sizes_seed_and_band(results):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.config import AnalysisConfig
-from analysis.curves import EDGES, histogram_table, roc_table, samples
+from analysis.inference.curves import EDGES, histogram_table, roc_table, samples
 from core.metrics import tpr_at_fpr
 
 CONFIG = AnalysisConfig(draws=60)

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import gallery
+from analysis.charts import gallery
+from analysis.charts.factor_chart import FACTORS, factor_chart, factor_groups, series_of
+from analysis.charts.gallery import charts_of_condition, charts_over, save_charts
+from analysis.charts.loss_chart import loss_caption, loss_chart
 from analysis.config import AnalysisConfig
-from analysis.factor_chart import FACTORS, factor_chart, factor_groups, series_of
-from analysis.gallery import charts_of_condition, charts_over, save_charts
-from analysis.loss_chart import loss_caption, loss_chart
-from analysis.statistics import statistics
+from analysis.inference.statistics import statistics
 from analysis.training_record import has_losses, ledger_counts, loss_table
 
 CONFIG = AnalysisConfig(draws=40)

@@ -6,7 +6,7 @@ import logging
 
 import pandas as pd
 
-from analysis.groups import dose_order, groups
+from analysis.inference.groups import dose_order, groups
 
 
 def examples(rows: list[tuple[str, bool, int]]) -> pd.DataFrame:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from analysis import tables
-from analysis.latex import escape, latex
+from analysis.tables import tables
+from analysis.tables.latex import escape, latex
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analysis.config import AnalysisConfig
-from analysis.paired import COLUMNS, Differences, default_variant, holm, max_t, p_values
-from analysis.statistics import statistics
+from analysis.inference.paired import COLUMNS, Differences, default_variant, holm, max_t, p_values
+from analysis.inference.statistics import statistics
 
 
 def differences(values: list[float], spread: float = 1.0, draws: int = 999) -> Differences:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis import papers
-from analysis.groups import ANY
-from analysis.results import ALL
+from analysis.inference.groups import ANY
+from analysis.inference.results import ALL
+from analysis.tables import papers
 
 THEIRS = papers.SHI
 

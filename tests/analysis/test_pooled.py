@@ -11,8 +11,8 @@ import pytest
 from analysis.cells import name_apart
 from analysis.conditions import recipe
 from analysis.config import AnalysisConfig
-from analysis.pooled import COLUMNS, by_condition, hierarchical, pooled_estimate
-from analysis.statistics import statistics
+from analysis.inference.pooled import COLUMNS, by_condition, hierarchical, pooled_estimate
+from analysis.inference.statistics import statistics
 from core.estimates import Estimate, interval
 
 QUICK = AnalysisConfig(draws=60)

@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.config import AnalysisConfig
 from analysis.report import Picture, Section, markdown, parts_of
 from analysis.summary import sentences
-from analysis.tables import cell_tables
+from analysis.tables.tables import cell_tables
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")
 

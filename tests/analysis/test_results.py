@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
-from analysis.results import COLUMNS, results_table
+from analysis.inference.results import COLUMNS, results_table
 from core.errors import DataError
 
 QUICK = AnalysisConfig(draws=50)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis import tables
+from analysis.tables import tables
 
 
 def row_of(table: tables.Table, method: str) -> list[str]:

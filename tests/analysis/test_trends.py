@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import norm
 
 from analysis.config import AnalysisConfig
-from analysis.dose_response import crossing, fit
-from analysis.dose_test import stratified
-from analysis.statistics import statistics
-from analysis.trends import COLUMNS, shape
+from analysis.inference.dose_response import crossing, fit
+from analysis.inference.dose_test import stratified
+from analysis.inference.statistics import statistics
+from analysis.inference.trends import COLUMNS, shape
 from core.estimates import Estimate
 
 QUICK = AnalysisConfig(draws=100)

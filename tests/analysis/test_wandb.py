@@ -13,14 +13,16 @@ import pandas as pd
 import pytest
 import wandb
 
-from analysis import open_report, wandb_keys, wandb_read
+from analysis import open_report
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths, WandbReport
 from analysis.folder import Report
-from analysis.results import COLUMNS, results_table
-from analysis.tables import cell_tables
-from analysis.wandb_report import write_wandb_report
-from analysis.wandb_runs import _training_runs, mirror
+from analysis.inference.results import COLUMNS, results_table
+from analysis.mirror import keys as wandb_keys
+from analysis.mirror import read as wandb_read
+from analysis.mirror.report import write_wandb_report
+from analysis.mirror.runs import _training_runs, mirror
+from analysis.tables.tables import cell_tables
 from core.artifacts import Artifact, Built, build, locate
 from core.errors import ConfigError, DataError
 from training.config import WandbConfig

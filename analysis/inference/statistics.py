@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis import paired, pooled, results, trends
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
-from analysis.replicates import replicates_table
+from analysis.inference import paired, pooled, results, trends
+from analysis.inference.replicates import replicates_table
 
 if TYPE_CHECKING:
     import pandas as pd

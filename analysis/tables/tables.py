@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from analysis.appearance import in_order, label
-from analysis.baseline import BLIND
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.controls import off_controls
-from analysis.groups import ANY, dose_order
-from analysis.papers import method_tables
-from analysis.results import ALL
-from analysis.table import NOTHING, Table, title, with_interval, write_tables
+from analysis.charts.appearance import in_order, label
+from analysis.inference.baseline import BLIND
+from analysis.inference.controls import off_controls
+from analysis.inference.groups import ANY, dose_order
+from analysis.inference.results import ALL
+from analysis.tables.papers import method_tables
+from analysis.tables.table import NOTHING, Table, title, with_interval, write_tables
 
 if TYPE_CHECKING:
     import pandas as pd

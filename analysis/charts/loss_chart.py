@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from analysis import charts
-from analysis.curve_charts import SIDES
+from analysis.charts import base
+from analysis.charts.curve_charts import SIDES
 from analysis.training_record import LOSSES, Record, loss_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MARKERS = {"members": "o", "non-members": "s", "validation": "^"}
 def loss_chart(records: Sequence[Record], rows: pd.DataFrame, stamped: bool) -> Figure:
     """The mean loss a token by optimizer step; below, how many copies each step saw."""
     table = loss_table(records)
-    with charts.style():
+    with base.style():
         figure = Figure(figsize=(9, 5.6), dpi=160)
         grid = figure.add_gridspec(
             2, 1, height_ratios=(4, 1), hspace=0.09, left=0.08, right=0.8, top=0.86, bottom=0.22
@@ -36,8 +36,8 @@ def loss_chart(records: Sequence[Record], rows: pd.DataFrame, stamped: bool) -> 
         losses.set_ylabel("loss a token")
         losses.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
         _draw_exposures(copies, records, losses.get_xlim())
-        words = "Loss during training", charts.subtitle(rows), loss_caption(records)
-        charts.write_words(figure, *words, stamped)
+        words = "Loss during training", base.subtitle(rows), loss_caption(records)
+        base.write_words(figure, *words, stamped)
     return figure
 
 
@@ -47,7 +47,7 @@ def loss_caption(records: Sequence[Record]) -> str:
     band = "Bands: from the lowest to the highest seed. " if several else "No bands: one seed. "
     return (
         f"Mean loss a token of members, non-members and validation text; "
-        f"{charts.many_seeds(len(records))}. {band}Below: inserted copies that the optimizer saw, "
+        f"{base.many_seeds(len(records))}. {band}Below: inserted copies that the optimizer saw, "
         f"by step ({len(records[0].exposures):,} in all{', first seed' if several else ''})."
     )
 

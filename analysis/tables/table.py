@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.latex import latex
+from analysis.tables.latex import latex
 
 if TYPE_CHECKING:
     import pandas as pd

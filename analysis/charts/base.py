@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
-from analysis.appearance import LINES, label, look
-from analysis.baseline import BLIND
+from analysis.charts.appearance import LINES, label, look
 from analysis.config import AnalysisConfig
-from analysis.controls import CHANCE
+from analysis.inference.baseline import BLIND
+from analysis.inference.controls import CHANCE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from analysis.baseline import BLIND
+from analysis.inference.baseline import BLIND
 
 
 class Look(NamedTuple):

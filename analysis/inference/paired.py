@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.appearance import in_order
-from analysis.baseline import BLIND
 from analysis.cells import CONTAMINATED
-from analysis.groups import ANY
-from analysis.results import Estimates
+from analysis.charts.appearance import in_order
+from analysis.inference.baseline import BLIND
+from analysis.inference.groups import ANY
+from analysis.inference.results import Estimates
 from core.bootstrap import intervals
 from core.estimates import Estimate
 from core.metrics import Scores

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from analysis import charts
-from analysis.appearance import in_order
-from analysis.baseline import BLIND
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.charts import Methods
+from analysis.charts import base
+from analysis.charts.appearance import in_order
+from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.controls import control_rows, stamp
-from analysis.groups import ANY, dose_order
-from analysis.results import ALL
+from analysis.inference.baseline import BLIND
+from analysis.inference.controls import control_rows, stamp
+from analysis.inference.groups import ANY, dose_order
+from analysis.inference.results import ALL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """
     rows = _shown(results)
     methods = in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
-    with charts.style():
+    with base.style():
         figure = Figure(figsize=(9, 5.6), dpi=160)
         grid = figure.add_gridspec(
             1, 2, width_ratios=(1, 4), wspace=0.04, left=0.08, right=0.76, top=0.86, bottom=0.25
@@ -49,7 +49,7 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
         _legend(dosed, rows, methods)
         caption = dose_caption(results, config)
         off = stamp(results) is not None
-        charts.write_words(figure, "Detection by occurrences", _subtitle(results), caption, off)
+        base.write_words(figure, "Detection by occurrences", _subtitle(results), caption, off)
     return figure
 
 
@@ -64,8 +64,8 @@ def dose_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     over = f"mean over {len(names)} benchmarks ({', '.join(names)})" if names[1:] else names[0]
     return (
         f"AUROC of members against non-members, {over}. Members: {doses}; non-members: "
-        f"{rows['n_nonmembers'].iloc[0]}. {charts.seeds(rows)}. "
-        f"Bands and bars: {charts.band(rows, config)}. Left: the model before the contaminated "
+        f"{rows['n_nonmembers'].iloc[0]}. {base.seeds(rows)}. "
+        f"Bands and bars: {base.band(rows, config)}. Left: the model before the contaminated "
         "training, on all members. Grey: a text classifier that never sees the model (its "
         "interval is √2 wider, for the chance in its own training)."
     )
@@ -76,15 +76,15 @@ def _shown(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _subtitle(results: pd.DataFrame) -> str:
-    return charts.subtitle(results)
+    return base.subtitle(results)
 
 
 def _draw_doses(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
-    charts.chance_line(axes)
+    base.chance_line(axes)
     doses = sorted(rows["occurrences"].astype(int).unique())
     for place, (method, variant) in enumerate(methods):
         line = _line(rows, method, variant)
-        style = charts.line_style(method, variant, methods)
+        style = base.line_style(method, variant, methods)
         if len(doses) > 1:
             band = line["dose"], line["ci_low"], line["ci_high"]
             axes.fill_between(*band, color=style["color"], alpha=_alpha(methods), linewidth=0)
@@ -92,7 +92,7 @@ def _draw_doses(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
         else:  # no line to see: bars side by side
             x = doses[0] * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
             for _, row in line.iterrows():
-                charts.interval_bar(axes, x, row, method)
+                base.interval_bar(axes, x, row, method)
             axes.plot([], [], **style)
     axes.set_xscale("log", base=2)
     axes.set_xticks(doses, [str(dose) for dose in doses])
@@ -117,11 +117,11 @@ def _alpha(methods: Methods) -> float:
 
 
 def _draw_clean(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
-    charts.chance_line(axes)
+    base.chance_line(axes)
     place = {pair: i for i, pair in enumerate(methods)}
     for _, row in rows.iterrows():
         x = place[row["method"], row["variant"]]
-        charts.interval_bar(axes, x, row, row["method"])
+        base.interval_bar(axes, x, row, row["method"])
     axes.set_xlim(-0.9, len(methods) - 0.1)
     axes.set_xticks([])
     axes.set_xlabel("controls: clean\nmodel, and blind")
@@ -133,4 +133,4 @@ def _legend(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     last = max(rows.loc[rows["occurrences"] != ANY, "occurrences"], key=dose_order)
     top = rows[(rows["occurrences"] == last) & (rows["checkpoint"] == CONTAMINATED)]
     value = {(row.method, row.variant): row.value for row in top.itertuples()}
-    charts.side_legend(axes, value, methods, f"in order at {last} ×")
+    base.side_legend(axes, value, methods, f"in order at {last} ×")

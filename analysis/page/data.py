@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from analysis import charts
-from analysis.appearance import LINES, in_order, look
-from analysis.baseline import BLIND
-from analysis.charts import Methods
+from analysis.charts import base
+from analysis.charts.appearance import LINES, in_order, look
+from analysis.charts.base import Methods
+from analysis.charts.curve_charts import LEAST, SIDES
+from analysis.charts.factor_chart import FACTORS, Factor, factor_groups
+from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
-from analysis.controls import stamp
-from analysis.curve_charts import LEAST, SIDES
-from analysis.curves import MOST_DRAWS
-from analysis.factor_chart import FACTORS, Factor, factor_groups
-from analysis.loss_chart import COLOURS, loss_caption
-from analysis.results import ALL
-from analysis.table import title
+from analysis.inference.baseline import BLIND
+from analysis.inference.controls import stamp
+from analysis.inference.curves import MOST_DRAWS
+from analysis.inference.results import ALL
+from analysis.tables.table import title
 from analysis.training_record import has_losses, loss_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.page import Findings
+    from analysis.page.build import Findings
 
 MARKERS: dict[object, str] = {
     "o": "circle", "s": "square", "v": "triangle-down", "P": "cross", "X": "x",
@@ -56,7 +56,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
     curves = _labelled(findings.curves, methods).rename(columns={"tpr": "value"})
     return {
         "methods": [_look(*pair, methods) for pair in methods],
-        "scored": [charts.name(*pair, methods) for pair in methods if pair[0] != BLIND],
+        "scored": [base.name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
         "conditions": list(findings.conditions),
         "metrics": {name: title(name) for name in pooled["metric"].unique()},
@@ -65,8 +65,8 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "bins": _packed(_labelled(findings.bins, methods), BINS),
         "factors": _factors(findings),
         "stamps": {name: stamp(rows) for name, rows in findings.conditions.items()},
-        "band": f"Bands: {charts.band(pooled, config)}.",
-        "curveBand": f"Bands: {charts.band(pooled, _fewer(config))}.",
+        "band": f"Bands: {base.band(pooled, config)}.",
+        "curveBand": f"Bands: {base.band(pooled, _fewer(config))}.",
         "colours": COLOURS_OF_VALUES,
         "sides": SIDES,
         "least": LEAST,
@@ -78,7 +78,7 @@ def _look(method: str, variant: str, methods: Methods) -> dict[str, Any]:
     colour, marker = look(method)
     variants = [v for m, v in methods if m == method]
     return {
-        "label": charts.name(method, variant, methods),
+        "label": base.name(method, variant, methods),
         "colour": colour,
         "symbol": MARKERS.get(marker, "circle"),
         "dash": "dash" if method == BLIND else DASHES[variants.index(variant) % len(LINES)],
@@ -87,7 +87,7 @@ def _look(method: str, variant: str, methods: Methods) -> dict[str, Any]:
 
 
 def _labelled(table: pd.DataFrame, methods: Methods) -> pd.DataFrame:
-    labels = {pair: charts.name(*pair, methods) for pair in methods}
+    labels = {pair: base.name(*pair, methods) for pair in methods}
     pairs = zip(table["method"], table["variant"], strict=True)
     return table.assign(label=[labels[pair] for pair in pairs])
 

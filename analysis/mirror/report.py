@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from analysis.config import WandbReport
 from analysis.folder import KIND, REPORT, TABLES
-from analysis.papers import learning_rate_table
-from analysis.table import Table, write_tables
-from analysis.tables import cell_tables
-from analysis.wandb_read import read_results
+from analysis.mirror.read import read_results
+from analysis.tables.papers import learning_rate_table
+from analysis.tables.table import Table, write_tables
+from analysis.tables.tables import cell_tables
 from core.artifacts import Artifact, Built, build, locate, write_text
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from analysis import charts
-from analysis.appearance import in_order
-from analysis.baseline import BLIND
 from analysis.cells import CLEAN, CONTAMINATED, Cell
-from analysis.charts import Methods
+from analysis.charts import base
+from analysis.charts.appearance import in_order
+from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.controls import stamp
-from analysis.groups import ANY
-from analysis.results import ALL
+from analysis.inference.baseline import BLIND
+from analysis.inference.controls import stamp
+from analysis.inference.groups import ANY
+from analysis.inference.results import ALL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,16 +75,16 @@ def factor_groups(pooled: pd.DataFrame, factor: Factor, series: Series) -> Itera
 def factor_chart(rows: pd.DataFrame, factor: Factor, config: AnalysisConfig) -> Figure:
     """One line a method over one group of `factor_groups`; log x, band = interval."""
     methods = in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
-    with charts.style():
+    with base.style():
         figure = Figure(figsize=(9, 5.6), dpi=160)
         axes = figure.add_axes((0.08, 0.25, 0.66, 0.61))
-        charts.chance_line(axes)
+        base.chance_line(axes)
         for method, variant in methods:
             _draw(axes, rows, factor, (method, variant), methods)
         _dress(axes, rows, factor)
         _legend(axes, rows, factor, methods)
         caption = factor_caption(rows, config)
-        charts.write_words(figure, factor.title, _subtitle(rows, factor), caption, _off(rows))
+        base.write_words(figure, factor.title, _subtitle(rows, factor), caption, _off(rows))
     return figure
 
 
@@ -94,8 +94,8 @@ def factor_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     members, nonmembers = (_span(line[name]) for name in ("n_members", "n_nonmembers"))
     return (
         f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
-        f"benchmarks, contaminated model. {charts.seeds(line)} a point. "
-        f"Bands: {charts.band(line, config)}. Grey: a text classifier that never sees the model."
+        f"benchmarks, contaminated model. {base.seeds(line)} a point. "
+        f"Bands: {base.band(line, config)}. Grey: a text classifier that never sees the model."
     )
 
 
@@ -131,7 +131,7 @@ def _draw(
     axes: Axes, rows: pd.DataFrame, factor: Factor, method: tuple[str, str], methods: Methods
 ) -> None:
     line = _line(rows, factor, *method)
-    style = charts.line_style(*method, methods)
+    style = base.line_style(*method, methods)
     alpha = 0.14 * min(1.0, 6 / len(methods))
     axes.fill_between(
         line["x"], line["ci_low"], line["ci_high"], color=style["color"], alpha=alpha, linewidth=0
@@ -142,7 +142,7 @@ def _draw(
 def _dress(axes: Axes, rows: pd.DataFrame, factor: Factor) -> None:
     values = sorted(set(rows[factor.column].astype(float)))
     axes.set_xscale("log")
-    axes.set_xticks(values, [charts.short(value) for value in values])
+    axes.set_xticks(values, [base.short(value) for value in values])
     axes.xaxis.set_minor_locator(NullLocator())
     margin = (values[-1] / values[0]) ** 0.04
     axes.set_xlim(values[0] / margin, values[-1] * margin)
@@ -155,5 +155,5 @@ def _legend(axes: Axes, rows: pd.DataFrame, factor: Factor, methods: Methods) ->
     last = rows[rows[factor.column] == rows[factor.column].max()]
     value = {(row.method, row.variant): row.value for row in last.itertuples()
              if row.checkpoint == CONTAMINATED}  # fmt: skip
-    title = f"in order at {charts.short(float(rows[factor.column].max()))}"
-    charts.side_legend(axes, value, methods, title)
+    title = f"in order at {base.short(float(rows[factor.column].max()))}"
+    base.side_legend(axes, value, methods, title)

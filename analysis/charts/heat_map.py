@@ -8,14 +8,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis import charts
-from analysis.appearance import in_order
-from analysis.baseline import BLIND
 from analysis.cells import CONTAMINATED
+from analysis.charts import base
+from analysis.charts.appearance import in_order
 from analysis.config import AnalysisConfig
-from analysis.controls import stamp
-from analysis.groups import ANY
-from analysis.results import ALL
+from analysis.inference.baseline import BLIND
+from analysis.inference.controls import stamp
+from analysis.inference.groups import ANY
+from analysis.inference.results import ALL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,14 +33,14 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
     benchmarks = sorted(shown["benchmark"].unique(), key=lambda name: (name == ALL, name))
     height = 1.85 + 0.36 * len(methods)
-    with charts.style():
+    with base.style():
         figure = Figure(figsize=(9, height), dpi=130)
         axes = figure.add_axes((0.2, 0.95 / height, 0.68, 0.36 * len(methods) / height))
         values = _values(shown, methods, benchmarks)
         image = axes.imshow(values[..., 0], cmap=COLOURS, vmin=0, vmax=1, aspect="auto")
         _write(axes, values)
         axes.set_xticks(range(len(benchmarks)), benchmarks)
-        axes.set_yticks(range(len(methods)), [charts.name(*pair, methods) for pair in methods])
+        axes.set_yticks(range(len(methods)), [base.name(*pair, methods) for pair in methods])
         axes.tick_params(length=0)
         axes.grid(False)
         axes.spines[:].set_visible(False)
@@ -48,8 +48,8 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
             axes.axvline(len(benchmarks) - 1.5, color="white", linewidth=5)
         bar = figure.colorbar(image, cax=figure.add_axes((0.9, *_bar(axes))), label="AUROC")
         bar.outline.set_visible(False)
-        words = "Detection by benchmark", charts.subtitle(rows), heat_caption(shown, config)
-        charts.write_words(figure, *words, stamp(rows) is not None, 1.0 / height)
+        words = "Detection by benchmark", base.subtitle(rows), heat_caption(shown, config)
+        base.write_words(figure, *words, stamp(rows) is not None, 1.0 / height)
     return figure
 
 
@@ -64,7 +64,7 @@ def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     )
     return (
         f"AUROC of all members against non-members ({parts}), contaminated model. "
-        f"{charts.seeds(shown)}. In brackets: {charts.band(shown, config)}. White is a guess."
+        f"{base.seeds(shown)}. In brackets: {base.band(shown, config)}. White is a guess."
     )
 
 
@@ -73,7 +73,7 @@ def _bar(axes: Axes) -> tuple[float, float, float]:
     return box.y0, 0.014, box.height
 
 
-def _values(shown: pd.DataFrame, methods: charts.Methods, benchmarks: list[str]) -> Values:
+def _values(shown: pd.DataFrame, methods: base.Methods, benchmarks: list[str]) -> Values:
     """Methods × benchmarks × (value, low, high); NaN where there is nothing."""
     numbers = shown.set_index(["method", "variant", "benchmark"])[["value", "ci_low", "ci_high"]]
     index = [(*pair, benchmark) for pair in methods for benchmark in benchmarks]
@@ -85,7 +85,7 @@ def _write(axes: Axes, values: Values) -> None:
     for row, column in np.ndindex(values.shape[:2]):
         value, low, high = values[row, column]
         if np.isnan(value):
-            axes.text(column, row, "–", ha="center", va="center", color=charts.GREY)
+            axes.text(column, row, "–", ha="center", va="center", color=base.GREY)
             continue
         colour = "white" if abs(value - 0.5) > 0.35 else "black"
         text = f"{value:.2f}"

@@ -12,7 +12,7 @@ Columns (`COLUMNS`), where they need a word:
   (the mean τ; Stouffer's sum of z). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds with each doubling
-  (`analysis.dose_response`), and its bootstrap interval.
+  (`analysis.inference.dose_response`), and its bootstrap interval.
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level.
 - `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
   where that lies outside of what was measured. `note` says so in words.
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.baseline import BLIND
 from analysis.cells import CONTAMINATED, Cell
 from analysis.conditions import FACTORS
-from analysis.dose_response import crossing, fit
-from analysis.dose_test import Detector, dose_tests
-from analysis.groups import ANY
-from analysis.results import Estimates, Measure
+from analysis.inference.baseline import BLIND
+from analysis.inference.dose_response import crossing, fit
+from analysis.inference.dose_test import Detector, dose_tests
+from analysis.inference.groups import ANY
+from analysis.inference.results import Estimates, Measure
 from core.bootstrap import intervals
 from core.estimates import Estimate
 from core.metrics import Scores

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.cells import CONTAMINATED, Cell
-from analysis.results import ALL
+from analysis.inference.results import ALL
 from core.metrics import Scores
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from analysis.cells import CONTAMINATED, Cell
 from analysis.config import AnalysisStage
 from analysis.folder import CHARTS, Report
-from analysis.table import Table, write_tables
-from analysis.tables import cell_tables
-from analysis.wandb_keys import BY_DOSE, DOSE, ENDS, SIZES, curves, labels, summary
+from analysis.mirror.keys import BY_DOSE, DOSE, ENDS, SIZES, curves, labels, summary
+from analysis.tables.table import Table, write_tables
+from analysis.tables.tables import cell_tables
 
 if TYPE_CHECKING:
     import pandas as pd

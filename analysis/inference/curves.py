@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
-from analysis.groups import ANY, Group, groups
-from analysis.pooled import hierarchical
-from analysis.results import ALL
+from analysis.inference.groups import ANY, Group, groups
+from analysis.inference.pooled import hierarchical
+from analysis.inference.results import ALL
 from core import bootstrap, metrics
 from core.bootstrap import draw_counts, interval
 from core.seeds import derive

@@ -10,19 +10,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.charts import save
-from analysis.controls import stamp
-from analysis.curve_charts import histogram_caption, histogram_chart, roc_caption, roc_chart
-from analysis.dose_chart import dose_caption, dose_chart, has_doses
-from analysis.factor_chart import FACTORS, factor_caption, factor_chart, factor_groups
-from analysis.heat_map import heat_caption, heat_map
-from analysis.loss_chart import loss_caption, loss_chart
+from analysis.charts.base import save
+from analysis.charts.curve_charts import histogram_caption, histogram_chart, roc_caption, roc_chart
+from analysis.charts.dose_chart import dose_caption, dose_chart, has_doses
+from analysis.charts.factor_chart import FACTORS, factor_caption, factor_chart, factor_groups
+from analysis.charts.heat_map import heat_caption, heat_map
+from analysis.charts.loss_chart import loss_caption, loss_chart
+from analysis.inference.controls import stamp
 from analysis.training_record import has_losses
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from analysis.page import Findings
+    from analysis.page.build import Findings
 
 
 FEW = 3

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from analysis import charts
-from analysis.appearance import in_order, look
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.charts import Methods
+from analysis.charts import base
+from analysis.charts.appearance import in_order, look
+from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.controls import stamp
-from analysis.curves import EDGES, MOST_DRAWS
-from analysis.groups import ANY
-from analysis.results import ALL
+from analysis.inference.controls import stamp
+from analysis.inference.curves import EDGES, MOST_DRAWS
+from analysis.inference.groups import ANY
+from analysis.inference.results import ALL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
     shown = curves[curves["benchmark"] == ALL]
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
-        axes.plot([LEAST, 1], [LEAST, 1], color=charts.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
+        axes.plot([LEAST, 1], [LEAST, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
         colour, _ = look(method[0])
         for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
             line = _of(shown, method, checkpoint=checkpoint)
@@ -45,7 +45,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
         axes.minorticks_off()
 
     labels = "false-positive rate", "true-positive rate"
-    words = "ROC on log axes", charts.subtitle(rows), roc_caption(rows, config)
+    words = "ROC on log axes", base.subtitle(rows), roc_caption(rows, config)
     return _panels(draw, shown, labels, words, stamp(rows) is not None)
 
 
@@ -56,7 +56,7 @@ def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
         f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
         f"{_sizes(rows)}. Colour: contaminated model; grey: the model before that training; "
         "dashed: a guess. Left of one by a benchmark's non-members: no false alarm at all. "
-        f"Bands: {charts.band(rows, few)}."
+        f"Bands: {base.band(rows, few)}."
     )
 
 
@@ -75,7 +75,7 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
         axes.set(xlim=(EDGES[0], EDGES[-1]), ylim=(0, None))
 
     labels = "score, in standard deviations of the non-members", "share"
-    words = "Scores of members and non-members", charts.subtitle(rows), histogram_caption(rows)
+    words = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
     return _panels(draw, shown, labels, words, stamp(rows) is not None)
 
 
@@ -92,7 +92,7 @@ def _sizes(rows: pd.DataFrame) -> str:
     shown = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
     return (
         f"{shown['n_members']} members and {shown['n_nonmembers']} non-members of all benchmarks, "
-        f"{charts.seeds(rows).lower()}"
+        f"{base.seeds(rows).lower()}"
     )
 
 
@@ -114,7 +114,7 @@ def _panels(
     methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
     lines = ceil(len(methods) / COLUMNS)
     height = 2.4 + 1.9 * lines
-    with charts.style():
+    with base.style():
         figure = Figure(figsize=(9, height), dpi=130)
         grid: Any = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True)
         bottom, top = 1.3 / height, 1 - 1.05 / height
@@ -128,10 +128,10 @@ def _panels(
             axes.tick_params(labelbottom=place >= len(methods) - COLUMNS, labelsize=8)
         figure.text(0.535, bottom - 0.45 / height, labels[0], ha="center")
         figure.text(0.02, (top + bottom) / 2, labels[1], va="center", rotation=90)
-        charts.write_words(figure, *words, stamped, 1.0 / height)
+        base.write_words(figure, *words, stamped, 1.0 / height)
     return figure
 
 
 def _title(axes: Axes, method: tuple[str, str], methods: Methods) -> None:
-    name = charts.name(*method, methods)
+    name = base.name(*method, methods)
     axes.set_title(name, size=9 if len(name) < 24 else 7, color=look(method[0]).colour, loc="left")

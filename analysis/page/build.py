@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from analysis.page_data import page_data
+from analysis.page.data import page_data
 from analysis.report import parts_of, reading_guide
 from analysis.summary import sentences
 from analysis.training_record import Record
@@ -20,9 +20,9 @@ from analysis.training_record import Record
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analysis.charts.factor_chart import Series
     from analysis.config import AnalysisConfig
-    from analysis.factor_chart import Series
-    from analysis.table import Table
+    from analysis.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ def page(findings: Findings, config: Mapping[str, object]) -> str:
 
 
 def _file(name: str) -> str:
-    return files("analysis").joinpath(name).read_text(encoding="utf-8")
+    return files("analysis.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _summary(findings: Findings) -> str:
-    from analysis.controls import stamp
+    from analysis.inference.controls import stamp
 
     parts = []
     for condition, rows in findings.conditions.items():

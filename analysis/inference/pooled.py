@@ -1,6 +1,6 @@
 """Cells that differ in their seed alone, pooled into one condition.
 
-Columns (`COLUMNS`) are those of `analysis.results`, but for:
+Columns (`COLUMNS`) are those of `analysis.inference.results`, but for:
 
 - `condition`: the cell's name without its seed.
 - `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ).
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.cells import Cell
-from analysis.results import Estimates, Measure, estimate_rows
+from analysis.inference.results import Estimates, Measure, estimate_rows
 from core.estimates import Estimate, total_worth
 from core.metrics import Scores
 from core.seeds import derive

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from analysis.appearance import label
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.groups import ANY, dose_order
-from analysis.results import COLUMNS
+from analysis.charts.appearance import label
+from analysis.inference.groups import ANY, dose_order
+from analysis.inference.results import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.config import WandbReport
-from analysis.results import COLUMNS
-from analysis.wandb_keys import DOSE, rows_of
+from analysis.inference.results import COLUMNS
+from analysis.mirror.keys import DOSE, rows_of
 from core.errors import DataError
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analysis.appearance import in_order, label
 from analysis.cells import CONTAMINATED
-from analysis.groups import ANY
-from analysis.results import ALL
-from analysis.table import NOTHING, Table, title, with_interval
+from analysis.charts.appearance import in_order, label
+from analysis.inference.groups import ANY
+from analysis.inference.results import ALL
+from analysis.tables.table import NOTHING, Table, title, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analysis.baseline import BLIND
 from analysis.cells import CLEAN
-from analysis.groups import ANY
-from analysis.results import ALL
+from analysis.inference.baseline import BLIND
+from analysis.inference.groups import ANY
+from analysis.inference.results import ALL
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.baseline import BLIND, SPREAD, blind_scores
 from analysis.cells import CLEAN, Cell
 from analysis.config import AnalysisConfig
-from analysis.groups import Group, groups
+from analysis.inference.baseline import BLIND, SPREAD, blind_scores
+from analysis.inference.groups import Group, groups
 from core.bootstrap import Resample, draw_counts, face, ranked_side
 from core.errors import DataError
 from core.estimates import (

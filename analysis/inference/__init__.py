@@ -1,0 +1,1 @@
+"""Estimates with their intervals, comparisons, trends and controls: all that is computed."""

@@ -1,0 +1,1 @@
+"""The estimates in Weights & Biases, and read back from there."""

@@ -1,0 +1,1 @@
+"""report.html: one page with interactive charts, that works without a network."""
