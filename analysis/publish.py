@@ -10,10 +10,11 @@ from analysis.cells import Cell
 from analysis.charts.factor_chart import series_of
 from analysis.charts.gallery import save_charts
 from analysis.config import AnalysisStage
+from analysis.findings import Findings
 from analysis.folder import CHARTS, PAGE, REPORT, TABLES
 from analysis.inference.curves import histogram_table, roc_table, samples
 from analysis.inference.pooled import by_condition
-from analysis.page.build import Findings, page
+from analysis.page.build import page
 from analysis.report import OVER_CONDITIONS, Picture, Section, markdown, parts_of
 from analysis.tables.papers import learning_rate_table
 from analysis.tables.table import write_tables

@@ -22,7 +22,7 @@ from analysis.training_record import has_losses
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from analysis.page.build import Findings
+    from analysis.findings import Findings
 
 
 FEW = 3

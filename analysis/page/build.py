@@ -6,56 +6,18 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import yaml
 
 from analysis.page.data import page_data
-from analysis.report import parts_of, reading_guide
+from analysis.report import reading_guide
 from analysis.summary import sentences
 from analysis.training_record import Record
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.charts.factor_chart import Series
-    from analysis.config import AnalysisConfig
-    from analysis.tables.table import Table
-
-
-@dataclass(frozen=True)
-class Findings:
-    """All that a report shows; tables and records are by condition, each with its seeds."""
-
-    title: str
-    pooled: pd.DataFrame
-    curves: pd.DataFrame
-    """`curves.roc_table`."""
-    bins: pd.DataFrame
-    """`curves.histogram_table`."""
-    series: Series
-    """`factor_chart.series_of`."""
-    records: Mapping[str, Sequence[Record]]
-    tables: Mapping[str, Sequence[Table]]
-    config: AnalysisConfig
-
-    @property
-    def conditions(self) -> dict[str, pd.DataFrame]:
-        """The pooled rows of each condition, in their order."""
-        return dict(parts_of(self.pooled))
-
-    def of_condition(self, condition: str) -> Findings:
-        """What there is of one condition."""
-        return replace(
-            self,
-            pooled=self.conditions[condition],
-            curves=self.curves[self.curves["condition"] == condition],
-            bins=self.bins[self.bins["condition"] == condition],
-            records={condition: self.records.get(condition, ())},
-            tables={condition: self.tables.get(condition, ())},
-        )
+    from analysis.findings import Findings
 
 
 def page(findings: Findings, config: Mapping[str, object]) -> str:

@@ -22,7 +22,7 @@ from analysis.training_record import has_losses, loss_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.page.build import Findings
+    from analysis.findings import Findings
 
 MARKERS: dict[object, str] = {
     "o": "circle", "s": "square", "v": "triangle-down", "P": "cross", "X": "x",

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import Cell, make_cell
-from analysis.page.build import Findings
+from analysis.findings import Findings
 from analysis.training_record import Record
 from core.artifacts import Artifact
 
