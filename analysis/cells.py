@@ -151,7 +151,7 @@ def make_cell(
 
 
 def name_apart(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells in order of name; those that share one get a piece of their scores' digest.
+    """The cells in order of their numbers; those of one name get a piece of their scores' digest.
 
     A condition's name gets a piece of its recipe where another recipe has the same.
 
@@ -169,7 +169,14 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     name, times = Counter(cell.name for cell in named).most_common(1)[0]
     if times > 1:
         raise ConfigError(f"cells holds {name} {times} times: give each cell once.")
-    return sorted(named, key=lambda cell: cell.name)
+    return sorted(named, key=in_order)
+
+
+def in_order(cell: Cell) -> tuple[Any, ...]:
+    """Sort key of cells: by what varies, as numbers; the seed last."""
+    longest = cell.example_max_tokens or 0
+    numbers = (cell.learning_rate, cell.budget_tokens, longest)
+    return cell.model, *numbers, cell.condition, cell.seed, cell.name
 
 
 def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:

@@ -17,6 +17,7 @@ from analysis.inference.pooled import by_condition
 from analysis.page.build import page
 from analysis.report import OVER_CONDITIONS, Picture, Section, markdown, parts_of
 from analysis.tables.papers import learning_rate_table
+from analysis.tables.statistical import condition_tables, series_tables
 from analysis.tables.table import write_tables
 from analysis.tables.tables import cell_tables
 from analysis.training_record import Record
@@ -24,13 +25,12 @@ from core.artifacts import write_text
 from core.config import identity
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from analysis.inference.statistics import Statistics
     from analysis.tables.table import Table
 
 
 def gather(
-    stage: AnalysisStage, cells: Sequence[Cell], pooled: pd.DataFrame, records: Sequence[Record]
+    stage: AnalysisStage, cells: Sequence[Cell], made: Statistics, records: Sequence[Record]
 ) -> Findings:
     """All that is shown. `records` are found by their models; a cell may have none."""
     found = samples(cells, stage.seed)
@@ -42,12 +42,12 @@ def gather(
     }  # fmt: skip
     return Findings(
         title=stage.name,
-        pooled=pooled,
+        pooled=made.pooled,
         curves=roc_table(found, stage.analysis, stage.seed),
         bins=histogram_table(found),
         series=series_of(cells),
         records=own,
-        tables=_tables(pooled),
+        tables=_tables(made),
         config=stage.analysis,
     )
 
@@ -66,10 +66,15 @@ def publish(folder: Path, stage: AnalysisStage, findings: Findings) -> list[Path
     return [*written, folder / REPORT, folder / PAGE]
 
 
-def _tables(pooled: pd.DataFrame) -> dict[str, list[Table]]:
-    tables = {name: cell_tables(rows) for name, rows in parts_of(pooled).items()}
-    rates = learning_rate_table(pooled)
-    return tables if rates is None else {**tables, OVER_CONDITIONS: [rates]}
+def _tables(made: Statistics) -> dict[str, list[Table]]:
+    """By condition, and under OVER_CONDITIONS those over all of them."""
+    tables = {
+        name: [*cell_tables(rows), *condition_tables(made.comparisons, made.trends, name)]
+        for name, rows in parts_of(made.pooled).items()
+    }
+    rates = learning_rate_table(made.pooled)
+    over = [*([rates] if rates else []), *series_tables(made.trends)]
+    return {**tables, OVER_CONDITIONS: over} if over else tables
 
 
 def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> list[Section]:

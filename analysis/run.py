@@ -52,7 +52,7 @@ def _make(
     found = statistics(stage.name, stage.seed, cells, stage.analysis)
     for name in STATISTICS:
         getattr(found, name).to_parquet(folder / f"{name}.parquet", index=False)
-    written = publish(folder, stage, gather(stage, cells, found.pooled, records))
+    written = publish(folder, stage, gather(stage, cells, found, records))
     tidy = [f"{name}.parquet" for name in STATISTICS]
     content = [*tidy, *(str(path.relative_to(folder)) for path in written)]
     return Built(content, {"cells": len(cells), "estimates": len(found.results)})

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.cells import Cell
+from analysis.cells import Cell, in_order
 from analysis.inference.results import Estimates, Measure, estimate_rows
 from core.estimates import Estimate, total_worth
 from core.metrics import Scores
@@ -40,7 +40,7 @@ COLUMNS = (
 def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     """The cells of each condition in order of seed, so that conditions pair seed with seed."""
     found: dict[str, list[Cell]] = defaultdict(list)
-    for cell in sorted(cells, key=lambda cell: (cell.condition, cell.seed, cell.name)):
+    for cell in sorted(cells, key=in_order):
         found[cell.condition].append(cell)
     return found
 

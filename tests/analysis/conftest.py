@@ -155,5 +155,5 @@ def findings(two_rates: list[Cell], record: Record) -> Findings:
 
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40))
-    pooled = statistics("trial", 0, two_rates, stage.analysis).pooled
-    return gather(stage, two_rates, pooled, [record])
+    made = statistics("trial", 0, two_rates, stage.analysis)
+    return gather(stage, two_rates, made, [record])

@@ -72,7 +72,7 @@ def test_cells_of_one_name_are_told_apart_and_sorted(make):
     twin = replace(cell, digests={**cell.digests, "contaminated": "abcdef0123"})
     other = make(learning_rate=1e-5)
     named = name_apart([twin, other, cell])
-    assert [c.name.rpartition("-")[2] for c in named] == ["abcdef", "contam", "seed0"]
+    assert [c.name.rpartition("-")[2] for c in named] == ["seed0", "abcdef", "contam"]
     assert named == name_apart([cell, twin, other])
 
 

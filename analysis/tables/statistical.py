@@ -1,0 +1,87 @@
+"""Tables of what is tested: differences between methods, and trends."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from analysis.inference.results import ALL
+from analysis.tables.table import NOTHING, Table, with_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OCCURRENCES = "occurrences"
+
+
+def condition_tables(
+    comparisons: pd.DataFrame, trends: pd.DataFrame, condition: str
+) -> list[Table]:
+    """One condition's: the strongest method against each other one, and scores over the dose."""
+    own = trends[(trends["condition"] == condition) & (trends["over"] == OCCURRENCES)]
+    found = [
+        comparison_table(comparisons[comparisons["condition"] == condition]),
+        trend_table(own, "trend_over_occurrences"),
+    ]
+    return [table for table in found if table is not None]
+
+
+def series_tables(trends: pd.DataFrame) -> list[Table]:
+    """How AUROC follows what varies between conditions: a table a factor."""
+    rest = trends[trends["over"] != OCCURRENCES]
+    found = [trend_table(rows, f"trend_over_{over}") for over, rows in rest.groupby("over")]
+    return [table for table in found if table is not None]
+
+
+def comparison_table(comparisons: pd.DataFrame) -> Table | None:
+    """The strongest method less each other one; None where there is but one."""
+    rows = comparisons[(comparisons["metric"] == "auroc") & (comparisons["benchmark"] == ALL)]
+    if rows.empty:
+        return None
+    methods = sorted({*rows["method_a"], *rows["method_b"]})
+    best = max(methods, key=lambda method: _lead(rows, method))
+    own = rows[(rows["method_a"] == best) | (rows["method_b"] == best)]
+    lines = [_difference(row, best) for row in own.to_dict("records")]
+    header = [f"{best} less …", "difference in AUROC", "p", "p, corrected"]
+    title = (
+        f"{best}, the strongest on average, less each other method: all members, mean over "
+        "benchmarks, paired bootstrap, two-sided p, corrected for all pairs of methods by max-T"
+    )
+    return Table("comparisons", title, header, lines, own)
+
+
+def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
+    """Kendall's τ, the slope, and where AUROC reaches 0.75; None where nothing varies."""
+    rows = trends[(trends["benchmark"] == ALL) & trends["slope"].notna()]
+    if rows.empty:
+        return None
+    over = str(rows["over"].iloc[0]).replace("_", " ")
+    lines = [_trend(row) for row in rows.to_dict("records")]
+    header = ["method", "Kendall's τ", "p", "slope [95%]", "reaches 0.75 at", "note"]
+    title = f"Trend over {over}, mean over benchmarks; the slope is of AUROC's log-odds a doubling"
+    return Table(name, title, header, lines, rows)
+
+
+def _lead(rows: pd.DataFrame, method: str) -> float:
+    """The sum of a method's AUROC less each other's."""
+    above = rows.loc[rows["method_a"] == method, "difference"].sum()
+    below = rows.loc[rows["method_b"] == method, "difference"].sum()
+    return float(above - below)
+
+
+def _difference(row: dict[Any, Any], best: str) -> list[str]:
+    value, low, high = row["difference"], row["ci_low"], row["ci_high"]
+    other = row["method_b"]
+    if row["method_b"] == best:
+        other, value, low, high = row["method_a"], -value, -high, -low
+    return [other, with_interval(value, low, high), _p(row["p_value"]), _p(row["p_max_t"])]
+
+
+def _trend(row: dict[Any, Any]) -> list[str]:
+    reached = NOTHING if math.isnan(row["reaches"]) else f"{row['reaches']:.3g}"
+    slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
+    return [row["method"], f"{row['tau']:.2f}", _p(row["p_value"]), slope, reached, row["note"]]
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,56 @@
+import numpy as np
+import pandas as pd
+
+from analysis.tables.statistical import (
+    comparison_table,
+    condition_tables,
+    series_tables,
+    trend_table,
+)
+
+
+def comparisons():
+    pairs = [("loss", "min_k", -0.05), ("loss", "zlib", 0.01), ("min_k", "zlib", 0.06)]
+    rows = [
+        {
+            "condition": "c", "benchmark": benchmark, "method_a": a, "method_b": b,
+            "metric": metric, "difference": d, "ci_low": d - 0.02, "ci_high": d + 0.02,
+            "p_value": 0.0005, "p_holm": 0.003, "p_max_t": 0.04,
+        }
+        for a, b, d in pairs for benchmark in ("all", "boolq") for metric in ("auroc", "other")
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def trends(over, reaches):
+    row = {
+        "condition": "c", "over": over, "benchmark": "all", "method": "min_k", "variant": "k=0.2",
+        "tau": 0.4, "p_value": 0.2, "slope": 0.7, "slope_low": 0.6, "slope_high": 0.8,
+        "reaches": reaches, "note": "",
+    }  # fmt: skip
+    return pd.DataFrame([row, {**row, "benchmark": "boolq"}, {**row, "slope": np.nan}])
+
+
+def test_the_strongest_is_compared_with_each_other():
+    table = comparison_table(comparisons())
+    assert table.header[0] == "min_k less …"
+    assert table.lines == [
+        ["loss", "0.05 [0.03, 0.07]", "< 0.001", "0.040"],
+        ["zlib", "0.06 [0.04, 0.08]", "< 0.001", "0.040"],
+    ]
+    assert comparison_table(comparisons().head(0)) is None
+
+
+def test_a_trend_says_where_it_reaches_three_quarters():
+    reached = trend_table(trends("occurrences", 2.125), "t")
+    assert reached.lines == [["min_k", "0.40", "0.200", "0.70 [0.60, 0.80]", "2.12", ""]]
+    assert trend_table(trends("occurrences", np.nan), "t").lines[0][4] == "–"
+    assert trend_table(trends("occurrences", 1.0).tail(1), "t") is None
+
+
+def test_conditions_and_series_get_their_own_tables():
+    both = pd.concat([trends("occurrences", 2.0), trends("learning_rate", 3e-4)])
+    names = [t.name for t in condition_tables(comparisons(), both, "c")]
+    assert names == ["comparisons", "trend_over_occurrences"]
+    assert [t.name for t in series_tables(both)] == ["trend_over_learning_rate"]
+    assert condition_tables(comparisons(), both, "another") == []
