@@ -62,6 +62,32 @@ def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
     return Table(name, title, header, lines, rows)
 
 
+def replicates_table(replicates: pd.DataFrame) -> Table | None:
+    """How much higher an example scores when it was in than when it was out, by occurrences."""
+    if replicates.empty:
+        return None
+    doses = sorted(replicates["occurrences"].unique())
+    grouped = replicates.groupby(["method", "variant", "occurrences"], sort=False)["difference"]
+    found = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
+    found.columns = ["mean", "standard_error", "examples", "share_above_0"]
+    lines = [
+        [method, *(_in_less_out(found, method, variant, dose) for dose in doses)]
+        for method, variant in dict.fromkeys(index[:2] for index in found.index)
+    ]
+    title = (
+        "Score when in less score when out, in standard deviations of the non-members, by "
+        "occurrences: mean ± standard error (share of the examples above 0)"
+    )
+    return Table("replicates", title, ["method", *map(str, doses)], lines, found.reset_index())
+
+
+def _in_less_out(found: pd.DataFrame, method: str, variant: str, dose: int) -> str:
+    if (method, variant, dose) not in found.index:
+        return NOTHING
+    mean, error, _, share = found.loc[(method, variant, dose)]
+    return f"{mean:.2f} ± {error:.2f} ({share:.0%})"
+
+
 def _lead(rows: pd.DataFrame, method: str) -> float:
     """The sum of a method's AUROC less each other's."""
     above = rows.loc[rows["method_a"] == method, "difference"].sum()

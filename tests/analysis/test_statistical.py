@@ -4,6 +4,7 @@ import pandas as pd
 from analysis.tables.statistical import (
     comparison_table,
     condition_tables,
+    replicates_table,
     series_tables,
     trend_table,
 )
@@ -54,3 +55,17 @@ def test_conditions_and_series_get_their_own_tables():
     assert names == ["comparisons", "trend_over_occurrences"]
     assert [t.name for t in series_tables(both)] == ["trend_over_learning_rate"]
     assert condition_tables(comparisons(), both, "another") == []
+
+
+def test_replicates_are_shown_by_occurrences():
+    rows = [("min_k", "k=0.2", dose, d) for dose in (1, 4) for d in (dose - 0.5, dose + 0.5)]
+    rows += [("loss", "", 1, -1.0), ("loss", "", 1, 2.0)]
+    table = replicates_table(
+        pd.DataFrame(rows, columns=["method", "variant", "occurrences", "difference"])
+    )
+    assert table.header == ["method", "1", "4"]
+    assert table.lines == [
+        ["min_k", "1.00 ± 0.50 (100%)", "4.00 ± 0.50 (100%)"],
+        ["loss", "0.50 ± 1.50 (50%)", "–"],
+    ]
+    assert replicates_table(pd.DataFrame()) is None
