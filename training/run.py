@@ -59,7 +59,7 @@ def _together(
 ) -> Artifact:
     """The folder, made by all processes and committed by the first."""
     if asked_processes() == 1 and is_complete(folder):
-        return open_artifact(folder, checkpoint.KIND)
+        return _tidied(folder)
     world = start_processes()
     with building(folder) if world.leader else nullcontext():
         if not world.from_leader(is_complete(folder)):
@@ -68,7 +68,14 @@ def _together(
             else:
                 _make(stage, corpus, folder, inputs, world)
             world.wait()
-    return open_artifact(folder, checkpoint.KIND)
+    return _tidied(folder) if world.leader else open_artifact(folder, checkpoint.KIND)
+
+
+def _tidied(folder: Path) -> Artifact:
+    """The finished folder without checkpoints: up to its manifest a killed run needs them."""
+    artifact = open_artifact(folder, checkpoint.KIND)
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    return artifact
 
 
 def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
@@ -91,7 +98,6 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
     export(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
     if world.leader:
         exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     tokens = order.sequences * loop.width
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters}
     return Built(["exposures.parquet", *_weights(folder)], counts)

@@ -77,7 +77,7 @@ def test_killed_in_the_middle_of_a_checkpoint_twenty_times(corpus_folder, tmp_pa
     for _ in range(60):
         done, began = steps_committed(runs), time.time()
         process = start(2, corpus_folder, runs, *options)
-        stop_when(process, partial(torn_since, runs, began), signal.SIGKILL, draw.random() * 0.02)
+        stop_when(process, partial(torn_since, runs, began), signal.SIGKILL, draw.random() * 0.008)
         torn += torn_since(runs, began)
         assert steps_done(runs) >= steps_committed(runs) >= done
         if torn == 20:
