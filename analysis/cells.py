@@ -129,7 +129,8 @@ def make_cell(
     swapped = bool(corpus.config["injection"].get(SWAPPED.rpartition(".")[2], False))
     seed = int(corpus.config["seed"])
     condition = f"{model_name}-lr{learning_rate:g}-tokens{budget_tokens}{'-swapped' * swapped}"
-    configs = corpus.config, model.config
+    start = {**model.config["model"], "start": model.artifact.inputs.get("model")}
+    configs = corpus.config, {**model.config, "model": start}
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
     opened: dict[str, Opened] = {"corpus": corpus, "model": model, **tables}
     return Cell(
@@ -180,13 +181,22 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
 
 
 def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
+    """Conditions that hold one recipe and each seed once: only those are pooled."""
     distinct = {(cell.condition, cell.recipe) for cell in cells}
     recipes = Counter(condition for condition, _ in distinct)
-    return [
+    named = [
         cell
         if recipes[cell.condition] == 1
         else replace(cell, condition=f"{cell.condition}-{cell.recipe[:6]}")
         for cell in cells
+    ]
+    seeds = Counter((cell.condition, cell.seed) for cell in named)
+    twice = {condition for (condition, _), times in seeds.items() if times > 1}
+    return [
+        replace(cell, condition=f"{cell.condition}-{cell.digests[CONTAMINATED][:6]}")
+        if cell.condition in twice
+        else cell
+        for cell in named
     ]
 
 

@@ -14,7 +14,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-CORPUS_NODES = ("corpus", "benchmark", "occurrences", "rewording", "injection")
+CORPUS_NODES = ("corpus", "benchmark", "occurrences", "rewording", "injection", "tokenizer")
 MODEL_NODES = ("model", "training", "deepspeed")
 
 FACTORS: Mapping[str, tuple[str, ...]] = {
@@ -63,7 +63,7 @@ def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _says_how(key: str) -> bool:
     """Whether a field holds a random draw, a place, or a way of running that changes no result."""
-    return key.endswith("_seed") or key in _runtime_fields()
+    return key.endswith(("_seed", ".path")) or key in _runtime_fields()
 
 
 @cache

@@ -17,7 +17,7 @@ from analysis.inference.pooled import by_condition
 from analysis.page.build import page
 from analysis.report import OVER_CONDITIONS, Picture, Section, markdown, parts_of
 from analysis.tables.papers import learning_rate_table
-from analysis.tables.statistical import condition_tables, replicates_table, series_tables
+from analysis.tables.statistical import condition_tables, series_tables
 from analysis.tables.table import write_tables
 from analysis.tables.tables import cell_tables
 from analysis.training_record import Record
@@ -69,12 +69,11 @@ def publish(folder: Path, stage: AnalysisStage, findings: Findings) -> list[Path
 def _tables(made: Statistics) -> dict[str, list[Table]]:
     """By condition, and under OVER_CONDITIONS those over all of them."""
     tables = {
-        name: [*cell_tables(rows), *condition_tables(made.comparisons, made.trends, name)]
+        name: [*cell_tables(rows), *condition_tables(made, name)]
         for name, rows in parts_of(made.pooled).items()
     }
     rates = learning_rate_table(made.pooled)
-    pairs = replicates_table(made.replicates)
-    over = [t for t in (rates, pairs, *series_tables(made.trends)) if t is not None]
+    over = [*([rates] if rates else []), *series_tables(made.trends)]
     return {**tables, OVER_CONDITIONS: over} if over else tables
 
 

@@ -68,9 +68,10 @@ def reading_guide(config: AnalysisConfig) -> str:
     return (
         "Scores are compared between members (inserted into the training corpus) and non-members "
         "(drawn from the same pool, never inserted); a higher score says member, and 0.5 is the "
-        f"AUROC of a guess. In brackets: {config.confidence:.0%} bootstrap intervals over examples "
-        f"({config.draws:,} draws). A column with a number holds the members with so many "
-        "occurrences, `any` all of them; `all` is the mean over benchmarks."
+        f"AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap over "
+        f"examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
+        "Wilson's interval with the draws' variance). A column with a number holds the members "
+        "with so many occurrences, `any` all of them; `all` is the mean over benchmarks."
     )
 
 

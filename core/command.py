@@ -35,11 +35,15 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     def job(config: DictConfig) -> None:
         try:
             run(config)
+        except StoppedError:  # ends a sweep as well
+            raise
         except UserError as error:  # kept from Hydra, which would put a line of its own before it
             failed.append(error)
 
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
+    except StoppedError as error:
+        return _say(error)
     except MissingConfigException as error:
         return _say(UserError(_unknown_choice(error)))
     except (HydraException, OmegaConfBaseException) as error:

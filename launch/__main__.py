@@ -5,8 +5,14 @@ from __future__ import annotations
 import sys
 
 from core.command import command, said
+from core.errors import StoppedError
 from launch.sweep import conclude, run
 
 if __name__ == "__main__":
-    status = command("pipeline", run)
-    sys.exit(status or said(conclude))
+    status = 1
+    try:
+        status = command("pipeline", run)
+    finally:  # a cell's process that died ends Hydra's launcher, not what the others made
+        if status != StoppedError.status:
+            status = max(status, said(conclude))
+    sys.exit(status)

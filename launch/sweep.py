@@ -26,8 +26,9 @@ from omegaconf import DictConfig
 
 from analysis.config import CellPaths
 from core.artifacts import Artifact, write_text
-from core.errors import StoppedError, UserError
+from core.errors import ConfigError, StoppedError, UserError
 from launch import pipeline
+from training.world import asked_processes
 
 SWEEP = "CONTAMINATION_SWEEP"  # tells a cell, in whatever process, the sweep's folder
 log = logging.getLogger(__name__)
@@ -52,24 +53,21 @@ class Sweep(Callback):
     """Hydra's callback around a sweep. What it raises Hydra only warns of, so it concludes nothing.
 
     Attributes:
-        ended: the sweep's configuration and folder, once its cells were run.
+        begun: the sweep's configuration and folder.
     """
 
-    ended: tuple[DictConfig, Path] | None = None
+    begun: tuple[DictConfig, Path] | None = None
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Name the sweep, and forget what an earlier run of it recorded."""
         overrides = list(config.hydra.overrides.task)
         name = f"{config.name}-{_digest(overrides)}"
-        folder = Path(config.runs) / "sweeps" / name
+        folder = (Path(config.runs) / "sweeps" / name).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.json"):
-            old.unlink()
-        os.environ[SWEEP] = str(folder.resolve())
-
-    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Keep what `conclude` needs."""
-        Sweep.ended = config, Path(os.environ.pop(SWEEP))
+            old.unlink(missing_ok=True)
+        os.environ[SWEEP] = str(folder)
+        Sweep.begun = config, folder
 
 
 def conclude() -> int:
@@ -77,9 +75,10 @@ def conclude() -> int:
 
     Returns the exit status: 0, or 1 where a cell has no result. Without a sweep: 0.
     """
-    if Sweep.ended is None:
+    if Sweep.begun is None:
         return 0
-    config, folder = Sweep.ended
+    os.environ.pop(SWEEP, None)
+    config, folder = Sweep.begun
     records = read_records(folder)
     done = [CellPaths(**r.cell) for r in records if r.cell is not None]
     failed = [r for r in records if r.cell is None]
@@ -95,23 +94,31 @@ def conclude() -> int:
 
 def run(config: DictConfig) -> Artifact | None:
     """One cell: with its own report, or, within a sweep, with a record of what became of it."""
+    if asked_processes() > 1:
+        raise ConfigError(
+            f"WORLD_SIZE is {asked_processes()}: python -m launch is one process. Start the "
+            "training alone with torchrun (torchrun … -m training), then run this again: it finds "
+            "the model trained."
+        )
     if SWEEP not in os.environ:
         return pipeline.run(config)
     overrides = list(HydraConfig.get().overrides.task)
-    record = Record(overrides, error="it was stopped")
+    _write(Record(overrides, error="its process ended before it did"))
     try:
-        record = Record(overrides, cell=asdict(pipeline.run_cell(pipeline.plan(config))))
+        _write(Record(overrides, cell=asdict(pipeline.run_cell(pipeline.plan(config)))))
     except StoppedError:
         raise
     except UserError as error:
-        record = Record(overrides, error=str(error))
+        _write(Record(overrides, error=str(error)))
     except Exception as error:  # one cell's mistake must not end the others
         log.error("%s", traceback.format_exc())
-        record = Record(overrides, error=f"{type(error).__name__}: {error}")
-    finally:
-        place = Path(os.environ[SWEEP]) / f"{_digest(overrides)}.json"
-        write_text(place, json.dumps(asdict(record), indent=1))
+        _write(Record(overrides, error=f"{type(error).__name__}: {error}"))
     return None
+
+
+def _write(record: Record) -> None:
+    place = Path(os.environ[SWEEP]) / f"{_digest(record.overrides)}.json"
+    write_text(place, json.dumps(asdict(record), indent=1))
 
 
 def read_records(folder: Path) -> list[Record]:

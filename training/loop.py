@@ -114,10 +114,9 @@ class Loop:
             record.evaluation({"step": step, "tokens": self._tokens(step), **found})
 
     def _checkpoint(self, step: int, *, asked: bool) -> None:
-        """Save where it is due or SIGTERM came; the end of the run needs none."""
-        if step == self.order.steps:
-            return
-        if asked or step % self.config.checkpoint_every_steps == 0:
+        """Save where it is due or SIGTERM came; the end of the run needs none of itself."""
+        due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
+        if asked or due:
             place = self.folder / "checkpoints"
             saved = resume.next_save(place, step, self.world, self.identity)
             resume.save(self.engine, place, saved, self.config.keep_checkpoints, self.world)

@@ -72,7 +72,7 @@ class Lines:
 
     def _forget_after(self, step: int) -> None:
         """Drop the lines of steps that will be done again."""
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        lines = self._path.read_text().splitlines() if step and self._path.exists() else []
         kept = []
         for line in lines:
             try:

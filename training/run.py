@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 def run(stage: TrainingStage) -> Artifact:
     """Train the model on the corpus, or find it trained.
 
-    Every process of a launcher (torchrun, deepspeed, srun) calls this; the first one writes.
+    Every process of a launcher (torchrun, deepspeed) calls this; the first one writes.
 
     Raises:
         ConfigError: a value or a combination that can't be trained with.
@@ -92,10 +92,11 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
     record = Record(stage, folder, first, order.steps, inputs) if world.leader else None
     try:
         loop.train(first, record)
+        export(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
     finally:
         if record is not None:
             record.close()
-    export(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
+        loop.engine.destroy()  # else its hooks keep the optimizer's states in memory
     if world.leader:
         exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
     tokens = order.sequences * loop.width

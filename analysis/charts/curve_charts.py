@@ -67,11 +67,13 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
     def draw(axes: Axes, method: tuple[str, str]) -> None:
         for side, colour in SIDES.items():
             line = _of(shown, method, side=side)
-            x = line["centre"] - (EDGES[1] - EDGES[0]) / 2
             low, high = (line[name].where(line["share"] > 0) for name in POINTS[2:])
-            axes.fill_between(x, low, high, step="post", color=colour, alpha=0.22, linewidth=0)
+            band = [[*end, end.iloc[-1]] for end in (low, high)]  # the last bin has a width too
+            axes.fill_between(
+                EDGES, band[0], band[1], step="post", color=colour, alpha=0.22, linewidth=0
+            )
             style = "-" if side == "members" else (0, (3, 1))
-            axes.step(x, line["share"], where="post", color=colour, linewidth=1.4, linestyle=style)
+            axes.stairs(line["share"], EDGES, color=colour, linewidth=1.4, linestyle=style)
         axes.set(xlim=(EDGES[0], EDGES[-1]), ylim=(0, None))
 
     labels = "score, in standard deviations of the non-members", "share"

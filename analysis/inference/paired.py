@@ -84,7 +84,8 @@ def holm(p_value: Scores) -> Scores:
 def max_t(found: Differences) -> Scores:
     """Step-down max-T: each difference against the largest of those not yet rejected (P)."""
     spread = found.draws.std(axis=1)
-    scale = np.where(spread > 0, spread, np.inf)  # methods that always agree: t = 0
+    never_equal = np.where(found.value == 0, np.inf, 1e-12)  # a difference that is always the same
+    scale = np.where(spread > 0, spread, never_equal)
     observed = np.abs(found.value) / scale
     order = np.argsort(-observed, kind="stable")
     away = np.abs(found.draws - found.value[:, None]) / scale[:, None]

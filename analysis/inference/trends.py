@@ -122,7 +122,7 @@ def shape(line: Line, confidence: float) -> dict[str, Any]:
         "slope": float(curves.slope[0]),
         **{"slope_low": float(low[0]), "slope_high": float(high[0])},
         "monotone": float(one_way.mean()),
-        **_reaches(crossing(curves, x[0], x[-1], LEVEL), auroc[0].mean() > LEVEL, confidence),
+        **_reaches(crossing(curves, x[0], x[-1], LEVEL), auroc[0], confidence),
     }
 
 
@@ -131,7 +131,16 @@ def _with_draws(line: Line) -> Scores:
     return np.stack([np.r_[line[at].value, line[at].draws] for at in sorted(line)], axis=1)
 
 
-def _reaches(log_dose: Scores, above: bool, confidence: float) -> dict[str, Any]:
+def _side(auroc: Scores) -> str:
+    """Why there is no dose at which the level is reached."""
+    if (auroc < LEVEL).all():
+        return f"below {LEVEL} wherever measured"
+    if (auroc > LEVEL).all():
+        return f"above {LEVEL} wherever measured"
+    return f"the fitted line does not cross {LEVEL}"
+
+
+def _reaches(log_dose: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
     """The crossing with its interval; infinite ends are NaN, and the note says which."""
     tail = (1 - confidence) / 2
     ends = np.quantile(log_dose[1:], [tail, 1 - tail], method="inverted_cdf")
@@ -141,8 +150,7 @@ def _reaches(log_dose: Scores, above: bool, confidence: float) -> dict[str, Any]
         name: float(2**number) if np.isfinite(number) else float("nan")
         for name, number in zip(names, numbers, strict=True)
     }
-    side = "above" if above else "below"
-    notes = [] if np.isfinite(numbers[0]) else [f"{side} {LEVEL} wherever measured"]
+    notes = [] if np.isfinite(numbers[0]) else [_side(auroc)]
     notes += ["interval open below"] * bool(np.isinf(ends[0]))
     notes += ["interval open above"] * bool(np.isinf(ends[1]))
     return {**dose, "note": "; ".join(notes)}

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from analysis.charts.appearance import label
 from analysis.inference.results import ALL
 from analysis.tables.table import NOTHING, Table, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analysis.inference.statistics import Statistics
+
 OCCURRENCES = "occurrences"
 
 
-def condition_tables(
-    comparisons: pd.DataFrame, trends: pd.DataFrame, condition: str
-) -> list[Table]:
-    """One condition's: the strongest method against each other one, and scores over the dose."""
-    own = trends[(trends["condition"] == condition) & (trends["over"] == OCCURRENCES)]
+def condition_tables(made: Statistics, condition: str) -> list[Table]:
+    """The strongest method against each other one, scores over the dose, swapped replicates."""
+    comparisons, trends, replicates = (
+        table[table["condition"] == condition]
+        for table in (made.comparisons, made.trends, made.replicates)
+    )
     found = [
-        comparison_table(comparisons[comparisons["condition"] == condition]),
-        trend_table(own, "trend_over_occurrences"),
+        comparison_table(comparisons),
+        trend_table(trends[trends["over"] == OCCURRENCES], "trend_over_occurrences"),
+        replicates_table(replicates),
     ]
     return [table for table in found if table is not None]
 
 
 def series_tables(trends: pd.DataFrame) -> list[Table]:
-    """How AUROC follows what varies between conditions: a table a factor."""
+    """How AUROC follows what varies between conditions: a table a series, named by its first."""
     rest = trends[trends["over"] != OCCURRENCES]
-    found = [trend_table(rows, f"trend_over_{over}") for over, rows in rest.groupby("over")]
+    found = [
+        trend_table(rows, f"trend_over_{over}-{series}")
+        for (over, series), rows in rest.groupby(["over", "condition"], sort=False)
+    ]
     return [table for table in found if table is not None]
 
 
@@ -55,10 +64,15 @@ def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
     rows = trends[(trends["benchmark"] == ALL) & trends["slope"].notna()]
     if rows.empty:
         return None
-    over = str(rows["over"].iloc[0]).replace("_", " ")
-    lines = [_trend(row) for row in rows.to_dict("records")]
-    header = ["method", "Kendall's τ", "p", "slope [95%]", "reaches 0.75 at", "note"]
-    title = f"Trend over {over}, mean over benchmarks; the slope is of AUROC's log-odds a doubling"
+    over = str(rows["over"].iloc[0])
+    methods = list(zip(rows["method"], rows["variant"], strict=True))
+    lines = [_trend(row, methods) for row in rows.to_dict("records")]
+    tested = "p of τ" if over == OCCURRENCES else "p of the slope"
+    header = ["method", "Kendall's τ", "slope [95%]", tested, "reaches 0.75 at", "note"]
+    title = (
+        f"Trend over {over.replace('_', ' ')}, mean over benchmarks; the slope is of AUROC's "
+        "log-odds a doubling"
+    )
     return Table(name, title, header, lines, rows)
 
 
@@ -66,13 +80,19 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     """How much higher an example scores when it was in than when it was out, by occurrences."""
     if replicates.empty:
         return None
+    by = ["method", "variant", "occurrences"]
     doses = sorted(replicates["occurrences"].unique())
-    grouped = replicates.groupby(["method", "variant", "occurrences"], sort=False)["difference"]
+    examples = replicates.groupby([*by, "example_id"], sort=False)["difference"].mean()  # of seeds
+    grouped = examples.groupby(by, sort=False)
     found = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
     found.columns = ["mean", "standard_error", "examples", "share_above_0"]
+    methods = list(dict.fromkeys(index[:2] for index in found.index))
     lines = [
-        [method, *(_in_less_out(found, method, variant, dose) for dose in doses)]
-        for method, variant in dict.fromkeys(index[:2] for index in found.index)
+        [
+            label(method[0], method[1], methods),
+            *(_in_less_out(found, method, dose) for dose in doses),
+        ]
+        for method in methods
     ]
     title = (
         "Score when in less score when out, in standard deviations of the non-members, by "
@@ -81,10 +101,10 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     return Table("replicates", title, ["method", *map(str, doses)], lines, found.reset_index())
 
 
-def _in_less_out(found: pd.DataFrame, method: str, variant: str, dose: int) -> str:
-    if (method, variant, dose) not in found.index:
+def _in_less_out(found: pd.DataFrame, method: tuple[str, str], dose: int) -> str:
+    if (*method, dose) not in found.index:
         return NOTHING
-    mean, error, _, share = found.loc[(method, variant, dose)]
+    mean, error, _, share = found.loc[(*method, dose)]
     return f"{mean:.2f} ± {error:.2f} ({share:.0%})"
 
 
@@ -103,10 +123,11 @@ def _difference(row: dict[Any, Any], best: str) -> list[str]:
     return [other, with_interval(value, low, high), _p(row["p_value"]), _p(row["p_max_t"])]
 
 
-def _trend(row: dict[Any, Any]) -> list[str]:
+def _trend(row: dict[Any, Any], methods: Sequence[tuple[str, str]]) -> list[str]:
     reached = NOTHING if math.isnan(row["reaches"]) else f"{row['reaches']:.3g}"
     slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
-    return [row["method"], f"{row['tau']:.2f}", _p(row["p_value"]), slope, reached, row["note"]]
+    name = label(row["method"], row["variant"], methods)
+    return [name, f"{row['tau']:.2f}", slope, _p(row["p_value"]), reached, row["note"]]
 
 
 def _p(value: float) -> str:

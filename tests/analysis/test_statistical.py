@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 
+from analysis.inference.statistics import Statistics
 from analysis.tables.statistical import (
     comparison_table,
     condition_tables,
@@ -44,25 +45,27 @@ def test_the_strongest_is_compared_with_each_other():
 
 def test_a_trend_says_where_it_reaches_three_quarters():
     reached = trend_table(trends("occurrences", 2.125), "t")
-    assert reached.lines == [["min_k", "0.40", "0.200", "0.70 [0.60, 0.80]", "2.12", ""]]
+    assert reached.lines == [["min_k", "0.40", "0.70 [0.60, 0.80]", "0.200", "2.12", ""]]
+    assert reached.header[3] == "p of τ"
     assert trend_table(trends("occurrences", np.nan), "t").lines[0][4] == "–"
     assert trend_table(trends("occurrences", 1.0).tail(1), "t") is None
 
 
 def test_conditions_and_series_get_their_own_tables():
     both = pd.concat([trends("occurrences", 2.0), trends("learning_rate", 3e-4)])
-    names = [t.name for t in condition_tables(comparisons(), both, "c")]
+    none = pd.DataFrame({"condition": []})
+    made = Statistics(none, none, comparisons(), both, none)
+    names = [t.name for t in condition_tables(made, "c")]
     assert names == ["comparisons", "trend_over_occurrences"]
-    assert [t.name for t in series_tables(both)] == ["trend_over_learning_rate"]
-    assert condition_tables(comparisons(), both, "another") == []
+    assert [t.name for t in series_tables(both)] == ["trend_over_learning_rate-c"]
+    assert condition_tables(made, "another") == []
 
 
 def test_replicates_are_shown_by_occurrences():
     rows = [("min_k", "k=0.2", dose, d) for dose in (1, 4) for d in (dose - 0.5, dose + 0.5)]
     rows += [("loss", "", 1, -1.0), ("loss", "", 1, 2.0)]
-    table = replicates_table(
-        pd.DataFrame(rows, columns=["method", "variant", "occurrences", "difference"])
-    )
+    found = pd.DataFrame(rows, columns=["method", "variant", "occurrences", "difference"])
+    table = replicates_table(found.assign(example_id=range(len(found))))
     assert table.header == ["method", "1", "4"]
     assert table.lines == [
         ["min_k", "1.00 ± 0.50 (100%)", "4.00 ± 0.50 (100%)"],

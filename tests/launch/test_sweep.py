@@ -71,3 +71,17 @@ def test_cells_side_by_side_build_what_they_share_once(tmp_path):
     sweep(two, "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     assert contents(two) == contents(one)
     pd.testing.assert_frame_equal(report_of(two).results, report_of(one).results)
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_sweep_and_not_only_the_cell(tmp_path):
+    call = [*SWEEP, f"runs={tmp_path}", "seed=0,1"]
+    process = subprocess.Popen(call, env=ALONE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while not list(tmp_path.glob("model/*-study-*/metrics.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate()[1].decode()
+    assert process.returncode == 143
+    assert "stopped: SIGTERM came at step" in said
+    assert len(list((tmp_path / "model").glob("*-study-*"))) == 1  # the second cell never began

@@ -1,3 +1,4 @@
+import gc
 from dataclasses import replace
 
 import pytest
@@ -148,3 +149,16 @@ def test_what_does_not_fit_is_said(stage, change, tmp_path):
         run(replace(stage, model=ModelConfig(name="x", path="./nowhere")))
     with pytest.raises(ArtifactError, match="does not exist"):
         run(replace(stage, corpus_folder=str(tmp_path / "none")))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
+def test_the_optimizers_states_do_not_stay_in_memory(stage):
+    def numbers():
+        gc.collect()
+        kinds = (torch.Tensor, nn.Parameter)
+        return sum(o.numel() for o in gc.get_objects() if type(o) in kinds)
+
+    before = numbers()
+    stage = replace(stage, deepspeed={"zero_optimization": {"stage": 1}})
+    parameters = run(stage).counts["parameters"]
+    assert numbers() - before < 3 * parameters  # weights, gradients and moments are 5 times as many
