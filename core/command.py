@@ -21,6 +21,13 @@ from core.quiet import quiet_libraries
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
 
+class _Stopped(BaseException):
+    """Ends a sweep as well: Hydra keeps a job's exceptions, and only those, to itself."""
+
+    def __init__(self, error: StoppedError) -> None:
+        self.error = error
+
+
 def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     """Compose `conf/<config_name>.yaml` with the command line's overrides and run it.
 
@@ -35,15 +42,15 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     def job(config: DictConfig) -> None:
         try:
             run(config)
-        except StoppedError:  # ends a sweep as well
-            raise
+        except StoppedError as error:
+            raise _Stopped(error) from error
         except UserError as error:  # kept from Hydra, which would put a line of its own before it
             failed.append(error)
 
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
-    except StoppedError as error:
-        return _say(error)
+    except _Stopped as stopped:
+        return _say(stopped.error)
     except MissingConfigException as error:
         return _say(UserError(_unknown_choice(error)))
     except (HydraException, OmegaConfBaseException) as error:

@@ -65,9 +65,9 @@ class Loop:
             StoppedError: SIGTERM came; a checkpoint was written.
         """
         exported = export_steps(self.config, self.order, self.width)
-        if first_step == 0:
-            self._evaluate(0, record)
         with Stop() as stop:
+            if first_step == 0:
+                self._evaluate(0, record)
             for step in range(first_step + 1, self.order.steps + 1):
                 row = self._step(step)
                 if record is not None:

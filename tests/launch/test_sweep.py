@@ -77,7 +77,7 @@ def test_cells_side_by_side_build_what_they_share_once(tmp_path):
 def test_sigterm_ends_the_sweep_and_not_only_the_cell(tmp_path):
     call = [*SWEEP, f"runs={tmp_path}", "seed=0,1"]
     process = subprocess.Popen(call, env=ALONE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    while not list(tmp_path.glob("model/*-study-*/metrics.jsonl")):
+    while not any(p.stat().st_size for p in tmp_path.glob("model/*-study-*/metrics.jsonl")):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
