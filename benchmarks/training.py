@@ -41,6 +41,7 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
 
 from core.quiet import quiet_libraries, silenced
+from core.world import World
 from training.config import ModelConfig, TrainingConfig
 from training.data import Order, read_batch
 from training.engine import clips_itself, engine_config, start_engine
@@ -48,7 +49,7 @@ from training.flops import flops_per_token, utilization
 from training.loss import token_losses
 from training.models import make_model
 from training.step import optimizer_step
-from training.world import World, start_processes
+from training.world import start_processes
 
 CONF = Path(__file__).parents[1] / "conf"
 WARM_UP, STEPS, BATCHES = 5, 50, 8

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from filelock import FileLock, Timeout
+from filelock import SoftFileLease, Timeout
 
 from core.config import identity
 from core.errors import ArtifactError, DataError
@@ -32,6 +32,10 @@ from core.errors import ArtifactError, DataError
 SCHEMA = 1
 MANIFEST = "manifest.json"
 LOCKS = ".locks"
+REVISION = "REVISION"  # the file that names the revision in a copy of the code
+LEASE = (
+    45.0  # seconds without a sign of life after which a builder on another machine counts as dead
+)
 log = logging.getLogger(__name__)
 
 
@@ -83,47 +87,66 @@ def build(
     Of several processes that need the same folder one makes it and the others wait.
     """
     if not is_complete(folder):
-        with building(folder):
-            finish(folder, config, inputs, make)
+        with building(folder) as check:
+            if not is_complete(folder):
+                with begun(folder, config):
+                    built = make(folder)
+                    check()
+                    commit(folder, inputs, built)
     return open_artifact(folder, folder.parent.name)
 
 
 @contextmanager
-def building(folder: Path) -> Iterator[None]:
-    """The only process that makes `folder`; the system lets go of it when this process dies."""
+def building(folder: Path) -> Iterator[Callable[[], None]]:
+    """The only process that makes `folder`, on all machines that share it.
+
+    A lease: its holder gives a sign of life every 15 seconds. A dead one's is taken over at once
+    on its own machine, after LEASE seconds from another.
+
+    Yields:
+        What raises an ArtifactError where this process was itself taken for dead meanwhile.
+    """
     place = folder.parent.parent / LOCKS
     place.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(place / f"{folder.parent.name}-{folder.name}.lock")
+    lease = SoftFileLease(
+        place / f"{folder.parent.name}-{folder.name}.lease",
+        lease_duration=LEASE,
+        thread_local=False,  # taken in one thread, let go of in another: see World.by_leader
+        poll_interval=0.2,
+    )
     try:
-        lock.acquire(timeout=1)
+        lease.acquire(timeout=1)
     except Timeout:
         log.info("waiting for another process that makes %s", folder)
-        lock.acquire()
+        lease.acquire()
+
+    def check() -> None:
+        if lease.compromise is not None:
+            raise ArtifactError(
+                f"This process gave no sign of life for {LEASE:g} seconds, so another one may be "
+                f"making {folder} ({lease.compromise.reason}). Run the same command again."
+            )
+
+    try:
+        yield check
+    finally:
+        lease.release()
+
+
+@contextmanager
+def begun(folder: Path, config: Any) -> Iterator[None]:
+    """Start (or go on with) the folder; a full disk in the body is said as such."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "config.yaml", yaml.safe_dump(plain(config), sort_keys=False))
     try:
         yield
-    finally:
-        lock.release()
-
-
-def finish(
-    folder: Path,
-    config: Any,
-    inputs: Mapping[str, str],
-    make: Callable[[Path], Built],
-) -> None:
-    """Make (or go on with) the folder where it is not complete, inside `building`."""
-    if not is_complete(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / "config.yaml", yaml.safe_dump(_plain(config), sort_keys=False))
-        try:
-            commit(folder, inputs, make(folder))
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise DataError(
-                f"No space is left for {folder} ({error}). What is there is unfinished and will "
-                "not be taken for whole: free some space and run the same command again."
-            ) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DataError(
+            f"No space is left for {folder} ({error}). What is there is unfinished and will "
+            "not be taken for whole: free some space and run the same command again."
+        ) from error
 
 
 def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:
@@ -188,10 +211,13 @@ def write_text(path: Path, text: str) -> None:
 @cache
 def code_revision() -> str:
     """The git revision of the code (with + where it is changed), or 'unknown'."""
+    home = Path(__file__).resolve().parents[1]
+    if (home / REVISION).is_file():  # a snapshot
+        return (home / REVISION).read_text().strip()
     try:
         run = subprocess.run(
             ["git", "describe", "--always", "--dirty=+", "--abbrev=12"],
-            cwd=Path(__file__).parent,
+            cwd=home,
             capture_output=True,
             text=True,
             check=True,
@@ -201,11 +227,12 @@ def code_revision() -> str:
     return run.stdout.strip()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Dataclasses, mappings and sequences as what YAML and JSON have."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value

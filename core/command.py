@@ -15,6 +15,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from core import signs
 from core.errors import StoppedError, UserError, near_names
 from core.quiet import quiet_libraries
 
@@ -40,12 +41,21 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     failed: list[UserError] = []
 
     def job(config: DictConfig) -> None:
+        signs.leave_in(config.get("signs"))  # where a launcher that started this process looks
         try:
             run(config)
         except StoppedError as error:
+            signs.failed(error)
             raise _Stopped(error) from error
         except UserError as error:  # kept from Hydra, which would put a line of its own before it
-            failed.append(error)
+            if signs.failed(error):
+                failed.append(error)
+            else:
+                sys.exit(error.status)
+        except Exception as error:
+            if not signs.failed(error):
+                sys.exit(1)
+            raise
 
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()

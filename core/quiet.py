@@ -22,6 +22,8 @@ def silenced() -> Iterator[None]:
                 os.dup2(nowhere.fileno(), stream)
             yield
     finally:
+        sys.stdout.flush()  # into nowhere, what Python has kept back
+        sys.stderr.flush()
         for stream, copy in kept:
             os.dup2(copy, stream)
             os.close(copy)

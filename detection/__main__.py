@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 from omegaconf import DictConfig
 
-from core.command import command
+from core.command import command, said
 from core.config import convert
 from detection.config import DetectionStage
 from detection.decide import ThresholdStage, decide
+from detection.parallel import served
 
 
 def main(config: DictConfig) -> None:
@@ -23,7 +24,8 @@ def main(config: DictConfig) -> None:
 
     stage = convert(config, DetectionStage)
     artifact = run(stage)
-    print(summary(open_scores(artifact.path).table, open_examples(stage.examples.path)))
+    if "signs" not in config:  # no launcher that will report on them
+        print(summary(open_scores(artifact.path).table, open_examples(stage.examples.path)))
 
 
 def online(config: DictConfig) -> None:
@@ -58,14 +60,15 @@ def accuracy(config: DictConfig) -> None:
         print(compared(*tables))
 
 
+def choose(config: DictConfig) -> None:
+    """Choose thresholds, or apply them."""
+    decide(convert(config, ThresholdStage))
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["accuracy"]:
-        del sys.argv[1]
-        sys.exit(command("accuracy", accuracy))
-    if sys.argv[1:2] == ["online"]:
-        del sys.argv[1]
-        sys.exit(command("online", online))
-    if sys.argv[1:2] == ["thresholds"]:
-        del sys.argv[1]
-        sys.exit(command("thresholds", lambda config: decide(convert(config, ThresholdStage))))
-    sys.exit(command("detection", main))
+    stages = {"accuracy": accuracy, "online": online, "thresholds": choose}
+    name, stage = "detection", main
+    if sys.argv[1:2] and sys.argv[1] in stages:
+        name = sys.argv.pop(1)
+        stage = stages[name]
+    sys.exit(said(lambda: served(lambda: command(name, stage))))

@@ -33,7 +33,7 @@ from detection.decoder import load_decoder
 from detection.examples import examples_digest, open_examples
 from detection.loaded import LoadedModel
 from detection.options import Asked, Question, ask, questions_digest
-from detection.parallel import run_slices
+from detection.parallel import run_slices, spread
 from detection.passes import TokenStats
 from detection.runner import run_sequences
 from detection.scored_model import ScoredModel, open_model
@@ -162,7 +162,7 @@ def likelihoods(
     names = [f"{r.question.example_id}, option {n}" for r in rows for n in range(len(r.ids))]
     task = partial(run_sequences, batch_tokens=settings.batch_tokens)
     stats: list[TokenStats]
-    if settings.processes > 1:
+    if spread(settings):
         stats = run_slices(task, source, settings, ids, names)
     else:
         title = f"{source.slug} {KIND}"

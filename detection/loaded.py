@@ -15,7 +15,7 @@ from detection.decoder import Decoder, load_decoder
 from detection.examples import Text
 from detection.infill_copies import Copies
 from detection.infill_pass import run_infill
-from detection.parallel import Task, run_slices
+from detection.parallel import Task, run_slices, spread
 from detection.passes import INFILL, Pass, TokenStats
 from detection.prefix_pass import run_prefixed
 from detection.runner import run_sequences
@@ -134,7 +134,7 @@ class LoadedModel:
         if not tokens:
             return []
         ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
-        if self.settings.processes > 1:
+        if spread(self.settings):
             return run_slices(task, self.source, self.settings, ids, names, *columns)
         return task(self.decoder, ids, names, *columns, progress=title)
 

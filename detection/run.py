@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from core.artifacts import Artifact, Built, build, locate
+from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
 from detection.collect import Collector, Copies
 from detection.config import DetectionStage
@@ -25,11 +25,15 @@ log = logging.getLogger(__name__)
 CSV = "scores.csv"
 
 
-def run(stage: DetectionStage) -> Artifact:
+def run(stage: DetectionStage, start: Callable[[], None] | None = None) -> Artifact:
     """Score the examples with every method, or find them scored.
 
     The folder's name depends on the examples' ids and texts, the model's weights, the methods and
     the recorded settings: not on the corpus, so that cells of a sweep share their clean scores.
+
+    Args:
+        stage: what to score.
+        start: starts processes that do it where it is not done, and waits for them; None: this one.
 
     Raises:
         ConfigError: a method, a hyperparameter or a model that there isn't.
@@ -48,6 +52,8 @@ def run(stage: DetectionStage) -> Artifact:
     }
     target = models["target"]
     folder = locate(Path(stage.runs), KIND, target.slug, _identity(stage, methods, drawn), inputs)
+    if start is not None and not is_complete(folder):
+        start()
     collector = Collector(Path(stage.runs), models, examples, stage.detection, material)
     artifact = build(folder, stage, inputs, lambda f: _make(methods, examples, collector, f))
     log.info("scores: %s", artifact.path)

@@ -10,9 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 import analysis.run
-import detection.run
 import injection.run
-import training.run
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from core.artifacts import Artifact
 from core.config import convert
@@ -28,7 +26,10 @@ from detection.config import (
 from detection.needs import choose_methods, needs_of
 from injection.config import InjectionStage
 from launch import shared
+from launch.config import ClusterConfig
+from launch.stages import Stages
 from training import open_checkpoint
+from training.checkpoint import Checkpoint
 from training.config import TrainingStage, WandbConfig
 from training.masked_lm import MaskedLMStage, train_masked_lm
 from training.models import hf_folder
@@ -49,6 +50,37 @@ class Plan:
     detection: DetectionStage
     base_corpus: dict[str, Any]
     """The corpus node that a base model made from nothing is pretrained on."""
+
+    @property
+    def made_here(self) -> bool:
+        """Whether the base model is made from nothing."""
+        return self.training.model.path is None
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """What the injection stage made.
+
+    Attributes:
+        own: the stage, packed with the tokenizer of the model that will read it.
+        study: the contaminated corpus.
+        base: what a base model made from nothing is pretrained on.
+        validation: the folder of text whose loss is evaluated; empty: none.
+    """
+
+    own: InjectionStage
+    study: Artifact
+    base: Artifact | None
+    validation: str
+
+
+@dataclass(frozen=True)
+class Models:
+    """What the training stage made: the model before, the one after, a masked language model."""
+
+    base: str
+    trained: Checkpoint
+    masked_lm: str | None
 
 
 @dataclass(frozen=True)
@@ -92,39 +124,41 @@ def plan(config: DictConfig) -> Plan:
     return stages
 
 
-def run_cell(stages: Plan) -> CellPaths:
+def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths | None:
     """Make (or find made) a cell's artefacts.
 
     The corpora come first: what can be wrong with them shows before any training.
+
+    Args:
+        plan: the cell.
+        stages: where its stages run.
+        until: the last stage, `inject` or `train`; else all. Earlier ones are found made, or made.
     """
-    pretraining = stages.training.model.pretraining if stages.training.model.path is None else None
-    base_corpus = (
-        shared.base_corpus(stages.injection, stages.base_corpus, pretraining)
-        if pretraining
-        else None
-    )
-    own = _with_tokenizer(stages, base_corpus)
-    corpus = injection.run.run(own)
-    _check_methods(stages, _on(stages.detection, corpus))
-    if pretraining and base_corpus:
-        base = str(shared.base_model(stages.training, pretraining, base_corpus).path)
-    else:
-        assert stages.training.model.path is not None
-        base = stages.training.model.path
-    trained = open_checkpoint(_train(stages.training, base, own, corpus).path)
-    served = _served(stages.detection, base, _masked_lm(stages, base_corpus))
-    return CellPaths(
-        corpus=str(corpus.path),
-        model=str(trained.artifact.path),
-        clean=_detect(stages, served, corpus, base),
-        contaminated=_detect(stages, served, corpus, str(trained.artifact.path)),
-        exports=[_detect(stages, served, corpus, str(p)) for p in trained.exports.values()],
-    )
+    corpora = _inject(plan)
+    if until == "inject":
+        return None
+    models = _train(plan, stages, corpora)
+    if until == "train":
+        return None
+    return _detect(plan, stages, corpora, models)
+
+
+def processes_of(plan: Plan) -> list[tuple[str, str, list[str]]]:
+    """What may run as processes of its own: the stage, its package, each run of it by name."""
+    steps = plan.training.training.export_steps
+    models = ["base", "study"] if plan.made_here else ["study"]
+    scored = ["clean", "contaminated", *(f"step-{step:08d}" for step in steps)]
+    return [
+        ("train", "training", [f"training-{name}" for name in models]),
+        ("detect", "detection", [f"detection-{name}" for name in scored]),
+    ]
 
 
 def run(config: DictConfig) -> Artifact:
-    """One cell and its report."""
-    return report(config, [run_cell(plan(config))])
+    """One cell and its report, all in this process."""
+    cell = run_cell(plan(config), Stages(ClusterConfig()))
+    assert cell is not None
+    return report(config, [cell])
 
 
 def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
@@ -146,42 +180,81 @@ def _only(config: DictConfig, *names: str) -> DictConfig:
     return OmegaConf.masked_copy(config, list(names))
 
 
-def _train(stage: TrainingStage, base: str, own: InjectionStage, corpus: Artifact) -> Artifact:
-    """The contaminated training, with validation text where losses are evaluated."""
+def _inject(plan: Plan) -> Corpora:
+    pretraining = plan.training.model.pretraining if plan.made_here else None
+    base = (
+        shared.base_corpus(plan.injection, plan.base_corpus, pretraining) if pretraining else None
+    )
+    own = _with_tokenizer(plan, base)
+    study = injection.run.run(own)
+    _check_methods(plan, _on(plan.detection, study))
+    validation, config = plan.training.validation_folder, plan.training.training
+    if config.evaluate_every_steps and not validation:
+        validation = str(shared.validation_corpus(own, config.evaluate_tokens).path)
+    return Corpora(own, study, base, validation)
+
+
+def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
+    """The base model, where it is made here, and the contaminated training."""
+    stage, pretraining = plan.training, plan.training.model.pretraining
+    if plan.made_here and pretraining and corpora.base:
+        base = str(shared.base_model(stage, pretraining, corpora.base, stages).path)
+    else:
+        base = str(stage.model.path)
     start = replace(stage.model, path=base, architecture=None)
-    validation = stage.validation_folder
-    if stage.training.evaluate_every_steps and not validation:
-        validation = str(shared.validation_corpus(own, stage.training.evaluate_tokens).path)
-    return training.run.run(
-        replace(stage, corpus_folder=str(corpus.path), model=start, validation_folder=validation)
+    trained = stages.train(
+        "training-study",
+        replace(
+            stage, corpus_folder=str(corpora.study.path), model=start,
+            validation_folder=corpora.validation,
+        ),
+    )  # fmt: skip
+    return Models(base, open_checkpoint(trained.path), _masked_lm(plan, corpora.base))
+
+
+def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> CellPaths:
+    """The scores of the model before the training, after it and at its exports."""
+    trained = models.trained.artifact.path
+    served = _on(_served(plan.detection, models.base, models.masked_lm), corpora.study)
+
+    def scores(name: str, model: str) -> str:
+        scored = ScoredModelConfig(model, plan.training.model.trust_remote_code)
+        stage = replace(served, model=scored)
+        return str(stages.detect(f"detection-{name}", stage).path)
+
+    return CellPaths(
+        corpus=str(corpora.study.path),
+        model=str(trained),
+        clean=scores("clean", models.base),
+        contaminated=scores("contaminated", str(trained)),
+        exports=[scores(path.name, str(path)) for path in models.trained.exports.values()],
     )
 
 
-def _masked_lm(stages: Plan, base_corpus: Artifact | None) -> str | None:
+def _masked_lm(plan: Plan, base_corpus: Artifact | None) -> str | None:
     """A small masked language model on the base part, where one is needed and none was given."""
-    methods = build_methods(stages.detection.method).values()
+    methods = build_methods(plan.detection.method).values()
     if not base_corpus or not any("masked_lm" in needs_of(m) for m in methods):
         return None
-    if stages.detection.masked_lm.path is not None:
+    if plan.detection.masked_lm.path is not None:
         return None
-    made = train_masked_lm(MaskedLMStage(stages.injection.runs, str(base_corpus.path)))
+    made = train_masked_lm(MaskedLMStage(plan.injection.runs, str(base_corpus.path)))
     return str(made.path / "hf")
 
 
-def _with_tokenizer(stages: Plan, base_corpus: Artifact | None) -> InjectionStage:
+def _with_tokenizer(plan: Plan, base_corpus: Artifact | None) -> InjectionStage:
     """The contaminated corpus is packed with the tokenizer of the model that will read it."""
-    own = stages.injection
-    model = stages.training.model.path
+    own = plan.injection
+    model = plan.training.model.path
     path = str(base_corpus.path / "tokenizer") if base_corpus else own.tokenizer.path
     if path is None and model is not None:
         path = hf_folder("model.path", model)
     return replace(own, tokenizer=replace(own.tokenizer, path=path))
 
 
-def _check_methods(stages: Plan, stage: DetectionStage) -> None:
+def _check_methods(plan: Plan, stage: DetectionStage) -> None:
     """Raise a ConfigError where a method chosen by name will lack something."""
-    made_here = stages.training.model.path is None
-    choose_methods(_served(stage, "the base model", "its own" if made_here else None))
+    choose_methods(_served(stage, "the base model", "its own" if plan.made_here else None))
 
 
 def _served(stage: DetectionStage, base: str, masked_lm: str | None) -> DetectionStage:
@@ -199,9 +272,3 @@ def _served(stage: DetectionStage, base: str, masked_lm: str | None) -> Detectio
 
 def _on(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
     return replace(stage, examples=ExamplesConfig(path=str(corpus.path)))
-
-
-def _detect(stages: Plan, stage: DetectionStage, corpus: Artifact, model: str) -> str:
-    """The folder of the model's scores."""
-    scored = ScoredModelConfig(model, stages.training.model.trust_remote_code)
-    return str(detection.run.run(replace(_on(stage, corpus), model=scored)).path)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import injection.run
-import training.run
 from core.artifacts import Artifact
 from injection.config import InjectionConfig, InjectionStage
+from launch.stages import Stages
 from training.config import PretrainingConfig, TrainingStage
 
 
@@ -26,14 +26,17 @@ def base_corpus(
     )  # fmt: skip
 
 
-def base_model(stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact) -> Artifact:
+def base_model(
+    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages
+) -> Artifact:
     """The model before any contamination, trained on the base part with its own learning rate."""
     recipe = replace(
         stage.training, learning_rate=pretraining.learning_rate, order_seed=None, init_seed=None,
         export_steps=[], export_tokens=[], evaluate_every_steps=None,
     )  # fmt: skip
-    return training.run.run(
-        replace(stage, seed=pretraining.seed, corpus_folder=str(corpus.path), training=recipe)
+    return stages.train(
+        "training-base",
+        replace(stage, seed=pretraining.seed, corpus_folder=str(corpus.path), training=recipe),
     )
 
 

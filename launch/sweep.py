@@ -1,73 +1,101 @@
-"""A sweep: many cells that share what they can, and one report.
+"""A launch: one cell, or with `-m` many that share what they can, and one report.
 
-`python -m launch -m …` runs a cell for each combination, one after the other or side by side
-(`hydra/launcher=joblib`). A cell that fails does not stop the others. Each leaves a record::
-
-    runs/sweeps/<name>-<hash of the command's overrides>/<hash of the cell's overrides>.json
-
-The same command again goes on where it was stopped: finished artefacts are reused.
+Within a sweep a cell that fails does not stop the others. The same command again goes on where it
+was stopped: finished artefacts are reused.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
+import shlex
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from analysis.config import CellPaths
-from core.artifacts import Artifact, write_text
+from core.artifacts import Artifact, is_complete
+from core.config import convert
 from core.errors import ConfigError, StoppedError, UserError
-from launch import pipeline
-from training.world import asked_processes
+from core.world import asked_processes
+from launch import pipeline, slurm, snapshot
+from launch.config import LaunchSettings
+from launch.folder import Cell, Launch, Outcome, save_config
+from launch.stages import Stages
+from training.engine import check_batch
 
-SWEEP = "CONTAMINATION_SWEEP"  # tells a cell, in whatever process, the sweep's folder
+CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Record:
-    """What became of one cell.
-
-    Attributes:
-        overrides: what tells the cell from the others.
-        cell: its artefacts' folders; None: it failed.
-        error: why, in one paragraph.
-    """
-
-    overrides: Sequence[str]
-    cell: dict[str, Any] | None = None
-    error: str | None = None
 
 
 class Sweep(Callback):
     """Hydra's callback around a sweep. What it raises Hydra only warns of, so it concludes nothing.
 
     Attributes:
-        begun: the sweep's configuration and folder.
+        begun: the sweep's configuration.
+        code: its snapshot, in the launch's folder; None: a dry run.
     """
 
-    begun: tuple[DictConfig, Path] | None = None
+    begun: DictConfig | None = None
+    code: Path | None = None
 
-    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Name the sweep, and forget what an earlier run of it recorded."""
-        overrides = list(config.hydra.overrides.task)
-        name = f"{config.name}-{_digest(overrides)}"
-        folder = (Path(config.runs) / "sweeps" / name).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob("*.json"):
-            old.unlink(missing_ok=True)
-        os.environ[SWEEP] = str(folder)
-        Sweep.begun = config, folder
+    def on_multirun_start(self, config: DictConfig, **_: object) -> None:
+        """Name the sweep and its cells."""
+        Sweep.begun = config
+        if not config.launch.dry_run:
+            Sweep.code = begin(config, list(config.hydra.overrides.task), _combinations(config))
+            os.environ[CODE] = str(Sweep.code)
+
+
+def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]) -> Path:
+    """The launch's folder with its cells registered and the code as it is; the snapshot's folder.
+
+    Args:
+        config: what the command says, without what varies.
+        overrides: the command's own words, which name the launch.
+        cells: each cell's.
+    """
+    launch = Launch.named(config.runs, config.name, overrides)
+    launch.folder.mkdir(parents=True, exist_ok=True)
+    code = snapshot.take(launch.folder)
+    save_config(launch.folder, config, code / "conf")
+    for cell in cells:
+        launch.cell(cell).register(cell)
+    return code
+
+
+def run(config: DictConfig) -> Artifact | None:
+    """One cell: with its own report, as one of a sweep, or as the stage of a job."""
+    if asked_processes() > 1:
+        raise ConfigError(
+            f"WORLD_SIZE is {asked_processes()}: python -m launch is one process on each node. "
+            "It starts the others itself: see cluster=local, torchrun, deepspeed and slurm."
+        )
+    settings = convert(config, LaunchSettings)
+    if settings.launch.dry_run:
+        print(_described(config, settings))
+        return None
+    if settings.launch.cell is not None:
+        _make(config, settings, Cell(Path(settings.launch.cell)), snapshot.HOME)
+        return None
+    overrides = list(HydraConfig.get().overrides.task)
+    if CODE in os.environ:
+        code = Path(os.environ[CODE])
+        _one_of_many(config, settings, Launch(code.parent).cell(overrides), code)
+        return None
+    pipeline.plan(config)  # what is wrong is said before anything is written
+    code = begin(config, overrides, [overrides])
+    launch = Launch(code.parent)
+    _run_or_prepare(config, settings, launch.cell(overrides), code)
+    if settings.cluster.kind == "slurm":
+        slurm.submit(launch, code, settings.cluster, [launch.cell(overrides)])
+        return None
+    return pipeline.report(config, launch.done()) if launch.done() else None
 
 
 def conclude() -> int:
@@ -75,57 +103,119 @@ def conclude() -> int:
 
     Returns the exit status: 0, or 1 where a cell has no result. Without a sweep: 0.
     """
-    if Sweep.begun is None:
+    config, code = Sweep.begun, Sweep.code
+    os.environ.pop(CODE, None)
+    if config is None:
         return 0
-    os.environ.pop(SWEEP, None)
-    config, folder = Sweep.begun
-    records = read_records(folder)
-    done = [CellPaths(**r.cell) for r in records if r.cell is not None]
-    failed = [r for r in records if r.cell is None]
+    settings = convert(config, LaunchSettings)
+    if code is None:  # a dry run
+        if settings.cluster.kind == "slurm":
+            launch = Launch.named(config.runs, config.name, list(config.hydra.overrides.task))
+            cells = len(_combinations(config))
+            print(slurm.described(launch, launch.folder / "code-…", settings.cluster, cells))
+        return 0
+    launch = Launch(code.parent)
+    if settings.cluster.kind == "slurm":
+        waiting = [cell for cell in launch.cells() if not _ended(cell)]
+        slurm.submit(launch, code, settings.cluster, waiting)
+        return 0 if waiting else report(launch)
+    return report(launch)
+
+
+def report(launch: Launch) -> int:
+    """The report on a launch's cells; those without a result are named.
+
+    Returns the exit status: 0, or 1 where a cell has no result.
+    """
+    done, cells = launch.done(), launch.cells()
     if done:
-        pipeline.report(config, done)
-    shared = set.intersection(*(set(r.overrides) for r in records)) if records else set()
-    for record in failed:
-        own = [o for o in record.overrides if o not in shared]
-        log.error("failed: %s: %s", " ".join(own) or "the only cell", record.error)
-    log.info("sweep: %d of %d cells done.", len(done), len(records))
-    return int(bool(failed))
+        pipeline.report(launch.config(), done)
+    for cell in cells:
+        outcome = cell.outcome
+        if outcome is None or outcome.paths is None:
+            why = (outcome and outcome.error) or "its process ended before it did"
+            log.error("failed: %s: %s", launch.own(cell), why)
+    log.info("sweep: %d of %d cells done.", len(done), len(cells))
+    return int(len(done) < len(cells))
 
 
-def run(config: DictConfig) -> Artifact | None:
-    """One cell: with its own report, or, within a sweep, with a record of what became of it."""
-    if asked_processes() > 1:
-        raise ConfigError(
-            f"WORLD_SIZE is {asked_processes()}: python -m launch is one process. Start the "
-            "training alone with torchrun (torchrun … -m training), then run this again: it finds "
-            "the model trained."
-        )
-    if SWEEP not in os.environ:
-        return pipeline.run(config)
-    overrides = list(HydraConfig.get().overrides.task)
-    _write(Record(overrides, error="its process ended before it did"))
+def _one_of_many(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
+    """A cell of a sweep: its errors are kept with it, and the others go on."""
     try:
-        _write(Record(overrides, cell=asdict(pipeline.run_cell(pipeline.plan(config)))))
+        _run_or_prepare(config, settings, cell, code)
     except StoppedError:
         raise
     except UserError as error:
-        _write(Record(overrides, error=str(error)))
-    except Exception as error:  # one cell's mistake must not end the others
+        log.debug("%s", error)
+    except Exception:
         log.error("%s", traceback.format_exc())
-        _write(Record(overrides, error=f"{type(error).__name__}: {error}"))
-    return None
 
 
-def _write(record: Record) -> None:
-    place = Path(os.environ[SWEEP]) / f"{_digest(record.overrides)}.json"
-    write_text(place, json.dumps(asdict(record), indent=1))
+def _run_or_prepare(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
+    """Run the cell, or write what its jobs are going to read."""
+    cell.register(list(HydraConfig.get().overrides.task))
+    if settings.cluster.kind != "slurm":
+        _make(config, settings, cell, code)
+    elif not _ended(cell):
+        with cell.run():
+            _check(config, settings, cell, code)
+        own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
+        save_config(cell.folder, own, code / "conf")
+        cell.end(Outcome("waiting"))
 
 
-def read_records(folder: Path) -> list[Record]:
-    """What each cell of a sweep left, in the order of the overrides."""
-    found = [Record(**json.loads(path.read_text())) for path in folder.glob("*.json")]
-    return sorted(found, key=lambda record: list(record.overrides))
+def _make(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
+    """Run the cell here, as far as is asked."""
+    until = settings.launch.stage
+    with cell.run(until):
+        plan, stages = _check(config, settings, cell, code)
+        paths = pipeline.run_cell(plan, stages, until)
+        done = Outcome("done", paths=asdict(paths)) if paths else Outcome("waiting", stage=until)
+        cell.end(done)
 
 
-def _digest(overrides: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(overrides)).encode()).hexdigest()[:12]
+def _check(
+    config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path
+) -> tuple[pipeline.Plan, Stages]:
+    """What the cell is and where it runs, or a UserError before any work."""
+    plan, stages = pipeline.plan(config), Stages(settings.cluster, cell.folder, code)
+    check_batch(plan.training.training, stages.processes("train").count)
+    return plan, stages
+
+
+def _ended(cell: Cell) -> bool:
+    """Whether the cell is done and what it made is still there."""
+    paths = (cell.outcome and cell.outcome.paths) or {}
+    folders = [paths[name] for name in paths if name != "exports"] + list(paths.get("exports", []))
+    return bool(folders) and all(is_complete(Path(folder)) for folder in folders)
+
+
+def _described(config: DictConfig, settings: LaunchSettings) -> str:
+    """What the cell would run."""
+    plan = pipeline.plan(config)
+    overrides = list(HydraConfig.get().overrides.task)
+    launch = Launch.named(settings.runs, settings.name, overrides)
+    code, cell = launch.folder / "code-…", launch.cell(overrides)
+    _, stages = _check(config, settings, cell, code)
+    lines = [f"{' '.join(overrides)}", "inject: in one process"]
+    for stage, module, names in pipeline.processes_of(plan):
+        processes = stages.processes(stage)
+        if processes.alone:
+            lines.append(f"{stage}: in one process")
+        else:
+            lines += [shlex.join(processes.command(module, name)) for name in names]
+    if settings.cluster.kind == "slurm" and Sweep.begun is None:
+        lines.append(slurm.described(launch, code, settings.cluster, 1))
+    return "\n".join(lines)
+
+
+def _combinations(config: DictConfig) -> list[list[str]]:
+    """Each cell's overrides, as Hydra's own sweeper is going to combine them; else none yet."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    sweeper = config.hydra.sweeper
+    if not sweeper._target_.endswith(".BasicSweeper"):
+        return []
+    words = [f"{k}={v}" for k, v in (sweeper.params or {}).items()]
+    parsed = OverridesParser.create().parse_overrides([*words, *config.hydra.overrides.task])
+    return [cell for batch in BasicSweeper.split_arguments(parsed, None) for cell in batch]

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from core.errors import ConfigError
+from core.world import World
 from training.config import TrainingConfig
-from training.world import World
 
 
 def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any],

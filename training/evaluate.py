@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.world import World
 from injection import PackedCorpus
 from training.loss import token_losses
-from training.world import World
 
 Texts = Mapping[str, Sequence[Sequence[int]]]
 

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from core.world import World
 from training.engine import zero_stage
-from training.world import World
 
 
 def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
@@ -23,11 +23,13 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
         return
     partitioned = zero_stage(engine.config) == 3
     weights = engine._zero3_consolidated_16bit_state_dict() if partitioned else None
-    if world.leader:
+
+    def write() -> None:
         part = folder.with_name(f".{folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         engine.module.save_pretrained(part, state_dict=weights)
         for file in tokenizer.iterdir():
             shutil.copyfile(file, part / file.name)
         part.rename(folder)
-    world.wait()
+
+    world.by_leader(write)

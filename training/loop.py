@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, DataError, StoppedError
+from core.world import World
 from training import resume
 from training.checkpoint import EXPORTS
 from training.config import TrainingConfig
@@ -20,7 +21,6 @@ from training.flops import utilization
 from training.metrics import Record
 from training.step import optimizer_step
 from training.stop import Stop
-from training.world import World
 
 
 @dataclass(frozen=True)

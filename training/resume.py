@@ -23,7 +23,7 @@ from typing import Any
 
 from core.artifacts import write_text
 from core.errors import ConfigError, DataError
-from training.world import World
+from core.world import World
 
 MARKER = "complete.json"
 log = logging.getLogger(__name__)
@@ -104,12 +104,15 @@ def universal(saved: Saved, world: World) -> Saved:
         DataError: DeepSpeed's converter fails.
     """
     place = saved.path.with_name(saved.path.name.replace("step", "universal"))
-    if world.leader and not (place / MARKER).is_file():
-        log.info("converting the checkpoint of %d processes for %d", saved.world, world.size)
-        shutil.rmtree(place, ignore_errors=True)
-        _convert(saved.path, place)
-        write_text(place / MARKER, (saved.path / MARKER).read_text())
-    world.wait()
+
+    def convert() -> None:
+        if not (place / MARKER).is_file():
+            log.info("converting the checkpoint of %d processes for %d", saved.world, world.size)
+            shutil.rmtree(place, ignore_errors=True)
+            _convert(saved.path, place)
+            write_text(place / MARKER, (saved.path / MARKER).read_text())
+
+    world.by_leader(convert)
     return Saved(place, saved.step, saved.world, saved.identity)
 
 

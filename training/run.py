@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.artifacts import Artifact, Built, building, finish, is_complete, locate, open_artifact
+from core.artifacts import (
+    Artifact,
+    Built,
+    begun,
+    building,
+    commit,
+    is_complete,
+    locate,
+    open_artifact,
+)
 from core.config import identity
 from core.errors import require
+from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
 from training import checkpoint
 from training.config import TrainingStage
-from training.world import World, asked_processes, start_processes
+from training.world import start_processes
 
 if TYPE_CHECKING:
     from training.data import Order
@@ -26,10 +37,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def run(stage: TrainingStage) -> Artifact:
+def run(stage: TrainingStage, start: Callable[[], None] | None = None) -> Artifact:
     """Train the model on the corpus, or find it trained.
 
-    Every process of a launcher (torchrun, deepspeed) calls this; the first one writes.
+    Every process of a launcher (torchrun, deepspeed, srun) calls this; the first one writes.
+
+    Args:
+        stage: what to train.
+        start: starts processes that do it where it is not done, and waits for them; None: this one.
 
     Raises:
         ConfigError: a value or a combination that can't be trained with.
@@ -49,7 +64,12 @@ def run(stage: TrainingStage) -> Artifact:
         f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.artifact.path.name[:-13]}"
     )
     folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
-    artifact = _together(stage, corpus, folder, inputs)
+    if start is None:
+        artifact = _together(stage, corpus, folder, inputs)
+    else:
+        if not is_complete(folder):
+            start()
+        artifact = _tidied(folder)
     log.info("model: %s", artifact.path)
     return artifact
 
@@ -61,14 +81,29 @@ def _together(
     if asked_processes() == 1 and is_complete(folder):
         return _tidied(folder)
     world = start_processes()
-    with building(folder) if world.leader else nullcontext():
+    with ExitStack() as held:
+        checks: list[Callable[[], None]] = []
+
+        def begin() -> None:
+            checks.append(held.enter_context(building(folder)))
+
+        def end(built: Built) -> None:
+            checks[0]()
+            commit(folder, inputs, built)
+
+        world.by_leader(begin)
         if not world.from_leader(is_complete(folder)):
-            if world.leader:
-                finish(folder, stage, inputs, lambda f: _make(stage, corpus, f, inputs, world))
-            else:
-                _make(stage, corpus, folder, inputs, world)
-            world.wait()
+            with begun(folder, stage) if world.leader else nullcontext():
+                built = _make(stage, corpus, folder, inputs, world)
+                world.by_leader(partial(end, built))
     return _tidied(folder) if world.leader else open_artifact(folder, checkpoint.KIND)
+
+
+def _commit(
+    check: Callable[[], None], folder: Path, inputs: Mapping[str, str], built: Built
+) -> None:
+    check()
+    commit(folder, inputs, built)
 
 
 def _tidied(folder: Path) -> Artifact:

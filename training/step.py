@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from core.world import World
 from training.config import TrainingConfig
 from training.data import Rows, micro_batches, read_batch
 from training.loss import token_loss_sum
-from training.world import World
 
 
 def optimizer_step(engine: Any, sequences: Any, rows: Rows, config: TrainingConfig, world: World,

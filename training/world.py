@@ -1,62 +1,20 @@
-"""The processes that train together, on one machine or many."""
+"""The processes that train together, as DeepSpeed wants them started."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from core.quiet import silenced
-
-
-@dataclass(frozen=True)
-class World:
-    """This process's place among all."""
-
-    rank: int
-    size: int
-    device: torch.device
-
-    @property
-    def leader(self) -> bool:
-        """Whether this process writes what is written once."""
-        return self.rank == 0
-
-    def wait(self) -> None:
-        """Until every process has come here."""
-        if self.size > 1:
-            torch.distributed.barrier()
-
-    def any(self, flag: bool) -> bool:
-        """Whether the flag is set in some process; the same answer in all."""
-        return bool(self.sum(torch.tensor(float(flag))))
-
-    def from_leader(self, value: Any) -> Any:
-        """The leader's value, in every process."""
-        values = [value]
-        if self.size > 1:
-            torch.distributed.broadcast_object_list(values, device=self.device)
-        return values[0]
-
-    def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """The sum over all processes."""
-        values = values.to(self.device)
-        if self.size > 1:
-            torch.distributed.all_reduce(values)
-        return values
-
-
-def asked_processes() -> int:
-    """How many processes the launcher started; 1 without a launcher."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+from core.world import World, asked_processes
 
 
 def start_processes() -> World:
     """Join the launcher's process group, or make one of this process alone."""
+    asked_processes()
     _prepare_environment()
     with silenced():  # it tries out a compiler on import
         import deepspeed

@@ -1,23 +1,42 @@
 """Passes by two processes, and by a model spread over devices, against the usual run."""
 
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import weakref
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from hydra import compose, initialize_config_dir
 
+from core.command import CONF
+from core.config import convert
+from core.errors import ConfigError, DataError
 from core.models import load_model
-from detection.config import DetectionConfig
+from detection import parallel
+from detection.config import DetectionConfig, DetectionStage
 from detection.decoder import Decoder, load_decoder
 from detection.infill_copies import run_branches
 from detection.loaded import LoadedModel
 from detection.passes import ORIGINAL, Pass
+from detection.run import run
 from detection.runner import FIELDS, run_batch
 from detection.scored_model import open_model
 from detection.views.prefix import DecoderAfter
+from tests.training.processes import free_port
 
 from . import golden
-from .conftest import MEMORISED, UNSEEN
+from .conftest import MEMORISED, NOUNS, UNSEEN
 
-PASSES = [ORIGINAL, Pass(view="infill", future=3), Pass(view="prefix", shots=2)]
+INFILLING = Pass(view="infill", future=3)
+PASSES = [ORIGINAL, INFILLING, Pass(view="prefix", shots=2)]
+FAR = "ZEBRA!"  # some of its tokens are in no other text
 PLACES = {
     "disk": "disk",
     "cpu and disk": {
@@ -35,11 +54,10 @@ def assert_close(found, expected, rtol=1e-5):
             )
 
 
-@pytest.mark.parametrize("wanted", PASSES, ids=lambda p: p.view)
-def test_two_processes_give_the_same_as_one(golden_folder, material, wanted):
+def test_two_processes_give_the_same_as_one(golden_folder, material):
     source = open_model("model.path", str(golden_folder))
     settings = [DetectionConfig(device="cpu", processes=n) for n in (1, 2)]
-    one, two = (LoadedModel(source, s, material).run(wanted, golden.texts()) for s in settings)
+    one, two = (LoadedModel(source, s, material).run(INFILLING, golden.texts()) for s in settings)
     keys = [[(row.text_sha256, row.copy) for row in rows] for rows in (one, two)]
     assert keys[0] == keys[1]
     assert_close([row.stats for row in two], [row.stats for row in one])
@@ -89,3 +107,150 @@ def test_a_device_map_is_given_to_the_loader(toy_models, monkeypatch, model):
     )
     load_decoder(toy_models["target"], DetectionConfig(device_map="balanced"))
     assert given == {"device_map": "balanced", "trust_remote_code": False}
+
+
+def write_texts(path, texts):
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def environment(**more):
+    """This one's, less what a training in this very process has set."""
+    own = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    return {**{name: value for name, value in os.environ.items() if name not in own}, **more}
+
+
+def scores_of(folder):
+    table = pd.read_parquet(folder / "scores.parquet")
+    return table.set_index(["method", "variant", "example_id"])["score"].sort_index()
+
+
+@pytest.fixture
+def half_broken_folder(toy_folders, tokenizer, tmp_path):
+    """The model with NaN for tokens of FAR."""
+    model = load_model("model.path", str(toy_folders["target"]))
+    near = {i for noun in NOUNS for i in tokenizer(f"A {noun} waits here.")["input_ids"]}
+    far = sorted(set(tokenizer(f"cat {FAR}")["input_ids"]) - near)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[far] = float("nan")
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def far_behind(text):
+    """A text with FAR that a pass has after `text`, so that the second of two processes gets it."""
+    first = golden.text_of("a", text).sha256
+    texts = (golden.text_of("b", f"{noun} {FAR}") for noun in NOUNS)
+    return next(t.text for t in texts if t.sha256 > first)
+
+
+def test_a_launchers_processes_give_the_scores_and_the_errors_of_one(
+    half_broken_folder, toy_folders, prefix_file, tmp_path
+):
+    texts = [f"A {noun} waits here." for noun in NOUNS[:7]]
+    good = write_texts(tmp_path / "good.jsonl", texts)
+    bad = write_texts(tmp_path / "bad.jsonl", [texts[0], far_behind(texts[0])])
+    options = [  # two models, and several passes of one
+        "method=[loss,lowercase,infilling,recall,reference]", f"model.path={half_broken_folder}",
+        f"reference.path={toy_folders['reference']}", f"prefix.path={prefix_file}",
+        "detection.device=cpu",
+    ]  # fmt: skip
+    ran = subprocess.run(  # both files in one start, which takes seconds
+        [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port",
+         str(free_port()), "-m", "detection", *options, f"runs={tmp_path / 'two'}",
+         f"examples.path={good},{bad}", "--multirun"],
+        env=environment(), capture_output=True, text=True, cwd=CONF.parent, check=False,
+    )  # fmt: skip
+    assert ran.returncode != 0
+    assert ran.stdout.count("7 texts without labels") == 1, ran.stderr
+    assert [line for line in ran.stderr.splitlines() if line.startswith("error: ")] == [
+        "error: text 1: the model's logits for it are NaN or infinite, so it has no score. Check "
+        "the model's weights, or score with detection.dtype=float32."
+    ]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        overrides = [*options, f"runs={tmp_path / 'one'}", f"examples.path={good}"]
+        one = run(convert(compose("detection", overrides), DetectionStage)).path
+    found, expected = scores_of(tmp_path / "two" / "scores" / one.name), scores_of(one)
+    pd.testing.assert_series_equal(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_the_others(toy_folders, tmp_path):
+    texts = (f"A {noun} sits by the old road {i} times. " * 3 for noun in NOUNS for i in range(500))
+    file = write_texts(tmp_path / "texts.jsonl", texts)
+    call = [sys.executable, "-m", "detection", f"examples.path={file}", f"runs={tmp_path}",
+            f"model.path={toy_folders['target']}", "method=infilling"]  # fmt: skip
+    # without torchrun, which would end the others itself
+    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    leader, other = (
+        subprocess.Popen(
+            call, env=environment(**group, RANK=str(i), LOCAL_RANK=str(i)),
+            cwd=CONF.parent, stderr=subprocess.PIPE, text=True,
+        )
+        for i in range(2)
+    )  # fmt: skip
+    while not list(tmp_path.glob("passes/*/config.yaml")):
+        assert leader.poll() is None, leader.communicate()[1]
+        time.sleep(0.1)
+    time.sleep(2)  # the pass takes longer
+    other.send_signal(signal.SIGKILL)
+    said = leader.communicate(timeout=60)[1]
+    other.communicate()
+    assert leader.returncode == 2
+    assert "error: Another of WORLD_SIZE=2 processes ended before its work was done" in said
+
+
+def failing(decoder, sequences, names, progress=None):
+    raise (DataError if names == ["known"] else KeyError)("some words")
+
+
+@pytest.mark.parametrize(("name", "error"), [("known", DataError), ("other", RuntimeError)])
+def test_another_process_error_is_raised_in_the_leader(toy_models, monkeypatch, name, error):
+    idle, work = (
+        parallel.Slice(failing, toy_models["target"], DetectionConfig(device="cpu"), columns, None)
+        for columns in ([[], []], [[[1]], [name]])
+    )
+    wire = {"work": work}  # both of its ends are here
+
+    def scatter(received, given, src):
+        if given is None:
+            received[0] = wire["work"]
+
+    def gather(given, received, dst):
+        if received is None:
+            wire["result"] = pickle.dumps(given)
+        else:
+            received[1] = pickle.loads(wire["result"])
+
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
+    monkeypatch.setattr("torch.distributed.scatter_object_list", scatter)
+    monkeypatch.setattr("torch.distributed.gather_object", gather)
+    assert parallel._serve_once() is None
+    with pytest.raises(error, match="some words") as raised:
+        parallel._Team(2).run([idle, work])
+    assert ("in failing" in str(raised.value)) is (error is RuntimeError)
+
+
+def test_a_model_is_kept_and_freed_before_the_next(toy_models, monkeypatch):
+    loaded = []
+
+    def load(source, _):
+        assert not any(one() for one in loaded)
+        model = torch.nn.Linear(1, 1)
+        loaded.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr("detection.decoder.load_decoder", load)
+    kept = parallel._Kept()
+    for role in ("target", "target", "reference"):
+        assert kept.decoder(toy_models[role], DetectionConfig()) is loaded[-1]()
+    assert len(loaded) == 2
+
+
+def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):
+    monkeypatch.setattr(parallel, "_team", parallel._Team(2))
+    assert parallel.spread(DetectionConfig())
+    with pytest.raises(ConfigError, match="device_map is 'auto'.*WORLD_SIZE=2"):
+        parallel.spread(DetectionConfig(device_map="auto"))

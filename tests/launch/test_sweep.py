@@ -51,7 +51,7 @@ def test_a_killed_sweep_goes_on_to_the_same_result(tmp_path):
         [*SWEEP, f"runs={killed}", "seed=0,1"], env=ALONE,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    while not list(killed.glob("sweeps/*/*.json")):  # the first cell is done
+    while not list(killed.glob("launches/*/cells/*/outcome.json")):  # the first cell is done
         assert process.poll() is None
         time.sleep(0.01)
     time.sleep(2)

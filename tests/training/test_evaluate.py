@@ -8,6 +8,7 @@ from transformers import LlamaConfig
 
 from core.errors import ConfigError
 from core.models import load_model
+from core.world import World
 from training import open_checkpoint, resume
 from training.config import TrainingConfig
 from training.data import Order
@@ -16,7 +17,6 @@ from training.flops import flops_per_token, utilization
 from training.loop import export_steps
 from training.loss import token_losses
 from training.run import run
-from training.world import World
 
 ALONE = World(0, 1, torch.device("cpu"))
 

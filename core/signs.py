@@ -1,0 +1,133 @@
+"""What processes leave in a folder for those who look on: how far they are, why they failed.
+
+::
+
+    <folder>/
+    ├── progress.json            of the one that shows a bar: title, n, total, unit, seconds_left
+    └── failed/rank-<n>.json     an error: when, where, its kind, its message and traceback
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from core.artifacts import write_text
+from core.errors import UserError
+
+PROGRESS = "progress.json"
+FAILED = "failed"
+PEERS = re.compile(
+    r"GoneError|gloo|NCCL|Dist(Backend|Network|Store)Error|Connection (closed|reset|refused)"
+)
+_folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a process is; `seconds_left` is None where it can't be known yet."""
+
+    title: str
+    n: int
+    total: int | None
+    unit: str
+    seconds_left: float | None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why one process of several ended.
+
+    Attributes:
+        rank: which process.
+        host: its machine.
+        time: when, in seconds of the epoch.
+        kind: the error's class.
+        status: the exit status.
+        message: the error in words.
+        trace: its traceback; empty for a user's error.
+    """
+
+    rank: int
+    host: str
+    time: float
+    kind: str
+    status: int
+    message: str
+    trace: str
+
+    @property
+    def of_peers(self) -> bool:
+        """Whether it only says that another process is gone."""
+        return bool(PEERS.search(f"{self.kind} {self.message}"))
+
+
+def leave_in(folder: Path | str | None) -> None:
+    """From now on this process leaves its signs in the folder; None: nowhere."""
+    global _folder
+    _folder = None if folder is None else Path(folder)
+
+
+def progress(now: Progress) -> None:
+    """How far this process is."""
+    if _folder is not None:
+        with suppress(OSError):  # whoever looks on must not end the work
+            write_text(_folder / PROGRESS, json.dumps(asdict(now)))
+
+
+def read_progress(folder: Path) -> Progress | None:
+    """What was left last; None where nothing was."""
+    try:
+        return Progress(**json.loads((folder / PROGRESS).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def failed(error: BaseException) -> bool:
+    """Leave word why this process ends.
+
+    Returns whether it should say so itself: not where another of them has said why, nor where all
+    that it knows is that another is gone.
+    """
+    if _folder is None:
+        return True
+    user = isinstance(error, UserError)
+    failure = Failure(
+        rank=int(os.environ.get("RANK", "0")),
+        host=socket.gethostname(),
+        time=time.time(),
+        kind=type(error).__name__,
+        status=error.status if isinstance(error, UserError) else 1,
+        message=str(error),
+        trace="" if user else "".join(traceback.format_exception(error)),
+    )
+    with suppress(OSError):
+        (_folder / FAILED).mkdir(parents=True, exist_ok=True)
+        write_text(_folder / FAILED / f"rank-{failure.rank}.json", json.dumps(asdict(failure)))
+        if failure.of_peers:
+            return False
+        try:
+            (_folder / FAILED / "said").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+    return True
+
+
+def read_failures(folder: Path) -> list[Failure]:
+    """The failures, the first cause first: those that only miss their peers come last."""
+    found = [Failure(**json.loads(p.read_text())) for p in (folder / FAILED).glob("rank-*.json")]
+    return sorted(found, key=lambda f: (f.of_peers, f.time))
+
+
+def forget(folder: Path) -> None:
+    """Remove what an earlier attempt left."""
+    shutil.rmtree(folder / FAILED, ignore_errors=True)
+    (folder / PROGRESS).unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""The processes that work together, on one machine or many."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import torch
+
+from core.errors import ConfigError, UserError
+
+T = TypeVar("T")
+PATIENCE = 30.0  # seconds; collectives give up after minutes
+
+
+@dataclass(frozen=True)
+class World:
+    """This process's place among all."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def leader(self) -> bool:
+        """Whether this process writes what is written once."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until every process has come here."""
+        if self.size > 1:
+            torch.distributed.barrier()
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set in some process; the same answer in all."""
+        return bool(self.sum(torch.tensor(float(flag))))
+
+    def from_leader(self, value: Any) -> Any:
+        """The leader's value, in every process."""
+        values = [value]
+        if self.size > 1:
+            torch.distributed.broadcast_object_list(values, device=self.device)
+        return values[0]
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum over all processes."""
+        values = values.to(self.device)
+        if self.size > 1:
+            torch.distributed.all_reduce(values)
+        return values
+
+    def by_leader(self, work: Callable[[], T]) -> T:
+        """What the leader's work gives, in every process, however long it takes.
+
+        The others hear every half minute that it goes on: a collective that waited for hours would
+        be given up. Where it raises a user's error the others end as well, without a word.
+        """
+        if self.size == 1:
+            return work()
+        if self.leader:
+            with ThreadPoolExecutor(1) as pool:
+                return self._tell(pool.submit(work))
+        while not (told := self.from_leader(None))[0]:
+            pass
+        _, result, status = told
+        if status:
+            sys.exit(status)
+        return cast(T, result)
+
+    def _tell(self, work: Future[T]) -> T:
+        while not wait([work], timeout=PATIENCE).done:
+            self.from_leader((False, None, 0))
+        error = work.exception()
+        status = 0 if error is None else error.status if isinstance(error, UserError) else 1
+        self.from_leader((True, None if error else work.result(), status))
+        return work.result()
+
+
+def asked_processes() -> int:
+    """How many processes the launcher (torchrun, deepspeed, srun) started; 1 without one."""
+    _adopt_srun()
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _adopt_srun() -> None:
+    """Let a task of `srun` know its place by the names that torch reads.
+
+    Only a step has SLURM_STEP_NUM_TASKS: a batch script is one process, whatever its job's tasks.
+    """
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    if "WORLD_SIZE" in os.environ or "SLURM_PROCID" not in os.environ or tasks == 1:
+        return
+    os.environ.setdefault("MASTER_ADDR", _first_node())
+    # of the job and the step, so that every task finds the same one; below the ephemeral ports
+    number = int(os.environ["SLURM_JOB_ID"]) * 31 + int(os.environ["SLURM_STEP_ID"])
+    os.environ.setdefault("MASTER_PORT", str(10000 + number % 20000))
+    for name, slurm in (("RANK", "PROCID"), ("LOCAL_RANK", "LOCALID")):
+        os.environ[name] = os.environ[f"SLURM_{slurm}"]
+    os.environ["WORLD_SIZE"] = str(tasks)
+
+
+def _first_node() -> str:
+    nodes = os.environ["SLURM_STEP_NODELIST"]
+    call = ["scontrol", "show", "hostnames", nodes]
+    try:
+        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ConfigError(
+            f"SLURM_STEP_NODELIST is {nodes!r}, and scontrol can't name its first node ({error}): "
+            "set MASTER_ADDR to the host of the first task."
+        ) from error

@@ -1,0 +1,235 @@
+"""A launch on disk: its cells, what became of each, and the code that it runs.
+
+::
+
+    runs/launches/<name>-<hash of the command's overrides>/
+    ├── config.yaml              what the command said, for the report
+    ├── code-<hash>/             the code as it was: REVISION, changes.diff, the packages, conf/
+    ├── jobs/                    batch scripts and logs, with SLURM
+    └── cells/<hash of the cell's overrides>/
+        ├── overrides.json       what tells the cell from the others
+        ├── config.yaml          its whole configuration, resolved
+        ├── stages/<name>/       the configuration of a stage started as processes of its own
+        ├── jobs.json            its SLURM jobs
+        ├── running.json         while it runs: where; touched every few seconds
+        ├── progress.json        how far it is
+        └── outcome.json         done, with its artefacts' folders; or failed, and why
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from analysis.config import CellPaths
+from core import signs
+from core.artifacts import write_text
+from core.errors import StoppedError, UserError
+
+KIND = "launches"
+BEAT = 5.0  # seconds between two signs of life
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell.
+
+    Attributes:
+        state: `done`, `failed`, `stopped` by SIGTERM, or `waiting` for its next stage.
+        stage: the last one that was finished, where it waits.
+        paths: its artefacts' folders, where it is done.
+        error: why it failed or stopped, in one paragraph.
+    """
+
+    state: str
+    stage: str | None = None
+    paths: dict[str, Any] | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where a cell runs."""
+
+    host: str
+    pid: int
+    job: str | None
+    """The SLURM job."""
+    stage: str | None
+    """The stage that the job is for; None: all."""
+    since: float
+    """Seconds of the epoch."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell's folder."""
+
+    folder: Path
+
+    def register(self, overrides: Sequence[str]) -> None:
+        """Say that the cell is to be run."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write("overrides", list(overrides))
+
+    @property
+    def overrides(self) -> list[str]:
+        """What tells the cell from the others."""
+        return list(self._read("overrides") or [])
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What became of it; None: nothing yet."""
+        found = self._read("outcome")
+        return None if found is None else Outcome(**found)
+
+    @property
+    def jobs(self) -> dict[str, str]:
+        """Its SLURM jobs by their stage."""
+        return dict(self._read("jobs") or {})
+
+    def running(self) -> tuple[Running, float] | None:
+        """Where it runs, and the seconds since its last sign of life."""
+        place = self.folder / "running.json"
+        try:
+            quiet = time.time() - place.stat().st_mtime
+        except FileNotFoundError:
+            return None
+        found = self._read("running")
+        return None if found is None else (Running(**found), quiet)
+
+    def submitted(self, jobs: Mapping[str, str]) -> None:
+        """Say which SLURM jobs it has."""
+        self._write("jobs", dict(jobs))
+
+    def end(self, outcome: Outcome) -> None:
+        """Say what became of it."""
+        self._write("outcome", asdict(outcome))
+
+    def fail(self, error: BaseException) -> None:
+        """Say why it failed."""
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        self.end(Outcome("failed", error=f"{kind}{error}"))
+
+    @contextmanager
+    def run(self, stage: str | None = None) -> Iterator[None]:
+        """Within it this process runs the cell: it shows that it lives, and where it ends badly."""
+        job = os.environ.get("SLURM_JOB_ID")
+        now = Running(socket.gethostname(), os.getpid(), job, stage, time.time())
+        signs.forget(self.folder)
+        if self.outcome is not None and self.outcome.state != "done":
+            (self.folder / "outcome.json").unlink(missing_ok=True)
+        self._write("running", asdict(now))
+        signs.leave_in(self.folder)
+        with _beating(self.folder / "running.json"):
+            try:
+                yield
+            except StoppedError as error:
+                self.end(Outcome("stopped", error=str(error)))
+                raise
+            except Exception as error:
+                self.fail(error)
+                raise
+            finally:
+                signs.leave_in(None)
+                (self.folder / "running.json").unlink(missing_ok=True)
+
+    def _write(self, name: str, value: Any) -> None:
+        write_text(self.folder / f"{name}.json", json.dumps(value, indent=1))
+
+    def _read(self, name: str) -> Any:
+        try:
+            return json.loads((self.folder / f"{name}.json").read_text())
+        except FileNotFoundError:
+            return None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch's folder."""
+
+    folder: Path
+
+    @staticmethod
+    def named(runs: str, name: str, overrides: Sequence[str]) -> Launch:
+        """The folder of the same command at any time."""
+        return Launch((Path(runs) / KIND / f"{name}-{digest(overrides)}").resolve())
+
+    def config(self) -> DictConfig:
+        """What the command said."""
+        return cast(DictConfig, OmegaConf.load(self.folder / "config.yaml"))
+
+    def cell(self, overrides: Sequence[str]) -> Cell:
+        """The folder of a cell with these overrides."""
+        return Cell(self.folder / "cells" / digest(overrides))
+
+    def cells(self) -> list[Cell]:
+        """All cells, in the order of their overrides."""
+        found = [Cell(path.parent) for path in self.folder.glob("cells/*/overrides.json")]
+        return sorted(found, key=lambda cell: cell.overrides)
+
+    def done(self) -> list[CellPaths]:
+        """The artefacts of the cells that ended well."""
+        outcomes = [cell.outcome for cell in self.cells()]
+        return [CellPaths(**o.paths) for o in outcomes if o is not None and o.paths is not None]
+
+    def own(self, cell: Cell) -> str:
+        """What tells the cell from the launch's others, in words."""
+        shared = set.intersection(*(set(c.overrides) for c in self.cells()))
+        return " ".join(o for o in cell.overrides if o not in shared) or "the only cell"
+
+
+def save_config(folder: Path, config: Any, conf: Path) -> None:
+    """Write a configuration for `--config-path <folder> --config-name config`.
+
+    Args:
+        folder: gets `config.yaml`.
+        config: the whole configuration, with or without Hydra's own part.
+        conf: the folder of `common.yaml`, which keeps Hydra from writing files.
+    """
+    header = {
+        "defaults": ["common", "_self_"],
+        "hydra": {"searchpath": [f"file://{conf}"]},
+    }
+    kept = OmegaConf.create({k: v for k, v in config.items() if k != "hydra"})
+    plain = cast(dict[str, Any], OmegaConf.to_container(kept, resolve=True))
+    folder.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump({**header, **plain}, sort_keys=False, allow_unicode=True)
+    write_text(folder / "config.yaml", text)
+
+
+def digest(overrides: Sequence[str]) -> str:
+    """A name for some overrides, whatever their order and however far they are run."""
+    kept = sorted(o for o in overrides if not o.startswith("launch."))
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def _beating(file: Path) -> Iterator[None]:
+    """Touch the file every few seconds, as long as this process lives."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(BEAT):
+            with suppress(OSError):  # whoever looks on must not end the work
+                os.utime(file)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,192 @@
+"""A stage by processes of its own: the command that starts them, and what becomes of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from core import signs
+from core.errors import ConfigError, StoppedError, UserError
+from launch import snapshot
+from launch.config import ClusterConfig
+
+RENDEZVOUS_SECONDS = 3600  # one node may still make what the others find made
+LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+log = logging.getLogger(__name__)
+
+
+class CrashedError(UserError):
+    """Processes of a stage ended, by no mistake of the user's that is known."""
+
+    status = 1
+
+
+@dataclass(frozen=True)
+class Processes:
+    """How a stage's processes are started.
+
+    Attributes:
+        cluster: the node `cluster`.
+        stage: `train` or `detect`.
+        folder: the cell's folder, where they leave signs.
+        code: the snapshot that they run.
+    """
+
+    cluster: ClusterConfig
+    stage: str
+    folder: Path
+    code: Path
+
+    @property
+    def count(self) -> int:
+        """How many there are; with a hostfile, as many as its slots."""
+        cluster = self.cluster
+        if cluster.kind == "slurm":
+            job = cluster.job(self.stage)
+            return int(job.get("nodes") or 1) * int(job.get("ntasks_per_node") or 1)
+        if cluster.kind == "deepspeed":
+            return sum(_slots(Path(str(cluster.hostfile))))
+        return cluster.nodes * cluster.processes
+
+    @property
+    def alone(self) -> bool:
+        """Whether the stage is one process, the pipeline's own."""
+        return self.count == 1 and self.cluster.kind != "deepspeed"
+
+    def command(self, module: str, name: str) -> list[str]:
+        """What starts `python -m <module>` as that many processes.
+
+        Args:
+            module: a stage's package.
+            name: which of the cell's configurations they read: `stages/<name>/config.yaml`.
+        """
+        place = self.folder / "stages" / name
+        return [*self._launcher(name), module,
+                "--config-path", str(place), "--config-name", "config"]  # fmt: skip
+
+    def run(self, module: str, name: str) -> None:
+        """Start them and wait; those that crashed are started again, a bounded number of times.
+
+        Raises:
+            UserError: what one of them said that the user can mend.
+            StoppedError: SIGTERM came, and they have saved what they did.
+            CrashedError: they crashed once too often; the first one's traceback comes first.
+        """
+        call = self.command(module, name)
+        for left in reversed(range(self.cluster.retries + 1)):
+            log.info("%s: %s", name, shlex.join(call))
+            signs.forget(self.folder)
+            status, stopped = _wait(call, self._environment(), self._ask_to_stop)
+            if status == 0:
+                return
+            error = self._error(status, stopped)
+            if left == 0 or not isinstance(error, CrashedError):
+                raise error
+            log.error("%s\nStarting again from the last checkpoint; %d more after this.",
+                      error, left - 1)  # fmt: skip
+
+    def _launcher(self, name: str) -> list[str]:
+        cluster, python = self.cluster, sys.executable
+        if cluster.kind == "slurm":
+            job = self.cluster.job(self.stage)
+            each = [f"--cpus-per-task={job['cpus_per_task']}"] if "cpus_per_task" in job else []
+            return ["srun", f"--ntasks={self.count}", "--kill-on-bad-exit=1", *each,
+                    *cluster.options, python, "-m"]  # fmt: skip
+        if cluster.kind == "deepspeed":
+            return [python, "-m", "deepspeed.launcher.runner", "--hostfile", str(cluster.hostfile),
+                    "--master_addr", cluster.address, "--master_port", str(cluster.port),
+                    "--no_local_rank", *cluster.options, "--module"]  # fmt: skip
+        return [python, "-m", "torch.distributed.run", *self._torchrun(name),
+                f"--nproc-per-node={cluster.processes}",
+                f"--shutdown-timeout={cluster.grace_seconds}", *cluster.options, "-m"]  # fmt: skip
+
+    def _torchrun(self, name: str) -> list[str]:
+        """How its nodes find each other."""
+        cluster = self.cluster
+        if cluster.nodes == 1:
+            return ["--standalone"]
+        if cluster.rendezvous == "c10d":
+            return [f"--nnodes={cluster.nodes}", "--rdzv-backend=c10d",
+                    f"--rdzv-endpoint={cluster.address}:{cluster.port}",
+                    f"--rdzv-id={self.folder.name}-{name}",
+                    f"--rdzv-conf=join_timeout={RENDEZVOUS_SECONDS}"]  # fmt: skip
+        return [f"--nnodes={cluster.nodes}", f"--node-rank={cluster.node_rank}",
+                f"--master-addr={cluster.address}", f"--master-port={cluster.port}",
+                f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}"]  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        """This process's, less the place that it took itself, with the snapshot's code."""
+        kept = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
+        if self.cluster.kind == "slurm":
+            kept["MASTER_ADDR"] = socket.gethostname()  # a batch script runs on the first node
+        return {**kept, **snapshot.environment(self.code)}
+
+    def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
+        """Let them save and end; srun would kill its tasks, so these are told without it."""
+        if self.cluster.kind == "slurm":
+            subprocess.run(["scancel", "--signal=TERM", os.environ["SLURM_JOB_ID"]])
+        else:
+            process.send_signal(signal.SIGTERM)
+
+    def _error(self, status: int, stopped: bool) -> UserError:
+        """Why they ended, by what they left."""
+        failures = signs.read_failures(self.folder)
+        if stopped or (failures and all(f.status == StoppedError.status for f in failures)):
+            said = [f.message for f in failures if f.status == StoppedError.status]
+            return StoppedError(said[0] if said else "SIGTERM came before the first checkpoint.")
+        first = failures[0] if failures else None
+        if first is None or first.of_peers:
+            return CrashedError(
+                f"A process of {self.stage} died without a word (the launcher's exit status is "
+                f"{status}): killed, perhaps for want of memory. The launcher names it above."
+            )
+        if not first.trace:
+            return UserError(first.message)
+        return CrashedError(
+            f"rank {first.rank} on {first.host} failed first:\n{first.trace.rstrip()}"
+        )
+
+
+def _wait(
+    call: Sequence[str], environment: dict[str, str], ask: Callable[[subprocess.Popen[bytes]], None]
+) -> tuple[int, bool]:
+    """Run a command; its exit status, and whether SIGTERM came. Then `ask` tells it to stop."""
+    stopped = False
+    process = subprocess.Popen(call, env=environment)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+        ask(process)
+
+    before: Any = signal.signal(signal.SIGTERM, stop)
+    try:
+        return process.wait(), stopped
+    finally:
+        process.kill()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _slots(hostfile: Path) -> list[int]:
+    """How many processes each host of a DeepSpeed hostfile takes."""
+    try:
+        lines = [line.split("#")[0].split() for line in hostfile.read_text().splitlines()]
+        return [int(dict([words[1].split("=")])["slots"]) for words in lines if words]
+    except OSError as error:
+        raise ConfigError(
+            f"cluster.hostfile is {str(hostfile)!r}: it can't be read ({error})."
+        ) from error
+    except (IndexError, ValueError, KeyError) as error:
+        raise ConfigError(
+            f"cluster.hostfile is {str(hostfile)!r}: write a line a host, such as worker-1 slots=8."
+        ) from error

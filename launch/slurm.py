@@ -1,0 +1,177 @@
+"""SLURM: an array job a stage, in which each cell is a task, by submitit.
+
+A task waits for its own cell's earlier stage only (`aftercorr`); the report waits for all. Submitit
+writes the batch scripts, and queues a job again whose time is up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from core.errors import ConfigError, StoppedError
+from launch import snapshot
+from launch.config import STAGES, ClusterConfig
+from launch.folder import Cell, Launch
+
+ANALYSE = "analyse"
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Job:
+    """What a SLURM job runs: a command, as a process of its own.
+
+    Attributes:
+        retries: how often it is started again after it was killed.
+        requeues: how often the job is queued again after SIGTERM.
+    """
+
+    retries: int
+    requeues: int
+    child: ClassVar[subprocess.Popen[bytes] | None] = None
+
+    def __call__(self, call: Sequence[str]) -> None:
+        """Run it to its end.
+
+        Raises:
+            RuntimeError: it failed; what depends on this job is not run.
+        """
+        for left in reversed(range(self.retries + 1)):
+            Job.child = subprocess.Popen(call)
+            status = Job.child.wait()
+            if status == 0:
+                return
+            if status == StoppedError.status:
+                self._again()
+            killed = (status < 0 or status > 128) and status != StoppedError.status
+            if left == 0 or not killed:
+                raise RuntimeError(f"{shlex.join(call)} ended with status {status}")
+
+    def checkpoint(self, call: Sequence[str]) -> Any:
+        """What submitit calls when the time is up: let the command save, to be queued again."""
+        from submitit.helpers import DelayedSubmission
+
+        assert Job.child is not None
+        Job.child.terminate()
+        os.waitid(os.P_PID, Job.child.pid, os.WEXITED | os.WNOWAIT)  # `wait` is not reentrant
+        return DelayedSubmission(self, call)
+
+    def _again(self) -> None:
+        """Queue this job again, unless SLURM ends it or does so itself."""
+        job, restarts = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT", 0))
+        shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True)
+        if "JobState=RUNNING" in shown.stdout and restarts < self.requeues:
+            subprocess.run(["scontrol", "requeue", job], check=True)
+
+
+def submit(launch: Launch, code: Path, cluster: ClusterConfig, cells: Sequence[Cell]) -> None:
+    """Submit the stages of the cells, and the report after all."""
+    waiting = _queued(launch)
+    todo = [cell for cell in cells if not {*cell.jobs.values()} & waiting]
+    if len(todo) < len(cells):
+        log.info("%d of %d cells still have jobs in the queue: left to them (scancel ends them).",
+                 len(cells) - len(todo), len(cells))  # fmt: skip
+    jobs: dict[str, list[str]] = {}
+    before: str | None = None
+    for stage in (*STAGES, ANALYSE) if todo else ():
+        places = [launch.folder] if stage == ANALYSE else [cell.folder for cell in todo]
+        executor = _executor(launch, code, cluster, stage, _dependency(stage, before, len(todo)))
+        calls = [command(stage, place) for place in places]
+        log.info("%s", script(executor, len(calls)))
+        made = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
+        jobs[stage] = [job.job_id for job in made]
+        before = made[0].job_id.split("_")[0]
+        log.info("%s: job %s", stage, before)
+    for number, cell in enumerate(todo):
+        cell.submitted({stage: jobs[stage][number] for stage in STAGES})
+
+
+def described(launch: Launch, code: Path, cluster: ClusterConfig, cells: int) -> str:
+    """The batch scripts that would be submitted."""
+    found = []
+    for stage in (*STAGES, ANALYSE):
+        before = None if stage == STAGES[0] else "<the job before>"
+        executor = _executor(launch, code, cluster, stage, _dependency(stage, before, cells))
+        found.append(script(executor, 1 if stage == ANALYSE else cells))
+    return "\n".join(found)
+
+
+def command(stage: str, place: Path) -> list[str]:
+    """What a task runs: a stage of the cell in that folder, or the launch's report."""
+    if stage == ANALYSE:
+        return [sys.executable, "-m", "launch", "report", str(place)]
+    return [sys.executable, "-m", "launch", "--config-path", str(place), "--config-name", "config",
+            f"launch.stage={stage}"]  # fmt: skip
+
+
+def script(executor: Any, tasks: int) -> str:
+    """The batch script that submitit is going to write."""
+    whole = {**executor.parameters, "map_count": tasks} if tasks > 1 else executor.parameters
+    copy = type(executor)(executor.folder, python=executor.python)
+    copy.parameters = whole
+    return str(copy._make_submission_file_text(copy._submitit_command_str, "0"))
+
+
+def _executor(
+    launch: Launch, code: Path, cluster: ClusterConfig, stage: str, dependency: dict[str, Any]
+) -> Any:
+    """Submitit's, with the options of the stage's job."""
+    try:
+        import submitit
+    except ImportError as error:
+        raise ConfigError(
+            "cluster.kind is slurm, which needs submitit: "
+            "pip install 'contamination-testbed[cluster]'."
+        ) from error
+
+    options = dict(cluster.job(stage))
+    more = {**options.pop("additional_parameters", {}), **dependency.pop("more", {})}
+    delay = options.pop("signal_delay_s", 120)
+    each = command(stage, launch.folder if stage == ANALYSE else Path("<the task's cell>"))
+    setup = [f"# each task runs: {shlex.join(each)}"]
+    setup += [f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment(code).items()]
+    try:
+        # exec: SLURM's signal is for the batch script, so Python takes the script's place
+        executor = submitit.SlurmExecutor(
+            launch.folder / "jobs",
+            max_num_timeout=cluster.requeues,
+            python=f"exec {shlex.quote(sys.executable)}",
+        )
+        executor.update_parameters(
+            **{"job_name": f"{launch.folder.name}-{stage}", "setup": [], **options, **dependency},
+            use_srun=False,
+            stderr_to_stdout=True,
+            additional_parameters={"signal": f"B:USR2@{delay}", "requeue": True, **more},
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(f"cluster.jobs.{stage}: {error}") from error
+    executor.parameters["setup"] = [*executor.parameters["setup"], *setup]
+    return executor
+
+
+def _dependency(stage: str, before: str | None, cells: int) -> dict[str, Any]:
+    """What the stage's job waits for."""
+    if before is None:
+        return {}
+    if stage == ANALYSE:  # on what there is, whatever failed
+        return {"dependency": f"afterany:{before}"}
+    kind = "aftercorr" if cells > 1 else "afterok"
+    return {"dependency": f"{kind}:{before}", "more": {"kill-on-invalid-dep": "yes"}}
+
+
+def _queued(launch: Launch) -> set[str]:
+    """The launch's jobs that still wait or run, by the names that submitit gives tasks."""
+    jobs = {job for cell in launch.cells() for job in cell.jobs.values()}
+    if not jobs:
+        return set()
+    call = ["squeue", "--noheader", "--array", "--format=%i|%F_%K|%F"]
+    shown = subprocess.run(call, capture_output=True, text=True)
+    return jobs & {name for line in shown.stdout.splitlines() for name in line.split("|")}

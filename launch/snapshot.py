@@ -1,0 +1,59 @@
+"""The code as it was when a launch began: a queued job is not changed by a later edit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from core.artifacts import REVISION, code_revision
+
+HOME = Path(__file__).resolve().parents[1]
+PACKAGES = ("core", "injection", "training", "detection", "analysis", "launch")
+
+
+def take(folder: Path) -> Path:
+    """A copy of the packages and `conf/` in `folder`, or the equal one that is there.
+
+    Beside them `REVISION` names the git revision (+ where it was changed) and `changes.diff` has
+    what was changed.
+    """
+    files = sorted(
+        path
+        for part in (*PACKAGES, "conf")
+        for path in (HOME / part).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
+    content = hashlib.sha256()
+    for file in files:
+        content.update(f"{file.relative_to(HOME)}\n".encode() + file.read_bytes())
+    place = folder / f"code-{content.hexdigest()[:12]}"
+    if not place.is_dir():
+        part = folder / f".{place.name}.{os.getpid()}"
+        for file in files:
+            (part / file.relative_to(HOME)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, part / file.relative_to(HOME))
+        (part / REVISION).write_text(code_revision() + "\n")
+        (part / "changes.diff").write_text(_changes())
+        try:
+            part.rename(place)
+        except OSError:  # the same launch, begun twice at once
+            shutil.rmtree(part)
+    return place
+
+
+def environment(code: Path) -> dict[str, str]:
+    """What makes Python run the copy, whatever folder it is started in."""
+    before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+    return {"PYTHONPATH": os.pathsep.join([str(code), *before]), "PYTHONSAFEPATH": "1"}
+
+
+def _changes() -> str:
+    """What git says was changed since the revision; nothing without git, or in a copy."""
+    try:
+        run = subprocess.run(["git", "diff", "HEAD"], cwd=HOME, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return run.stdout if run.returncode == 0 else ""

@@ -1,0 +1,84 @@
+"""`python -m launch status`: what became of each cell, read from the run folders alone."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+from core import signs
+from core.errors import ConfigError
+from launch.folder import KIND, Cell, Launch
+
+LOST = 60.0  # seconds without a sign of life
+
+
+def status(runs: Path) -> str:
+    """All launches of a runs folder, the newest last, or the one launch whose folder is given.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    own = [runs] if (runs / "cells").is_dir() else list((runs / KIND).glob("*/cells"))
+    folders = [p if p == runs else p.parent for p in own]
+    if not folders:
+        raise ConfigError(
+            f"runs is {str(runs)!r}: no launch is there. Give the folder of a launch's "
+            "artefacts (runs=DIR), or one of its runs/launches/."
+        )
+    folders.sort(key=lambda folder: folder.stat().st_mtime)
+    return "\n\n".join(_launch(Launch(folder)) for folder in folders)
+
+
+def _launch(launch: Launch) -> str:
+    rows = [(launch.own(cell), *state(cell)) for cell in launch.cells()]
+    counts = Counter(name for _, name, _ in rows)
+    head = f"{launch.folder}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
+    wide = max(len(own) for own, *_ in rows)
+    lines = [f"  {own:{wide}}  {name:8} {more}".rstrip() for own, name, more in rows]
+    return "\n".join([head, *lines])
+
+
+def state(cell: Cell) -> tuple[str, str]:
+    """`waiting`, `running`, `done` or `failed`, and what there is to say about it."""
+    running, outcome = cell.running(), cell.outcome
+    if running is not None:
+        now, quiet = running
+        where = f"on {now.host}" + (f", job {now.job}" if now.job else "")
+        if quiet < LOST:
+            return "running", f"{_progress(cell)}{where}"
+        return "failed", (
+            f"no sign of life for {_duration(quiet)} ({_progress(cell)}{where}): its process "
+            "ended without a word. The same command goes on."
+        )
+    if outcome is None or outcome.state in ("waiting", "stopped"):
+        return "waiting", _waits(cell)
+    return outcome.state, outcome.error or ""
+
+
+def _waits(cell: Cell) -> str:
+    outcome, jobs = cell.outcome, cell.jobs
+    if outcome is not None and outcome.error:
+        return f"stopped: {outcome.error}"
+    after = f"{outcome.stage} done" if outcome is not None and outcome.stage else ""
+    queued = "jobs " + ", ".join(f"{job} ({stage})" for stage, job in jobs.items()) if jobs else ""
+    return "; ".join(part for part in (after, queued) if part)
+
+
+def _progress(cell: Cell) -> str:
+    now = signs.read_progress(cell.folder)
+    if now is None:
+        return ""
+    share = f"/{now.total} {now.unit} ({now.n / now.total:.0%})" if now.total else f" {now.unit}"
+    left = f", {_duration(now.seconds_left)} left" if now.seconds_left is not None else ""
+    return f"{now.title.rstrip(': ')}: {now.n}{share}{left}; "
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return (
+        f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else time.strftime(f"{int(seconds // 3600)} h %M min", time.gmtime(seconds))
+    )
