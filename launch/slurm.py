@@ -73,25 +73,28 @@ class Job:
 
 
 def submit(launch: Launch, code: Path, cluster: ClusterConfig, cells: Sequence[Cell]) -> None:
-    """Submit the stages of the cells, and the report after all."""
-    waiting = _queued(launch)
-    todo = [cell for cell in cells if not {*cell.jobs.values()} & waiting]
-    if len(todo) < len(cells):
-        log.info("%d of %d cells still have jobs in the queue: left to them (scancel ends them).",
-                 len(cells) - len(todo), len(cells))  # fmt: skip
-    jobs: dict[str, list[str]] = {}
+    """Submit the cells' stages, and the report after all.
+
+    Raises:
+        ConfigError: SLURM refuses a job; those before it stay.
+    """
     before: str | None = None
-    for stage in (*STAGES, ANALYSE) if todo else ():
-        places = [launch.folder] if stage == ANALYSE else [cell.folder for cell in todo]
-        executor = _executor(launch, code, cluster, stage, _dependency(stage, before, len(todo)))
+    for cell in cells:
+        cell.submitted({})
+    for stage in (*STAGES, ANALYSE):
+        places = [launch.folder] if stage == ANALYSE else [cell.folder for cell in cells]
+        executor = _executor(launch, code, cluster, stage, _dependency(stage, before, len(cells)))
         calls = [command(stage, place) for place in places]
         log.info("%s", script(executor, len(calls)))
-        made = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
-        jobs[stage] = [job.job_id for job in made]
-        before = made[0].job_id.split("_")[0]
+        try:
+            made = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
+        except RuntimeError as error:
+            raise ConfigError(f"cluster.jobs.{stage}: sbatch refuses the job: {error}") from error
+        before = str(made[0].job_id).split("_")[0]
         log.info("%s: job %s", stage, before)
-    for number, cell in enumerate(todo):
-        cell.submitted({stage: jobs[stage][number] for stage in STAGES})
+        if stage != ANALYSE:
+            for cell, job in zip(cells, made, strict=True):
+                cell.submitted({**cell.jobs, stage: job.job_id})
 
 
 def described(launch: Launch, code: Path, cluster: ClusterConfig, cells: int) -> str:
@@ -167,11 +170,16 @@ def _dependency(stage: str, before: str | None, cells: int) -> dict[str, Any]:
     return {"dependency": f"{kind}:{before}", "more": {"kill-on-invalid-dep": "yes"}}
 
 
-def _queued(launch: Launch) -> set[str]:
-    """The launch's jobs that still wait or run, by the names that submitit gives tasks."""
-    jobs = {job for cell in launch.cells() for job in cell.jobs.values()}
+def queued(cells: Sequence[Cell]) -> set[str]:
+    """The cells' jobs that still wait or run, by the names that submitit gives tasks."""
+    jobs = {job for cell in cells for job in cell.jobs.values()}
     if not jobs:
         return set()
-    call = ["squeue", "--noheader", "--array", "--format=%i|%F_%K|%F"]
-    shown = subprocess.run(call, capture_output=True, text=True)
-    return jobs & {name for line in shown.stdout.splitlines() for name in line.split("|")}
+    call = ["squeue", "--noheader", "--array", "--format=%i"]
+    try:
+        shown = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ConfigError(
+            f"cluster.kind is slurm, but squeue can't say which jobs are queued ({error})."
+        ) from error
+    return jobs & {*shown.split()}

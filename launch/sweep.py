@@ -93,7 +93,7 @@ def run(config: DictConfig) -> Artifact | None:
     launch = Launch(code.parent)
     _run_or_prepare(config, settings, launch.cell(overrides), code)
     if settings.cluster.kind == "slurm":
-        slurm.submit(launch, code, settings.cluster, [launch.cell(overrides)])
+        _submit(launch, code, settings)
         return None
     return pipeline.report(config, launch.done()) if launch.done() else None
 
@@ -116,9 +116,7 @@ def conclude() -> int:
         return 0
     launch = Launch(code.parent)
     if settings.cluster.kind == "slurm":
-        waiting = [cell for cell in launch.cells() if not _ended(cell)]
-        slurm.submit(launch, code, settings.cluster, waiting)
-        return 0 if waiting else report(launch)
+        return _submit(launch, code, settings)
     return report(launch)
 
 
@@ -156,12 +154,27 @@ def _run_or_prepare(config: DictConfig, settings: LaunchSettings, cell: Cell, co
     cell.register(list(HydraConfig.get().overrides.task))
     if settings.cluster.kind != "slurm":
         _make(config, settings, cell, code)
-    elif not _ended(cell):
-        with cell.run():
+    elif not _ended(cell) and not slurm.queued([cell]):  # a queued job reads what it was given
+        try:
             _check(config, settings, cell, code)
+        except Exception as error:
+            cell.fail(error)
+            raise
         own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
         save_config(cell.folder, own, code / "conf")
         cell.end(Outcome("waiting"))
+
+
+def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
+    """Submit what is ready, leave alone what is queued; the report where there is neither."""
+    cells = launch.cells()
+    live = slurm.queued(cells)
+    ready = [c for c in cells if c.outcome == Outcome("waiting") and not {*c.jobs.values()} & live]
+    if live:
+        log.info("jobs of this launch that are still queued go on: %s", " ".join(sorted(live)))
+    if ready:
+        slurm.submit(launch, code, settings.cluster, ready)
+    return 0 if ready or live else report(launch)
 
 
 def _make(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:

@@ -16,10 +16,10 @@ def start_processes() -> World:
     """Join the launcher's process group, or make one of this process alone."""
     asked_processes()
     _prepare_environment()
-    with silenced():  # it tries out a compiler on import
+    with silenced():  # both try out a compiler
         import deepspeed
 
-    _avoid_compilation()
+        _avoid_compilation()
     cuda = torch.cuda.is_available()
     deepspeed.init_distributed(dist_backend="nccl" if cuda else "gloo", verbose=False)
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
