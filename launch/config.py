@@ -84,8 +84,9 @@ class ClusterConfig:
                     f"give options of {', '.join(known)}.")  # fmt: skip
 
     def job(self, stage: str) -> dict[str, Any]:
-        """The SLURM options of a stage's job."""
-        return {**self.jobs.get("all", {}), **self.jobs.get(stage, {})}
+        """The SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
+        given = [self.jobs.get(name, {}) for name in ("all", stage)]
+        return {k: v for options in given for k, v in options.items() if v is not None}
 
 
 @dataclass(frozen=True)

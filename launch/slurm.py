@@ -89,7 +89,7 @@ def submit(launch: Launch, code: Path, cluster: ClusterConfig, cells: Sequence[C
         try:
             made = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
         except RuntimeError as error:
-            raise ConfigError(f"cluster.jobs.{stage}: sbatch refuses the job: {error}") from error
+            raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
         before = str(made[0].job_id).split("_")[0]
         log.info("%s: job %s", stage, before)
         if stage != ANALYSE:
@@ -155,7 +155,7 @@ def _executor(
             additional_parameters={"signal": f"B:USR2@{delay}", "requeue": True, **more},
         )
     except (RuntimeError, ValueError) as error:
-        raise ConfigError(f"cluster.jobs.{stage}: {error}") from error
+        raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
     executor.parameters["setup"] = [*executor.parameters["setup"], *setup]
     return executor
 
