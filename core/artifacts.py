@@ -33,9 +33,7 @@ SCHEMA = 1
 MANIFEST = "manifest.json"
 LOCKS = ".locks"
 REVISION = "REVISION"  # the file that names the revision in a copy of the code
-LEASE = (
-    45.0  # seconds without a sign of life after which a builder on another machine counts as dead
-)
+LEASE = 45.0  # seconds of silence after which another machine's builder counts as dead
 log = logging.getLogger(__name__)
 
 

@@ -95,7 +95,8 @@ def _adopt_srun() -> None:
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
     if "WORLD_SIZE" in os.environ or "SLURM_PROCID" not in os.environ or tasks == 1:
         return
-    os.environ.setdefault("MASTER_ADDR", _first_node())
+    if "MASTER_ADDR" not in os.environ:
+        os.environ["MASTER_ADDR"] = _first_node()
     # of the job and the step, so that every task finds the same one; below the ephemeral ports
     number = int(os.environ["SLURM_JOB_ID"]) * 31 + int(os.environ["SLURM_STEP_ID"])
     os.environ.setdefault("MASTER_PORT", str(10000 + number % 20000))

@@ -13,16 +13,19 @@ from core.command import command, said
 from core.errors import ArtifactError, StoppedError
 from launch.folder import Launch
 from launch.status import status
-from launch.sweep import conclude, report, run
 
 
 def _report(folder: Path) -> int:
+    from launch.sweep import report  # here, so that status answers at once
+
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is no launch's folder: give one of runs/launches/.")
     return report(Launch(folder.resolve()))
 
 
 def _launch() -> int:
+    from launch.sweep import conclude, run
+
     code = 1
     try:
         code = command("pipeline", run)

@@ -115,8 +115,9 @@ class Cell:
         self._write("jobs", dict(jobs))
 
     def end(self, outcome: Outcome) -> None:
-        """Say what became of it."""
+        """Say what became of it; from then on it counts as running no more."""
         self._write("outcome", asdict(outcome))
+        (self.folder / "running.json").unlink(missing_ok=True)
 
     def fail(self, error: BaseException) -> None:
         """Say why it failed."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 
 from core import signs
 from core.errors import ConfigError
-from launch.folder import KIND, Cell, Launch
+from launch.config import STAGES
+from launch.folder import KIND, Cell, Launch, Outcome
 
 LOST = 60.0  # seconds without a sign of life
 
@@ -57,12 +57,14 @@ def state(cell: Cell) -> tuple[str, str]:
 
 
 def _waits(cell: Cell) -> str:
-    outcome, jobs = cell.outcome, cell.jobs
-    if outcome is not None and outcome.error:
+    """What the cell waits for, as far as is known here."""
+    outcome = cell.outcome or Outcome("waiting")
+    if outcome.error:
         return f"stopped: {outcome.error}"
-    after = f"{outcome.stage} done" if outcome is not None and outcome.stage else ""
-    queued = "jobs " + ", ".join(f"{job} ({stage})" for stage, job in jobs.items()) if jobs else ""
-    return "; ".join(part for part in (after, queued) if part)
+    following = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]
+    done = [f"{outcome.stage} done"] if outcome.stage else []
+    job = [f"{following}: job {cell.jobs[following]}"] if following in cell.jobs else []
+    return "; ".join([*done, *job])
 
 
 def _progress(cell: Cell) -> str:
@@ -77,8 +79,5 @@ def _progress(cell: Cell) -> str:
 def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return (
-        f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else time.strftime(f"{int(seconds // 3600)} h %M min", time.gmtime(seconds))
-    )
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,45 @@
+import pytest
+
+from core import signs
+from core.errors import DataError
+from core.progress import progress
+
+
+@pytest.fixture
+def folder(tmp_path):
+    signs.leave_in(tmp_path)
+    yield tmp_path
+    signs.leave_in(None)
+
+
+def test_a_bar_is_seen_from_outside(folder):
+    bar = progress(total=40, initial=10, desc="train", unit="step")
+    bar.update(10)
+    bar.refresh()
+    bar.close()
+    seen = signs.read_progress(folder)
+    assert (seen.title.rstrip(": "), seen.n, seen.total, seen.unit) == ("train", 20, 40, "step")
+    assert seen.seconds_left > 0
+    signs.forget(folder)
+    assert signs.read_progress(folder) is None
+
+
+def test_the_first_cause_comes_first_and_is_said_once(folder, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    assert not signs.failed(RuntimeError("[gloo] Connection closed by peer"))
+    monkeypatch.setenv("RANK", "2")
+    assert signs.failed(ValueError("boom"))
+    monkeypatch.setenv("RANK", "1")
+    assert not signs.failed(DataError("a text is empty"))
+    found = signs.read_failures(folder)
+    assert [f.rank for f in found] == [2, 1, 0]
+    assert "ValueError: boom" in found[0].trace
+    assert found[1].status == 2
+    assert found[1].trace == ""
+
+
+def test_nothing_is_left_where_nobody_looks(tmp_path):
+    signs.leave_in(None)
+    assert signs.failed(ValueError("boom"))
+    signs.progress(signs.Progress("train", 1, 2, "step", None))
+    assert list(tmp_path.iterdir()) == []

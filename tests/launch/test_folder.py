@@ -1,0 +1,100 @@
+"""A launch's records, what status reads from them, and the snapshot."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from core import signs
+from core.errors import DataError, StoppedError
+from launch import snapshot
+from launch.__main__ import main
+from launch.folder import Launch, Outcome
+from launch.status import state, status
+
+
+@pytest.fixture
+def launch(tmp_path):
+    made = Launch.named(str(tmp_path / "runs"), "study", ["seed=0,1,2,3"])
+    for seed in range(4):
+        made.cell([f"seed={seed}", "a=1"]).register([f"seed={seed}", "a=1"])
+    return made
+
+
+def ago(cell, seconds):
+    """Let the cell's last sign of life be that old."""
+    then = time.time() - seconds
+    os.utime(cell.folder / "running.json", (then, then))
+
+
+def test_status_tells_what_became_of_each_cell(launch, tmp_path):
+    done, failed, running, waiting = launch.cells()
+    with done.run():
+        done.end(Outcome("done", paths={}))
+    with pytest.raises(DataError), failed.run():
+        raise DataError("a text is empty")
+    waiting.submitted({"inject": "7_3", "train": "8_3", "detect": "9_3"})
+    with running.run("train"):
+        signs.progress(signs.Progress("train tiny: ", 30, 120, "step", 600.0))
+        said = status(tmp_path / "runs").splitlines()
+    assert said[0].endswith(": 1 done, 1 failed, 1 running, 1 waiting")
+    assert said[1].split() == ["seed=0", "done"]
+    assert said[2].endswith("failed   a text is empty")
+    assert "train tiny: 30/120 step (25%), 10 min left; on " in said[3]
+    assert said[4].endswith("waiting  inject: job 7_3")
+    waiting.end(Outcome("waiting", stage="inject"))
+    assert state(waiting) == ("waiting", "inject done; train: job 8_3")
+
+
+def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch):
+    stopped, killed, *_ = launch.cells()
+    with pytest.raises(StoppedError), stopped.run():
+        raise StoppedError("SIGTERM came at step 3 of 9.")
+    assert state(stopped) == ("waiting", "stopped: SIGTERM came at step 3 of 9.")
+    with killed.run():
+        ago(killed, 50)
+        assert state(killed)[0] == "running"
+        ago(killed, 70)
+        assert state(killed)[0] == "failed"
+        assert "no sign of life for 70 s" in state(killed)[1]
+
+
+def test_another_run_of_a_done_cell_leaves_it_done(launch):
+    cell = launch.cells()[0]
+    with cell.run():
+        cell.end(Outcome("done", paths={"corpus": "c"}))
+    with cell.run():
+        assert cell.outcome.state == "done"
+
+
+def test_where_no_launch_is_the_remedy_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["launch", "status", f"runs={tmp_path}"])
+    assert main() == 2
+    assert "no launch is there" in capsys.readouterr().err
+
+
+def test_a_snapshot_is_the_code_and_runs_from_any_folder(tmp_path):
+    code = snapshot.take(tmp_path)
+    assert snapshot.take(tmp_path) == code
+    assert [p.name for p in tmp_path.iterdir()] == [code.name]
+    assert (code / "conf" / "pipeline.yaml").is_file()
+    assert (code / "changes.diff").exists()
+    where = "import core.artifacts as a; print(a.__file__); print(a.code_revision())"
+    done = subprocess.run(
+        [sys.executable, "-c", where], cwd=snapshot.HOME, capture_output=True, text=True,
+        env={**os.environ, **snapshot.environment(code)},
+    )  # fmt: skip
+    file, revision = done.stdout.splitlines()
+    assert file == str(code / "core" / "artifacts.py")
+    assert revision == (code / "REVISION").read_text().strip()
+
+
+def test_an_edit_is_another_snapshot(tmp_path, monkeypatch):
+    first = snapshot.take(tmp_path / "runs")
+    monkeypatch.setattr(snapshot, "HOME", first)
+    (first / "conf" / "common.yaml").write_text("name: other\n")
+    second = snapshot.take(tmp_path / "runs")
+    assert second != first
+    assert (second / "conf" / "common.yaml").read_text() == "name: other\n"
