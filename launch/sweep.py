@@ -17,6 +17,7 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from core.artifacts import Artifact, is_complete
@@ -30,6 +31,7 @@ from launch.stages import Stages
 from training.engine import check_batch
 
 CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
+GONE = "its process ended before it did"
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +86,9 @@ def run(config: DictConfig) -> Artifact | None:
         _make(config, settings, Cell(Path(settings.launch.cell)), snapshot.HOME)
         return None
     overrides = list(HydraConfig.get().overrides.task)
-    if CODE in os.environ:
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        if CODE not in os.environ:  # Hydra has only warned of what went wrong
+            raise ConfigError(f"runs is {config.runs!r}: the launch's folder can't be made there.")
         code = Path(os.environ[CODE])
         _one_of_many(config, settings, Launch(code.parent).cell(overrides), code)
         return None
@@ -108,16 +112,18 @@ def conclude() -> int:
     if config is None:
         return 0
     settings = convert(config, LaunchSettings)
-    if code is None:  # a dry run
+    if settings.launch.dry_run:
         if settings.cluster.kind == "slurm":
             launch = Launch.named(config.runs, config.name, list(config.hydra.overrides.task))
             cells = len(_combinations(config))
             print(slurm.described(launch, launch.folder / "code-…", settings.cluster, cells))
         return 0
+    if code is None:
+        return 1
     launch = Launch(code.parent)
     if settings.cluster.kind == "slurm":
         return _submit(launch, code, settings)
-    return report(launch)
+    return report(launch) if settings.launch.stage is None else _name_failed(launch)
 
 
 def report(launch: Launch) -> int:
@@ -128,13 +134,18 @@ def report(launch: Launch) -> int:
     done, cells = launch.done(), launch.cells()
     if done:
         pipeline.report(launch.config(), done)
-    for cell in cells:
-        outcome = cell.outcome
-        if outcome is None or outcome.paths is None:
-            why = (outcome and outcome.error) or "its process ended before it did"
-            log.error("failed: %s: %s", launch.own(cell), why)
+    failed = _name_failed(launch, ("failed", "stopped", "waiting"))
     log.info("sweep: %d of %d cells done.", len(done), len(cells))
-    return int(len(done) < len(cells))
+    return failed
+
+
+def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
+    """Name the cells in these states, and why; 1 where there are some, else 0."""
+    cells = [(cell, cell.outcome or Outcome("failed", error=GONE)) for cell in launch.cells()]
+    bad = [(cell, outcome) for cell, outcome in cells if outcome.state in states]
+    for cell, outcome in bad:
+        log.error("failed: %s: %s", launch.own(cell), outcome.error or GONE)
+    return int(bool(bad))
 
 
 def _one_of_many(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
@@ -174,7 +185,7 @@ def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
         log.info("jobs of this launch that are still queued go on: %s", " ".join(sorted(live)))
     if ready:
         slurm.submit(launch, code, settings.cluster, ready)
-    return 0 if ready or live else report(launch)
+    return _name_failed(launch) if ready or live else report(launch)
 
 
 def _make(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
