@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 CSV = "scores.csv"
 
 
-def run(stage: DetectionStage, start: Callable[[], None] | None = None) -> Artifact:
+def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> Artifact:
     """Score the examples with every method, or find them scored.
 
     The folder's name depends on the examples' ids and texts, the model's weights, the methods and
@@ -33,7 +33,7 @@ def run(stage: DetectionStage, start: Callable[[], None] | None = None) -> Artif
 
     Args:
         stage: what to score.
-        start: starts processes that do it where it is not done, and waits for them; None: this one.
+        start: starts processes that make the folder, where it is not made; None: this process.
 
     Raises:
         ConfigError: a method, a hyperparameter or a model that there isn't.
@@ -53,7 +53,7 @@ def run(stage: DetectionStage, start: Callable[[], None] | None = None) -> Artif
     target = models["target"]
     folder = locate(Path(stage.runs), KIND, target.slug, _identity(stage, methods, drawn), inputs)
     if start is not None and not is_complete(folder):
-        start()
+        start(folder)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, material)
     artifact = build(folder, stage, inputs, lambda f: _make(methods, examples, collector, f))
     log.info("scores: %s", artifact.path)

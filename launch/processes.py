@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from core import signs
+from core.artifacts import is_complete
 from core.errors import ConfigError, StoppedError, UserError
 from launch import snapshot
 from launch.config import ClusterConfig
@@ -74,8 +75,13 @@ class Processes:
         return [*self._launcher(name), module,
                 "--config-path", str(place), "--config-name", "config"]  # fmt: skip
 
-    def run(self, module: str, name: str) -> None:
+    def run(self, module: str, name: str, artifact: Path) -> None:
         """Start them and wait; those that crashed are started again, a bounded number of times.
+
+        Args:
+            module: a stage's package.
+            name: the configuration that they read.
+            artifact: the folder that they make.
 
         Raises:
             UserError: what one of them said that the user can mend.
@@ -87,7 +93,7 @@ class Processes:
             log.info("%s: %s", name, shlex.join(call))
             signs.forget(self.folder)
             status, stopped = _wait(call, self._environment(), self._ask_to_stop)
-            if status == 0:
+            if status == 0 or is_complete(artifact):  # on another node, say, all went well
                 return
             error = self._error(status, stopped)
             if left == 0 or not isinstance(error, CrashedError):

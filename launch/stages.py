@@ -48,13 +48,19 @@ class Stages:
 
     def _start(
         self, stage: str, name: str, config: TrainingStage | DetectionStage
-    ) -> Callable[[], None] | None:
+    ) -> Callable[[Path], None] | None:
         """What starts a stage's processes; None: this process does it."""
         processes = self.processes(stage)
         return None if processes.alone else partial(self._run, processes, name, config)
 
-    def _run(self, processes: Processes, name: str, stage: TrainingStage | DetectionStage) -> None:
+    def _run(
+        self,
+        processes: Processes,
+        name: str,
+        stage: TrainingStage | DetectionStage,
+        artifact: Path,
+    ) -> None:
         asked = {**plain(stage), "signs": str(self.folder)}
         save_config(self.folder / "stages" / name, asked, self.code / "conf")
         module = "training" if isinstance(stage, TrainingStage) else "detection"
-        processes.run(module, name)
+        processes.run(module, name, artifact)

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def run(stage: TrainingStage, start: Callable[[], None] | None = None) -> Artifact:
+def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Artifact:
     """Train the model on the corpus, or find it trained.
 
     Every process of a launcher (torchrun, deepspeed, srun) calls this; the first one writes.
 
     Args:
         stage: what to train.
-        start: starts processes that do it where it is not done, and waits for them; None: this one.
+        start: starts processes that make the folder, where it is not made; None: this process.
 
     Raises:
         ConfigError: a value or a combination that can't be trained with.
@@ -68,7 +68,7 @@ def run(stage: TrainingStage, start: Callable[[], None] | None = None) -> Artifa
         artifact = _together(stage, corpus, folder, inputs)
     else:
         if not is_complete(folder):
-            start()
+            start(folder)
         artifact = _tidied(folder)
     log.info("model: %s", artifact.path)
     return artifact
