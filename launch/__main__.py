@@ -16,7 +16,7 @@ from launch.status import status
 
 
 def _report(folder: Path) -> int:
-    from launch.sweep import report  # here, so that status answers at once
+    from launch.run import report  # here, so that status answers at once
 
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is no launch's folder: give one of runs/launches/.")
@@ -24,7 +24,7 @@ def _report(folder: Path) -> int:
 
 
 def _launch() -> int:
-    from launch.sweep import conclude, run
+    from launch.run import conclude, run
 
     code = 1
     try:

@@ -1,38 +1,19 @@
-"""A launch: one cell, or with `-m` many that share what they can, and one report.
-
-Within a sweep a cell that fails does not stop the others. The same command again goes on where it
-was stopped: finished artefacts are reused.
-"""
+"""A sweep's beginning: its folder, its cells, the code that they run."""
 
 from __future__ import annotations
 
-import logging
 import os
-import shlex
-import traceback
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from core.artifacts import Artifact, is_complete
-from core.config import convert
-from core.errors import ConfigError, StoppedError, UserError
-from core.world import asked_processes
-from launch import pipeline, slurm, snapshot
-from launch.config import LaunchSettings
-from launch.folder import Cell, Launch, Outcome, save_config
-from launch.stages import Stages
-from training.engine import check_batch
+from launch import snapshot
+from launch.folder import Launch, save_config
 
 CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
-GONE = "its process ended before it did"
-log = logging.getLogger(__name__)
 
 
 class Sweep(Callback):
@@ -50,7 +31,7 @@ class Sweep(Callback):
         """Name the sweep and its cells."""
         Sweep.begun = config
         if not config.launch.dry_run:
-            Sweep.code = begin(config, list(config.hydra.overrides.task), _combinations(config))
+            Sweep.code = begin(config, list(config.hydra.overrides.task), combinations(config))
             os.environ[CODE] = str(Sweep.code)
 
 
@@ -71,169 +52,7 @@ def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence
     return code
 
 
-def run(config: DictConfig) -> Artifact | None:
-    """One cell: with its own report, as one of a sweep, or as the stage of a job."""
-    if asked_processes() > 1:
-        raise ConfigError(
-            f"WORLD_SIZE is {asked_processes()}: python -m launch is one process on each node. "
-            "It starts the others itself: see cluster=local, torchrun, deepspeed and slurm."
-        )
-    settings = convert(config, LaunchSettings)
-    if settings.launch.dry_run:
-        print(_described(config, settings))
-        return None
-    if settings.launch.cell is not None:
-        _make(config, settings, Cell(Path(settings.launch.cell)), snapshot.HOME)
-        return None
-    overrides = list(HydraConfig.get().overrides.task)
-    if HydraConfig.get().mode == RunMode.MULTIRUN:
-        if CODE not in os.environ:  # Hydra has only warned of what went wrong
-            raise ConfigError(f"runs is {config.runs!r}: the launch's folder can't be made there.")
-        code = Path(os.environ[CODE])
-        _one_of_many(config, settings, Launch(code.parent).cell(overrides), code)
-        return None
-    pipeline.plan(config)  # what is wrong is said before anything is written
-    code = begin(config, overrides, [overrides])
-    launch = Launch(code.parent)
-    _run_or_prepare(config, settings, launch.cell(overrides), code)
-    if settings.cluster.kind == "slurm":
-        _submit(launch, code, settings)
-        return None
-    return pipeline.report(config, launch.done()) if launch.done() else None
-
-
-def conclude() -> int:
-    """After a sweep: one report on all cells that ended well; the others are named.
-
-    Returns the exit status: 0, or 1 where a cell has no result. Without a sweep: 0.
-    """
-    config, code = Sweep.begun, Sweep.code
-    os.environ.pop(CODE, None)
-    if config is None:
-        return 0
-    settings = convert(config, LaunchSettings)
-    if settings.launch.dry_run:
-        if settings.cluster.kind == "slurm":
-            launch = Launch.named(config.runs, config.name, list(config.hydra.overrides.task))
-            cells = len(_combinations(config))
-            print(slurm.described(launch, launch.folder / "code-…", settings.cluster, cells))
-        return 0
-    if code is None:
-        return 1
-    launch = Launch(code.parent)
-    if settings.cluster.kind == "slurm":
-        return _submit(launch, code, settings)
-    return report(launch) if settings.launch.stage is None else _name_failed(launch)
-
-
-def report(launch: Launch) -> int:
-    """The report on a launch's cells; those without a result are named.
-
-    Returns the exit status: 0, or 1 where a cell has no result.
-    """
-    done, cells = launch.done(), launch.cells()
-    if done:
-        pipeline.report(launch.config(), done)
-    failed = _name_failed(launch, ("failed", "stopped", "waiting"))
-    log.info("sweep: %d of %d cells done.", len(done), len(cells))
-    return failed
-
-
-def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
-    """Name the cells in these states, and why; 1 where there are some, else 0."""
-    cells = [(cell, cell.outcome or Outcome("failed", error=GONE)) for cell in launch.cells()]
-    bad = [(cell, outcome) for cell, outcome in cells if outcome.state in states]
-    for cell, outcome in bad:
-        log.error("failed: %s: %s", launch.own(cell), outcome.error or GONE)
-    return int(bool(bad))
-
-
-def _one_of_many(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
-    """A cell of a sweep: its errors are kept with it, and the others go on."""
-    try:
-        _run_or_prepare(config, settings, cell, code)
-    except StoppedError:
-        raise
-    except UserError as error:
-        log.debug("%s", error)
-    except Exception:
-        log.error("%s", traceback.format_exc())
-
-
-def _run_or_prepare(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
-    """Run the cell, or write what its jobs are going to read."""
-    cell.register(list(HydraConfig.get().overrides.task))
-    if settings.cluster.kind != "slurm":
-        _make(config, settings, cell, code)
-    elif not _ended(cell) and not slurm.queued([cell]):  # a queued job reads what it was given
-        try:
-            _check(config, settings, cell, code)
-        except Exception as error:
-            cell.fail(error)
-            raise
-        own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
-        save_config(cell.folder, own, code / "conf")
-        cell.end(Outcome("waiting"))
-
-
-def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
-    """Submit what is ready, leave alone what is queued; the report where there is neither."""
-    cells = launch.cells()
-    live = slurm.queued(cells)
-    ready = [c for c in cells if c.outcome == Outcome("waiting") and not {*c.jobs.values()} & live]
-    if live:
-        log.info("jobs of this launch that are still queued go on: %s", " ".join(sorted(live)))
-    if ready:
-        slurm.submit(launch, code, settings.cluster, ready)
-    return _name_failed(launch) if ready or live else report(launch)
-
-
-def _make(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
-    """Run the cell here, as far as is asked."""
-    until = settings.launch.stage
-    with cell.run(until):
-        plan, stages = _check(config, settings, cell, code)
-        paths = pipeline.run_cell(plan, stages, until)
-        done = Outcome("done", paths=asdict(paths)) if paths else Outcome("waiting", stage=until)
-        cell.end(done)
-
-
-def _check(
-    config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path
-) -> tuple[pipeline.Plan, Stages]:
-    """What the cell is and where it runs, or a UserError before any work."""
-    plan, stages = pipeline.plan(config), Stages(settings.cluster, cell.folder, code)
-    check_batch(plan.training.training, stages.processes("train").count)
-    return plan, stages
-
-
-def _ended(cell: Cell) -> bool:
-    """Whether the cell is done and what it made is still there."""
-    paths = (cell.outcome and cell.outcome.paths) or {}
-    folders = [paths[name] for name in paths if name != "exports"] + list(paths.get("exports", []))
-    return bool(folders) and all(is_complete(Path(folder)) for folder in folders)
-
-
-def _described(config: DictConfig, settings: LaunchSettings) -> str:
-    """What the cell would run."""
-    plan = pipeline.plan(config)
-    overrides = list(HydraConfig.get().overrides.task)
-    launch = Launch.named(settings.runs, settings.name, overrides)
-    code, cell = launch.folder / "code-…", launch.cell(overrides)
-    _, stages = _check(config, settings, cell, code)
-    lines = [f"{' '.join(overrides)}", "inject: in one process"]
-    for stage, module, names in pipeline.processes_of(plan):
-        processes = stages.processes(stage)
-        if processes.alone:
-            lines.append(f"{stage}: in one process")
-        else:
-            lines += [shlex.join(processes.command(module, name)) for name in names]
-    if settings.cluster.kind == "slurm" and Sweep.begun is None:
-        lines.append(slurm.described(launch, code, settings.cluster, 1))
-    return "\n".join(lines)
-
-
-def _combinations(config: DictConfig) -> list[list[str]]:
+def combinations(config: DictConfig) -> list[list[str]]:
     """Each cell's overrides, as Hydra's own sweeper is going to combine them; else none yet."""
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
