@@ -180,7 +180,8 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     """What the cell would run."""
     plan = pipeline.plan(config)
     overrides = list(HydraConfig.get().overrides.task)
-    launch = Launch.named(settings.runs, settings.name, overrides)
+    words = Sweep.begun.hydra.overrides.task if Sweep.begun else overrides
+    launch = Launch.named(settings.runs, settings.name, list(words))
     code, cell = launch.folder / "code-…", launch.cell(overrides)
     _, stages = _check(config, settings, cell, code)
     lines = [f"{' '.join(overrides)}", "inject: in one process"]
