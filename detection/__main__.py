@@ -12,7 +12,7 @@ from core.command import command, said
 from core.config import convert
 from detection.config import DetectionStage
 from detection.decide import ThresholdStage, decide
-from detection.parallel import served
+from detection.group import served
 
 
 def main(config: DictConfig) -> None:

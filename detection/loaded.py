@@ -15,11 +15,12 @@ from detection.decoder import Decoder, load_decoder
 from detection.examples import Text
 from detection.infill_copies import Copies
 from detection.infill_pass import run_infill
-from detection.parallel import Task, run_slices, spread
+from detection.parallel import run_slices, spread
 from detection.passes import INFILL, Pass, TokenStats
 from detection.prefix_pass import run_prefixed
 from detection.runner import run_sequences
 from detection.scored_model import ScoredModel
+from detection.slices import Task
 from detection.store import Row
 from detection.views import PREFIX, Material, render
 from detection.views.prefix import Shots

@@ -19,7 +19,7 @@ from core.command import CONF
 from core.config import convert
 from core.errors import ConfigError, DataError
 from core.models import load_model
-from detection import parallel
+from detection import group, parallel, slices
 from detection.config import DetectionConfig, DetectionStage
 from detection.decoder import Decoder, load_decoder
 from detection.infill_copies import run_branches
@@ -182,10 +182,10 @@ def test_a_killed_process_ends_the_others(toy_folders, tmp_path):
     call = [sys.executable, "-m", "detection", f"examples.path={file}", f"runs={tmp_path}",
             f"model.path={toy_folders['target']}", "method=infilling"]  # fmt: skip
     # without torchrun, which would end the others itself
-    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     leader, other = (
         subprocess.Popen(
-            call, env=environment(**group, RANK=str(i), LOCAL_RANK=str(i)),
+            call, env=environment(**place, RANK=str(i), LOCAL_RANK=str(i)),
             cwd=CONF.parent, stderr=subprocess.PIPE, text=True,
         )
         for i in range(2)
@@ -208,7 +208,7 @@ def failing(decoder, sequences, names, progress=None):
 @pytest.mark.parametrize(("name", "error"), [("known", DataError), ("other", RuntimeError)])
 def test_another_process_error_is_raised_in_the_leader(toy_models, monkeypatch, name, error):
     idle, work = (
-        parallel.Slice(failing, toy_models["target"], DetectionConfig(device="cpu"), columns, None)
+        slices.Slice(failing, toy_models["target"], DetectionConfig(device="cpu"), columns, None)
         for columns in ([[], []], [[[1]], [name]])
     )
     wire = {"work": work}  # both of its ends are here
@@ -227,9 +227,9 @@ def test_another_process_error_is_raised_in_the_leader(toy_models, monkeypatch, 
     monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
     monkeypatch.setattr("torch.distributed.scatter_object_list", scatter)
     monkeypatch.setattr("torch.distributed.gather_object", gather)
-    assert parallel._serve_once() is None
+    assert group._serve_once() is None
     with pytest.raises(error, match="some words") as raised:
-        parallel._Team(2).run([idle, work])
+        group.Group(2).run([idle, work])
     assert ("in failing" in str(raised.value)) is (error is RuntimeError)
 
 
@@ -243,14 +243,14 @@ def test_a_model_is_kept_and_freed_before_the_next(toy_models, monkeypatch):
         return model
 
     monkeypatch.setattr("detection.decoder.load_decoder", load)
-    kept = parallel._Kept()
+    kept = slices._Kept()
     for role in ("target", "target", "reference"):
         assert kept.decoder(toy_models[role], DetectionConfig()) is loaded[-1]()
     assert len(loaded) == 2
 
 
 def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):
-    monkeypatch.setattr(parallel, "_team", parallel._Team(2))
+    monkeypatch.setattr(group, "_group", group.Group(2))
     assert parallel.spread(DetectionConfig())
     with pytest.raises(ConfigError, match="device_map is 'auto'.*WORLD_SIZE=2"):
         parallel.spread(DetectionConfig(device_map="auto"))
