@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -196,14 +197,19 @@ def folder_digest(folder: Path) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
+def temporary(path: Path) -> Path:
+    """A name beside the path that no other process takes, on this machine or another."""
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a whole file or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as stream:
+    part = temporary(path)
+    with part.open("w") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    temporary.replace(path)
+    part.replace(path)
 
 
 @cache

@@ -45,7 +45,8 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
         try:
             run(config)
         except StoppedError as error:
-            signs.failed(error)
+            if not signs.failed(error):
+                sys.exit(error.status)
             raise _Stopped(error) from error
         except UserError as error:  # kept from Hydra, which would put a line of its own before it
             if signs.failed(error):

@@ -94,8 +94,8 @@ def read_progress(folder: Path) -> Progress | None:
 def failed(error: BaseException) -> bool:
     """Leave word why this process ends.
 
-    Returns whether it should say so itself: not where another of them has said why, nor where all
-    that it knows is that another is gone.
+    Returns whether it should say so itself: not a user's error, which the launcher says, nor where
+    another process has said why, nor where all it knows is that another is gone.
     """
     if _folder is None:
         return True
@@ -112,7 +112,7 @@ def failed(error: BaseException) -> bool:
     with suppress(OSError):
         (_folder / FAILED).mkdir(parents=True, exist_ok=True)
         write_text(_folder / FAILED / f"rank-{failure.rank}.json", json.dumps(asdict(failure)))
-        if failure.of_peers:
+        if user or failure.of_peers:
             return False
         try:
             (_folder / FAILED / "said").touch(exist_ok=False)

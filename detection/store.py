@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core.artifacts import temporary
 from detection.passes import TokenStats
 
 KIND = "passes"
@@ -60,9 +60,9 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a whole file or nothing: two cells may write the pass that they share."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(table, temporary, compression="zstd", use_dictionary=False)
-    temporary.replace(path)
+    part = temporary(path)
+    pq.write_table(table, part, compression="zstd", use_dictionary=False)
+    part.replace(path)
 
 
 def read_copies(path: Path) -> Mapping[str, tuple[TokenStats, ...]]:

@@ -212,8 +212,8 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
 
 
 def digest(overrides: Sequence[str]) -> str:
-    """A name for some overrides, whatever their order and however far they are run."""
-    kept = sorted(o for o in overrides if not o.startswith("launch."))
+    """A name for some overrides, whatever their order, and wherever and how far they are run."""
+    kept = sorted(o for o in overrides if not o.startswith(("launch.", "cluster.", "cluster=")))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
 
 

@@ -150,16 +150,19 @@ class Processes:
         if stopped or (failures and all(f.status == StoppedError.status for f in failures)):
             said = [f.message for f in failures if f.status == StoppedError.status]
             return StoppedError(said[0] if said else "SIGTERM came before the first checkpoint.")
-        first = failures[0] if failures else None
-        if first is None or first.of_peers:
+        if not failures or failures[0].of_peers:
+            seen = [f"; rank {f.rank} on {f.host} saw {f.kind}: {f.message}" for f in failures[:1]]
             return CrashedError(
                 f"A process of {self.stage} died without a word (the launcher's exit status is "
-                f"{status}): killed, perhaps for want of memory. The launcher names it above."
+                f"{status}): killed, perhaps for want of memory, or out of reach. The launcher "
+                f"names it above{''.join(seen)}"
             )
+        first = failures[0]
         if not first.trace:
             return UserError(first.message)
         return CrashedError(
-            f"rank {first.rank} on {first.host} failed first:\n{first.trace.rstrip()}"
+            f"rank {first.rank} on {first.host} failed first: {first.kind}: {first.message} (its "
+            f"traceback is above, and in {self.folder / signs.FAILED})"
         )
 
 
@@ -187,7 +190,10 @@ def _slots(hostfile: Path) -> list[int]:
     """How many processes each host of a DeepSpeed hostfile takes."""
     try:
         lines = [line.split("#")[0].split() for line in hostfile.read_text().splitlines()]
-        return [int(dict([words[1].split("=")])["slots"]) for words in lines if words]
+        slots = [int(dict([words[1].split("=")])["slots"]) for words in lines if words]
+        if not slots or min(slots) < 1:
+            raise ValueError
+        return slots
     except OSError as error:
         raise ConfigError(
             f"cluster.hostfile is {str(hostfile)!r}: it can't be read ({error})."

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from core.artifacts import REVISION, code_revision
+from core.artifacts import REVISION, code_revision, temporary
 
 HOME = Path(__file__).resolve().parents[1]
 PACKAGES = ("core", "injection", "training", "detection", "analysis", "launch")
@@ -31,7 +31,7 @@ def take(folder: Path) -> Path:
         content.update(f"{file.relative_to(HOME)}\n".encode() + file.read_bytes())
     place = folder / f"code-{content.hexdigest()[:12]}"
     if not place.is_dir():
-        part = folder / f".{place.name}.{os.getpid()}"
+        part = temporary(place)
         for file in files:
             (part / file.relative_to(HOME)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, part / file.relative_to(HOME))
