@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from tqdm import tqdm
 
 from core import signs
 
+INTERVAL = 2.0  # seconds between two signs of progress
+
 
 class _Bar(tqdm):  # type: ignore[type-arg]
     """A bar that those can see as well who look at the run's folder."""
 
-    def display(self, *arguments: Any, **options: Any) -> Any:
-        shown = super().display(*arguments, **options)
-        now = self.format_dict
-        done, total, rate = now["n"], now["total"], now["rate"]
-        if not rate and done > now["initial"]:
-            rate = (done - now["initial"]) / now["elapsed"]
-        left = (total - done) / rate if total and rate else None
-        signs.progress(signs.Progress(now["prefix"], int(done), total, now["unit"], left))
+    told = 0.0
+
+    def update(self, n: float | None = 1) -> Any:
+        shown = super().update(n)
+        if time.monotonic() - self.told > INTERVAL:
+            self._tell()
         return shown
+
+    def close(self) -> None:
+        self._tell()
+        super().close()
+
+    def _tell(self) -> None:
+        self.told = time.monotonic()
+        now = self.format_dict
+        since, left = now["n"] - now["initial"], None
+        if now["total"] and since:
+            left = (now["total"] - now["n"]) * now["elapsed"] / since
+        title = str(now["prefix"]).rstrip(": ")
+        signs.progress(signs.Progress(title, int(now["n"]), now["total"], now["unit"], left))
 
 
 def progress(**options: Any) -> Any:

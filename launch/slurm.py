@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,7 +43,7 @@ class Job:
         """Run it to its end.
 
         Raises:
-            RuntimeError: it failed; what depends on this job is not run.
+            SystemExit: it failed, and what depends on this job is not run; or it is queued again.
         """
         for left in reversed(range(self.retries + 1)):
             Job.child = subprocess.Popen(call)
@@ -50,22 +51,24 @@ class Job:
             if status == 0:
                 return
             if status == StoppedError.status:
-                self._again()
+                self._queue_again()
             killed = (status < 0 or status > 128) and status != StoppedError.status
             if left == 0 or not killed:
-                raise RuntimeError(f"{shlex.join(call)} ended with status {status}")
+                sys.exit(status if status > 0 else 128 - status)  # as a shell names a signal
 
     def checkpoint(self, call: Sequence[str]) -> Any:
         """What submitit calls when the time is up: let the command save, to be queued again."""
         from submitit.helpers import DelayedSubmission
 
-        assert Job.child is not None
-        Job.child.terminate()
-        os.waitid(os.P_PID, Job.child.pid, os.WEXITED | os.WNOWAIT)  # `wait` is not reentrant
+        if Job.child is not None:  # else the time was up before it began
+            Job.child.terminate()
+            with suppress(ChildProcessError):  # it has ended
+                # `wait` is not reentrant
+                os.waitid(os.P_PID, Job.child.pid, os.WEXITED | os.WNOWAIT)
         return DelayedSubmission(self, call)
 
-    def _again(self) -> None:
-        """Queue this job again, unless SLURM ends it or does so itself."""
+    def _queue_again(self) -> None:
+        """Unless SLURM ends this job or queues it itself."""
         job, restarts = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT", 0))
         shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True)
         if "JobState=RUNNING" in shown.stdout and restarts < self.requeues:

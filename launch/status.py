@@ -73,7 +73,7 @@ def _progress(cell: Cell) -> str:
         return ""
     share = f"/{now.total} {now.unit} ({now.n / now.total:.0%})" if now.total else f" {now.unit}"
     left = f", {_duration(now.seconds_left)} left" if now.seconds_left is not None else ""
-    return f"{now.title.rstrip(': ')}: {now.n}{share}{left}; "
+    return f"{now.title}: {now.n}{share}{left}; "
 
 
 def _duration(seconds: float) -> str:

@@ -37,7 +37,7 @@ def test_status_tells_what_became_of_each_cell(launch, tmp_path):
         raise DataError("a text is empty")
     waiting.submitted({"inject": "7_3", "train": "8_3", "detect": "9_3"})
     with running.run("train"):
-        signs.progress(signs.Progress("train tiny: ", 30, 120, "step", 600.0))
+        signs.progress(signs.Progress("train tiny", 30, 120, "step", 600.0))
         said = status(tmp_path / "runs").splitlines()
     assert said[0].endswith(": 1 done, 1 failed, 1 running, 1 waiting")
     assert said[1].split() == ["seed=0", "done"]

@@ -1,0 +1,293 @@
+"""Launches on a real SLURM of two nodes: disturbed as jobs are, they end with the same results."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from detection import open_scores
+from launch.folder import Cell, Launch
+from tests.launch import slurm_cluster
+from tests.launch.test_sweep import report_of
+from tests.test_pipeline import SMALL, contents
+from tests.training.processes import losses
+
+WHY_NOT = slurm_cluster.missing()
+pytestmark = [pytest.mark.slurm, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]
+
+# Tokens enough that a training can be caught at work.
+LONG = [*SMALL, "wandb.mode=disabled", "injection.budget_tokens=400_000"]
+SWEEP = ["-m", *LONG, "seed=0,1", "training.learning_rate=2e-3,4e-3"]
+ON_SLURM = ["cluster=slurm", "cluster.jobs.all.cpus_per_task=1"]
+TWO_NODES = [*ON_SLURM, "training.micro_batch_sequences=8", "deepspeed=zero2",
+             "cluster.jobs.train.nodes=2"]  # fmt: skip
+# Half the examples a process; the numbers differ by the order of sums alone.
+NEAR = 1e-5
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A running cluster, by its clients' environment."""
+
+    environment: dict[str, str]
+
+    def call(self, *words: str) -> str:
+        """The output of one of SLURM's programs."""
+        done = subprocess.run(words, capture_output=True, text=True, env=self.environment)
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def launch(self, runs: Path, *words: str) -> str:
+        """What `python -m launch` says."""
+        return said(runs, words, self.environment)
+
+    def drain(self, runs: Path, seconds: float = 600) -> None:
+        """Wait until no job is queued any more."""
+        until(lambda: not self.call("squeue", "-h"), runs, seconds)
+
+    def number(self, task: str) -> str:
+        """The number by which a task of an array is requeued, and which its processes see."""
+        return self.call("squeue", "-h", "-j", task, "-o", "%A").split()[0]
+
+    def shown(self, job: str) -> dict[str, str]:
+        """What SLURM knows of a job, also for some minutes after its end."""
+        words = self.call("scontrol", "-o", "show", "job", job).split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    with tempfile.TemporaryDirectory() as folder, slurm_cluster.cluster(Path(folder)) as clients:
+        yield Slurm({**os.environ, "OMP_NUM_THREADS": "1", **clients})
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sweep by one process, without SLURM."""
+    runs = tmp_path_factory.mktemp("undisturbed")
+    said(runs, SWEEP, {**os.environ, "OMP_NUM_THREADS": "1"})
+    return runs
+
+
+@pytest.fixture(scope="module")
+def two_nodes(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cell of seed 0 and 4e-3, trained by a task on each node and scored by two tasks."""
+    pytest.importorskip("submitit")
+    runs = tmp_path_factory.mktemp("two_nodes")
+    slurm.launch(runs, *LONG, *TWO_NODES, "cluster.jobs.detect.ntasks_per_node=2")
+    slurm.drain(runs)
+    return runs
+
+
+def test_two_tasks_train_as_one_process(two_nodes: Path, undisturbed: Path) -> None:
+    one, ours = the_same_cell(undisturbed), cells(two_nodes)[0]
+    assert ours.outcome.state == "done", logs(two_nodes)
+    for stage, name in (("train", "training-study"), ("detect", "detection-contaminated")):
+        assert f"{name}: srun --ntasks=2" in log_of(two_nodes, ours.jobs[stage]).read_text()
+    apart = (losses_of(ours) - losses_of(one)).abs().max()
+    assert 0 < apart < NEAR  # 0: it was no other computation
+    for name in ("clean", "contaminated"):
+        assert (scores_of(ours, name) - scores_of(one, name)).abs().max() < NEAR
+
+
+def test_a_disturbed_sweep_run_again_is_the_undisturbed_one(
+    slurm: Slurm, undisturbed: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("submitit")
+    slurm.launch(tmp_path, *SWEEP, *ON_SLURM)
+    cancelled, killed, asked, calm = cells(tmp_path)
+    until(lambda: [n >= 20 for n in steps(tmp_path)] == [True] * 4, tmp_path)
+    again = slurm.number(asked.jobs["train"])
+    kill(slurm.number(killed.jobs["train"]))
+    slurm.call("scancel", cancelled.jobs["train"])
+    slurm.call("scancel", "--signal=TERM", "--full", asked.jobs["train"])
+    slurm.drain(tmp_path)
+
+    assert slurm.shown(again)["Restarts"] == "1"
+    for cell in (cancelled, killed):  # the scores of a model that there isn't
+        assert slurm.shown(cell.jobs["detect"])["JobState"] == "CANCELLED"
+        assert not log_of(tmp_path, cell.jobs["detect"]).exists()
+    age(killed)
+    status = states(slurm, tmp_path)
+    assert status[cancelled].startswith("waiting stopped: SIGTERM came at step"), status
+    assert status[killed].startswith("failed no sign of life for "), status
+    assert status[asked] == status[calm] == "done", logs(tmp_path)
+    assert report_of(tmp_path).results["cell"].nunique() == 2
+
+    slurm.launch(tmp_path, *SWEEP, *ON_SLURM)
+    assert {states(slurm, tmp_path)[cell][:7] for cell in (cancelled, killed)} == {"waiting"}
+    slurm.drain(tmp_path)
+    assert set(states(slurm, tmp_path).values()) == {"done"}, logs(tmp_path)
+    assert made(tmp_path) == made(undisturbed)
+    results = [report_of(runs).results for runs in (tmp_path, undisturbed)]
+    pd.testing.assert_frame_equal(*results)
+
+
+@pytest.mark.parametrize(("nodes", "evaluated"), [(1, 8192), (2, 1024)])
+def test_a_job_out_of_time_is_queued_again(
+    nodes: int, evaluated: int, slurm: Slurm, undisturbed: Path, two_nodes: Path, tmp_path: Path
+) -> None:
+    # SLURM looks every 30 seconds and signals up to 30 early: here after 15 to 45 seconds. No
+    # other checkpoints are due, and evaluations that change no loss make the training last longer.
+    slurm.launch(
+        tmp_path, *LONG, *(TWO_NODES if nodes == 2 else ON_SLURM), "cluster.requeues=20",
+        "training.checkpoint_every_steps=1000", "training.evaluate_every_steps=1",
+        f"training.evaluate_tokens={evaluated}",
+        "cluster.jobs.train.time=1", "+cluster.jobs.train.signal_delay_s=15",
+    )  # fmt: skip
+    slurm.drain(tmp_path)
+    (cell,) = cells(tmp_path)
+    assert states(slurm, tmp_path)[cell] == "done", logs(tmp_path)
+    job = cell.jobs["train"]
+    log = log_of(tmp_path, job).read_text()
+    assert log.count("Requeued job") == int(slurm.shown(job)["Restarts"]) > 0, log
+    assert "resuming after step" in log
+    one = cells(two_nodes)[0] if nodes == 2 else the_same_cell(undisturbed)
+    pd.testing.assert_series_equal(losses_of(cell), losses_of(one), check_exact=True)
+
+
+def test_a_preempted_job_goes_on(slurm: Slurm, two_nodes: Path, tmp_path: Path) -> None:
+    slurm.launch(tmp_path, *LONG, *TWO_NODES, "training.checkpoint_every_steps=1000")
+    (cell,) = cells(tmp_path)
+    until(lambda: max(steps(tmp_path), default=0) >= 20, tmp_path)
+    slurm.call("sbatch", "-p", "urgent", "-N2", "--exclusive", "-o", "/dev/null",
+               "--wrap", "sleep 5")  # fmt: skip
+    slurm.drain(tmp_path)
+    assert slurm.shown(cell.jobs["train"])["Restarts"] == "1", logs(tmp_path)
+    assert states(slurm, tmp_path)[cell] == "done", logs(tmp_path)
+    assert "resuming after step" in log_of(tmp_path, cell.jobs["train"]).read_text()
+    pd.testing.assert_series_equal(
+        losses_of(cell), losses_of(cells(two_nodes)[0]), check_exact=True
+    )
+
+
+def test_cells_as_jobs_of_hydras_own_launcher(
+    slurm: Slurm, undisturbed: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs the extra [cluster]")
+    slurm.launch(
+        tmp_path, "-m", *LONG, "seed=0,1", "training.learning_rate=4e-3",
+        "hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=1",
+    )  # fmt: skip
+    assert set(states(slurm, tmp_path).values()) == {"done"}
+    assert len([name for name in made(tmp_path) if name.startswith("model/")]) == 3  # one is shared
+    assert made(tmp_path).items() <= made(undisturbed).items()
+
+
+def said(runs: Path, words: tuple[str, ...] | list[str], environment: dict[str, str]) -> str:
+    """What a launch writes, which ends well."""
+    call = [sys.executable, "-m", "launch", *words, f"runs={runs}"]
+    done = subprocess.run(call, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def until(ready: Callable[[], bool], runs: Path, seconds: float = 180) -> None:
+    """Wait; after too long the jobs' logs are shown."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, f"not within {seconds} s:\n{logs(runs)}"
+        time.sleep(0.1)
+
+
+def launch_of(runs: Path) -> Launch:
+    """The only one."""
+    (found,) = (runs / "launches").glob("*/cells")
+    return Launch(found.parent)
+
+
+def cells(runs: Path) -> list[Cell]:
+    """In the order of their overrides."""
+    return launch_of(runs).cells()
+
+
+def the_same_cell(sweep: Path) -> Cell:
+    """The sweep's cell of the seed and the rate that a launch of one cell has."""
+    own = {"seed=0", "training.learning_rate=0.004"}
+    (found,) = [cell for cell in cells(sweep) if own <= {*cell.overrides}]
+    return found
+
+
+def states(slurm: Slurm, runs: Path) -> dict[Cell, str]:
+    """The line on each cell of `python -m launch status`, less the cell's name."""
+    done = subprocess.run(
+        [sys.executable, "-m", "launch", "status", f"runs={runs}"],
+        capture_output=True, text=True, env=slurm.environment, check=True,
+    )  # fmt: skip
+    launch, lines = launch_of(runs), done.stdout.splitlines()[1:]
+    names = [launch.own(cell) for cell in launch.cells()]
+    return {
+        cell: " ".join(line.strip().removeprefix(name).split())
+        for cell, name, line in zip(launch.cells(), names, lines, strict=True)
+    }
+
+
+def steps(runs: Path) -> list[int]:
+    """How far each contaminated training is."""
+    return [path.read_bytes().count(b"\n") for path in runs.glob("model/*-study-*/metrics.jsonl")]
+
+
+def made(runs: Path) -> dict[str, object]:
+    """All artefacts' checksums, less those of reports: there is one more on a part of the cells."""
+    return {name: files for name, files in contents(runs).items() if name.split("/")[0] != "report"}
+
+
+def losses_of(cell: Cell) -> pd.Series:
+    """Each step's, of the contaminated training."""
+    return pd.Series(losses(Path(cell.outcome.paths["model"])))
+
+
+def scores_of(cell: Cell, name: str) -> pd.Series:
+    """By method and example."""
+    table = open_scores(cell.outcome.paths[name]).table
+    return table.set_index(["method", "variant", "example_id"])["score"].sort_index()
+
+
+def logs(runs: Path) -> str:
+    """The ends of the jobs' logs."""
+    found = sorted(runs.glob("launches/*/jobs/*_log.out"))
+    ends = (f"--- {path.name}\n" + "\n".join(lines_of(path)[-40:]) for path in found)
+    return "\n".join(ends)
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(errors="replace").splitlines()
+
+
+def log_of(runs: Path, job: str) -> Path:
+    return launch_of(runs).folder / "jobs" / f"{job}_0_log.out"
+
+
+def kill(number: str) -> None:
+    """End all processes of a job at once, so that none can say a word."""
+    found = [process for process in psutil.process_iter() if job_of(process) == number]
+    assert found
+    for process in found:
+        process.suspend()  # or one would see that another is gone
+    for process in found:
+        process.send_signal(signal.SIGKILL)
+
+
+def job_of(process: psutil.Process) -> str | None:
+    """The SLURM job in its environment."""
+    with suppress(psutil.Error):
+        return process.environ().get("SLURM_JOB_ID")
+    return None
+
+
+def age(cell: Cell) -> None:
+    """Let its last sign of life be long ago, rather than wait."""
+    long_ago = time.time() - 3600
+    os.utime(cell.folder / "running.json", (long_ago, long_ago))
