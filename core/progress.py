@@ -20,12 +20,13 @@ class _Bar(tqdm):  # type: ignore[type-arg]
 
     def update(self, n: float | None = 1) -> Any:
         shown = super().update(n)
-        if time.monotonic() - self.told > INTERVAL:
+        if not self.disable and time.monotonic() - self.told > INTERVAL:
             self._tell()
         return shown
 
     def close(self) -> None:
-        self._tell()
+        if not self.disable:  # closed already
+            self._tell()
         super().close()
 
     def _tell(self) -> None:

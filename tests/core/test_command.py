@@ -17,7 +17,7 @@ def launch(*arguments, module="launch"):
         (["corpus=embeded"], ["embeded", "Did you mean embedded?"]),
         (["method=[min_kk]"], ["min_kk", "Did you mean min_k"]),
         (["injection.budget_tokns=5"], ["budget_tokns"]),
-        (["training.learning_rate=fast"], ["learning_rate", "fast"]),
+        (["cluster=torchrun", "cluster.node_rank=2"], ["cluster.node_rank is 2", "give 0 to 1"]),
         (["occurrences=fixed", "occurrences.count=-1"], ["occurrences.count is -1", "0 or more"]),
         (["benchmark=[imdb]", "injection.members=150"], ["imdb", "200", "150"]),
         (["model=llama_7b", "model.path=./nowhere"], ["model.path", "./nowhere", "no such folder"]),

@@ -342,6 +342,7 @@ def test_the_config_composes_and_the_shipped_benchmarks_name_their_options():
             assert values is None or set(values.values()) == set(one.options)
 
 
+@pytest.mark.slow
 def test_several_processes_answer_the_same(stage):
     alone = run(stage)
     found = pd.read_parquet(alone.path / FILE)

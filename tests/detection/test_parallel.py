@@ -63,6 +63,7 @@ def test_two_processes_give_the_same_as_one(golden_folder, material):
     assert_close([row.stats for row in two], [row.stats for row in one])
 
 
+@pytest.mark.slow
 def test_two_processes_for_one_text(toy_models, material):
     settings = DetectionConfig(device="cpu", processes=2)
     loaded = LoadedModel(toy_models["target"], settings, material)

@@ -160,6 +160,7 @@ def test_an_m_that_windows_do_not_overlap_by_is_named(toy_models, future):
     assert len(loaded.run(Pass(view="infill", future=63), [golden.text_of("long", LONG)])) == 64
 
 
+@pytest.mark.slow
 def test_two_processes_read_windows(toy_models):
     texts = [golden.text_of("long", LONG), golden.text_of("short", UNSEEN)]
     settings = WINDOWED, replace(WINDOWED, processes=2)

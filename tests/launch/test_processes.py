@@ -263,13 +263,6 @@ def test_a_bad_hostfile_is_named(dry, tmp_path, text):
     assert "\n" not in str(raised.value)
 
 
-def test_the_command_line_says_bad_input_in_one_paragraph(start, tmp_path):
-    runs = tmp_path / "runs"
-    said = start(runs, *BAD[0][0]).ended(status=2)
-    assert re.fullmatch(r"error: cluster.node_rank is 2: .*\n", said)
-    assert not runs.exists()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rendezvous", ["static", "c10d"])
 def test_two_nodes_make_what_one_process_makes(one, tmp_path, start, rendezvous):

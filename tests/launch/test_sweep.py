@@ -32,13 +32,12 @@ def report_of(runs):
 
 
 def test_a_sweep_with_a_bad_cell_reports_the_others(tmp_path):
-    done = sweep(tmp_path, "seed=0,1", "training.batch_sequences=16,15", check=False)
+    done = sweep(tmp_path, "training.batch_sequences=16,8,15", check=False)
     assert done.returncode == 1
     said = done.stdout + done.stderr
-    assert "failed: seed=0 training.batch_sequences=15: training.batch_sequences is 15" in said
-    assert "sweep: 2 of 4 cells done." in said
+    assert "failed: training.batch_sequences=15: training.batch_sequences is 15" in said
+    assert "sweep: 2 of 3 cells done." in said
     results = report_of(tmp_path).results
-    assert sorted(results["seed"].unique()) == [0, 1]
     assert results["cell"].nunique() == 2
     assert len(list((tmp_path / "model").glob("*-base-*/manifest.json"))) == 1  # shared
 

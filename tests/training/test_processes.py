@@ -19,31 +19,38 @@ from .processes import losses, only_folder, start, steps_done, stop_when, train
 STAGES = ("zero0", "zero1", "zero2", "zero3")
 
 
-def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, tmp_path):
-    whole = train(1, corpus_folder, tmp_path / "whole")
+OPTIONS = ("deepspeed=zero2", "training.evaluate_every_steps=5", "training.export_steps=[4]")
+
+
+@pytest.fixture(scope="module")
+def whole(corpus_folder, tmp_path_factory):
+    """The model of one process that was left alone."""
+    runs = tmp_path_factory.mktemp("whole")
+    return train(1, corpus_folder, runs, *OPTIONS, f"validation_folder={corpus_folder}")
+
+
+def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, whole, tmp_path):
+    options = (*OPTIONS, f"validation_folder={corpus_folder}")
     runs = tmp_path / "stopped"
-    process = start(1, corpus_folder, runs)
+    process = start(1, corpus_folder, runs, *options)
     said = stop_when(process, lambda: steps_done(runs) >= 2, signal.SIGTERM)
     assert process.returncode == 143
     assert "stopped: SIGTERM came at step" in said
     assert "Traceback" not in said
     assert resume.completed(only_folder(runs) / "checkpoints")
-    again = train(1, corpus_folder, runs)
+    again = train(1, corpus_folder, runs, *options)
     assert losses(again) == losses(whole)
     assert open_artifact(again, "model").files == open_artifact(whole, "model").files
 
 
-def test_two_processes_train_as_one(corpus_folder, tmp_path):
-    options = ("deepspeed=zero2", "training.evaluate_every_steps=5", "training.export_steps=[4]",
-               f"validation_folder={corpus_folder}")  # fmt: skip
-    one = train(1, corpus_folder, tmp_path / "one", *options)
-    two = train(2, corpus_folder, tmp_path / "two", *options)
-    assert losses(two) == pytest.approx(losses(one), abs=1e-5)
-    found = [open_checkpoint(folder).evaluations for folder in (one, two)]
+def test_two_processes_train_as_one(corpus_folder, whole, tmp_path):
+    two = train(2, corpus_folder, tmp_path, *OPTIONS, f"validation_folder={corpus_folder}")
+    assert losses(two) == pytest.approx(losses(whole), abs=1e-5)
+    found = [open_checkpoint(folder).evaluations for folder in (whole, two)]
     assert found[0]["step"].tolist() == [0, 5, 10, 12]
     pd.testing.assert_frame_equal(*found, atol=1e-5)
     assert list(open_checkpoint(two).exports) == [4]
-    exposures = [open_checkpoint(folder).exposures for folder in (one, two)]
+    exposures = [open_checkpoint(folder).exposures for folder in (whole, two)]
     assert exposures[0].equals(exposures[1])
 
 
