@@ -32,10 +32,10 @@ def report_of(runs):
 
 
 def test_a_sweep_with_a_bad_cell_reports_the_others(tmp_path):
-    done = sweep(tmp_path, "training.batch_sequences=16,8,15", check=False)
+    done = sweep(tmp_path, "training.learning_rate=4e-3,2e-3,-1", check=False)
     assert done.returncode == 1
     said = done.stdout + done.stderr
-    assert "failed: training.batch_sequences=15: training.batch_sequences is 15" in said
+    assert "failed: training.learning_rate=-1: training.learning_rate is -1.0" in said
     assert "sweep: 2 of 3 cells done." in said
     results = report_of(tmp_path).results
     assert results["cell"].nunique() == 2
