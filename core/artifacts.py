@@ -67,7 +67,12 @@ def locate(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, s
     """The folder for `config` and `inputs` (name → digest): a pure function of both."""
     plain = {"schema": SCHEMA, "kind": kind, "config": identity(config), "inputs": dict(inputs)}
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
-    return runs / kind / f"{re.sub(r'[^A-Za-z0-9.]+', '-', slug).strip('-')}-{digest[:12]}"
+    return runs / kind / f"{file_name(slug)}-{digest[:12]}"
+
+
+def file_name(words: str) -> str:
+    """The words as one part of a path."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
 
 
 def is_complete(folder: Path) -> bool:

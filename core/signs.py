@@ -67,7 +67,8 @@ class Failure:
     @property
     def of_peers(self) -> bool:
         """Whether it only says that another process is gone."""
-        return bool(PEERS.search(f"{self.kind} {self.message}"))
+        first = (self.message.splitlines() or [""])[0] if self.trace else ""
+        return bool(PEERS.search(f"{self.kind} {first}"))
 
 
 def leave_in(folder: Path | str | None) -> None:
@@ -123,7 +124,10 @@ def failed(error: BaseException) -> bool:
 
 def read_failures(folder: Path) -> list[Failure]:
     """The failures, the first cause first: those that only miss their peers come last."""
-    found = [Failure(**json.loads(p.read_text())) for p in (folder / FAILED).glob("rank-*.json")]
+    found = []
+    for place in (folder / FAILED).glob("rank-*.json"):
+        with suppress(FileNotFoundError):  # another node starts again
+            found.append(Failure(**json.loads(place.read_text())))
     return sorted(found, key=lambda f: (f.of_peers, f.time))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ class World:
             pass
         _, result, status = told
         if status:
+            time.sleep(PATIENCE)  # the leader says why; where it ends, the launcher ends the others
             sys.exit(status)
         return cast(T, result)
 

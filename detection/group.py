@@ -103,6 +103,8 @@ def _lead(stage: Callable[[], int], size: int) -> int:
     _group, status = Group(size), 1
     try:
         status = stage()
+    except SystemExit as end:  # said by a launcher that looks on
+        status = int(end.code or 0)
     except Exception:  # said before the others end: a launcher then ends this one as well
         traceback.print_exc()
     finally:

@@ -14,6 +14,8 @@ from core.errors import ArtifactError, StoppedError
 from launch.folder import Launch
 from launch.status import status
 
+INTERRUPTED = 128 + 2  # as a shell names a process that Ctrl-C ended
+
 
 def _report(folder: Path) -> int:
     from launch.run import report  # here, so that status answers at once
@@ -29,8 +31,11 @@ def _launch() -> int:
     code = 1
     try:
         code = command("pipeline", run)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        raise
     finally:  # a cell's process that died ends Hydra's launcher, not what the others made
-        if code != StoppedError.status:
+        if code not in (INTERRUPTED, StoppedError.status):
             code = max(code, said(conclude))
     return code
 

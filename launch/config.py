@@ -78,10 +78,18 @@ class ClusterConfig:
                 "give cluster.jobs.train.nodes.")  # fmt: skip
         require((self.kind == "deepspeed") == (self.hostfile is not None), "cluster.hostfile",
                 self.hostfile, "give one with cluster=deepspeed, and only there.")  # fmt: skip
+        require(self.processes == 1 or self.kind in ("local", "torchrun"), "cluster.processes",
+                self.processes, f"cluster.kind={self.kind} does not read it. Give "
+                "cluster.jobs.train.ntasks_per_node, or slots in the hostfile.")  # fmt: skip
         known = ("all", *STAGES, "analyse")
-        for name in self.jobs:
-            require(name in known, f"cluster.jobs.{name}", self.jobs[name],
+        for name, options in self.jobs.items():
+            require(name in known, f"cluster.jobs.{name}", options,
                     f"give options of {', '.join(known)}.")  # fmt: skip
+            time = options.get("time")
+            require(time is None or isinstance(time, int), f"cluster.jobs.{name}.time", time,
+                    "give whole minutes.")  # fmt: skip
+        require(self.kind != "slurm" or bool(self.jobs.get("all", {}).get("time")),
+                "cluster.jobs.all.time", None, "give the minutes that a job may take.")  # fmt: skip
 
     def job(self, stage: str) -> dict[str, Any]:
         """The SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""

@@ -5,6 +5,7 @@
     runs/launches/<name>-<hash of the command's overrides>/
     ├── config.yaml              what the command said, for the report
     ├── code-<hash>/             the code as it was: REVISION, changes.diff, the packages, conf/
+    ├── cells.json               which cells there are
     ├── jobs/                    batch scripts and logs, with SLURM
     └── cells/<hash of the cell's overrides>/
         ├── overrides.json       what tells the cell from the others
@@ -21,6 +22,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import signal
 import socket
 import threading
 import time
@@ -28,17 +31,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from analysis.config import CellPaths
 from core import signs
-from core.artifacts import write_text
+from core.artifacts import file_name, write_text
 from core.errors import StoppedError, UserError
 
 KIND = "launches"
+RUNTIME = ("launch.", "cluster.", "cluster=")  # overrides that say where and how far, not what
 BEAT = 5.0  # seconds between two signs of life
 
 
@@ -115,9 +119,13 @@ class Cell:
         self._write("jobs", dict(jobs))
 
     def end(self, outcome: Outcome) -> None:
-        """Say what became of it; from then on it counts as running no more."""
+        """Say what became of it."""
         self._write("outcome", asdict(outcome))
+
+    def prepared(self) -> None:
+        """Say that it waits for jobs; what a killed process left says nothing any more."""
         (self.folder / "running.json").unlink(missing_ok=True)
+        self.end(Outcome("waiting"))
 
     def fail(self, error: BaseException) -> None:
         """Say why it failed."""
@@ -132,9 +140,8 @@ class Cell:
         signs.forget(self.folder)
         if self.outcome is not None and self.outcome.state != "done":
             (self.folder / "outcome.json").unlink(missing_ok=True)
-        self._write("running", asdict(now))
         signs.leave_in(self.folder)
-        with _beating(self.folder / "running.json"):
+        with self._living(now), _stopping():
             try:
                 yield
             except StoppedError as error:
@@ -145,7 +152,31 @@ class Cell:
                 raise
             finally:
                 signs.leave_in(None)
-                (self.folder / "running.json").unlink(missing_ok=True)
+
+    @contextmanager
+    def _living(self, now: Running) -> Iterator[None]:
+        """Show every few seconds that this process lives."""
+        ended = threading.Event()
+        file = self.folder / "running.json"
+
+        def beat() -> None:
+            while not ended.wait(BEAT):
+                with suppress(OSError):  # whoever looks on must not end the work
+                    if file.exists():
+                        os.utime(file)
+                    else:  # another process of the same cell has ended
+                        self._write("running", asdict(now))
+
+        self._write("running", asdict(now))
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            if self._read("running") == asdict(now):
+                file.unlink(missing_ok=True)
 
     def _write(self, name: str, value: Any) -> None:
         write_text(self.folder / f"{name}.json", json.dumps(value, indent=1))
@@ -166,11 +197,19 @@ class Launch:
     @staticmethod
     def named(runs: str, name: str, overrides: Sequence[str]) -> Launch:
         """The folder of the same command at any time."""
-        return Launch((Path(runs) / KIND / f"{name}-{digest(overrides)}").resolve())
+        return Launch((Path(runs) / KIND / f"{file_name(name)}-{digest(overrides)}").resolve())
+
+    def register(self, cells: Sequence[Sequence[str]]) -> None:
+        """Say which cells there are, by their overrides; those of an earlier sweep are left out."""
+        for overrides in cells:
+            self.cell(overrides).register(overrides)
+        names = [digest(overrides) for overrides in cells]
+        write_text(self.folder / "cells.json", json.dumps(names))
 
     def config(self) -> DictConfig:
-        """What the command said."""
-        return cast(DictConfig, OmegaConf.load(self.folder / "config.yaml"))
+        """What the command said, with the runs folder as it is called here."""
+        saved = OmegaConf.load(self.folder / "config.yaml")
+        return cast(DictConfig, OmegaConf.merge(saved, {"runs": str(self.folder.parents[1])}))
 
     def cell(self, overrides: Sequence[str]) -> Cell:
         """The folder of a cell with these overrides."""
@@ -179,17 +218,22 @@ class Launch:
     def cells(self) -> list[Cell]:
         """All cells, in the order of their overrides."""
         found = [Cell(path.parent) for path in self.folder.glob("cells/*/overrides.json")]
+        with suppress(FileNotFoundError):
+            names = json.loads((self.folder / "cells.json").read_text())
+            found = [cell for cell in found if cell.folder.name in names or not names]
         return sorted(found, key=lambda cell: cell.overrides)
+
+    def named_cells(self) -> list[tuple[str, Cell]]:
+        """All cells, each with what tells it from the others."""
+        cells = [(cell, cell.overrides) for cell in self.cells()]
+        shared = set.intersection(*(set(words) for _, words in cells)) if cells else set()
+        own = [" ".join(word for word in words if word not in shared) for _, words in cells]
+        return [(name or "the only cell", cell) for name, (cell, _) in zip(own, cells, strict=True)]
 
     def done(self) -> list[CellPaths]:
         """The artefacts of the cells that ended well."""
         outcomes = [cell.outcome for cell in self.cells()]
         return [CellPaths(**o.paths) for o in outcomes if o is not None and o.paths is not None]
-
-    def own(self, cell: Cell) -> str:
-        """What tells the cell from the launch's others, in words."""
-        shared = set.intersection(*(set(c.overrides) for c in self.cells()))
-        return " ".join(o for o in cell.overrides if o not in shared) or "the only cell"
 
 
 def save_config(folder: Path, config: Any, conf: Path) -> None:
@@ -204,33 +248,58 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
         "defaults": ["common", "_self_"],
         "hydra": {"searchpath": [f"file://{conf}"]},
     }
-    kept = OmegaConf.create({k: v for k, v in config.items() if k != "hydra"})
-    plain = cast(dict[str, Any], OmegaConf.to_container(kept, resolve=True))
     folder.mkdir(parents=True, exist_ok=True)
-    text = yaml.safe_dump({**header, **plain}, sort_keys=False, allow_unicode=True)
+    # OmegaConf's own YAML: it quotes the text "1e-5", which it would read back as a number
+    text = OmegaConf.to_yaml(OmegaConf.create({**header, **_resolved(config)}))
     write_text(folder / "config.yaml", text)
+
+
+def is_saved(folder: Path, config: Any) -> bool:
+    """Whether what is saved there makes the same as the configuration."""
+    try:
+        saved = OmegaConf.load(folder / "config.yaml")
+    except FileNotFoundError:
+        return False
+    runtime = ("defaults", "launch", "cluster")
+    both = [{k: v for k, v in _resolved(c).items() if k not in runtime} for c in (saved, config)]
+    return both[0] == both[1]
+
+
+def _resolved(config: Any) -> dict[str, Any]:
+    """The configuration as plain data, without Hydra's own part."""
+    if OmegaConf.is_config(config):
+        kept = OmegaConf.masked_copy(config, [str(name) for name in config if name != "hydra"])
+        config = OmegaConf.to_container(kept, resolve=True)
+    return cast(dict[str, Any], _literal(config))
+
+
+def _literal(value: Any) -> Any:
+    """The value with every text such that OmegaConf reads it back as it stands."""
+    if isinstance(value, dict):
+        return {k: _literal(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_literal(v) for v in value]
+    return re.sub(r"(\\*)(\$\{)", r"\1\1\\\2", value) if isinstance(value, str) else value
 
 
 def digest(overrides: Sequence[str]) -> str:
     """A name for some overrides, whatever their order, and wherever and how far they are run."""
-    kept = sorted(o for o in overrides if not o.startswith(("launch.", "cluster.", "cluster=")))
+    kept = sorted(o for o in overrides if not o.lstrip("+~").startswith(RUNTIME))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
 
 
 @contextmanager
-def _beating(file: Path) -> Iterator[None]:
-    """Touch the file every few seconds, as long as this process lives."""
-    ended = threading.Event()
+def _stopping() -> Iterator[None]:
+    """Within it SIGTERM raises a StoppedError, where nothing else is there to answer it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
-    def beat() -> None:
-        while not ended.wait(BEAT):
-            with suppress(OSError):  # whoever looks on must not end the work
-                os.utime(file)
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise StoppedError("SIGTERM came. What is finished is kept: the same command goes on.")
 
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
-        ended.set()
-        thread.join()
+        signal.signal(signal.SIGTERM, before)

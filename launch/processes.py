@@ -9,11 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import psutil
 
 from core import signs
 from core.artifacts import is_complete
@@ -27,9 +31,17 @@ log = logging.getLogger(__name__)
 
 
 class CrashedError(UserError):
-    """Processes of a stage ended, by no mistake of the user's that is known."""
+    """Processes of a stage ended, by no mistake of the user's that is known.
+
+    Attributes:
+        known: whether one of them said why: where it says the same again, a third try is no help.
+    """
 
     status = 1
+
+    def __init__(self, words: str, *, known: bool) -> None:
+        super().__init__(words)
+        self.known = known
 
 
 @dataclass(frozen=True)
@@ -88,16 +100,21 @@ class Processes:
             StoppedError: SIGTERM came, and they have saved what they did.
             CrashedError: they crashed once too often; the first one's traceback comes first.
         """
-        call = self.command(module, name)
+        call, before = self.command(module, name), ""
         for left in reversed(range(self.cluster.retries + 1)):
             log.info("%s: %s", name, shlex.join(call))
-            signs.forget(self.folder)
+            if self.cluster.node_rank == 0:
+                signs.forget(self.folder)
             status, stopped = _wait(call, self._environment(), self._ask_to_stop)
-            if status == 0 or is_complete(artifact):  # on another node, say, all went well
+            if status == 0:
+                _await(artifact)
+            if is_complete(artifact) and not stopped:  # of another node's status this one may say
                 return
             error = self._error(status, stopped)
-            if left == 0 or not isinstance(error, CrashedError):
+            again = isinstance(error, CrashedError) and not (error.known and str(error) == before)
+            if left == 0 or not again:
                 raise error
+            before = str(error)
             log.error("%s\nStarting again from the last checkpoint; %d more after this.",
                       error, left - 1)  # fmt: skip
 
@@ -138,9 +155,14 @@ class Processes:
         return {**kept, **snapshot.environment(self.code)}
 
     def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
-        """Let them save and end; srun would kill its tasks, so these are told without it."""
-        if self.cluster.kind == "slurm":
+        """Let them save and end; not every launcher passes SIGTERM on, so some are gone round."""
+        if self.cluster.kind == "slurm":  # srun would kill its tasks
             subprocess.run(["scancel", "--signal=TERM", os.environ["SLURM_JOB_ID"]])
+        elif self.cluster.kind == "deepspeed":  # it would leave them alone
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if not child.children():
+                        child.terminate()
         else:
             process.send_signal(signal.SIGTERM)
 
@@ -149,20 +171,24 @@ class Processes:
         failures = signs.read_failures(self.folder)
         if stopped or (failures and all(f.status == StoppedError.status for f in failures)):
             said = [f.message for f in failures if f.status == StoppedError.status]
-            return StoppedError(said[0] if said else "SIGTERM came before the first checkpoint.")
+            return StoppedError(
+                said[0] if said else "SIGTERM came before there was anything new to save."
+            )
         if not failures or failures[0].of_peers:
             seen = [f"; rank {f.rank} on {f.host} saw {f.kind}: {f.message}" for f in failures[:1]]
             return CrashedError(
                 f"A process of {self.stage} died without a word (the launcher's exit status is "
                 f"{status}): killed, perhaps for want of memory, or out of reach. The launcher "
-                f"names it above{''.join(seen)}"
+                f"names it above{''.join(seen)}",
+                known=False,
             )
         first = failures[0]
         if not first.trace:
             return UserError(first.message)
         return CrashedError(
             f"rank {first.rank} on {first.host} failed first: {first.kind}: {first.message} (its "
-            f"traceback is above, and in {self.folder / signs.FAILED})"
+            f"traceback is above, and in {self.folder / signs.FAILED})",
+            known=True,
         )
 
 
@@ -171,19 +197,33 @@ def _wait(
 ) -> tuple[int, bool]:
     """Run a command; its exit status, and whether SIGTERM came. Then `ask` tells it to stop."""
     stopped = False
-    process = subprocess.Popen(call, env=environment)
+    process: subprocess.Popen[bytes] | None = None
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
         stopped = True
-        ask(process)
+        if process is not None:
+            ask(process)
 
     before: Any = signal.signal(signal.SIGTERM, stop)
     try:
+        process = subprocess.Popen(call, env=environment)
+        if stopped:
+            ask(process)
         return process.wait(), stopped
+    except KeyboardInterrupt:
+        if process is not None:  # it heard of it as well, and has to end its own processes
+            process.wait()
+        raise
     finally:
-        process.kill()
         signal.signal(signal.SIGTERM, before)
+
+
+def _await(artifact: Path) -> None:
+    """Until this machine sees what another one has written, or a minute."""
+    deadline = time.monotonic() + 60
+    while not is_complete(artifact) and time.monotonic() < deadline:
+        time.sleep(1)
 
 
 def _slots(hostfile: Path) -> list[int]:

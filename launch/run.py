@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -24,7 +25,7 @@ from core.errors import ConfigError, StoppedError, UserError
 from core.world import asked_processes
 from launch import pipeline, slurm, snapshot
 from launch.config import LaunchSettings
-from launch.folder import Cell, Launch, Outcome, save_config
+from launch.folder import Cell, Launch, Outcome, is_saved, save_config
 from launch.stages import Stages
 from launch.sweep import CODE, Sweep, begin, combinations
 from training.engine import check_batch
@@ -35,12 +36,12 @@ log = logging.getLogger(__name__)
 
 def run(config: DictConfig) -> Artifact | None:
     """One cell: with its own report, as one of a sweep, or as the stage of a job."""
-    if asked_processes() > 1:
-        raise ConfigError(
-            f"WORLD_SIZE is {asked_processes()}: python -m launch is one process on each node. "
-            "It starts the others itself: see cluster=local, torchrun, deepspeed and slurm."
-        )
     settings = convert(config, LaunchSettings)
+    if settings.cluster.kind != "torchrun" and asked_processes() > 1:  # srun may start its nodes
+        raise ConfigError(
+            f"{asked_processes()} processes run this at once: python -m launch is one, and starts "
+            "the others itself: see cluster=local, torchrun, deepspeed and slurm."
+        )
     if settings.launch.dry_run:
         print(_described(config, settings))
         return None
@@ -49,8 +50,11 @@ def run(config: DictConfig) -> Artifact | None:
         return None
     overrides = list(HydraConfig.get().overrides.task)
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        if CODE not in os.environ:  # Hydra has only warned of what went wrong
-            raise ConfigError(f"runs is {config.runs!r}: the launch's folder can't be made there.")
+        if CODE not in os.environ:  # of what went wrong Hydra has only warned
+            raise ConfigError(
+                f"runs is {config.runs!r}: the launch's folder can't be made there "
+                f"({Sweep.failed!r})."
+            )
         code = Path(os.environ[CODE])
         _one_of_many(config, settings, Launch(code.parent).cell(overrides), code)
         return None
@@ -78,7 +82,8 @@ def conclude() -> int:
         if settings.cluster.kind == "slurm":
             launch = Launch.named(config.runs, config.name, list(config.hydra.overrides.task))
             cells = len(combinations(config))
-            print(slurm.described(launch, launch.folder / "code-…", settings.cluster, cells))
+            code = launch.folder / "code-…"
+            print(slurm.described(launch, code, settings.cluster, cells, settings.launch.stage))
         return 0
     if code is None:
         return 1
@@ -103,10 +108,11 @@ def report(launch: Launch) -> int:
 
 def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
     """Name the cells in these states, and why; 1 where there are some, else 0."""
-    cells = [(cell, cell.outcome or Outcome("failed", error=GONE)) for cell in launch.cells()]
-    bad = [(cell, outcome) for cell, outcome in cells if outcome.state in states]
-    for cell, outcome in bad:
-        log.error("failed: %s: %s", launch.own(cell), outcome.error or GONE)
+    gone = Outcome("failed", error=GONE)
+    cells = [(own, cell.outcome or gone) for own, cell in launch.named_cells()]
+    bad = [(own, outcome) for own, outcome in cells if outcome.state in states]
+    for own, outcome in bad:
+        log.error("failed: %s: %s", own, outcome.error or GONE)
     return int(bool(bad))
 
 
@@ -125,17 +131,20 @@ def _one_of_many(config: DictConfig, settings: LaunchSettings, cell: Cell, code:
 def _run_or_prepare(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
     """Run the cell, or write what its jobs are going to read."""
     cell.register(list(HydraConfig.get().overrides.task))
+    own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
     if settings.cluster.kind != "slurm":
-        _make(config, settings, cell, code)
-    elif not _ended(cell) and not slurm.queued([cell]):  # a queued job reads what it was given
-        try:
-            _check(config, settings, cell, code)
-        except Exception as error:
-            cell.fail(error)
-            raise
-        own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
         save_config(cell.folder, own, code / "conf")
-        cell.end(Outcome("waiting"))
+        _make(config, settings, cell, code)
+        return
+    try:
+        if _ended(cell, config) or slurm.queued([cell]):  # a queued job reads what it was given
+            return
+        _check(config, settings, cell, code)
+    except Exception as error:
+        cell.fail(error)
+        raise
+    save_config(cell.folder, own, code / "conf")
+    cell.prepared()
 
 
 def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
@@ -146,7 +155,7 @@ def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
     if live:
         log.info("jobs of this launch that are still queued go on: %s", " ".join(sorted(live)))
     if ready:
-        slurm.submit(launch, code, settings.cluster, ready)
+        slurm.submit(launch, code, settings.cluster, ready, settings.launch.stage)
     return _name_failed(launch) if ready or live else report(launch)
 
 
@@ -156,8 +165,10 @@ def _make(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) 
     with cell.run(until):
         plan, stages = _check(config, settings, cell, code)
         paths = pipeline.run_cell(plan, stages, until)
-        done = Outcome("done", paths=asdict(paths)) if paths else Outcome("waiting", stage=until)
-        cell.end(done)
+        if paths is not None:
+            cell.end(Outcome("done", paths=_absolute(asdict(paths))))
+        elif not _ended(cell, config):
+            cell.end(Outcome("waiting", stage=until))
 
 
 def _check(
@@ -169,8 +180,18 @@ def _check(
     return plan, stages
 
 
-def _ended(cell: Cell) -> bool:
-    """Whether the cell is done and what it made is still there."""
+def _absolute(paths: dict[str, Any]) -> dict[str, Any]:
+    """The folders as they are called from anywhere."""
+    return {
+        name: [os.path.abspath(p) for p in found] if name == "exports" else os.path.abspath(found)
+        for name, found in paths.items()
+    }
+
+
+def _ended(cell: Cell, config: DictConfig) -> bool:
+    """Whether the cell is done as it is asked for now, and what it made is still there."""
+    if not is_saved(cell.folder, config):
+        return False
     paths = (cell.outcome and cell.outcome.paths) or {}
     folders = [paths[name] for name in paths if name != "exports"] + list(paths.get("exports", []))
     return bool(folders) and all(is_complete(Path(folder)) for folder in folders)
@@ -192,5 +213,5 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
         else:
             lines += [shlex.join(processes.command(module, name)) for name in names]
     if settings.cluster.kind == "slurm" and Sweep.begun is None:
-        lines.append(slurm.described(launch, code, settings.cluster, 1))
+        lines.append(slurm.described(launch, code, settings.cluster, 1, settings.launch.stage))
     return "\n".join(lines)

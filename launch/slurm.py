@@ -75,8 +75,10 @@ class Job:
             subprocess.run(["scontrol", "requeue", job], check=True)
 
 
-def submit(launch: Launch, code: Path, cluster: ClusterConfig, cells: Sequence[Cell]) -> None:
-    """Submit the cells' stages, and the report after all.
+def submit(
+    launch: Launch, code: Path, cluster: ClusterConfig, cells: Sequence[Cell], until: str | None
+) -> None:
+    """Submit the cells' stages as far as `until`; without it all, and the report after them.
 
     Raises:
         ConfigError: SLURM refuses a job; those before it stay.
@@ -84,7 +86,7 @@ def submit(launch: Launch, code: Path, cluster: ClusterConfig, cells: Sequence[C
     before: str | None = None
     for cell in cells:
         cell.submitted({})
-    for stage in (*STAGES, ANALYSE):
+    for stage in _stages(until):
         places = [launch.folder] if stage == ANALYSE else [cell.folder for cell in cells]
         executor = _executor(launch, code, cluster, stage, _dependency(stage, before, len(cells)))
         calls = [command(stage, place) for place in places]
@@ -100,10 +102,12 @@ def submit(launch: Launch, code: Path, cluster: ClusterConfig, cells: Sequence[C
                 cell.submitted({**cell.jobs, stage: job.job_id})
 
 
-def described(launch: Launch, code: Path, cluster: ClusterConfig, cells: int) -> str:
+def described(
+    launch: Launch, code: Path, cluster: ClusterConfig, cells: int, until: str | None
+) -> str:
     """The batch scripts that would be submitted."""
     found = []
-    for stage in (*STAGES, ANALYSE):
+    for stage in _stages(until):
         before = None if stage == STAGES[0] else "<the job before>"
         executor = _executor(launch, code, cluster, stage, _dependency(stage, before, cells))
         found.append(script(executor, 1 if stage == ANALYSE else cells))
@@ -163,6 +167,10 @@ def _executor(
     return executor
 
 
+def _stages(until: str | None) -> Sequence[str]:
+    return STAGES[: STAGES.index(until) + 1] if until else (*STAGES, ANALYSE)
+
+
 def _dependency(stage: str, before: str | None, cells: int) -> dict[str, Any]:
     """What the stage's job waits for."""
     if before is None:
@@ -178,7 +186,7 @@ def queued(cells: Sequence[Cell]) -> set[str]:
     jobs = {job for cell in cells for job in cell.jobs.values()}
     if not jobs:
         return set()
-    call = ["squeue", "--noheader", "--array", "--format=%i"]
+    call = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
     try:
         shown = subprocess.run(call, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:

@@ -31,10 +31,10 @@ def status(runs: Path) -> str:
 
 
 def _launch(launch: Launch) -> str:
-    rows = [(launch.own(cell), *state(cell)) for cell in launch.cells()]
+    rows = [(own, *state(cell)) for own, cell in launch.named_cells()]
     counts = Counter(name for _, name, _ in rows)
     head = f"{launch.folder}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
-    wide = max(len(own) for own, *_ in rows)
+    wide = max((len(own) for own, *_ in rows), default=0)
     lines = [f"  {own:{wide}}  {name:8} {more}".rstrip() for own, name, more in rows]
     return "\n".join([head, *lines])
 

@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from launch import snapshot
+from launch import slurm, snapshot
 from launch.folder import Launch, save_config
 
 CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
@@ -22,16 +22,23 @@ class Sweep(Callback):
     Attributes:
         begun: the sweep's configuration.
         code: its snapshot, in the launch's folder; None: a dry run.
+        failed: why there is none.
     """
 
     begun: DictConfig | None = None
     code: Path | None = None
+    failed: Exception | None = None
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Name the sweep and its cells."""
         Sweep.begun = config
         if not config.launch.dry_run:
-            Sweep.code = begin(config, list(config.hydra.overrides.task), combinations(config))
+            try:
+                words = list(config.hydra.overrides.task)
+                Sweep.code = begin(config, words, combinations(config))
+            except Exception as error:
+                Sweep.failed = error
+                raise
             os.environ[CODE] = str(Sweep.code)
 
 
@@ -46,9 +53,9 @@ def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence
     launch = Launch.named(config.runs, config.name, overrides)
     launch.folder.mkdir(parents=True, exist_ok=True)
     code = snapshot.take(launch.folder)
-    save_config(launch.folder, config, code / "conf")
-    for cell in cells:
-        launch.cell(cell).register(cell)
+    if config.cluster.kind != "slurm" or not slurm.queued(launch.cells()):
+        save_config(launch.folder, config, code / "conf")  # which a queued report is going to read
+    launch.register(cells)
     return code
 
 

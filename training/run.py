@@ -84,26 +84,19 @@ def _together(
     with ExitStack() as held:
         checks: list[Callable[[], None]] = []
 
-        def begin() -> None:
+        def begin() -> bool:
             checks.append(held.enter_context(building(folder)))
+            return is_complete(folder)
 
         def end(built: Built) -> None:
             checks[0]()
             commit(folder, inputs, built)
 
-        world.by_leader(begin)
-        if not world.from_leader(is_complete(folder)):
+        if not world.by_leader(begin):
             with begun(folder, stage) if world.leader else nullcontext():
                 built = _make(stage, corpus, folder, inputs, world)
                 world.by_leader(partial(end, built))
-    return _tidied(folder) if world.leader else open_artifact(folder, checkpoint.KIND)
-
-
-def _commit(
-    check: Callable[[], None], folder: Path, inputs: Mapping[str, str], built: Built
-) -> None:
-    check()
-    commit(folder, inputs, built)
+    return world.by_leader(partial(_tidied, folder))
 
 
 def _tidied(folder: Path) -> Artifact:

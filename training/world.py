@@ -21,6 +21,8 @@ def start_processes() -> World:
 
         _avoid_compilation()
     cuda = torch.cuda.is_available()
+    if cuda:  # a task that is shown one GPU alone calls it 0
+        os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     deepspeed.init_distributed(dist_backend="nccl" if cuda else "gloo", verbose=False)
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
     if cuda:

@@ -1,25 +1,28 @@
 """A launch's records, what status reads from them, and the snapshot."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from omegaconf import OmegaConf
 
 from core import signs
-from core.errors import DataError, StoppedError
+from core.errors import ConfigError, DataError, StoppedError
 from launch import snapshot
 from launch.__main__ import main
-from launch.folder import Launch, Outcome
+from launch.config import ClusterConfig
+from launch.folder import Launch, Outcome, digest, is_saved, save_config
 from launch.status import state, status
 
 
 @pytest.fixture
 def launch(tmp_path):
     made = Launch.named(str(tmp_path / "runs"), "study", ["seed=0,1,2,3"])
-    for seed in range(4):
-        made.cell([f"seed={seed}", "a=1"]).register([f"seed={seed}", "a=1"])
+    made.register([[f"seed={seed}", "a=1"] for seed in range(4)])
     return made
 
 
@@ -67,6 +70,59 @@ def test_another_run_of_a_done_cell_leaves_it_done(launch):
         cell.end(Outcome("done", paths={"corpus": "c"}))
     with cell.run():
         assert cell.outcome.state == "done"
+
+
+def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
+    cell = launch.cells()[0]
+    with pytest.raises(StoppedError), cell.run():
+        signal.raise_signal(signal.SIGTERM)
+    assert state(cell)[0] == "waiting"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_ctrl_c_concludes_nothing(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("launch.__main__.command", interrupted)
+    monkeypatch.setattr("launch.run.conclude", lambda: pytest.fail("it concluded"))
+    monkeypatch.setattr(sys, "argv", ["launch", "-m", "seed=0,1"])
+    with pytest.raises(KeyboardInterrupt):
+        main()
+
+
+def test_a_launch_is_the_same_wherever_and_however_far_it_runs():
+    words = ["seed=0,1", "cluster=slurm", "+cluster.jobs.all.exclude=n7", "launch.stage=inject"]
+    assert digest(words) == digest(["seed=0,1"]) != digest(["seed=0"])
+
+
+def test_cells_of_an_earlier_sweep_are_left_out(launch):
+    launch.register([["seed=0"], ["seed=9"]])
+    assert [cell.overrides for cell in launch.cells()] == [["seed=0"], ["seed=9"]]
+
+
+def test_a_configuration_is_read_back_as_it_was(tmp_path):
+    given = {"a": "1e-5", "b": 1e-5, "c": "${d} \\${e}", "n": None, "l": [1, "x: y"]}
+    save_config(tmp_path, given, tmp_path)
+    read = OmegaConf.to_container(OmegaConf.load(tmp_path / "config.yaml"), resolve=True)
+    assert {k: read[k] for k in given} == given
+    assert is_saved(tmp_path, {**given, "launch": {"stage": "train"}})
+    assert not is_saved(tmp_path, {**given, "b": 2e-5})
+    assert not is_saved(tmp_path / "nowhere", given)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"jobs": {"all": {"time": "24:00:00"}}}, "cluster.jobs.all.time"),
+        ({"jobs": {"all": {}}}, "cluster.jobs.all.time"),
+        ({"jobs": {"all": {"time": 9}, "trian": {}}}, "cluster.jobs.trian"),
+        ({"jobs": {"all": {"time": 9}}, "processes": 8}, "cluster.processes"),
+    ],
+)
+def test_slurm_options_that_would_fail_later_are_refused(given, field):
+    with pytest.raises(ConfigError, match=re.escape(field)):
+        ClusterConfig(kind="slurm", **given)
 
 
 def test_where_no_launch_is_the_remedy_is_named(tmp_path, monkeypatch, capsys):

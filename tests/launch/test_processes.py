@@ -290,6 +290,26 @@ def test_deepspeeds_launcher_makes_what_one_process_makes(one, tmp_path, start):
 
 
 @pytest.mark.slow
+def test_deepspeeds_launcher_is_gone_round_by_sigterm(one, tmp_path, start):
+    runs, hostfile = copied(one, tmp_path / "runs"), tmp_path / "hosts"
+    hostfile.write_text("127.0.0.1 slots=2\n")
+    words = ["cluster=deepspeed", f"cluster.hostfile={hostfile}", "cluster.address=127.0.0.1",
+             f"cluster.port={free_port()}", "cluster.options=[--no_ssh,--node_rank,0]"]  # fmt: skip
+    launch = start(runs, *LONG, *words)
+    launch.until(lambda: steps_done(runs) >= 20)
+    launch.process.send_signal(signal.SIGTERM)
+    assert "stopped: SIGTERM came at step" in launch.ended(status=143, within=60)
+    assert not [p for p in psutil.process_iter() if str(runs) in " ".join(argv(p))]
+
+
+def argv(process):
+    """Its command line; nothing of one that has ended."""
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+@pytest.mark.slow
 def test_a_killed_process_is_started_again_and_ends_the_same(long, tmp_path, start):
     runs = copied(long, tmp_path / "runs")
     launch = start(runs, *LONG, TWO)
