@@ -57,6 +57,7 @@ def test_every_chart_says_its_seeds_and_its_band(findings):
         assert any(word in chart.caption for word in ("interval", "bands"))
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_same_files(findings, tmp_path, monkeypatch):
     alone = save_charts(findings, tmp_path / "alone")
     monkeypatch.setattr(gallery, "FEW", 1)

@@ -235,6 +235,7 @@ def test_the_parts_are_disjoint(stage, change):
     assert set.union(*parts) == whole
 
 
+@pytest.mark.slow
 def test_tampering_is_seen_from_the_command_line(corpus, tmp_path):
     import subprocess
     import sys

@@ -32,14 +32,13 @@ def report_of(runs):
 
 
 def test_a_sweep_with_a_bad_cell_reports_the_others(tmp_path):
-    done = sweep(tmp_path, "training.learning_rate=4e-3,2e-3,-1", check=False)
+    done = sweep(tmp_path, "training.learning_rate=4e-3,-1", check=False)
     assert done.returncode == 1
     said = done.stdout + done.stderr
     assert "failed: training.learning_rate=-1: training.learning_rate is -1.0" in said
-    assert "sweep: 2 of 3 cells done." in said
+    assert "sweep: 1 of 2 cells done." in said
     results = report_of(tmp_path).results
-    assert results["cell"].nunique() == 2
-    assert len(list((tmp_path / "model").glob("*-base-*/manifest.json"))) == 1  # shared
+    assert results["cell"].nunique() == 1
 
 
 @pytest.mark.slow
