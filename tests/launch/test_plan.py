@@ -18,3 +18,9 @@ def test_recall_needs_a_file_where_nothing_is_held_out(tmp_path):
     with pytest.raises(ConfigError, match="recall needs prefix.path.*held-out"):
         planned("method=[recall]", "injection.held_out=0")
     planned("method=[recall]", "injection.held_out=0", f"prefix.path={tmp_path}/given.txt")
+
+
+def test_an_experiments_own_values_stand():
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("pipeline", ["experiment=paper/table3"])
+    assert config.masked_lm.path == "bert-base-uncased"
