@@ -145,7 +145,7 @@ def _executor(
     options = dict(cluster.job(stage))
     more = {**options.pop("additional_parameters", {}), **dependency.pop("more", {})}
     delay = options.pop("signal_delay_s", 120)
-    each = command(stage, launch.folder if stage == ANALYSE else Path("<the task's cell>"))
+    each = command(stage, launch.folder if stage == ANALYSE else Path("CELL"))
     setup = [f"# each task runs: {shlex.join(each)}"]
     setup += [f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment(code).items()]
     try:
