@@ -159,10 +159,10 @@ class Processes:
         if self.cluster.kind == "slurm":  # srun would kill its tasks
             subprocess.run(["scancel", "--signal=TERM", os.environ["SLURM_JOB_ID"]])
         elif self.cluster.kind == "deepspeed":  # it would leave them alone
-            for child in psutil.Process(process.pid).children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    if not child.children():
-                        child.terminate()
+            with suppress(psutil.NoSuchProcess):
+                children = psutil.Process(process.pid).children(recursive=True)
+                for worker in [child for child in children if not child.children()]:
+                    worker.terminate()
         else:
             process.send_signal(signal.SIGTERM)
 
