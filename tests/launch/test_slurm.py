@@ -227,10 +227,9 @@ def states(slurm: Slurm, runs: Path) -> dict[Cell, str]:
         capture_output=True, text=True, env=slurm.environment, check=True,
     )  # fmt: skip
     launch, lines = launch_of(runs), done.stdout.splitlines()[1:]
-    names = [launch.own(cell) for cell in launch.cells()]
     return {
         cell: " ".join(line.strip().removeprefix(name).split())
-        for cell, name, line in zip(launch.cells(), names, lines, strict=True)
+        for (name, cell), line in zip(launch.named_cells(), lines, strict=True)
     }
 
 
