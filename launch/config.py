@@ -54,7 +54,7 @@ class ClusterConfig:
     retries: int = 2
     """How often processes that crashed are started again, from their last checkpoint."""
     grace_seconds: int = 600
-    """How long processes may take to save after SIGTERM before they are killed."""
+    """How long torchrun's processes may take to save after SIGTERM before they are killed."""
     requeues: int = 3
     """How often a SLURM job that was preempted or ran out of time is queued again."""
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -25,7 +25,8 @@ from core.errors import ConfigError, StoppedError, UserError
 from core.world import asked_processes
 from launch import pipeline, slurm, snapshot
 from launch.config import LaunchSettings
-from launch.folder import Cell, Launch, Outcome, is_saved, save_config
+from launch.folder import Cell, Launch, Outcome
+from launch.saved_config import is_saved, save_config
 from launch.stages import Stages
 from launch.sweep import CODE, Sweep, begin, combinations
 from training.engine import check_batch
@@ -199,12 +200,11 @@ def _ended(cell: Cell, config: DictConfig) -> bool:
 
 def _described(config: DictConfig, settings: LaunchSettings) -> str:
     """What the cell would run."""
-    plan = pipeline.plan(config)
     overrides = list(HydraConfig.get().overrides.task)
     words = Sweep.begun.hydra.overrides.task if Sweep.begun else overrides
     launch = Launch.named(settings.runs, settings.name, list(words))
     code, cell = launch.folder / "code-…", launch.cell(overrides)
-    _, stages = _check(config, settings, cell, code)
+    plan, stages = _check(config, settings, cell, code)
     lines = [f"{' '.join(overrides)}", "inject: in one process"]
     for stage, module, names in pipeline.processes_of(plan):
         processes = stages.processes(stage)

@@ -13,8 +13,8 @@ import training.run
 from core.artifacts import Artifact, plain
 from detection.config import DetectionStage
 from launch.config import ClusterConfig
-from launch.folder import save_config
 from launch.processes import Processes
+from launch.saved_config import save_config
 from training.config import TrainingStage
 
 log = logging.getLogger(__name__)

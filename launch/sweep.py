@@ -11,7 +11,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from launch import slurm, snapshot
-from launch.folder import Launch, save_config
+from launch.folder import Launch
+from launch.saved_config import save_config
 
 CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
 

@@ -15,7 +15,8 @@ from core.errors import ConfigError, DataError, StoppedError
 from launch import snapshot
 from launch.__main__ import main
 from launch.config import ClusterConfig
-from launch.folder import Launch, Outcome, digest, is_saved, save_config
+from launch.folder import Launch, Outcome, digest
+from launch.saved_config import is_saved, save_config
 from launch.status import state, status
 
 

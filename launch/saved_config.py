@@ -1,0 +1,57 @@
+"""A configuration on disk, for `--config-path <folder> --config-name config`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import OmegaConf
+
+from core.artifacts import write_text
+
+
+def save_config(folder: Path, config: Any, conf: Path) -> None:
+    """Write the configuration as it stands, resolved.
+
+    Args:
+        folder: gets `config.yaml`.
+        config: the whole configuration, with or without Hydra's own part.
+        conf: the folder of `common.yaml`, which keeps Hydra from writing files.
+    """
+    header = {
+        "defaults": ["common", "_self_"],
+        "hydra": {"searchpath": [f"file://{conf}"]},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    # OmegaConf's own YAML: it quotes the text "1e-5", which it would read back as a number
+    text = OmegaConf.to_yaml(OmegaConf.create({**header, **_resolved(config)}))
+    write_text(folder / "config.yaml", text)
+
+
+def is_saved(folder: Path, config: Any) -> bool:
+    """Whether what is saved there makes the same as the configuration."""
+    try:
+        saved = OmegaConf.load(folder / "config.yaml")
+    except FileNotFoundError:
+        return False
+    runtime = ("defaults", "launch", "cluster")
+    both = [{k: v for k, v in _resolved(c).items() if k not in runtime} for c in (saved, config)]
+    return both[0] == both[1]
+
+
+def _resolved(config: Any) -> dict[str, Any]:
+    """The configuration as plain data, without Hydra's own part."""
+    if OmegaConf.is_config(config):
+        kept = OmegaConf.masked_copy(config, [str(name) for name in config if name != "hydra"])
+        config = OmegaConf.to_container(kept, resolve=True)
+    return cast(dict[str, Any], _literal(config))
+
+
+def _literal(value: Any) -> Any:
+    """The value with every text such that OmegaConf reads it back as it stands."""
+    if isinstance(value, dict):
+        return {k: _literal(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_literal(v) for v in value]
+    return re.sub(r"(\\*)(\$\{)", r"\1\1\\\2", value) if isinstance(value, str) else value
