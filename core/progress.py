@@ -40,6 +40,8 @@ class _Bar(tqdm):  # type: ignore[type-arg]
 
 
 def progress(**options: Any) -> Any:
-    """A `tqdm` bar with the given options."""
+    """A `tqdm` bar with the given options; its rate is of the whole run, without `initial`."""
     interval = 0.2 if sys.stderr.isatty() else 15.0
-    return _Bar(mininterval=interval, maxinterval=interval, dynamic_ncols=True, **options)
+    return _Bar(
+        mininterval=interval, maxinterval=interval, dynamic_ncols=True, smoothing=0, **options
+    )

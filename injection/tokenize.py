@@ -60,6 +60,7 @@ def tokenize(
     work.folder.mkdir(parents=True, exist_ok=True)
     shards: list[Shard] = []
     starts, matches, total = [], [], 0
+    finished = {path.name for path in work.folder.iterdir()}
     with ExitStack() as stack, progress(
         total=wanted_tokens, unit="tok", unit_scale=True, desc="tokenise"
     ) as bar:  # fmt: skip
@@ -70,8 +71,11 @@ def tokenize(
             starts.append(shard.documents()["start"].to_numpy() + total)
             matches += found["matches"]
             shards.append(shard)
+            used = min(shard.tokens, wanted_tokens - total)  # the last shard is cut
             total += shard.tokens
-            bar.update(shard.tokens)
+            if f"{number:05d}.json" in finished:  # by an earlier run: no work of this one
+                bar.initial += used
+            bar.update(used)
             if total >= wanted_tokens:
                 break
     if total < wanted_tokens:

@@ -96,7 +96,7 @@ class Loop:
         speed, peak = int((rows >= 0).sum()) * self.width / seconds, self.config.peak_tflops
         return {
             "step": step,
-            "tokens": self._tokens(step),
+            "tokens": self.tokens(step),
             "loss": loss,
             "learning_rate": rate,
             "grad_norm": norm,
@@ -111,7 +111,7 @@ class Loop:
             return
         found = evaluate(self.engine, self.texts, self.config.micro_batch_sequences, self.world)
         if record is not None:
-            record.evaluation({"step": step, "tokens": self._tokens(step), **found})
+            record.evaluation({"step": step, "tokens": self.tokens(step), **found})
 
     def _checkpoint(self, step: int, *, asked: bool) -> None:
         """Save where it is due or SIGTERM came; the end of the run needs none of itself."""
@@ -126,7 +126,8 @@ class Loop:
                 f"{self.folder}: the same command goes on from here."
             )
 
-    def _tokens(self, step: int) -> int:
+    def tokens(self, step: int) -> int:
+        """Tokens of the first `step` steps."""
         return min(self.order.sequences, step * self.order.batch) * self.width
 
 

@@ -17,9 +17,11 @@ class Record:
     """`metrics.jsonl`, with the bar and the mirror fed from the same numbers."""
 
     def __init__(self, stage: TrainingStage, folder: Path, first_step: int, steps: int,
-                 inputs: Mapping[str, str]) -> None:  # fmt: skip
+                 inputs: Mapping[str, str], *, first_tokens: int = 0) -> None:  # fmt: skip
+        """Args: the run; the steps, and their tokens, that an earlier run has done; its inputs."""
         self._steps = Lines(folder / "metrics.jsonl", first_step)
         self._evaluations = Lines(folder / "evaluations.jsonl", first_step)
+        self._first_tokens = first_tokens
         self._bar = progress(
             total=steps, initial=first_step, desc=f"train {stage.model.name}", unit="step"
         )
@@ -28,8 +30,8 @@ class Record:
     def step(self, row: dict[str, Any]) -> None:
         """Write one step's numbers everywhere."""
         self._steps.write(row)
-        speed = f"{row['tokens_per_second']:,.0f}"
-        self._bar.set_postfix(loss=f"{row['loss']:.3f}", tok_s=speed, refresh=False)
+        speed = (row["tokens"] - self._first_tokens) / self._bar.format_dict["elapsed"]
+        self._bar.set_postfix(loss=f"{row['loss']:.3f}", tok_s=f"{speed:,.0f}", refresh=False)
         self._bar.update()
         self._mirror("train", row)
 

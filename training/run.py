@@ -117,7 +117,10 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
     saved = resume.newest(folder / "checkpoints", made_with, world)
     loop, saved, parameters = _set_up(stage, corpus, folder, made_with, saved, world)
     order, first = loop.order, resume.load(loop.engine, saved)
-    record = Record(stage, folder, first, order.steps, inputs) if world.leader else None
+    record = None
+    if world.leader:
+        done = loop.tokens(first)
+        record = Record(stage, folder, first, order.steps, inputs, first_tokens=done)
     try:
         loop.train(first, record)
         export(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
