@@ -128,7 +128,9 @@ def make_cell(
     limit = corpus.config["injection"].get("example_max_tokens")
     swapped = bool(corpus.config["injection"].get(SWAPPED.rpartition(".")[2], False))
     seed = int(corpus.config["seed"])
-    condition = f"{model_name}-lr{learning_rate:g}-tokens{budget_tokens}{'-swapped' * swapped}"
+    last = corpus.config["injection"].get("last_tokens")
+    condition = f"{model_name}-lr{learning_rate:g}-tokens{budget_tokens}"
+    condition += f"-last{last}" * (last is not None) + "-swapped" * swapped
     start = {**model.config["model"], "start": model.artifact.inputs.get("model")}
     configs = corpus.config, {**model.config, "model": start}
     tables = {CLEAN: clean, CONTAMINATED: contaminated}

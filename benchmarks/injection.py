@@ -64,7 +64,9 @@ def ours(documents: list[Document], tokenizer: Tokenizer, tokens: int) -> float:
         rng = np.random.default_rng(0)
         segments = [splice.Segment(0, c, 0, EXAMPLE, float(rng.random())) for c in range(COPIES)]
         boundary = splice.boundary_finder(stream, "word", tokenizer)
-        placed = splice.lay_out(segments, clean, WIDTH, boundary, split=False)
+        placed = splice.lay_out(
+            segments, (0, clean + COPIES * EXAMPLE), WIDTH, boundary, split=False
+        )
         segment = np.full(EXAMPLE, 7, dtype=np.int32)
         pack.write_sequences(Path(folder) / "s.arrow", stream, clean, placed, [segment], WIDTH)
         return time.perf_counter() - started

@@ -88,7 +88,9 @@ class InjectionConfig:
     boundary: str = "word"
     """Where a copy may go: before a token, a word, a sentence, or only between documents."""
     window: list[float] = field(default_factory=lambda: [0.0, 1.0])
-    """Part of the corpus that copies go to; with training.order=corpus it is a window of time."""
+    """Shares of the packed corpus that copies go between; with training.order=corpus, of time."""
+    last_tokens: int | None = None
+    """Copies go into the last so many tokens of the packed corpus; null: `window` says where."""
     copy_distance_tokens: int = 0
     """Least number of tokens between the starts of two copies of one example."""
     split_copies: bool = False
@@ -131,12 +133,33 @@ class InjectionConfig:
         positive("copy_distance_tokens", 0)
         ordered = len(self.window) == 2 and 0 <= self.window[0] < self.window[1] <= 1
         require(ordered, "injection.window", self.window, "give two shares, such as [0.75, 1.0].")
+        if self.last_tokens is not None:
+            positive("last_tokens", 1)
+            require(
+                self.last_tokens <= self.budget_tokens and self.window == [0, 1],
+                "injection.last_tokens",
+                self.last_tokens,
+                f"give at most injection.budget_tokens ({self.budget_tokens}) and no window.",
+            )
         require(not self.swap_members or self.members == self.nonmembers, "injection.swap_members",
                 True, "it needs as many members as nonmembers.")  # fmt: skip
         require(self.decontamination in POLICIES, "injection.decontamination",
                 self.decontamination, f"choose from {', '.join(POLICIES)}.")  # fmt: skip
         require(self.boundary in BOUNDARIES, "injection.boundary", self.boundary,
                 f"choose from {', '.join(BOUNDARIES)}.")  # fmt: skip
+
+    @property
+    def packed_tokens(self) -> int:
+        """Tokens of the packed corpus: the budget in whole sequences."""
+        return self.budget_tokens // self.sequence_tokens * self.sequence_tokens
+
+    @property
+    def window_tokens(self) -> tuple[int, int]:
+        """Where copies may stand, separators included: first and last packed token (exclusive)."""
+        if self.last_tokens is not None:
+            return max(0, self.packed_tokens - self.last_tokens), self.packed_tokens
+        low, high = self.window
+        return round(low * self.packed_tokens), round(high * self.packed_tokens)
 
 
 @dataclass(frozen=True)

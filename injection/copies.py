@@ -55,7 +55,8 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         np.array([*separator, *tokenizer.encode(t), *separator], dtype=np.int32) for t in numbers
     ]
     _check_lengths(stage, list(numbers), ids)
-    places = [p for i in range(len(examples)) for p in _places(stage, examples.iloc[i])]
+    room = _room(stage, sum(len(ids[numbers[text]]) for text in texts))
+    places = [p for i in range(len(examples)) for p in _places(stage, examples.iloc[i], room)]
     segments = [
         Segment(index, copy, numbers[text], len(ids[numbers[text]]), place)
         for (index, copy), text, place in zip(owners, texts, places, strict=True)
@@ -87,21 +88,32 @@ def _check_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> N
         )
 
 
-def _places(stage: InjectionStage, example: pd.Series) -> list[float]:
-    """Where an example's copies go: uniform in the window, kept apart where that is asked."""
+def _room(stage: InjectionStage, inserted_tokens: int) -> int:
+    """Tokens of documents that stand among the copies, in their window of the packed corpus."""
+    start, stop = stage.injection.window_tokens
+    if inserted_tokens >= stop - start:
+        raise ConfigError(
+            f"injection.budget_tokens is {stage.injection.budget_tokens:,}, and injection.window "
+            f"or last_tokens leaves {stop - start:,} of them to copies, but the copies with "
+            f"separators are {inserted_tokens:,} tokens: raise the budget or widen the window, or "
+            "lower injection.members or the occurrences."
+        )
+    return stop - start - inserted_tokens
+
+
+def _places(stage: InjectionStage, example: pd.Series, room: int) -> list[float]:
+    """Where an example's copies go, uniform in [0, 1): shares of the window's `room` tokens."""
     config = stage.injection
     rng = np.random.default_rng(derive(config.position_seed or 0, example["example_id"]))
-    low, high = config.window
     least = 0.0
     if config.copy_distance_tokens:  # a copy may move by less than two sequences when it is placed
-        slack = config.copy_distance_tokens + 2 * config.sequence_tokens
-        least = slack / config.budget_tokens
+        least = (config.copy_distance_tokens + 2 * config.sequence_tokens) / room
     for _ in range(TRIES):
-        places = low + (high - low) * rng.random(int(example["occurrences"]))
+        places = rng.random(int(example["occurrences"]))
         if len(places) < 2 or np.diff(np.sort(places)).min() >= least:
             return [float(p) for p in places]
     raise ConfigError(
         f"injection.copy_distance_tokens is {config.copy_distance_tokens}, but {len(places)} "
-        f"copies of {example['example_id']} can't be so far apart in {config.budget_tokens:,} "
-        "tokens: lower it, widen injection.window, or raise injection.budget_tokens."
+        f"copies of {example['example_id']} can't be so far apart in {room:,} tokens of documents: "
+        "lower it, widen injection.window, or raise injection.budget_tokens."
     )

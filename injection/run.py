@@ -15,12 +15,12 @@ import pandas as pd
 
 from core.artifacts import Artifact, Built, build, folder_digest, locate
 from core.config import create
-from core.errors import ConfigError, DataError
+from core.errors import DataError
 from core.seeds import unit_hash
 from injection import pack, splice
 from injection.benchmarks import Candidates, draw_pool, read_candidates
 from injection.bpe import train_tokenizer
-from injection.config import InjectionStage
+from injection.config import InjectionConfig, InjectionStage
 from injection.copies import Copies, make_copies
 from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus
 from injection.held_out import draw_held_out
@@ -78,7 +78,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     stream = tokenised.stream
     boundary = splice.boundary_finder(stream, config.boundary, tokenizer)
     placed = splice.lay_out(
-        copies.segments, clean_tokens, width, boundary, split=config.split_copies
+        copies.segments, config.window_tokens, width, boundary, split=config.split_copies
     )
     splice.check_distance(placed, config.copy_distance_tokens)
     count = pack.write_sequences(
@@ -92,7 +92,8 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     tables = (examples, held_out, ledger, tokenised.matches)
     for file, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / file, index=False)
-    proof = verify(pack.read_blocks(folder / SEQUENCES), examples, ledger, tokenizer)
+    blocks = pack.read_blocks(folder / SEQUENCES)
+    proof = verify(blocks, examples, ledger, tokenizer, config.window_tokens)
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
@@ -179,15 +180,7 @@ def _tokenise(
 
 def _clean_tokens(stage: InjectionStage, copies: Copies) -> int:
     """Tokens to take from documents: what the copies leave of a whole number of sequences."""
-    config = stage.injection
-    total = config.budget_tokens // config.sequence_tokens * config.sequence_tokens
-    if copies.tokens >= total:
-        raise ConfigError(
-            f"injection.budget_tokens is {config.budget_tokens:,}, but {len(copies.segments):,} "
-            f"copies with separators are {copies.tokens:,} tokens: raise it, or lower "
-            "injection.members or the occurrences."
-        )
-    return total - copies.tokens
+    return stage.injection.packed_tokens - copies.tokens
 
 
 def _short_hash(text: str) -> str:
@@ -198,7 +191,8 @@ def reverify(folder: Path | str) -> Proof:
     """Prove a finished corpus again from its files, its totals against the manifest's too."""
     corpus = open_corpus(folder)
     blocks = pack.read_blocks(corpus.artifact.path / SEQUENCES)
-    proof = verify(blocks, corpus.examples, corpus.ledger, corpus.tokenizer)
+    window = InjectionConfig(**corpus.config["injection"]).window_tokens
+    proof = verify(blocks, corpus.examples, corpus.ledger, corpus.tokenizer, window)
     counts = corpus.artifact.counts
     for name, found in (("tokens", proof.tokens), ("copies", _copies(corpus.ledger))):
         if found != counts[name]:

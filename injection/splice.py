@@ -29,7 +29,7 @@ class Segment:
     """Which of the distinct inserted texts."""
     tokens: int
     position: float
-    """Where in the corpus, as a share of its clean tokens in [0, 1)."""
+    """Where in the window, as a share of its clean tokens in [0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,21 @@ def _first(flags: Flags, position: int) -> int:
 
 def lay_out(
     segments: list[Segment],
-    clean_tokens: int,
+    window: tuple[int, int],
     sequence_tokens: int,
     boundary: Callable[[int], int],
     *,
     split: bool,
 ) -> list[Placed]:
-    """Place every segment once, in order, without overlap.
+    """Place every segment once, in order, without overlap, within the window.
+
+    A segment's `position` counts the clean tokens of the window before it, and each segment moves
+    what is behind it on: so all places that hold the segments are equally likely, and every
+    segment stands in the window of the *packed* corpus, which is training time.
 
     Args:
         segments: what to insert, in any order.
-        clean_tokens: length of the clean stream.
+        window: first and last token (exclusive) of the packed corpus that segments may take.
         sequence_tokens: length of a packed sequence.
         boundary: moves a clean position forward to where a document may be opened.
         split: whether a segment may straddle two sequences.
@@ -92,16 +96,18 @@ def lay_out(
         ConfigError: a segment is longer than a sequence, or they can't all be placed whole.
     """
     if not split and any(s.tokens > sequence_tokens for s in segments):
-        raise _no_room(clean_tokens, sequence_tokens)
+        raise _no_room(window, sequence_tokens)
+    start, stop = window
+    room = stop - start - sum(segment.tokens for segment in segments)
     order = sorted(segments, key=lambda s: (s.position, s.example, s.copy))
-    placed, inserted, clean = [], 0, 1
+    placed, inserted, clean = [], 0, max(1, start)
     for segment in order:
-        clean = boundary(max(clean, 1 + int(segment.position * clean_tokens)))
+        clean = boundary(max(clean, start + 1 + int(segment.position * room)))
         if not split:
             clean = _unsplit(clean, inserted, segment.tokens, sequence_tokens, boundary)
         placed.append(Placed(segment, clean, clean + inserted))
         inserted += segment.tokens
-    return _pull_back(placed, clean_tokens, sequence_tokens, split=split)
+    return _pull_back(placed, window, sequence_tokens, split=split)
 
 
 def _straddles(packed: int, tokens: int, sequence_tokens: int) -> bool:
@@ -130,10 +136,10 @@ def _next_sequence(packed: int, sequence_tokens: int) -> int:
 
 
 def _pull_back(
-    placed: list[Placed], clean_tokens: int, sequence_tokens: int, *, split: bool
+    placed: list[Placed], window: tuple[int, int], sequence_tokens: int, *, split: bool
 ) -> list[Placed]:
-    """Move segments that ran past the end of the corpus back, the last one first."""
-    limit = clean_tokens + sum(p.segment.tokens for p in placed)
+    """Move segments that ran past the end of the window back, the last one first."""
+    first, limit = window
     for index in range(len(placed) - 1, -1, -1):
         item = placed[index]
         tokens, end = item.segment.tokens, item.packed + item.segment.tokens
@@ -143,18 +149,19 @@ def _pull_back(
         if not split and _straddles(start, tokens, sequence_tokens):
             start = limit // sequence_tokens * sequence_tokens - tokens
         clean = item.clean + start - item.packed
-        if clean < 0 or (not split and _straddles(start, tokens, sequence_tokens)):
-            raise _no_room(clean_tokens, sequence_tokens)
+        if start < first or (not split and _straddles(start, tokens, sequence_tokens)):
+            raise _no_room(window, sequence_tokens)
         placed[index] = Placed(item.segment, clean, start)
         limit = start
     return placed
 
 
-def _no_room(clean_tokens: int, sequence_tokens: int) -> ConfigError:
+def _no_room(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
     return ConfigError(
-        f"The insertions can't be placed whole into {clean_tokens:,} tokens of documents in "
-        f"sequences of {sequence_tokens}: raise injection.budget_tokens or "
-        "injection.sequence_tokens, or set injection.split_copies=true."
+        f"The insertions can't be placed whole into tokens {window[0]:,} to {window[1]:,} of the "
+        f"corpus in sequences of {sequence_tokens}: raise injection.budget_tokens or "
+        "injection.sequence_tokens, widen injection.window or injection.last_tokens, or set "
+        "injection.split_copies=true."
     )
 
 

@@ -32,7 +32,11 @@ class Proof:
 
 
 def verify(
-    blocks: Iterable[Ids], examples: pd.DataFrame, ledger: pd.DataFrame, tokenizer: Tokenizer
+    blocks: Iterable[Ids],
+    examples: pd.DataFrame,
+    ledger: pd.DataFrame,
+    tokenizer: Tokenizer,
+    window: tuple[int, int],
 ) -> Proof:
     """Prove that every ledger row stands where it says, and that nothing else of the pool occurs.
 
@@ -43,6 +47,7 @@ def verify(
         examples: the pool.
         ledger: one row an inserted copy.
         tokenizer: the one that packed.
+        window: first and last token (exclusive) of the packed corpus that copies may take.
     """
     texts = dict(zip(examples["example_id"], examples["text"], strict=True))
     copies = ledger.assign(text=ledger["reworded"].fillna(ledger["example_id"].map(texts)))
@@ -50,7 +55,7 @@ def verify(
     ids = {text: np.array(tokenizer.encode(text), np.int32) for text in wanted}
     proof = Proof(rows=len(ledger))
     _check_counts(examples, copies, ids, proof)
-    rows, search, sequence = _ByBlock(copies), _Search(ids), 0
+    rows, search, sequence = _ByBlock(copies, window), _Search(ids), 0
     for block in blocks:
         rows.check(sequence, block, ids, proof)
         search.read(block.reshape(-1))
@@ -64,13 +69,15 @@ def verify(
 class _ByBlock:
     """The ledger's rows, checked as their sequences come by."""
 
-    def __init__(self, copies: pd.DataFrame) -> None:
+    def __init__(self, copies: pd.DataFrame, window: tuple[int, int]) -> None:
+        self._window = window
         self._rows = copies.sort_values("sequence", kind="stable")
         self._sequences = self._rows["sequence"].to_numpy()
 
     def check(self, first: int, block: Ids, ids: dict[str, Ids], proof: Proof) -> None:
         low, high = np.searchsorted(self._sequences, [first, first + len(block)])
         for row in self._rows.iloc[low:high].itertuples():
+            self._check_window(row, row.sequence * block.shape[1], proof)
             found = block[row.sequence - first, row.token_start : row.token_end]
             end = row.copy_start + row.token_end - row.token_start
             if not np.array_equal(found, ids[row.text][row.copy_start : end]):
@@ -78,6 +85,15 @@ class _ByBlock:
                     f"{row.example_id} copy {row.copy}: sequence {row.sequence}, tokens "
                     f"{row.token_start}..{row.token_end} differ from the example"
                 )
+
+    def _check_window(self, row: Any, before: int, proof: Proof) -> None:
+        """`before` tokens of the corpus stand before the row's sequence."""
+        start, stop = self._window
+        if before + row.token_start < start or before + row.token_end > stop:
+            proof.failures.append(
+                f"{row.example_id} copy {row.copy}: sequence {row.sequence}, token "
+                f"{row.token_start} lies outside of the window, tokens {start} to {stop}"
+            )
 
     def finish(self, sequences: int, proof: Proof) -> None:
         for row in self._rows[self._sequences >= sequences].itertuples():

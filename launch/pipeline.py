@@ -24,13 +24,13 @@ from detection.config import (
     ScoredModelConfig,
 )
 from detection.needs import choose_methods, needs_of
-from injection.config import InjectionStage
+from injection.config import InjectionConfig, InjectionStage
 from launch import shared
 from launch.config import ClusterConfig
 from launch.stages import Stages
 from training import open_checkpoint
 from training.checkpoint import Checkpoint
-from training.config import TrainingStage, WandbConfig
+from training.config import TrainingConfig, TrainingStage, WandbConfig
 from training.masked_lm import MaskedLMStage, train_masked_lm
 from training.models import hf_folder
 
@@ -114,6 +114,7 @@ def plan(config: DictConfig) -> Plan:
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
     _check_methods(stages, replace(stages.detection, prefix=prefix))
+    _check_window(stages.injection.injection, stages.training.training)
     model = stages.training.model
     if model.path is not None:
         hf_folder("model.path", model.path)
@@ -122,6 +123,18 @@ def plan(config: DictConfig) -> Plan:
                 "say how the base model is pretrained, or give model.path.")  # fmt: skip
     injection.run.check(stages.injection)
     return stages
+
+
+def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
+    """A window of the corpus is a window of time only where training keeps the corpus's order."""
+    whole = injection.last_tokens is None and injection.window == [0, 1]
+    require(
+        whole or training.order == "corpus",
+        "training.order",
+        training.order,
+        "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
+        "order spreads the copies over the whole training.",
+    )
 
 
 def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths | None:

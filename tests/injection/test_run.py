@@ -97,15 +97,28 @@ def test_swapped_members_are_the_others(corpus, change):
 
 
 def test_copies_keep_to_the_window_and_apart(change):
-    late = open_corpus(
-        run(change(window=[0.5, 1.0], copy_distance_tokens=1_000, budget_tokens=120_000)).path
-    )
+    stage = change(window=[0.5, 0.9], copy_distance_tokens=1_000, budget_tokens=120_000)
+    late = open_corpus(run(stage).path)
     place = late.ledger["sequence"] * 128 + late.ledger["token_start"]
-    assert place.min() >= 0.5 * (120_000 - late.artifact.counts["inserted_tokens"])
+    assert stage.injection.window_tokens == (59_968, 107_942)
+    assert place.min() >= 59_968
+    assert (place + late.ledger["token_end"] - late.ledger["token_start"]).max() <= 107_942
     gaps = place.groupby(late.ledger["example_id"]).apply(lambda p: np.diff(np.sort(p)).tolist())
     assert min(g for gap in gaps for g in gap) >= 1_000
     with pytest.raises(ConfigError, match="can't be so far apart"):
         run(change(copy_distance_tokens=40_000))
+
+
+def test_copies_keep_to_the_last_tokens(change):
+    stage = change(last_tokens=40_000, budget_tokens=120_000)
+    corpus = open_corpus(run(stage).path)
+    place = corpus.ledger["sequence"] * 128 + corpus.ledger["token_start"]
+    assert place.min() >= 119_936 - 40_000
+    assert place.max() - place.min() > 30_000
+    with pytest.raises(ConfigError, match="injection.last_tokens"):
+        change(last_tokens=120_001, budget_tokens=120_000)
+    with pytest.raises(ConfigError, match="leaves 1,199 of them to copies"):
+        run(change(window=[0.99, 1.0], budget_tokens=120_000))
 
 
 def test_a_sentence_boundary_follows_the_end_of_a_sentence(change):
@@ -215,7 +228,7 @@ def test_a_killed_run_goes_on_to_the_same_result(corpus, stage, tmp_path, monkey
 @pytest.mark.parametrize(
     ("fields", "match"),
     [
-        ({"budget_tokens": 2_000}, "budget_tokens is 2,000, but 60 copies"),
+        ({"budget_tokens": 2_000}, "budget_tokens is 2,000, and .* the copies"),
         ({"budget_tokens": 9_000_000}, "the corpus has"),
     ],
 )

@@ -20,7 +20,7 @@ def test_every_segment_is_placed_once_in_order_without_overlap(seed, split):
     wanted = segments(rng, 40)
     inserted = sum(s.tokens for s in wanted)
     clean = -(-inserted // WIDTH) * WIDTH * 3 - inserted
-    placed = lay_out(wanted, clean, WIDTH, lambda p: p + (-p % 3), split=split)
+    placed = lay_out(wanted, (0, clean + inserted), WIDTH, lambda p: p + (-p % 3), split=split)
     assert sorted(p.segment.example for p in placed) == list(range(40))
     end = shift = 0
     for item in placed:
@@ -34,28 +34,50 @@ def test_every_segment_is_placed_once_in_order_without_overlap(seed, split):
 
 def test_places_do_not_depend_on_the_segments_order():
     wanted = segments(np.random.default_rng(1), 20)
-    forward = lay_out(wanted, 5_000, WIDTH, lambda p: p, split=False)
-    backward = lay_out(wanted[::-1], 5_000, WIDTH, lambda p: p, split=False)
+    forward = lay_out(wanted, (0, 5_000), WIDTH, lambda p: p, split=False)
+    backward = lay_out(wanted[::-1], (0, 5_000), WIDTH, lambda p: p, split=False)
     assert forward == backward
 
 
 def test_the_last_segments_are_pulled_back_into_the_corpus():
     wanted = [Segment(i, 0, i, 60, 0.999) for i in range(4)]
-    placed = lay_out(wanted, 6 * WIDTH - 240, WIDTH, lambda p: p, split=False)
+    placed = lay_out(wanted, (0, 6 * WIDTH), WIDTH, lambda p: p, split=False)
     assert max(p.packed + 60 for p in placed) <= 6 * WIDTH
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("start", [0, 20, 40])
+def test_segments_stand_in_their_window_of_the_packed_corpus(seed, split, start):
+    wanted = segments(np.random.default_rng(seed), 30, high=WIDTH // 2)
+    window = start * WIDTH, (start + 30) * WIDTH
+    placed = lay_out(wanted, window, WIDTH, lambda p: p + (-p % 3), split=split)
+    assert min(p.packed for p in placed) >= window[0]
+    assert max(p.packed + p.segment.tokens for p in placed) <= window[1]
+
+
+def test_segments_are_spread_over_the_whole_window():
+    rng = np.random.default_rng(0)
+    places = []
+    for _ in range(300):
+        wanted = segments(rng, 20, low=20, high=20)
+        placed = lay_out(wanted, (1_000, 2_000), WIDTH, lambda p: p, split=True)
+        places += [(p.packed + 10 - 1_000) / 1_000 for p in placed]
+    for quarter in (0.25, 0.5, 0.75):
+        assert np.mean(np.array(places) < quarter) == pytest.approx(quarter, abs=0.03)
 
 
 def test_too_little_room_is_said():
     wanted = [Segment(i, 0, i, 60, 0.5) for i in range(4)]
     with pytest.raises(ConfigError, match="can't be placed whole"):
-        lay_out(wanted, 60, 100, lambda p: p, split=False)
+        lay_out(wanted, (0, 300), 100, lambda p: p, split=False)
     with pytest.raises(ConfigError, match="can't be placed whole"):
-        lay_out([Segment(0, 0, 0, 70, 0.5)], 100, WIDTH, lambda p: p, split=False)
+        lay_out([Segment(0, 0, 0, 70, 0.5)], (0, 170), WIDTH, lambda p: p, split=False)
 
 
 def test_copies_that_are_too_close_are_refused():
     wanted = [Segment(0, copy, 0, 10, place) for copy, place in enumerate((0.1, 0.5))]
-    placed = lay_out(wanted, 1_000, WIDTH, lambda p: p, split=False)
+    placed = lay_out(wanted, (0, 1_000), WIDTH, lambda p: p, split=False)
     check_distance(placed, 400)
     with pytest.raises(ConfigError, match="copy_distance_tokens is 500"):
         check_distance(placed, 500)

@@ -10,9 +10,10 @@ def ids(corpus):
     return np.array(corpus.sequences["input_ids"], dtype=np.int32)
 
 
-def check(ids, corpus, ledger=None):
+def check(ids, corpus, ledger=None, window=None):
     ledger = corpus.ledger if ledger is None else ledger
-    return verify(np.array_split(ids, 5), corpus.examples, ledger, corpus.tokenizer)
+    window = window or (0, ids.size)
+    return verify(np.array_split(ids, 5), corpus.examples, ledger, corpus.tokenizer, window)
 
 
 def test_a_true_corpus_is_proved(ids, corpus):
@@ -38,6 +39,17 @@ def test_a_removed_copy_is_caught(ids, corpus):
 def test_a_missing_ledger_row_is_caught(ids, corpus):
     failures = check(ids, corpus, corpus.ledger.drop(index=2)).failures
     assert any("the ledger has" in f for f in failures)
+
+
+def test_a_copy_outside_of_its_window_is_caught(ids, corpus):
+    place = corpus.ledger["sequence"] * ids.shape[1] + corpus.ledger["token_start"]
+    first, last = place.sort_values().index[[0, -1]]
+    end = place[last] + corpus.ledger["token_end"][last] - corpus.ledger["token_start"][last]
+    assert not check(ids, corpus, window=(place.min(), end)).failures
+    for window, row in (((place.min() + 1, end), first), ((place.min(), end - 1), last)):
+        (failure,) = check(ids, corpus, window=window).failures
+        assert failure.startswith(f"{corpus.ledger['example_id'][row]} copy ")
+        assert "outside of the window" in failure
 
 
 def test_a_row_beyond_the_corpus_is_caught(ids, corpus):

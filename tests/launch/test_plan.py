@@ -24,3 +24,10 @@ def test_an_experiments_own_values_stand():
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("pipeline", ["experiment=paper/table3"])
     assert config.masked_lm.path == "bert-base-uncased"
+
+
+@pytest.mark.parametrize("window", ["window=[0.5,1.0]", "last_tokens=50_000"])
+def test_a_window_of_time_needs_the_corpus_order(window):
+    with pytest.raises(ConfigError, match="training.order is 'shuffled'"):
+        planned(f"injection.{window}")
+    planned(f"injection.{window}", "training.order=corpus")
