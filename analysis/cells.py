@@ -72,6 +72,8 @@ class Cell:
     budget_tokens: int
     example_max_tokens: int | None
     """Longest example in tokens; None: whatever fits into a sequence."""
+    last_tokens: int | None
+    """The copies stand in the last so many tokens of the corpus; None: no such limit."""
     parameters: int | None
     """Weights of the model; None: its folder doesn't say."""
     swapped: bool
@@ -142,6 +144,7 @@ def make_cell(
         learning_rate=learning_rate,
         budget_tokens=budget_tokens,
         example_max_tokens=None if limit is None else int(limit),
+        last_tokens=None if last is None else int(last),
         parameters=model.artifact.counts.get("parameters"),
         swapped=swapped,
         seed=seed,
@@ -178,7 +181,7 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
 def in_order(cell: Cell) -> tuple[Any, ...]:
     """Sort key of cells: by what varies, as numbers; the seed last."""
     longest = cell.example_max_tokens or 0
-    numbers = (cell.learning_rate, cell.budget_tokens, longest)
+    numbers = (cell.learning_rate, cell.last_tokens or 0, cell.budget_tokens, longest)
     return cell.model, *numbers, cell.condition, cell.seed, cell.name
 
 

@@ -109,6 +109,8 @@ def _off(rows: pd.DataFrame) -> bool:
 
 
 def _subtitle(rows: pd.DataFrame, factor: Factor) -> str:
+    import pandas as pd
+
     first = rows.iloc[0]
     words = {
         "model": str(first["model"]),
@@ -116,6 +118,8 @@ def _subtitle(rows: pd.DataFrame, factor: Factor) -> str:
         "budget_tokens": f"{first['budget_tokens']:,} tokens",
     }
     left_out = {factor.column, *factor.bound}
+    if pd.notna(first["last_tokens"]):
+        words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
     facts = ", ".join(text for name, text in words.items() if name not in left_out)
     return f"{first['experiment']}: {facts}"
 

@@ -7,7 +7,8 @@ Columns (`COLUMNS`) are those of `analysis.inference.results`, but for:
 - `n_seeds`: cells behind the row; the value is their mean.
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
   within each drawn seed. With one seed it is that cell's own interval.
-- `example_max_tokens`, `parameters`: more facts of the cells, missing (<NA>) where unknown.
+- `example_max_tokens`, `last_tokens`, `parameters`: more facts of the cells, missing (<NA>) where
+  unknown.
 
 What a few seeds can't tell: with 2 or 3 the drawn seeds show only part of the spread between
 seeds, while the examples' spread enters twice (through the seeds' values and within them). The two
@@ -30,7 +31,10 @@ from core.estimates import Estimate, total_worth
 from core.metrics import Scores
 from core.seeds import derive
 
-FACTS = ("learning_rate", "budget_tokens", "model", "example_max_tokens", "parameters")
+FACTS = (
+    *("learning_rate", "budget_tokens", "model"),
+    *("example_max_tokens", "last_tokens", "parameters"),
+)
 COLUMNS = (
     *("experiment", "condition", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("n_members", "n_nonmembers", "n_seeds", "metric", "value", "ci_low", "ci_high", *FACTS),

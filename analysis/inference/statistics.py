@@ -57,7 +57,8 @@ def _tables(
 
     single = results.frame(rows["results"], results.COLUMNS)
     joint = results.frame(rows["pooled"], pooled.COLUMNS)
-    whole = {name: joint[name].astype("Int64") for name in ("example_max_tokens", "parameters")}
+    facts = ("example_max_tokens", "last_tokens", "parameters")
+    whole = {name: joint[name].astype("Int64") for name in facts}
     return Statistics(
         results=single.assign(experiment=experiment),
         pooled=joint.assign(experiment=experiment, **whole),

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.cells import make_cell
 from analysis.charts import gallery
 from analysis.charts.factor_chart import FACTORS, factor_chart, factor_groups, series_of
 from analysis.charts.gallery import charts_of_condition, charts_over, save_charts
@@ -33,6 +34,23 @@ def test_a_line_runs_over_the_learning_rates(sweep):
     expected = own.sort_values("learning_rate")["value"]
     np.testing.assert_allclose(line.get_ydata(), expected)
     assert axes.get_xscale() == "log"
+
+
+def test_cells_with_late_copies_are_a_series_of_their_own(make_parts):
+    cells = []
+    for rate in (1e-4, 1e-3):
+        for last in (None, 200_000):
+            parts = make_parts(learning_rate=rate)
+            if last is not None:
+                parts["corpus"].config["injection"]["last_tokens"] = last
+            cells.append(make_cell(**parts))
+    assert len({cell.condition for cell in cells}) == 4
+    pooled = statistics("trial", 0, cells, CONFIG).pooled
+    first, second = factor_groups(pooled, RATE, series_of(cells))
+    for rows, last in ((first, None), (second, 200_000)):
+        assert rows["last_tokens"].dropna().unique().tolist() == [last] * (last is not None)
+        words = " ".join(text.get_text() for text in factor_chart(rows, RATE, CONFIG).texts)
+        assert ("copies in the last 200,000 tokens" in words) == (last is not None)
 
 
 def test_conditions_that_differ_in_more_have_no_chart(sweep, caplog):
