@@ -54,7 +54,7 @@ def run(stage: InjectionStage) -> Artifact:
     given = stage.tokenizer.path
     inputs = {"tokenizer": Tokenizer(given).digest} if given else {}
     source = create("corpus", stage.corpus)
-    if hasattr(source, "fingerprint"):  # local files may change under the same name
+    if hasattr(source, "fingerprint"):  # its texts may change under the same config
         inputs["corpus"] = source.fingerprint()
     if path := stage.rewording.get("path"):
         inputs["rewording"] = folder_digest(Path(path)) if Path(path).is_dir() else f"hub:{path}"

