@@ -7,7 +7,7 @@ import sys
 from core.command import command
 from core.config import convert
 from training.config import TrainingStage
-from training.memory import MemoryStage, plan
+from training.memory_plan import MemoryStage, plan
 from training.run import run
 
 if __name__ == "__main__":

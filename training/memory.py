@@ -1,71 +1,29 @@
-"""How much memory a training run will need: `python -m training memory`.
+"""How much memory a training run will need on each device and on its host.
 
-All figures are estimates in bytes for one device, from the resolved config and the model's shape;
-GB is 10^9 bytes. Model states follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as
-DeepSpeed keeps them: from stage 1 on, a float32 copy of the weights stands beside the moments in
-float32 training as well. Left out (and covered by `SPARE`): the CUDA context, NCCL's own buffers,
-kernels' workspaces, the allocator's fragments, rotary tables, evaluation and export.
+All figures are estimates in bytes for one process, from the resolved config and the model's shape.
+Model states follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as DeepSpeed keeps
+them: from stage 1 on, a float32 copy of the weights stands beside the moments in float32 training
+as well. Left out of the device's: the CUDA context, NCCL's own buffers, kernels' workspaces, the
+allocator's fragments, rotary tables, evaluation and export.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.config import register
 from core.errors import require
 from core.models import load_config
 from training.config import ModelConfig, TrainingConfig
 from training.engine import zero_stage
 from training.models import hf_folder, make_config
 
-GB = 1e9
-SPARE = 0.1
-"""The part of a device's memory that a plan leaves free."""
+HOST_HEADROOM = 1.5
+"""DeepSpeed's `additional_buffer_factor`: pinned copies, fragments, what is loaded for a moment."""
 LOGIT_COPIES = 3
 """Float32 arrays of (micro-batch, T, V) alive at once: logits, their log-softmax, its gradient."""
-
-
-@dataclass(frozen=True)
-class MemoryConfig:
-    """What the plan can't know from the training stage (node `memory`)."""
-
-    sequence_tokens: int = 2048
-    """T: tokens of a packed sequence."""
-
-    def __post_init__(self) -> None:
-        value = self.sequence_tokens
-        require(value >= 1, "memory.sequence_tokens", value, "give 1 or more.")
-
-
-@dataclass(frozen=True)
-class MemoryStage:
-    """Everything that `plan` needs."""
-
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(architecture={}))
-    deepspeed: dict[str, Any] = field(default_factory=dict)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    memory: MemoryConfig = field(default_factory=MemoryConfig)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Devices that train together: how many, on how many nodes, of how many GB each."""
-
-    name: str
-    devices: int
-    nodes: int
-    gigabytes: float
-
-
-MACHINES = (
-    Machine("1 × 80 GB", 1, 1, 80),
-    Machine("8 × 80 GB", 8, 1, 80),
-    Machine("2 nodes × 8 × 80 GB", 16, 2, 80),
-    Machine("1 × 141 GB (H200)", 1, 1, 141),
-)
 
 
 @dataclass(frozen=True)
@@ -73,6 +31,8 @@ class Shape:
     """The sizes of a model of LLaMA's architecture."""
 
     parameters: int
+    largest: int
+    """Parameters of the module that has most of its own, such as the embeddings."""
     layers: int
     hidden: int
     intermediate: int
@@ -98,6 +58,7 @@ class Need:
     loading: float
     """The whole model in float32 before the engine divides it (not in stage 3)."""
     host: float
+    """Offloaded states, or the model while it is loaded, whichever is more; with headroom."""
 
     @property
     def total(self) -> float:
@@ -105,10 +66,6 @@ class Need:
         states = self.weights + self.gradients + self.optimizer
         backward = self.buffers + self.activations + self.logits
         return max(states + max(backward, self.step), self.loading)
-
-    def fits(self, machine: Machine) -> bool:
-        """Whether the peak leaves `SPARE` of the device free."""
-        return self.total <= (1 - SPARE) * machine.gigabytes * GB
 
 
 def shape_of(model: ModelConfig) -> Shape:
@@ -128,6 +85,7 @@ def shape_of(model: ModelConfig) -> Shape:
     heads = own.num_attention_heads
     return Shape(
         parameters=sum(p.numel() for p in empty.parameters()),
+        largest=max(sum(p.numel() for p in m.parameters(recurse=False)) for m in empty.modules()),
         layers=own.num_hidden_layers,
         hidden=own.hidden_size,
         intermediate=getattr(own, "intermediate_size", None) or 4 * own.hidden_size,
@@ -149,8 +107,15 @@ def _hf_config(model: ModelConfig) -> Any:
     return make_config(model, int(known or 0))
 
 
-def need(shape: Shape, training: TrainingConfig, deepspeed: Mapping[str, Any], world: int,
-         sequence_tokens: int) -> Need:  # fmt: skip
+def need(
+    shape: Shape,
+    training: TrainingConfig,
+    deepspeed: Mapping[str, Any],
+    world: int,
+    sequence_tokens: int,
+    *,
+    made_whole: bool = False,
+) -> Need:
     """What one of `world` processes needs.
 
     Args:
@@ -159,10 +124,12 @@ def need(shape: Shape, training: TrainingConfig, deepspeed: Mapping[str, Any], w
         deepspeed: the node `deepspeed`: the stage, offload, bucket sizes.
         world: processes, one a device.
         sequence_tokens: T.
+        made_whole: whether every process makes the whole model at stage 3 too: random weights,
+            or a GGUF file.
     """
     size = 2 if training.dtype == "bfloat16" else 4
     tokens = training.micro_batch_sequences * sequence_tokens
-    states = model_states(shape.parameters, size, dict(deepspeed), world)
+    states = model_states(shape, size, dict(deepspeed), world, made_whole=made_whole)
     per_token = activation_bytes(shape, size, checkpointing=training.activation_checkpointing)
     return Need(
         **states,
@@ -172,18 +139,19 @@ def need(shape: Shape, training: TrainingConfig, deepspeed: Mapping[str, Any], w
 
 
 def model_states(
-    parameters: int, size: int, deepspeed: dict[str, Any], world: int
+    shape: Shape, size: int, deepspeed: dict[str, Any], world: int, *, made_whole: bool = False
 ) -> dict[str, float]:
     """Bytes of what does not depend on the batch, by `Need`'s names.
 
     Args:
-        parameters: all weights of the model.
+        shape: the model.
         size: bytes of a weight in the forward pass: 2 or 4.
         deepspeed: the node `deepspeed`.
         world: processes, one a device.
+        made_whole: see `need`.
     """
     stage, zero = zero_stage(deepspeed), deepspeed.get("zero_optimization", {})
-    share = parameters / world
+    parameters, share = shape.parameters, shape.parameters / world
     own = {
         "weights": size * (share if stage == 3 else parameters),
         "gradients": size * (share if stage >= 2 else parameters),
@@ -192,14 +160,14 @@ def model_states(
     }
     moved = _offloaded(zero)
     if "gradients" in moved:
-        own["gradients"] = 4 * share  # the host's optimizer takes them in float32
-    host = sum(own[name] for name in moved)
+        own |= {"gradients": 4 * share, "step": 0.0}  # the host's optimizer keeps them in float32
+    loaded = 4 * (parameters if stage < 3 or made_whole else shape.largest)
     kept = {name: 0.0 if name in moved else float(value) for name, value in own.items()}
     return {
         **kept,
         "buffers": float(_buffers(parameters, size, stage, zero)),
         "loading": 0.0 if stage == 3 else 4.0 * parameters,
-        "host": host,
+        "host": HOST_HEADROOM * max(sum(own[name] for name in moved), loaded),
     }
 
 
@@ -212,7 +180,7 @@ def _offloaded(zero: Mapping[str, Any]) -> list[str]:
     """Which states are in the host's memory."""
     optimizer = zero.get("offload_optimizer", {}).get("device", "none") != "none"
     weights = zero.get("offload_param", {}).get("device", "none") != "none"
-    return ["gradients", "optimizer", "step"] * optimizer + ["weights"] * weights
+    return ["gradients", "optimizer"] * optimizer + ["weights"] * weights
 
 
 def _buffers(parameters: int, size: int, stage: int, zero: Mapping[str, Any]) -> float:
@@ -250,65 +218,3 @@ def activation_bytes(shape: Shape, size: int, *, checkpointing: bool) -> float:
     layer = 2 * norm + attention + mlp
     kept = layer + shape.layers * size * shape.hidden if checkpointing else shape.layers * layer
     return float(kept + norm)
-
-
-def largest_micro_batch(shape: Shape, stage: MemoryStage, machine: Machine) -> int:
-    """The most sequences at a time with which the run fits, a power of 2; 0: none."""
-
-    def fits(count: int) -> bool:
-        training = replace(stage.training, micro_batch_sequences=count)
-        return _need(shape, replace(stage, training=training), machine).fits(machine)
-
-    count = 0
-    while fits(2 * count or 1):
-        count = 2 * count or 1
-    return count
-
-
-def plan(stage: MemoryStage) -> str:
-    """The run's needs on each of `MACHINES`, as a Markdown table under a line that names the run.
-
-    Raises:
-        ConfigError: the engine would refuse the run, or the model's config can't be read.
-    """
-    config, number = stage.training, zero_stage(stage.deepspeed)
-    require(config.dtype == "float32" or number > 0, "training.dtype", config.dtype,
-            "the engine takes it from ZeRO stage 1 on: choose deepspeed=zero1.")  # fmt: skip
-    shape = shape_of(stage.model)
-    needs = [_need(shape, stage, machine) for machine in MACHINES]
-    rows = [["GB a device", *(m.name for m in MACHINES)], ["---", *("---:" for _ in MACHINES)]]
-    rows += [[name, *(f"{part(n) / GB:.1f}" for n in needs)] for name, part in ROWS.items()]
-    hosts = [n.host * m.devices / m.nodes for n, m in zip(needs, MACHINES, strict=True)]
-    rows.append(["host memory a node", *(f"{host / GB:.1f}" for host in hosts)])
-    pairs = list(zip(needs, MACHINES, strict=True))
-    rows.append(["fits", *("yes" if n.fits(m) else "no" for n, m in pairs)])
-    best = [largest_micro_batch(shape, stage, machine) for machine in MACHINES]
-    rows.append(["largest micro-batch", *(str(count or "–") for count in best)])
-    recomputed = "with" if config.activation_checkpointing else "no"
-    title = (
-        f"{stage.model.name}: {shape.parameters:,} parameters, {config.dtype}, ZeRO stage "
-        f"{number}, micro-batch {config.micro_batch_sequences} × "
-        f"{stage.memory.sequence_tokens} tokens, "
-        f"{recomputed} activation checkpointing"
-    )
-    return "\n".join([title, "", *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-ROWS: Mapping[str, Callable[[Need], float]] = {
-    "weights": lambda n: n.weights,
-    "gradients": lambda n: n.gradients,
-    "optimizer's states": lambda n: n.optimizer,
-    "gradients in the step": lambda n: n.step,
-    "buffers": lambda n: n.buffers,
-    "activations": lambda n: n.activations,
-    "logits": lambda n: n.logits,
-    "peak": lambda n: n.total,
-}
-
-
-def _need(shape: Shape, stage: MemoryStage, machine: Machine) -> Need:
-    return need(shape, stage.training, stage.deepspeed, machine.devices,
-                stage.memory.sequence_tokens)  # fmt: skip
-
-
-register("memory", MemoryConfig)

@@ -7,15 +7,17 @@ from torch.autograd.graph import saved_tensors_hooks
 from core.errors import ConfigError
 from training.config import ModelConfig, TrainingConfig
 from training.loss import token_losses
-from training.memory import (
+from training.memory import activation_bytes, model_states, need, shape_of
+from training.memory_plan import (
     MACHINES,
+    Machine,
+    MemoryConfig,
     MemoryStage,
-    activation_bytes,
+    lacks,
     largest_micro_batch,
-    model_states,
-    need,
+    need_on,
     plan,
-    shape_of,
+    way_out,
 )
 from training.models import make_model
 
@@ -31,6 +33,10 @@ LLAMA_7B = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 2048,
 }  # fmt: skip
+LLAMA_13B = {
+    **LLAMA_7B, "hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40,
+    "num_attention_heads": 40, "num_key_value_heads": 40,
+}  # fmt: skip
 STAGES = [{"zero_optimization": {"stage": stage}} for stage in range(4)]
 OFFLOAD = {
     "zero_optimization": {
@@ -42,6 +48,11 @@ OFFLOAD = {
 @pytest.fixture(scope="module")
 def large():
     return shape_of(ModelConfig(name="llama_7b", architecture=LLAMA_7B))
+
+
+@pytest.fixture(scope="module")
+def larger():
+    return shape_of(ModelConfig(name="llama_13b", architecture=LLAMA_13B))
 
 
 def test_the_parameters_are_those_of_the_papers_model(large):
@@ -57,7 +68,7 @@ def test_states_are_exactly_what_a_small_model_and_its_optimizer_hold(tied):
     optimizer.step()
     parameters = list(model.parameters())
     moments = [s[name] for s in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
-    found = model_states(shape_of(config).parameters, 4, STAGES[0], 1)
+    found = model_states(shape_of(config), 4, STAGES[0], 1)
     assert found["weights"] == sum(p.nbytes for p in parameters)
     assert found["gradients"] == sum(p.grad.nbytes for p in parameters)
     assert found["optimizer"] == sum(m.nbytes for m in moments)
@@ -97,7 +108,7 @@ def test_a_higher_stage_never_needs_more_for_the_model(large, dtype):
     size = 2 if dtype == "bfloat16" else 4
     for world in (2, 8, 16):
         sums = [
-            sum(model_states(large.parameters, size, zero, world)[name]
+            sum(model_states(large, size, zero, world)[name]
                 for name in ("weights", "gradients", "optimizer"))
             for zero in [*STAGES[1:], OFFLOAD]
         ]  # fmt: skip
@@ -105,10 +116,67 @@ def test_a_higher_stage_never_needs_more_for_the_model(large, dtype):
         assert len(set(sums)) == len(sums)
 
 
-def test_offload_moves_states_to_the_host(large):
-    states = model_states(large.parameters, 2, OFFLOAD, 8)
-    assert states["weights"] == states["gradients"] == states["optimizer"] == 0
-    assert states["host"] == pytest.approx((2 + 4 + 12) * large.parameters / 8 + 4 * 842_301_952)
+def estimates(zero, shape, devices):
+    """DeepSpeed's own figures in bytes: a device's states, the node's host, a layer at work."""
+    from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs
+    from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
+
+    node = zero["zero_optimization"]
+    optimizer, weights = "offload_optimizer" in node, "offload_param" in node
+    if node["stage"] == 2:
+        host, device = estimate_zero2_model_states_mem_needs(
+            shape.parameters, devices, 1, cpu_offload=optimizer
+        )
+        return device, host, 0
+    host, device, layer = estimate_zero3_model_states_mem_needs(
+        shape.parameters, shape.largest, devices, 1,
+        cpu_offload=optimizer, cpu_offload_params=weights, zero_init=True,
+    )  # fmt: skip
+    return device, host, layer
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+@pytest.mark.parametrize("name", ["large", "larger"])
+@pytest.mark.parametrize("stage", [2, 3])
+def test_the_plan_is_deepspeeds_own_estimate(request, name, stage, devices):
+    shape = request.getfixturevalue(name)
+    found = model_states(shape, 2, STAGES[stage], devices)
+    device, host, _ = estimates(STAGES[stage], shape, devices)
+    states = sum(found[part] for part in ("weights", "gradients", "optimizer", "step"))
+    assert states == pytest.approx(device, rel=0.1)
+    assert found["host"] * devices == pytest.approx(host, rel=0.1)
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+@pytest.mark.parametrize("name", ["large", "larger"])
+@pytest.mark.parametrize(
+    ("stage", "moved"),
+    [(2, ["optimizer"]), (3, ["optimizer"]), (3, ["optimizer", "param"])],
+)
+def test_offload_is_deepspeeds_own_estimate(request, name, stage, moved, devices):
+    shape, host = request.getfixturevalue(name), {"device": "cpu"}
+    zero = {"zero_optimization": {"stage": stage, **{f"offload_{m}": host for m in moved}}}
+    found = model_states(shape, 2, zero, devices)
+    device, host, layer = estimates(zero, shape, devices)
+    states = sum(found[part] for part in ("weights", "gradients", "optimizer", "step"))
+    assert states == pytest.approx(device - layer, rel=1e-6)  # the layer is among the buffers:
+    assert found["buffers"] >= layer
+    assert found["host"] * devices == pytest.approx(host, rel=0.1)
+
+
+def test_a_model_made_whole_is_on_every_processs_host(large):
+    from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs
+
+    host, *_ = estimate_zero3_model_states_mem_needs(
+        large.parameters, large.largest, 8, 1, cpu_offload=False, zero_init=False
+    )
+    found = model_states(large, 2, STAGES[3], 8, made_whole=True)
+    assert found["host"] * 8 == pytest.approx(host, rel=0.01)
+    eight = MACHINES[1]
+    for path, whole in ((None, True), ("model.gguf", True), ("some/hub-id", False)):
+        model = ModelConfig(path=path, architecture=LLAMA_7B)
+        stage = MemoryStage(model=model, deepspeed=STAGES[3])
+        assert (need_on(large, stage, eight).host * 8 > 0.99 * host) is whole
 
 
 def test_a_smaller_share_never_needs_more(large):
@@ -122,11 +190,37 @@ def test_llama_7b_fits_where_it_is_known_to(large):
     config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=1)
     stage = MemoryStage(deepspeed=STAGES[3], training=config)
     one, eight, _, _ = MACHINES
-    assert not need(large, config, STAGES[3], 1, 2048).fits(one)
-    assert need(large, config, STAGES[3], 8, 2048).fits(eight)
+    assert lacks(large, stage, one) == ["device"]
+    assert not lacks(large, stage, eight)
     recomputed = replace(stage, training=replace(config, activation_checkpointing=True))
     plain = largest_micro_batch(large, stage, eight)
     assert largest_micro_batch(large, recomputed, eight) > plain > 0
+
+
+def test_a_run_fits_only_where_the_host_carries_it_too(large):
+    config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=1)
+    stage = MemoryStage(deepspeed=OFFLOAD, training=config)
+    one = Machine("one", 1, 1, 80)
+    for host, small in ((181, ["host"]), (183, [])):  # DeepSpeed recommends 182 GB
+        given = replace(stage, memory=MemoryConfig(host_gigabytes_per_device=host))
+        assert lacks(large, given, one) == small
+    with pytest.raises(ConfigError, match="host_gigabytes_per_device is 0: give more than 0"):
+        MemoryConfig(host_gigabytes_per_device=0)
+
+
+def test_the_way_out_is_the_cheapest_that_fits(large):
+    bfloat = TrainingConfig(dtype="bfloat16", micro_batch_sequences=4)
+    _, eight, _, _ = MACHINES
+    stage = MemoryStage(deepspeed=STAGES[3], training=bfloat)
+    assert way_out(large, stage, eight) == ""
+    eights = replace(stage, training=replace(bfloat, micro_batch_sequences=8))
+    assert way_out(large, eights, eight) == "activation checkpointing"
+    assert way_out(large, replace(stage, deepspeed=STAGES[1]), eight) == "activation checkpointing"
+    tight = Machine("tight", 8, 1, 40)
+    assert way_out(large, replace(eights, deepspeed=STAGES[1]), tight) == (
+        "zero3 + activation checkpointing"
+    )
+    assert way_out(large, stage, Machine("tiny", 8, 1, 1)) == "none"
 
 
 def test_the_plan_names_the_run_and_the_verdicts():
@@ -134,6 +228,9 @@ def test_the_plan_names_the_run_and_the_verdicts():
     text = plan(MemoryStage(model=MODEL, deepspeed=STAGES[2], training=config))
     assert text.startswith("small: 180,160 parameters, bfloat16, ZeRO stage 2, micro-batch 2 × ")
     assert "| fits | yes | yes | yes | yes |" in text
+    large = MemoryStage(ModelConfig(architecture=LLAMA_7B), STAGES[2], config)
+    assert "| fits | no (device) | yes | yes | no (device) |" in plan(large)
+    assert "| fits with | zero3_offload | – | – | zero3 + activation checkpointing |" in plan(large)
 
 
 def test_what_the_engine_refuses_is_not_planned():
