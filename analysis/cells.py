@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,7 +53,7 @@ class ScoreTable(Opened, Protocol):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Columns example_id, method, variant, checkpoint_step, score."""
+        """Columns example_id, method, variant, checkpoint_step, default, score."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,8 @@ class Cell:
     digests: Mapping[str, str]
     examples: pd.DataFrame
     scores: Mapping[str, pd.DataFrame]
+    defaults: Collection[tuple[str, str]]
+    """The (method, variant) that have the method's own hyperparameters."""
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -153,6 +155,7 @@ def make_cell(
         digests={name: artefact.artifact.digest for name, artefact in opened.items()},
         examples=corpus.examples.reset_index(drop=True),
         scores={name: _wide(table, corpus.examples) for name, table in tables.items()},
+        defaults=_defaults(contaminated.table),
     )
 
 
@@ -183,6 +186,16 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
     longest = cell.example_max_tokens or 0
     numbers = (cell.learning_rate, cell.last_tokens or 0, cell.budget_tokens, longest)
     return cell.model, *numbers, cell.condition, cell.seed, cell.name
+
+
+def default_variants(cells: Sequence[Cell]) -> dict[str, str]:
+    """Method → the variant that stands for it where methods are compared.
+
+    The one with the method's own hyperparameters, never the one that did best here; where that
+    wasn't scored, the first by name.
+    """
+    scored = sorted({pair for cell in cells for pair in cell.scores[CONTAMINATED].columns})
+    return {**dict(reversed(scored)), **dict(pair for cell in cells for pair in cell.defaults)}
 
 
 def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
@@ -239,6 +252,11 @@ def _wide(scores: ScoreTable, examples: pd.DataFrame) -> pd.DataFrame:
             "give the scores of this corpus's examples, or score them again."
         )
     return wide
+
+
+def _defaults(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
+    own = table.loc[table["default"], ["method", "variant"]].drop_duplicates()
+    return frozenset(own.itertuples(index=False, name=None))
 
 
 def _at(row: Mapping[str, Any] | pd.Series[Any]) -> str:

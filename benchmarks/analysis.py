@@ -114,6 +114,7 @@ def cell(place: int, seed: int) -> Cell:
         digests={n: f"{n}{place}-{seed}" for n in ("corpus", "model", CLEAN, CONTAMINATED)},
         examples=table,
         scores={CLEAN: scores(table, 0, 99), CONTAMINATED: scores(table, 0.1 * place, place)},
+        defaults=(),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from detection.config import DetectionStage
 from detection.examples import Text, examples_digest, open_examples
 from detection.needs import Methods, choose_methods, needs_of, open_material, open_models
 from detection.passes import Example, Pass
-from detection.scores import FILE, KIND, make_table, open_scores, write_table
+from detection.scores import COLUMNS, FILE, KIND, make_table, open_scores, write_table
 from detection.summary import ranked
 
 log = logging.getLogger(__name__)
@@ -87,12 +87,13 @@ def _flagged(methods: Methods, examples: Sequence[Text], passes: Mapping[Pass, C
 
 
 def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int]) -> dict[str, Any]:
-    """All that can change a score, apart from the inputs."""
+    """All that can change the table, apart from the inputs."""
     named = {
         f"{name} {variant}".strip(): {"class": type(method).__qualname__, **identity(method)}
         for (name, variant), method in methods.items()
     }
-    return {"method": named, **drawn, "detection": identity(stage.detection)}
+    columns = {"columns": COLUMNS.names}
+    return {"method": named, **drawn, **columns, "detection": identity(stage.detection)}
 
 
 def _export(out: Path, table: pd.DataFrame, examples: Sequence[Text]) -> None:

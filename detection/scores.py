@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from core.artifacts import Artifact, open_artifact
-from core.errors import DataError
+from core.errors import ArtifactError, DataError
 from detection.collect import Copies
 from detection.examples import Text
 from detection.methods.base import Method
@@ -34,6 +34,7 @@ COLUMNS = pa.schema(
         ("method", pa.string()),
         ("variant", pa.string()),
         ("checkpoint_step", pa.int64()),
+        ("default", pa.bool_()),
         ("score", pa.float64()),
     ]
 )
@@ -47,8 +48,22 @@ class Scores:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """example_id, method, variant, checkpoint_step (-1: unknown), score (higher = member)."""
-        return pd.read_parquet(self.artifact.path / FILE)
+        """One row an example, method and variant.
+
+        Columns: example_id, method, variant, checkpoint_step (-1: unknown), default (whether the
+        variant has the method's own hyperparameters), score (higher = member).
+
+        Raises:
+            ArtifactError: an earlier version wrote it, without one of the columns.
+        """
+        found = pd.read_parquet(self.artifact.path / FILE)
+        missing = [name for name in COLUMNS.names if name not in found]
+        if missing:
+            raise ArtifactError(
+                f"{self.artifact.path / FILE} has no column {', '.join(missing)}: an earlier "
+                "version wrote it. Score again: its passes are stored, so no model is run."
+            )
+        return found
 
 
 def open_scores(path: Path | str) -> Scores:
@@ -78,7 +93,10 @@ def make_table(
         DataError: a score is not finite.
     """
     rows = [
-        (example.example_id, name, variant, step, score_text(method, example, passes))
+        (
+            *(example.example_id, name, variant, step, method.is_default),
+            score_text(method, example, passes),
+        )
         for (name, variant), method in methods.items()
         for example in examples
     ]

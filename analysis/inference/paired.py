@@ -20,7 +20,6 @@ Both corrections hold the chance of any false claim within their family, not ove
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -49,10 +48,13 @@ class Differences(NamedTuple):
 
 
 def comparison_rows(
-    condition: str, pooled: Estimates, confidence: float
+    condition: str, pooled: Estimates, defaults: Mapping[str, str], confidence: float
 ) -> Iterator[dict[str, Any]]:
-    """Every two methods of one condition, by each benchmark and metric."""
-    for (benchmark, metric), by_method in _families(pooled).items():
+    """Every two methods of one condition, by each benchmark and metric.
+
+    `defaults` names the variant of each method (`analysis.cells.default_variants`).
+    """
+    for (benchmark, metric), by_method in _families(pooled, defaults).items():
         pairs = list(combinations(by_method, 2))
         if not pairs:
             continue
@@ -96,25 +98,9 @@ def max_t(found: Differences) -> Scores:
     return adjusted
 
 
-def default_variant(method: str, variants: Sequence[str]) -> str:
-    """The variant with the method's own defaults, never the one that did best here.
-
-    Where it wasn't run, or the method isn't one of ours, the first by name.
-    """
-    if len(variants) > 1:
-        try:
-            module = import_module(f"detection.methods.{method}")
-        except ModuleNotFoundError:
-            return min(variants)
-        own = [kind for kind in vars(module).values() if isinstance(kind, type)]
-        for kind in own:
-            if kind.__module__ == module.__name__ and hasattr(kind, "variant"):
-                default = str(kind().variant)
-                return default if default in variants else min(variants)
-    return min(variants)
-
-
-def _families(pooled: Estimates) -> Mapping[tuple[str, str], dict[str, Estimate]]:
+def _families(
+    pooled: Estimates, defaults: Mapping[str, str]
+) -> Mapping[tuple[str, str], dict[str, Estimate]]:
     """(benchmark, metric) → method → its estimate, the methods in their usual order."""
     chosen = [
         measure
@@ -122,16 +108,13 @@ def _families(pooled: Estimates) -> Mapping[tuple[str, str], dict[str, Estimate]
         if measure.checkpoint == CONTAMINATED
         and measure.occurrences == ANY
         and measure.method != BLIND
+        and measure.variant == defaults[measure.method]
     ]
     pairs = in_order((measure.method, measure.variant) for measure in chosen)
-    defaults = {
-        method: default_variant(method, [v for m, v in pairs if m == method]) for method, _ in pairs
-    }
     families: dict[tuple[str, str], dict[str, Estimate]] = {}
     for measure in sorted(chosen, key=lambda m: pairs.index((m.method, m.variant))):
-        if measure.variant == defaults[measure.method]:
-            for benchmark, value in pooled[measure].items():
-                families.setdefault((benchmark, measure.metric), {})[measure.method] = value
+        for benchmark, value in pooled[measure].items():
+            families.setdefault((benchmark, measure.metric), {})[measure.method] = value
     return families
 
 

@@ -37,7 +37,8 @@ FACTS = (
 )
 COLUMNS = (
     *("experiment", "condition", "checkpoint", "benchmark", "method", "variant", "occurrences"),
-    *("n_members", "n_nonmembers", "n_seeds", "metric", "value", "ci_low", "ci_high", *FACTS),
+    *("default", "n_members", "n_nonmembers", "n_seeds", "metric", "value", "ci_low", "ci_high"),
+    *FACTS,
 )
 
 
@@ -123,7 +124,7 @@ def condition_rows(
         confidence: coverage of the intervals.
     """
     facts = {name: getattr(cells[0], name) for name in ("condition", *FACTS)}
-    for row in estimate_rows(pooled, confidence):
+    for row in estimate_rows(cells, pooled, confidence):
         measure = Measure(*(row[name] for name in Measure._fields))
         seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in found)
         yield {**facts, "n_seeds": seeds, **row}

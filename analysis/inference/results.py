@@ -8,6 +8,8 @@ Columns (`COLUMNS`), where they need a word:
 - `occurrences`: a string: "1", "2", … compares the members with so many realised copies with all
   non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
   compared on the same examples.
+- `default`: whether the variant stands for its method where methods are compared
+  (`analysis.cells.default_variants`).
 - `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
 - `ci_low`, `ci_high`: the bootstrap interval over examples: Wilson's with the draws' variance for
   AUROC, percentiles for the rates (`core.estimates.intervals` says why; the blind baseline's is
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.cells import CLEAN, Cell
+from analysis.cells import CLEAN, Cell, default_variants
 from analysis.config import AnalysisConfig
 from analysis.inference.baseline import BLIND, SPREAD, blind_scores
 from analysis.inference.groups import Group, groups
@@ -55,7 +57,7 @@ ALL = "all"
 
 COLUMNS = (
     *("experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences"),
-    *("n_members", "n_nonmembers", "metric", "value", "ci_low", "ci_high"),
+    *("default", "n_members", "n_nonmembers", "metric", "value", "ci_low", "ci_high"),
     *("learning_rate", "budget_tokens", "model", "seed"),
 )
 
@@ -183,19 +185,23 @@ def _with_mean(found: Mapping[Measure, dict[str, Estimate]]) -> Estimates:
 def cell_rows(cell: Cell, found: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
     """One row an estimate of one cell."""
     facts = {"cell": cell.name, **{name: getattr(cell, name) for name in COLUMNS[-4:]}}
-    return ({**facts, **row} for row in estimate_rows(found, confidence))
+    return ({**facts, **row} for row in estimate_rows([cell], found, confidence))
 
 
-def estimate_rows(found: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
-    """What was measured, on how many examples, and the value with its interval."""
+def estimate_rows(
+    cells: Sequence[Cell], found: Estimates, confidence: float
+) -> Iterator[dict[str, Any]]:
+    """What was measured in the cells, on how many examples, and the value with its interval."""
     flat = [(m, name, value) for m, by_name in found.items() for name, value in by_name.items()]
     if not flat:
         return
     low, high = intervals([value for _, _, value in flat], confidence)
+    defaults = {**default_variants(cells), BLIND: ""}
     for place, (measure, benchmark, value) in enumerate(flat):
         yield {
             **measure._asdict(),
             "benchmark": benchmark,
+            "default": defaults.get(measure.method) == measure.variant,
             "n_members": value.n_members,
             "n_nonmembers": value.n_nonmembers,
             "value": value.value,

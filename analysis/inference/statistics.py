@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.cells import Cell
+from analysis.cells import Cell, default_variants
 from analysis.config import AnalysisConfig
 from analysis.inference import paired, pooled, results, trends
 from analysis.inference.replicates import replicates_table
@@ -43,7 +43,9 @@ def statistics(
         for cell, own in zip(members, found, strict=True):
             rows["results"] += results.cell_rows(cell, own, config.confidence)
         rows["pooled"] += pooled.condition_rows(members, found, joint, config.confidence)
-        rows["paired"] += paired.comparison_rows(name, joint, config.confidence)
+        rows["paired"] += paired.comparison_rows(
+            name, joint, default_variants(members), config.confidence
+        )
         rows["trend"] += trends.dose_rows(name, members, joint, config.confidence)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)

@@ -32,10 +32,11 @@ SIZES = ("n_members", "n_nonmembers")
 Values = dict[str, float]
 
 
-def labels(results: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Label → method and variant, of all methods in the results."""
-    pairs = list(results[["method", "variant"]].drop_duplicates().itertuples(index=False))
-    return {label(m, v, pairs): {"method": m, "variant": v} for m, v in pairs}
+def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Label → method, variant and `default`, of all methods in the results."""
+    found = results[["method", "variant", "default"]].drop_duplicates().to_dict("records")
+    pairs = [(row["method"], row["variant"]) for row in found]
+    return {label(*pair, pairs): row for pair, row in zip(pairs, found, strict=True)}
 
 
 def summary(results: pd.DataFrame) -> Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 
 from detection.passes import Example, Pass
 
@@ -33,3 +33,9 @@ class Method(ABC):
     def variant(self) -> str:
         """The hyperparameters in words, such as `k=0.2`; empty where there are none."""
         return ",".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
+
+    @property
+    def is_default(self) -> bool:
+        """Whether every hyperparameter has the default of its class; one without has none."""
+        needed = any(f.default is f.default_factory is MISSING for f in fields(self))
+        return not needed and self == type(self)()

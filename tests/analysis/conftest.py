@@ -59,6 +59,7 @@ def simulate_scores(examples: pd.DataFrame, effect: float, seed: int) -> pd.Data
                 "method": method,
                 "variant": "k=0.2" if method.startswith("min") else "",
                 "checkpoint_step": 10,
+                "default": True,
                 "score": rng.normal(size=len(examples)) + effect * shift * dose,
             }
         )

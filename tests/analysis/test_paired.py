@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.config import AnalysisConfig
-from analysis.inference.paired import COLUMNS, Differences, default_variant, holm, max_t, p_values
+from analysis.inference.paired import COLUMNS, Differences, holm, max_t, p_values
 from analysis.inference.statistics import statistics
 
 
@@ -53,10 +53,3 @@ def test_the_table_finds_the_simulated_order(make):
     assert row["ci_high"] < 0
     assert row["p_value"] <= row["p_max_t"] < 0.05
     assert (rows["p_value"] <= rows["p_holm"]).all()
-
-
-def test_the_default_variant_is_the_methods_own():
-    assert default_variant("min_k", ["k=0.1", "k=0.2", "k=0.3"]) == "k=0.2"
-    assert default_variant("min_k", ["k=0.3", "k=0.4"]) == "k=0.3"
-    assert default_variant("unheard_of", ["b", "a"]) == "a"
-    assert default_variant("loss", [""]) == ""

@@ -128,10 +128,12 @@ def test_keys_are_flat_and_lead_back_to_the_results(results):
 
 
 def test_several_variants_stand_in_the_key(results):
-    other = results[results["method"] == "min_k"].assign(variant="k=0.4")
+    other = results[results["method"] == "min_k"].assign(variant="k=0.4", default=False)
     both = pd.concat([results, other])
     assert "auroc/min_k (k=0.4)/boolq" in wandb_keys.summary(both)
-    assert wandb_keys.labels(both)["min_k (k=0.4)"] == {"method": "min_k", "variant": "k=0.4"}
+    assert wandb_keys.labels(both)["min_k (k=0.4)"] == {
+        "method": "min_k", "variant": "k=0.4", "default": False,
+    }  # fmt: skip
 
 
 def test_a_dose_that_was_logged_twice_counts_once(results):

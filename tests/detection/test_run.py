@@ -64,7 +64,8 @@ def digests(runs):
 
 def test_the_table_is_tidy_sorted_and_complete(stage):
     table = open_scores(run(stage()).path).table
-    assert table.columns.tolist() == ["example_id", "method", "variant", "checkpoint_step", "score"]
+    columns = ["example_id", "method", "variant", "checkpoint_step", "default", "score"]
+    assert table.columns.tolist() == columns
     assert table["checkpoint_step"].dtype == np.int64
     assert set(table["checkpoint_step"]) == {-1}
     keys = list(table[["method", "variant", "example_id"]].itertuples(index=False, name=None))
@@ -232,3 +233,20 @@ def test_a_mistyped_key_is_one_paragraph():
     assert result.stderr.startswith("error: ")
     assert "batchtokens" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_the_table_says_which_variant_is_the_methods_own(stage):
+    ks = {"min_k": {**METHODS["min_k"], "k": [0.1, 0.2, 0.3]}, "loss": METHODS["loss"]}
+    table = open_scores(run(stage(method=ks)).path).table
+    own = table[table["default"]].drop_duplicates(["method", "variant"])
+    assert list(zip(own["method"], own["variant"], strict=True)) == [
+        ("loss", ""), ("min_k", "k=0.2"),
+    ]  # fmt: skip
+
+
+def test_a_table_of_an_earlier_version_is_refused(stage):
+    artifact = run(stage())
+    path = artifact.path / "scores.parquet"
+    pd.read_parquet(path).drop(columns="default").to_parquet(path)
+    with pytest.raises(ArtifactError, match="has no column default: .* Score again"):
+        _ = open_scores(artifact.path).table
