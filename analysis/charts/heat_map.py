@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -16,19 +17,34 @@ from analysis.inference.baseline import BLIND
 from analysis.inference.controls import stamp
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
+from core.estimates import AUROC, Metric
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 Values = NDArray[np.float64]
-COLOURS = "PuOr_r"
-"""Diverging about 0.5, and told apart by colour-blind readers."""
+COLOURS = ("#542788", "#b2abd2", "#f7f7f7", "#fdb863", "#b35806")
+"""Worse than a guess, a guess (white), better; told apart by colour-blind readers."""
+
+
+def colour_scale(metric: Metric) -> list[tuple[float, str]]:
+    """The colours of the metric's values from 0 to 1; colour-bars interpolate between them.
+
+    White is the metric's own guess. Equal distances from it are equally strong on both sides.
+    """
+    shades = np.linspace(-1, 1, len(COLOURS))
+    reach = max(metric.guess, 1 - metric.guess) * (1 if metric.higher_is_better else -1)
+    turns = metric.guess + shades * reach
+    values = np.unique([0, *turns[(turns > 0) & (turns < 1)], 1])
+    rgb = np.array([to_rgb(colour) for colour in COLOURS]).T
+    mixed = np.transpose([np.interp((values - metric.guess) / reach, shades, part) for part in rgb])
+    return [(float(value), to_hex(colour)) for value, colour in zip(values, mixed, strict=True)]
 
 
 def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """AUROC over all members of one condition, its interval in small print; blind is last."""
-    shown = rows[(rows["metric"] == "auroc") & (rows["occurrences"] == ANY)]
+    shown = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
     shown = shown[(shown["checkpoint"] == CONTAMINATED) | (shown["method"] == BLIND)]
     methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
     benchmarks = sorted(shown["benchmark"].unique(), key=lambda name: (name == ALL, name))
@@ -37,7 +53,8 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         figure = Figure(figsize=(9, height), dpi=130)
         axes = figure.add_axes((0.2, 0.95 / height, 0.68, 0.36 * len(methods) / height))
         values = _values(shown, methods, benchmarks)
-        image = axes.imshow(values[..., 0], cmap=COLOURS, vmin=0, vmax=1, aspect="auto")
+        colours = LinearSegmentedColormap.from_list("guess", colour_scale(AUROC))
+        image = axes.imshow(values[..., 0], cmap=colours, vmin=0, vmax=1, aspect="auto")
         _write(axes, values)
         axes.set_xticks(range(len(benchmarks)), benchmarks)
         axes.set_yticks(range(len(methods)), [base.name(*pair, methods) for pair in methods])
@@ -55,7 +72,7 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
 
 def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the map shows: sizes, seeds, and what the brackets are."""
-    shown = rows[(rows["metric"] == "auroc") & (rows["occurrences"] == ANY)]
+    shown = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
     sizes = shown.drop_duplicates("benchmark").set_index("benchmark")
     parts = ", ".join(
         f"{name} {row['n_members']}/{row['n_nonmembers']}"
@@ -64,7 +81,8 @@ def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     )
     return (
         f"AUROC of all members against non-members ({parts}), contaminated model. "
-        f"{base.seeds(shown)}. In brackets: {base.band(shown, config)}. White is a guess."
+        f"{base.seeds(shown)}. In brackets: {base.band(shown, config)}. "
+        f"White is a guess ({AUROC.guess:g}), orange is better, purple worse."
     )
 
 
@@ -87,7 +105,7 @@ def _write(axes: Axes, values: Values) -> None:
         if np.isnan(value):
             axes.text(column, row, "–", ha="center", va="center", color=base.GREY)
             continue
-        colour = "white" if abs(value - 0.5) > 0.35 else "black"
+        colour = "white" if abs(value - AUROC.guess) > 0.35 else "black"
         text = f"{value:.2f}"
         axes.text(column, row - 0.13, text, ha="center", va="center", color=colour, size=9.5)
         bracket = f"[{low:.2f}, {high:.2f}]"

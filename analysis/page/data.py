@@ -10,6 +10,7 @@ from analysis.charts.appearance import LINES, in_order, look
 from analysis.charts.base import Methods
 from analysis.charts.curve_charts import LEAST, SIDES
 from analysis.charts.factor_chart import FACTORS, Factor, factor_groups
+from analysis.charts.heat_map import colour_scale
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
 from analysis.inference.baseline import BLIND
@@ -18,6 +19,7 @@ from analysis.inference.curves import MOST_DRAWS
 from analysis.inference.results import ALL
 from analysis.tables.table import title
 from analysis.training_record import has_losses, loss_table
+from core.estimates import chosen_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +35,6 @@ MARKERS: dict[object, str] = {
 """matplotlib's marker → plotly's."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 """plotly's names of `appearance.LINES`, in its order."""
-COLOURS_OF_VALUES = [[0, "#542788"], [0.25, "#b2abd2"], [0.5, "#f7f7f7"], [0.75, "#fdb863"],
-                     [1, "#b35806"]]  # fmt: skip
-"""The heat map's, as in `heat_map.COLOURS`."""
 ESTIMATES = (
     *("condition", "checkpoint", "benchmark", "label", "occurrences", "metric"),
     *("n_members", "n_nonmembers", "n_seeds", "value", "ci_low", "ci_high"),
@@ -59,7 +58,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "scored": [base.name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
         "conditions": list(findings.conditions),
-        "metrics": {name: title(name) for name in pooled["metric"].unique()},
+        "metrics": _metrics(pooled, config),
         "estimates": _packed(_labelled(pooled, methods), ESTIMATES),
         "curves": _packed(curves, CURVES),
         "bins": _packed(_labelled(findings.bins, methods), BINS),
@@ -67,10 +66,18 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "stamps": {name: stamp(rows) for name, rows in findings.conditions.items()},
         "band": f"Bands: {base.band(pooled, config)}.",
         "curveBand": f"Bands: {base.band(pooled, _fewer(config))}.",
-        "colours": COLOURS_OF_VALUES,
         "sides": SIDES,
         "least": LEAST,
         **_losses(findings),
+    }
+
+
+def _metrics(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
+    measured = set(pooled["metric"])
+    return {
+        each.name: {"title": title(each.name), "guess": each.guess, "colours": colour_scale(each)}
+        for each in chosen_metrics(config.fpr, config.tpr)
+        if each.name in measured
     }
 
 

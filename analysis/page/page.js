@@ -73,11 +73,12 @@ const checkpointOf = (r) => (lookOf[r.label].blind ? "clean" : chosen.checkpoint
 const isShown = (r) => chosen.methods.has(r.label) && r.checkpoint === checkpointOf(r);
 const sizes = (r) => `${r.n_members} members, ${r.n_nonmembers} non-members`;
 const seedsOf = (r) => `${r.n_seeds} seed${r.n_seeds > 1 ? "s" : ""}`;
-const metricName = () => page.metrics[chosen.metric];
+const metric = () => page.metrics[chosen.metric];
+const metricName = () => metric().title;
 
 function guess(from, to) {
-  return chosen.metric !== "auroc" ? [] : [{ type: "line", x0: from, x1: to, xref: "paper",
-    y0: 0.5, y1: 0.5, line: { color: "#555", width: 1, dash: "dot" } }];
+  return [{ type: "line", x0: from, x1: to, xref: "paper", y0: metric().guess,
+    y1: metric().guess, line: { color: "#555", width: 1, dash: "dot" } }];
 }
 
 function caption(id, text) {
@@ -142,7 +143,7 @@ function drawHeat() {
   }));
   show("heat", [{
     type: "heatmap", x: benchmarks, y: shown, z: at((r) => r.value), zmin: 0, zmax: 1,
-    colorscale: page.colours, xgap: 2, ygap: 2, texttemplate: "%{z:.2f}", textfont: { size: 11 },
+    colorscale: metric().colours, xgap: 2, ygap: 2, texttemplate: "%{z:.2f}", textfont: { size: 11 },
     customdata: at((r) => [r.ci_low, r.ci_high, sizes(r), seedsOf(r)]), hovertemplate:
       "<b>%{y}</b>, %{x}<br>%{z:.3f} [%{customdata[0]:.3f}, %{customdata[1]:.3f}]"
       + "<br>%{customdata[2]}, %{customdata[3]}<extra></extra>",
@@ -150,6 +151,7 @@ function drawHeat() {
   }], layoutOf("", "", { xaxis: { showgrid: false },
     yaxis: { showgrid: false, automargin: true, tickfont: { size: 11 } } }));
   caption("heat", `${metricName()} of all members, ${chosen.checkpoint} model. `
+    + `White is a guess (${metric().guess}), orange is better, purple worse. `
     + "Hover for the interval.");
 }
 
@@ -257,7 +259,7 @@ function start() {
   fill("condition", page.conditions.map((name) => [name, name]), "condition");
   fill("checkpoint", [["contaminated", "contaminated"], ["clean", "clean (control)"]],
     "checkpoint");
-  fill("metric", Object.entries(page.metrics), "metric");
+  fill("metric", Object.entries(page.metrics).map(([name, { title }]) => [name, title]), "metric");
   fill("factor", page.factors.map((each, i) => [String(i), each.name]), "factor");
   fill("scored", page.scored.map((label) => [label, label]), "scored");
   page.benchmarks.forEach((name) => chip("benchmarks", name, name === "all", () => {

@@ -113,6 +113,25 @@ def test_each_selection_changes_the_values(report, filtered):
     assert heights(report) == before
 
 
+def test_the_heat_map_and_the_guess_follow_the_metric(report):
+    from selenium.webdriver.support.ui import Select
+
+    select = Select(report.find_element("id", "metric"))
+    drawn = (
+        "return [document.getElementById('dose').layout.shapes[0].y0,"
+        " document.getElementById('heat').data[0].colorscale,"
+        " document.querySelector('#figure-heat figcaption').textContent]"
+    )
+    select.select_by_visible_text("FPR at TPR ≥ 0.95")
+    guess, scale, caption = report.execute_script(drawn)
+    assert guess == 0.95
+    assert [value for value, colour in scale if colour == "#f7f7f7"] == [0.95]
+    assert scale[0] == [0, "#b35806"]  # no false alarm: the best there is
+    assert "White is a guess (0.95)" in caption
+    select.select_by_visible_text("AUROC")
+    assert report.execute_script(drawn)[0] == 0.5
+
+
 def test_hovering_shows_value_and_interval(report):
     words = "return document.querySelector('#dose .hoverlayer').textContent"
     report.execute_script("Plotly.Fx.hover('dose', [{curveNumber: 1, pointNumber: 0}])")

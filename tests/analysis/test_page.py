@@ -7,6 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from analysis.page.build import page
@@ -79,6 +80,39 @@ def test_filters_have_their_choices(findings, text):
     assert found["conditions"] == list(findings.conditions)
     assert [each["column"] for each in found["factors"]] == ["learning_rate"]
     assert "blind (no model)" not in found["scored"]
+
+
+def shade(scale, value):
+    """Red less blue of a value's colour: above 0 orange, below 0 purple, 0 white."""
+    channels = [[int(colour[i : i + 2], 16) for colour in dict(scale).values()] for i in (1, 5)]
+    red, blue = (np.interp(value, list(dict(scale)), channel) for channel in channels)
+    return red - blue
+
+
+@pytest.mark.parametrize(
+    ("metric", "guess", "worse", "better"),
+    [
+        ("auroc", 0.5, [0.2, 0.49], [0.51, 0.8]),
+        ("tpr_at_fpr_0.05", 0.05, [0.0, 0.04], [0.06, 0.37]),
+        ("tpr_at_fpr_0.01", 0.01, [], [0.02, 0.37, 1.0]),
+        ("fpr_at_tpr_0.95", 0.95, [0.97, 1.0], [0.0, 0.5, 0.9]),  # lower is better
+    ],
+)
+def test_colours_turn_at_the_metrics_own_guess(text, metric, guess, worse, better):
+    found = data(text)["metrics"][metric]
+    scale = found["colours"]
+    assert found["guess"] == guess
+    assert [scale[0][0], scale[-1][0]] == [0, 1]
+    assert shade(scale, guess) == pytest.approx(0, abs=1e-9)
+    assert all(shade(scale, value) < 0 for value in worse)
+    assert all(shade(scale, value) > 0 for value in better)
+
+
+@pytest.mark.parametrize(("metric", "end"), [("tpr_at_fpr_0.05", 0), ("fpr_at_tpr_0.95", -1)])
+def test_a_hair_worse_than_a_guess_is_nearly_white(text, metric, end):
+    """A scale that is stretched on the side with little room would show chance as strong colour."""
+    _, colour = data(text)["metrics"][metric]["colours"][end]
+    assert min(int(colour[i : i + 2], 16) for i in (1, 3, 5)) > 230
 
 
 def test_tables_ledger_and_config_are_shown(findings, text):

@@ -14,6 +14,17 @@ def test_metrics_are_named_after_their_rates():
     assert names == ["auroc", "tpr_at_fpr_0.001", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95"]
 
 
+@pytest.mark.parametrize("metric", chosen_metrics([0.05, 0.3], [0.95, 0.6]), ids=lambda m: m.name)
+def test_a_guess_reaches_the_metrics_guess_and_a_shift_its_better_side(metric):
+    rng = np.random.default_rng(1)
+    pairs = [(rng.normal(size=400), rng.normal(size=400)) for _ in range(100)]
+    random = np.mean([metric.value(*pair) for pair in pairs])
+    shifted = np.mean([metric.value(members + 0.5, others) for members, others in pairs])
+    assert random == pytest.approx(metric.guess, abs=0.01)
+    assert (shifted > random + 0.05) == metric.higher_is_better
+    assert (shifted < random - 0.05) != metric.higher_is_better
+
+
 def test_each_metric_keeps_its_own_rate():
     members, nonmembers = np.arange(5.0, 25.0), np.arange(20.0)
     wanted = chosen_metrics([0.05, 0.5], [0.95])
