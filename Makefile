@@ -9,7 +9,8 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUN    := $(BIN)/python -m
 
 # Where there is no NVIDIA GPU (and for `make TORCH=cpu …`) torch comes as its CPU build, a tenth of
-# the size: from what pip already knows, else from PyTorch's own index.
+# the size: from what pip already knows, else from PyTorch's own index. Where neither has it, torch
+# comes from pip's own index like everything else, whose build may be the one of several GB.
 TORCH_VERSION ?= 2.13.0
 TORCH ?= $(if $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),cuda,cpu),cuda)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
@@ -35,7 +36,8 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 ifeq ($(TORCH),cpu)
 	$(PIP) torch==$(TORCH_VERSION)+cpu 2>/dev/null \
-	  || $(PIP) --extra-index-url $(TORCH_INDEX) torch==$(TORCH_VERSION)+cpu
+	  || $(PIP) --retries 1 --extra-index-url $(TORCH_INDEX) torch==$(TORCH_VERSION)+cpu 2>/dev/null \
+	  || echo "No CPU build of torch $(TORCH_VERSION) was found: taking pip's own, which may be several GB."
 endif
 	$(PIP) --editable '.[embedded,dev]'
 	touch $@
