@@ -53,7 +53,7 @@ class ScoreTable(Opened, Protocol):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Columns example_id, method, variant, checkpoint_step, default, score."""
+        """Columns example_id, method, variant, checkpoint_step, default, score, flag, ranked."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,12 @@ class Cell:
     """For each of `conditions.FACTORS` the recipe without it."""
     digests: Mapping[str, str]
     examples: pd.DataFrame
+    """Those that are ranked: what the scores say of the others is in `flags`."""
     scores: Mapping[str, pd.DataFrame]
     defaults: Collection[tuple[str, str]]
     """The (method, variant) that have the method's own hyperparameters."""
+    flags: Mapping[str, pd.DataFrame]
+    """Checkpoint → `detection.flags.counted` of its scores."""
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -125,6 +128,8 @@ def make_cell(
         ArtifactError: scores of another model than the one they should be of.
         DataError: an example without a finite score.
     """
+    from detection.flags import counted
+
     _check_models(model, clean, contaminated)
     learning_rate = float(model.config["training"]["learning_rate"])
     budget_tokens = int(corpus.config["injection"]["budget_tokens"])
@@ -139,6 +144,7 @@ def make_cell(
     configs = corpus.config, {**model.config, "model": start}
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
     opened: dict[str, Opened] = {"corpus": corpus, "model": model, **tables}
+    examples = _ranked(corpus.examples, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",
         condition=condition,
@@ -153,9 +159,10 @@ def make_cell(
         recipe=recipe(*configs),
         series={factor: recipe(*configs, without=factor) for factor in FACTORS},
         digests={name: artefact.artifact.digest for name, artefact in opened.items()},
-        examples=corpus.examples.reset_index(drop=True),
-        scores={name: _wide(table, corpus.examples) for name, table in tables.items()},
+        examples=examples,
+        scores={name: _wide(table, examples) for name, table in tables.items()},
         defaults=_defaults(contaminated.table),
+        flags={name: counted(_last_step(table.table)) for name, table in tables.items()},
     )
 
 
@@ -232,11 +239,20 @@ def _check_models(model: Configured, clean: ScoreTable, contaminated: ScoreTable
         )
 
 
+def _ranked(examples: pd.DataFrame, scores: Sequence[ScoreTable]) -> pd.DataFrame:
+    """The examples that are ranked by every one of the tables."""
+    out = {name for s in scores for name in s.table["example_id"][~s.table["ranked"]]}
+    return examples[~examples["example_id"].isin(out)].reset_index(drop=True)
+
+
+def _last_step(table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["checkpoint_step"] == table["checkpoint_step"].max()]
+
+
 def _wide(scores: ScoreTable, examples: pd.DataFrame) -> pd.DataFrame:
     """Examples × (method, variant), of the last training step that was scored."""
     folder = scores.artifact.path
-    table = scores.table
-    table = table[table["checkpoint_step"] == table["checkpoint_step"].max()]
+    table = _last_step(scores.table)
     key = ["example_id", "method", "variant"]
     twice = table[table.duplicated(key)]
     if len(twice):

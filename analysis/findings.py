@@ -31,6 +31,8 @@ class Findings:
     """`factor_chart.series_of`."""
     records: Mapping[str, Sequence[Record]]
     tables: Mapping[str, Sequence[Table]]
+    notes: Mapping[str, Sequence[str]]
+    """By condition: what is out of the ordinary about its scores."""
     config: AnalysisConfig
 
     @property
@@ -47,4 +49,5 @@ class Findings:
             bins=self.bins[self.bins["condition"] == condition],
             records={condition: self.records.get(condition, ())},
             tables={condition: self.tables.get(condition, ())},
+            notes={condition: self.notes[condition]},
         )

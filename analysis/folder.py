@@ -11,6 +11,7 @@
         ├── comparisons.parquet every two methods, with p-values (inference/paired.py)
         ├── trends.parquet      over occurrences and along conditions (inference/trends.py)
         ├── replicates.parquet  each example in against out (inference/replicates.py)
+        ├── flags.parquet       scores that are out of the ordinary (inference/flags.py)
         ├── tables/*.md *.csv
         ├── charts/*.png *.svg
         ├── report.md
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 KIND = "report"
 RESULTS = "results.parquet"
-STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates")
+STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates", "flags")
 """The tidy tables: `<name>.parquet`, and a property of `Report`."""
 REPORT = "report.md"
 PAGE = "report.html"
@@ -76,6 +77,11 @@ class Report:
     def replicates(self) -> pd.DataFrame:
         """One row an example and method; the columns are `inference.replicates.COLUMNS`."""
         return self._table("replicates")
+
+    @cached_property
+    def flags(self) -> pd.DataFrame:
+        """One row a flag of some scores; the columns are `analysis.inference.flags.COLUMNS`."""
+        return self._table("flags")
 
     def _table(self, name: str) -> pd.DataFrame:
         import pandas as pd

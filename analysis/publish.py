@@ -13,6 +13,7 @@ from analysis.config import AnalysisStage
 from analysis.findings import Findings
 from analysis.folder import CHARTS, PAGE, REPORT, TABLES
 from analysis.inference.curves import histogram_table, roc_table, samples
+from analysis.inference.flags import notes
 from analysis.inference.pooled import by_condition
 from analysis.page.build import page
 from analysis.report import OVER_CONDITIONS, Picture, Section, markdown, parts_of
@@ -48,6 +49,7 @@ def gather(
         series=series_of(cells),
         records=own,
         tables=_tables(made),
+        notes={name: notes(made.flags, name) for name in parts_of(made.pooled)},
         config=stage.analysis,
     )
 
@@ -79,7 +81,7 @@ def _tables(made: Statistics) -> dict[str, list[Table]]:
 
 def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> list[Section]:
     sections = [
-        Section(name, rows, findings.tables[name], pictures.get(name, ()))
+        Section(name, rows, findings.tables[name], pictures.get(name, ()), findings.notes[name])
         for name, rows in findings.conditions.items()
     ]
     over = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())

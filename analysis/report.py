@@ -35,6 +35,8 @@ class Section:
     results: pd.DataFrame | None
     tables: Sequence[Table]
     charts: Sequence[Picture]
+    notes: Sequence[str] = ()
+    """What is out of the ordinary about its scores."""
 
 
 def markdown(title: str, sections: Sequence[Section], config: AnalysisConfig) -> str:
@@ -57,7 +59,7 @@ def _section(section: Section, config: AnalysisConfig) -> list[str]:
     return [
         f"## {section.condition}",
         *([f"> **{off}**"] if off else []),
-        "\n".join(f"- {sentence}" for sentence in sentences(results)),
+        "\n".join(f"- {sentence}" for sentence in [*sentences(results), *section.notes]),
         *shown,
         _on_controls(len(control_rows(results)), config),
     ]

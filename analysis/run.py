@@ -60,13 +60,15 @@ def _make(
 
 def _show(artifact: Artifact) -> None:
     """The main table and the findings, for whoever watches the terminal."""
+    from analysis.inference.flags import notes
     from analysis.report import parts_of
     from analysis.summary import sentences
     from analysis.tables.tables import cell_tables
 
-    for condition, part in parts_of(open_report(artifact.path).pooled).items():
+    report = open_report(artifact.path)
+    for condition, part in parts_of(report.pooled).items():
         main = cell_tables(part)[0]
         log.info("\n%s\n%s\n\n%s\n", condition, main.title, main.markdown())
-        for sentence in sentences(part):
+        for sentence in [*sentences(part), *notes(report.flags, condition)]:
             log.info("- %s", sentence)
     log.info("\nreport: %s\nin a browser: %s", artifact.path / REPORT, artifact.path / PAGE)

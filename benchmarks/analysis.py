@@ -115,6 +115,7 @@ def cell(place: int, seed: int) -> Cell:
         examples=table,
         scores={CLEAN: scores(table, 0, 99), CONTAMINATED: scores(table, 0.1 * place, place)},
         defaults=(),
+        flags={},
     )  # fmt: skip
 
 

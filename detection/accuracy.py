@@ -104,7 +104,7 @@ def run(stage: AccuracyStage) -> Artifact:
         "examples": examples_digest(open_examples(stage.examples.path)),
         "questions": questions_digest(asked.questions),
     }
-    settings = {"detection": identity(stage.detection), "accuracy": identity(stage.accuracy)}
+    settings = {"detection": stage.detection.of_a_pass, "accuracy": identity(stage.accuracy)}
     folder = locate(Path(stage.runs), KIND, model.slug, settings, inputs)
     return build(folder, stage, inputs, partial(_make, stage, model, asked))
 

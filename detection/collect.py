@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.artifacts import Built, build, locate
-from core.config import identity
 from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
 from detection.examples import Text, texts_digest
@@ -64,7 +63,7 @@ class Collector:
         model = self._model(wanted)
         # `config` is all that can change the numbers, `inputs` the digests of what is read
         drawn, digests = self.material.identity(needs(wanted), self.texts)
-        config = {"view": wanted.view_key, **drawn, **identity(self.settings)}
+        config = {"view": wanted.view_key, **drawn, **self.settings.of_a_pass}
         texts = texts_digest(self.texts)
         inputs = {
             "model": model.digest, "tokenizer": model.tokenizer_digest, "texts": texts, **digests

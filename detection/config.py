@@ -27,6 +27,10 @@ class DetectionConfig:
     """A text longer than the model's context: `error`, `truncate` (score its first tokens), or
     `windowed` (score all its tokens, in windows that overlap by half of the context)."""
 
+    min_scored_tokens: int = 5
+    """A text of fewer scored tokens is flagged and not ranked. Below 5 the papers' k = 0.2 is less
+    than one token: the score would be that of a single token, or a mean over hardly more."""
+
     device: str = runtime("auto")
     """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""
 
@@ -56,12 +60,23 @@ class DetectionConfig:
             "give auto, cpu, cuda or cuda:<n>.",
         )
         require(
+            self.min_scored_tokens >= 1,
+            "detection.min_scored_tokens",
+            self.min_scored_tokens,
+            "give 1 or more.",
+        )
+        require(
             self.batch_tokens >= 1,
             "detection.batch_tokens",
             self.batch_tokens,
             "give the padded tokens of a batch, 1 or more.",
         )
         self._check_device_map()
+
+    @property
+    def of_a_pass(self) -> dict[str, str]:
+        """What of the settings can change a pass; the rest is about its scores."""
+        return {"dtype": self.dtype, "long_texts": self.long_texts}
 
     def _check_device_map(self) -> None:
         field, value = "detection.device_map", self.device_map

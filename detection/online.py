@@ -24,6 +24,7 @@ from detection.examples import Text, make_text, open_examples
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, TokenStats
 from detection.scored_model import open_model
+from detection.scores import judged
 
 SEPARATOR = "\n\n"
 
@@ -65,7 +66,7 @@ class Joined:
 
 
 def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
-    """Score every window: example_id (text/window), method, variant, score; and the windows.
+    """Score every window: example_id (text/window), method, variant, score, flag, ranked; windows.
 
     Raises:
         ConfigError: a method that reads more than the original text's pass.
@@ -144,8 +145,9 @@ def _scores(
 ) -> pd.DataFrame:
     rows = [
         (text.example_id, name, variant,
-         method.score(Example(text.example_id, text.text, {ORIGINAL: (stats,)})))
+         *judged(method, Example(text.example_id, text.text, {ORIGINAL: (stats,)}), len(stats), 1))
         for (name, variant), method in methods.items()
         for text, stats in windows
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["example_id", "method", "variant", "score"])
+    columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
+    return pd.DataFrame(rows, columns=columns)

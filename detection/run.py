@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ import pandas as pd
 
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
-from detection.collect import Collector, Copies
+from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import Text, examples_digest, open_examples
+from detection.flags import counted, counting, said
 from detection.needs import Methods, choose_methods, needs_of, open_material, open_models
-from detection.passes import Example, Pass
 from detection.scores import COLUMNS, FILE, KIND, make_table, open_scores, write_table
 from detection.summary import ranked
 
@@ -64,26 +63,14 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
 
 
 def _make(methods: Methods, examples: Sequence[Text], collector: Collector, folder: Path) -> Built:
-    passes = collector.collect(p for method in methods.values() for p in method.passes)
-    table = make_table(methods, examples, passes, collector.models["target"].step)
+    passes = collector.collect(counting({p for m in methods.values() for p in m.passes}))
+    step, least = collector.models["target"].step, collector.settings.min_scored_tokens
+    table = make_table(methods, examples, passes, step, least)
     write_table(folder / FILE, table)
+    for line in said(counted(table)):
+        log.warning("%s", line)
     counts = {"examples": len(examples), "methods": len(methods), "rows": len(table)}
-    return Built([FILE], {**counts, "flagged": _flagged(methods, examples, passes)})
-
-
-def _flagged(methods: Methods, examples: Sequence[Text], passes: Mapping[Pass, Copies]) -> int:
-    """How many scores are out of the ordinary; each method's are said."""
-    total = 0
-    for (name, variant), method in methods.items():
-        seen = [
-            Example(e.example_id, e.text, {p: passes[p][e.sha256] for p in method.passes})
-            for e in examples
-        ]
-        for flag, count in Counter(map(method.flag, seen)).items():
-            if flag:
-                log.warning("%s %s: %d of %d texts: %s.", name, variant, count, len(seen), flag)
-                total += count
-    return total
+    return Built([FILE], {**counts, "flagged": int((table["flag"] != "").sum())})
 
 
 def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int]) -> dict[str, Any]:

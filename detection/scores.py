@@ -22,6 +22,7 @@ from core.artifacts import Artifact, open_artifact
 from core.errors import ArtifactError, DataError
 from detection.collect import Copies
 from detection.examples import Text
+from detection.flags import scored_tokens, unranked
 from detection.methods.base import Method
 from detection.passes import Example, Pass
 from detection.store import write_parquet
@@ -36,6 +37,8 @@ COLUMNS = pa.schema(
         ("checkpoint_step", pa.int64()),
         ("default", pa.bool_()),
         ("score", pa.float64()),
+        ("flag", pa.string()),
+        ("ranked", pa.bool_()),
     ]
 )
 
@@ -51,19 +54,14 @@ class Scores:
         """One row an example, method and variant.
 
         Columns: example_id, method, variant, checkpoint_step (-1: unknown), default (whether the
-        variant has the method's own hyperparameters), score (higher = member).
+        variant has the method's own hyperparameters), score (higher = member), flag (what is out of
+        the ordinary about the score; empty for most), ranked (whether it may be compared: not where
+        the text is blank or of too few tokens).
 
         Raises:
             ArtifactError: an earlier version wrote it, without one of the columns.
         """
-        found = pd.read_parquet(self.artifact.path / FILE)
-        missing = [name for name in COLUMNS.names if name not in found]
-        if missing:
-            raise ArtifactError(
-                f"{self.artifact.path / FILE} has no column {', '.join(missing)}: an earlier "
-                "version wrote it. Score again: its passes are stored, so no model is run."
-            )
-        return found
+        return read_table(self.artifact.path / FILE)
 
 
 def open_scores(path: Path | str) -> Scores:
@@ -80,25 +78,29 @@ def make_table(
     examples: Sequence[Text],
     passes: Mapping[Pass, Copies],
     step: int,
+    min_scored_tokens: int = 1,
 ) -> pd.DataFrame:
     """Every example's score by every method, sorted by method, variant and example id.
 
     Args:
         methods: by name and variant.
         examples: the texts, of any order.
-        passes: for each pass that a method declares, the statistics by the text's SHA-256.
+        passes: for each pass that a method declares, the statistics by the text's SHA-256; one of
+            them is the target's over the text itself (`flags.counting`).
         step: the optimizer step of the scored checkpoint, -1 where it is unknown.
+        min_scored_tokens: a text of fewer is not ranked.
 
     Raises:
         DataError: a score is not finite.
     """
+    scored = scored_tokens(passes)
     rows = [
         (
-            *(example.example_id, name, variant, step, method.is_default),
-            score_text(method, example, passes),
+            *(e.example_id, name, variant, step, method.is_default),
+            *judged(method, seen(method, e, passes), scored[e.sha256], min_scored_tokens),
         )
         for (name, variant), method in methods.items()
-        for example in examples
+        for e in examples
     ]
     table = pd.DataFrame(rows, columns=COLUMNS.names)
     bad = table[~table["score"].abs().lt(float("inf"))]
@@ -111,10 +113,44 @@ def make_table(
     return table.sort_values(["method", "variant", "example_id"], ignore_index=True)
 
 
+def seen(method: Method, text: Text, passes: Mapping[Pass, Copies]) -> Example:
+    """One text as the method sees it: with the passes that it declares, and no others."""
+    copies = {wanted: passes[wanted][text.sha256] for wanted in method.passes}
+    return Example(text.example_id, text.text, copies)
+
+
 def score_text(method: Method, text: Text, passes: Mapping[Pass, Copies]) -> float:
-    """One text's score; the method sees the passes that it declares, and no others."""
-    seen = {wanted: passes[wanted][text.sha256] for wanted in method.passes}
-    return method.score(Example(text.example_id, text.text, seen))
+    """One text's score."""
+    return method.score(seen(method, text, passes))
+
+
+def judged(method: Method, example: Example, scored: int, least: int) -> tuple[float, str, bool]:
+    """The score, its flag, and whether it is ranked.
+
+    Args:
+        method: what scores it.
+        example: a text as the method sees it.
+        scored: how many of its tokens the target scores.
+        least: how many it takes to be ranked.
+    """
+    why_not = unranked(example.text, scored, least)
+    return method.score(example), why_not or method.flag(example), not why_not
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """The table of `scores.parquet`.
+
+    Raises:
+        ArtifactError: an earlier version wrote it, without one of the columns.
+    """
+    found = pd.read_parquet(path)
+    missing = [name for name in COLUMNS.names if name not in found]
+    if missing:
+        raise ArtifactError(
+            f"{path} has no column {', '.join(missing)}: an earlier version wrote it. Score again: "
+            "its passes are stored, so no model is run."
+        )
+    return found
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:

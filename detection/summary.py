@@ -10,6 +10,7 @@ from core.bootstrap import resample
 from core.estimates import Estimate, chosen_metrics, estimate, interval
 from core.metrics import Scores
 from detection.examples import Text
+from detection.flags import counted, said
 
 METRICS = chosen_metrics([0.05], [0.95])
 HEADS = ("AUROC", "TPR at FPR ≤ 0.05", "FPR at TPR ≥ 0.95")
@@ -18,9 +19,13 @@ SHOWN = 5
 
 
 def ranked(table: pd.DataFrame) -> pd.DataFrame:
-    """The scores with each text's rank by its method and variant; 1 is the likeliest member."""
-    rank = table.groupby(["method", "variant"])["score"].rank(ascending=False, method="min")
-    return table.assign(rank=rank.astype(int))
+    """The scores with each text's rank by its method and variant; 1 is the likeliest member.
+
+    What is not ranked has none (<NA>).
+    """
+    scores = table["score"].where(table["ranked"])
+    rank = scores.groupby([table["method"], table["variant"]]).rank(ascending=False, method="min")
+    return table.assign(rank=rank.astype("Int64"))
 
 
 def split(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores, Scores]:
@@ -35,9 +40,19 @@ def summary(table: pd.DataFrame, examples: Sequence[Text]) -> str:
     """A table of metrics with intervals where there are both kinds, else the likeliest members.
 
     Args:
-        table: example_id, method, variant, score.
+        table: example_id, method, variant, score, flag, ranked.
         examples: the texts, with labels where they are known.
+
+    Returns:
+        That of the ranked texts, below what is out of the ordinary about the scores.
     """
+    kept = set(table["example_id"][table["ranked"]])
+    examples = [e for e in examples if e.example_id in kept]
+    notes = "".join(f"{line}\n" for line in said(counted(table)))
+    return notes + _summary(table[table["ranked"]], examples)
+
+
+def _summary(table: pd.DataFrame, examples: Sequence[Text]) -> str:
     labels = [e.label for e in examples if e.label is not None]
     known = labels.count(True), labels.count(False)
     if min(known) == 0:

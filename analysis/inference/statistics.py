@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.cells import Cell, default_variants
 from analysis.config import AnalysisConfig
 from analysis.inference import paired, pooled, results, trends
+from analysis.inference.flags import flags_table
 from analysis.inference.replicates import replicates_table
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Statistics:
     comparisons: pd.DataFrame
     trends: pd.DataFrame
     replicates: pd.DataFrame
+    flags: pd.DataFrame
 
 
 def statistics(
@@ -67,4 +69,5 @@ def _tables(
         comparisons=pd.DataFrame(rows["paired"], columns=list(paired.COLUMNS)),
         trends=pd.DataFrame(rows["trend"], columns=list(trends.COLUMNS)),
         replicates=replicates_table(cells),
+        flags=flags_table(cells),
     )

@@ -56,7 +56,8 @@ def _summary(findings: Findings) -> str:
     for condition, rows in findings.conditions.items():
         off = stamp(rows)
         warning = f'<p class="off">{html.escape(off)}</p>' if off else ""
-        said = "".join(f"<li>{_marked(sentence)}</li>" for sentence in sentences(rows))
+        shown = [*sentences(rows), *findings.notes[condition]]
+        said = "".join(f"<li>{_marked(sentence)}</li>" for sentence in shown)
         parts.append(f"<h3>{html.escape(condition)}</h3>{warning}<ul>{said}</ul>")
     return "\n".join(parts)
 

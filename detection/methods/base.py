@@ -26,7 +26,10 @@ class Method(ABC):
         """The example's score, finite; it reads the declared passes only."""
 
     def flag(self, example: Example) -> str:
-        """What is out of the ordinary about the example's score; empty for most."""
+        """How the method fell back on another statistic, in a few words; empty for most.
+
+        It stands in `scores.parquet` beside the score, and reports count it.
+        """
         return ""
 
     @property

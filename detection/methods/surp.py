@@ -41,7 +41,7 @@ class Surp(Method):
 
     def flag(self, example: Example) -> str:
         """Whether there was no surprising token."""
-        return "" if len(self._tokens(example)[0]) else "no surprising token: all of the k lowest"
+        return "" if len(self._tokens(example)[0]) else "no surprising token, scored as min_k"
 
     def _tokens(self, example: Example) -> tuple[Floats, Floats]:
         """The log-likelihoods of the surprising tokens, and of all the k lowest."""

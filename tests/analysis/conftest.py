@@ -61,6 +61,8 @@ def simulate_scores(examples: pd.DataFrame, effect: float, seed: int) -> pd.Data
                 "checkpoint_step": 10,
                 "default": True,
                 "score": rng.normal(size=len(examples)) + effect * shift * dose,
+                "flag": "",
+                "ranked": True,
             }
         )
         for method, shift in SHIFT.items()

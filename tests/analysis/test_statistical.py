@@ -54,7 +54,7 @@ def test_a_trend_says_where_it_reaches_three_quarters():
 def test_conditions_and_series_get_their_own_tables():
     both = pd.concat([trends("occurrences", 2.0), trends("learning_rate", 3e-4)])
     none = pd.DataFrame({"condition": []})
-    made = Statistics(none, none, comparisons(), both, none)
+    made = Statistics(none, none, comparisons(), both, none, none)
     names = [t.name for t in condition_tables(made, "c")]
     assert names == ["comparisons", "trend_over_occurrences"]
     assert [t.name for t in series_tables(both)] == ["trend_over_learning_rate-c"]

@@ -99,6 +99,6 @@ def test_equals_a_float64_loop(collect, name, tokenizer, toy_folders):
 
 def test_one_row_an_example_in_the_table(collect, name):
     methods, rows = build_methods(NODES[name]), golden.texts()[:3]
-    table = make_table(methods, rows, collect(methods.values(), rows, long_texts="truncate"), -1)
+    table = make_table(methods, rows, collect(methods.values(), rows, long_texts="truncate"), -1, 1)
     assert sorted(table["example_id"]) == ["0", "1", "2"]
     assert set(table["method"]) == {name}

@@ -65,7 +65,9 @@ def digests(runs):
 def test_the_table_is_tidy_sorted_and_complete(stage):
     table = open_scores(run(stage()).path).table
     columns = ["example_id", "method", "variant", "checkpoint_step", "default", "score"]
-    assert table.columns.tolist() == columns
+    assert table.columns.tolist() == [*columns, "flag", "ranked"]
+    assert set(table["flag"]) == {""}
+    assert table["ranked"].all()
     assert table["checkpoint_step"].dtype == np.int64
     assert set(table["checkpoint_step"]) == {-1}
     keys = list(table[["method", "variant", "example_id"]].itertuples(index=False, name=None))

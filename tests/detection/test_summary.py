@@ -16,7 +16,7 @@ def scored(labels, benchmarks=("",)):
         [(e.example_id, m, "", rng.normal()) for m in ("a", "b") for e in examples],
         columns=["example_id", "method", "variant", "score"],
     )
-    return table, examples
+    return table.assign(flag="", ranked=True), examples
 
 
 def test_with_labels_it_prints_the_metrics_of_each_group():

@@ -1,0 +1,64 @@
+"""What is out of the ordinary about a score: it travels with the score, and is counted and said.
+
+A method says in `flag` where it fell back on another statistic. A text that is blank or has too few
+scored tokens is not ranked: its score stands in the file, but in no metric and beside no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from detection.passes import INFILL, ORIGINAL, Pass
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from detection.collect import Copies
+
+COLUMNS = ("method", "variant", "flag", "texts", "of")
+WHOLE = (ORIGINAL.view, INFILL, "prefix")  # views whose first copy is the text as it stands
+
+
+def counting(passes: set[Pass]) -> set[Pass]:
+    """The passes, one of which shows how many tokens of each text the target scores."""
+    return passes if any(map(_counts, passes)) else {*passes, ORIGINAL}
+
+
+def scored_tokens(passes: Mapping[Pass, Copies]) -> dict[str, int]:
+    """How many tokens of each text the target scores, by the text's SHA-256."""
+    copies = next(copies for wanted, copies in passes.items() if _counts(wanted))
+    return {sha256: len(stats[0]) for sha256, stats in copies.items()}
+
+
+def unranked(text: str, scored: int, least: int) -> str:
+    """Why a text of so many scored tokens is not ranked; empty: it is."""
+    if not text.strip():
+        return "blank"
+    return f"fewer than {least} scored tokens" if scored < least else ""
+
+
+def counted(table: pd.DataFrame) -> pd.DataFrame:
+    """How many texts each flag is about, and of how many: COLUMNS; `flag` is empty for most texts.
+
+    What is not ranked is so by every method: it is counted once, with an empty `method`.
+
+    Args:
+        table: `scores.parquet`, of one checkpoint.
+    """
+    who = {name: table[name].where(table["ranked"], "") for name in COLUMNS[:2]}
+    by_flag = table.assign(**who).groupby(list(COLUMNS[:3]))["example_id"]
+    return by_flag.nunique().reset_index(name="texts").assign(of=table["example_id"].nunique())
+
+
+def said(counts: pd.DataFrame) -> Sequence[str]:
+    """The flags in words, a line each."""
+    return [
+        f"{f'{row.method} {row.variant}'.strip() or 'not ranked, and in no metric'}: "
+        f"{row.texts} of {row.of} texts: {row.flag}."
+        for row in counts[counts["flag"] != ""].itertuples()
+    ]
+
+
+def _counts(wanted: Pass) -> bool:
+    return wanted.model == ORIGINAL.model and wanted.view in WHOLE
