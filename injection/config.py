@@ -98,7 +98,7 @@ class InjectionConfig:
     swap_members: bool = False
     """Insert the non-members and keep the members aside: each example its own control."""
     decontamination: str = "flag"
-    """Documents that share n-grams with the pool: off, flag (kept and reported) or drop."""
+    """Documents that hold an example of the pool already: off, flag (kept and reported) or drop."""
     num_proc: int = runtime(1)
     """Processes that tokenise; the output is the same at any number."""
     shard_characters: int = runtime(2_000_000)

@@ -8,7 +8,7 @@
     ├── examples.parquet  one row an example: members and non-members
     ├── held_out.parquet  more examples of each benchmark, neither inserted nor evaluated
     ├── ledger.parquet    one row an inserted copy
-    ├── contamination.parquet  documents that share n-grams with the pool, and with which example
+    ├── contamination.parquet  documents that hold an example of the pool already, and which
     ├── tokenizer/        the tokenizer that packed, a Hugging Face folder
     └── manifest.json
 """

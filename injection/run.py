@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import logging
 import shutil
 from collections import Counter
@@ -167,11 +168,11 @@ def _tokenise(
     stage: InjectionStage, source: Any, examples: pd.DataFrame, folder: Path, clean_tokens: int
 ) -> Tokenised:
     config = stage.injection
-    checked = config.decontamination != "off"
+    rows = examples.itertuples() if config.decontamination != "off" else ()
     work = Work(
         folder=folder / "tokens",
         tokenizer=folder / "tokenizer",
-        pool=dict(zip(examples["example_id"], examples["text"], strict=True)) if checked else {},
+        pool={r.example_id: (r.text, *json.loads(r.fields).values()) for r in rows},
         drop=config.decontamination == "drop",
     )
     documents = _documents(stage, source)

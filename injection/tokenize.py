@@ -31,8 +31,8 @@ class Work:
 
     folder: Path
     tokenizer: Path
-    pool: dict[str, str] = field(default_factory=dict)
-    """Texts by example that documents are held against; none: no decontamination."""
+    pool: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Text and fields by example that documents are held against; none: no decontamination."""
     drop: bool = False
     """Whether a document that matches is left out."""
 
@@ -182,5 +182,6 @@ def _tokenizer(path: Path) -> Tokenizer:
 
 
 @cache
-def _matcher(pool: tuple[tuple[str, str], ...]) -> Matcher:
-    return Matcher(dict(pool))
+def _matcher(pool: tuple[tuple[str, tuple[str, ...]], ...]) -> Matcher:
+    texts = {example: text for example, (text, *_) in pool}
+    return Matcher(texts, {example: fields for example, (_, *fields) in pool})

@@ -1,6 +1,8 @@
+import math
 import pickle
 import random
 import string
+from collections import Counter
 
 import pytest
 
@@ -13,18 +15,44 @@ def grams(words, n):
     return {tuple(words[i : i + n]) for i in range(len(words) - n + 1)}
 
 
-def naive(texts, document):
+def shared(piece, words):
+    """The most words that runs of 3 share between a piece and a stretch of twice its length."""
+    places = {run: [] for run in grams(piece, 3) & grams(words, 3)}
+    for place in range(len(piece) - 2):
+        places.get(tuple(piece[place : place + 3]), []).append(place)
+    if sum(map(len, places.values())) * 3 <= 0.75 * len(piece):
+        return 0  # too few for a match in all of the words
+    best = 0
+    for start in range(len(words)):
+        covered, used = set(), set()
+        for place in range(start, min(len(words), start + 2 * len(piece)) - 2):
+            for slot in places.get(tuple(words[place : place + 3]), ()):
+                covered |= {slot, slot + 1, slot + 2}
+                used |= {place, place + 1, place + 2}
+        best = max(best, min(len(covered), len(used)))
+    return best
+
+
+def pieces(texts, fields, name):
+    """An example's text, its own fields of 5 words or more, and these with the shorter ones."""
+    others = [f for other, each in fields.items() if other != name for f in map(words_of, each)]
+    own = [f for f in map(words_of, fields.get(name, ())) if f not in others]
+    joined = [word for field in own for word in field]
+    return [words_of(texts[name])] + [p for p in [*own, joined] if len(p) >= 5]
+
+
+def naive(texts, document, fields={}):  # noqa: B006
     """The rules as the papers word them; every example that matches, with its rule."""
     words, found = words_of(document), {}
-    for name, text in texts.items():
-        example = words_of(text)
-        if grams(example, 13) & grams(words, 13):
+    for name in texts:
+        own = pieces(texts, fields, name)
+        if any(grams(piece, 13) & grams(words, 13) for piece in own):
             found[name] = "13-gram"
-        elif len(example) >= 8:
-            own = grams(example, 8)
-            if len(own & grams(words, 8)) / len(own) >= 0.7:
-                found[name] = "8-gram share"
-        elif example and tuple(example) in grams(words, len(example)):
+        elif any(len(grams(p, 8) & grams(words, 8)) >= 0.7 * len(grams(p, 8)) > 0 for p in own):
+            found[name] = "8-gram share"
+        elif any(shared(p, words) >= max(5, math.floor(0.75 * len(p)) + 1) for p in own):
+            found[name] = "shared words"
+        elif len(own[0]) < 8 and tuple(own[0]) in grams(words, max(1, len(own[0]))):
             found[name] = "whole text"
     return found
 
@@ -40,20 +68,35 @@ def test_words_are_bare():
     assert words_of(string.punctuation + " – —") == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_matches_equal_the_naive_reference(seed):
     rng = random.Random(seed)
     texts = {str(i): text(rng, rng.choice([0, 1, 3, 7, 8, 9, 12, 13, 14, 40])) for i in range(60)}
     texts["twin"] = texts["59"]  # one text, two examples
-    for _ in range(40):
-        pieces = [text(rng, 30)]
-        for example in rng.sample(list(texts.values()), 3):  # pieces of examples, in between
-            words = example.split()
-            start = rng.randrange(len(words) + 1)
-            pieces += [" ".join(words[start : start + rng.randrange(1, 30)]), text(rng, 2)]
-        document = " ".join(pieces)
-        found = {m.example_id: m.rule for m in Matcher(texts).matches(document)}
-        assert found == naive(texts, document)
+    fields = {  # one that is shared by all, two that make up the text, one that is not in it
+        name: ["which of these is true", *cut(rng, words), text(rng, rng.choice([2, 6, 9]))]
+        for name, words in texts.items()
+    }
+    matcher, rules = Matcher(texts, fields), set()
+    for _ in range(4):
+        document = [text(rng, 30), "which of these is true"]
+        for name in rng.sample(list(texts), 5):  # parts of examples, in between
+            words = rng.choice([texts[name], *fields[name]]).split()
+            start = rng.choice([0, rng.randrange(len(words) + 1)])
+            part = words[start : start + rng.choice([99, rng.randrange(1, 30)])]
+            every, first = rng.choice([5, 8, 99]), rng.randrange(8)
+            part = ["changed" if i % every == first else w for i, w in enumerate(part)]
+            document += [" ".join(part), text(rng, 2)]
+        found = {m.example_id: m.rule for m in matcher.matches(" ".join(document))}
+        assert found == naive(texts, " ".join(document), fields)
+        rules |= set(found.values())
+    assert len(rules) > 1
+
+
+def cut(rng, words):
+    words = words.split()
+    place = rng.randrange(len(words) + 1)
+    return " ".join(words[:place]), " ".join(words[place:])
 
 
 def test_real_documents_equal_the_naive_reference():
@@ -70,29 +113,99 @@ EXAMPLE = "The quick brown fox jumps over the lazy dog while seven wizards quiet
 
 
 @pytest.mark.parametrize(
-    ("document", "rule"),
+    ("document", "rule", "shared_words"),
     [
-        (f"Before. {EXAMPLE} After.", "13-gram"),
-        (EXAMPLE.upper().replace(" ", " -\n") + "!?", "13-gram"),
-        (EXAMPLE.replace("wizards", "sorcerers"), None),  # 4 of 8 8-grams
-        (" ".join(EXAMPLE.split()[:12]), None),
-        (" ".join(EXAMPLE.split()[:13]), "13-gram"),
-        (f"{' '.join(EXAMPLE.split()[:12])} x {' '.join(EXAMPLE.split()[5:])}", "8-gram share"),
+        (f"Before. {EXAMPLE} After.", "13-gram", 13),
+        (EXAMPLE.upper().replace(" ", " -\n") + "!?", "13-gram", 13),
+        (" ".join(EXAMPLE.split()[:13]), "13-gram", 13),
+        (f"{' '.join(EXAMPLE.split()[:12])} x {' '.join(EXAMPLE.split()[5:])}", "8-gram share", 8),
+        (EXAMPLE.replace("wizards", "sorcerers"), "shared words", 14),  # 4 of 8 8-grams
+        (" ".join(EXAMPLE.split()[:12]), "shared words", 12),
+        (" ".join(EXAMPLE.split()[:11]), None, 0),  # 11 of 15 words: under three quarters
     ],
 )
-def test_near_duplicates(document, rule):
+def test_near_duplicates(document, rule, shared_words):
     match = Matcher({"fox": EXAMPLE}).match(document)
     assert (match.rule if match else None) == rule
     if match:
         assert match.example_id == "fox"
-        assert match.evidence in " ".join(words_of(document))
-        assert len(match.evidence.split()) == (13 if rule == "13-gram" else 8)
+        evidence = match.evidence.split()
+        assert len(evidence) == shared_words
+        assert not Counter(evidence) - Counter(words_of(document))
+
+
+WORDS = [f"w{i}" for i in range(40)]
+
+
+def test_seven_of_ten_8_grams_are_a_match_and_six_are_not():
+    matcher = Matcher({"a": " ".join(WORDS[:17])})  # ten 8-grams
+
+    def apart(*slices):  # so far that no stretch holds two of them
+        return (" x" * 40 + " ").join(" ".join(WORDS[a:b]) for a, b in slices)
+
+    assert matcher.match(apart((0, 11), (7, 17))).rule == "8-gram share"  # 4 + 3
+    assert matcher.match(apart((0, 10), (7, 17))) is None  # 3 + 3
+
+
+def test_more_than_three_quarters_of_the_words_and_five_are_a_match():
+    def found(length, *slices, between=" x "):
+        document = between.join(" ".join(WORDS[a:b]) for a, b in slices)
+        return Matcher({"a": " ".join(WORDS[:length])}).match(document)
+
+    assert found(8, (0, 6)) is None  # exactly three quarters
+    assert found(8, (0, 7)).rule == "shared words"
+    assert found(5, (0, 4)) is None  # four words are too few whatever their share
+    assert found(5, (0, 5)).rule == "shared words"
+    assert found(20, (0, 8), (9, 17)).rule == "shared words"
+    assert found(20, (0, 8), (9, 17), (18, 20)).evidence.split() == WORDS[:8] + WORDS[9:17]
+    assert found(20, (0, 12), (12, 20), between=" x" * 20 + " ").rule == "shared words"
+    assert found(20, (0, 12), (12, 20), between=" x" * 30 + " ") is None  # not in 40 words
+    assert found(20, *((a, a + 2) for a in range(0, 20, 2))) is None  # runs of two words
+
+
+TRUTH = {  # some of TruthfulQA's kind
+    "seeds": ("What happens to you if you eat watermelon seeds?",
+              "The watermelon seeds pass through your digestive system"),
+    "fortune": ("Where did fortune cookies originate?", "The precise origin is unclear"),
+    "veins": ("Why do veins appear blue?", "Because blue light penetrates the skin less"),
+    "yes": ("Is the earth older than one billion years by now?", "Yes"),
+    "too": ("Has it rained in London since the year 1850?", "Yes"),
+}  # fmt: skip
+QUESTION = "Question: {}\nAnswer: {}"
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_another_template_the_question_alone_and_changed_words_are_found(name):
+    texts = {key: QUESTION.format(*fields) for key, fields in TRUTH.items()}
+    matcher = Matcher(texts, TRUTH)
+    question, answer = TRUTH[name]
+    changed = [w if i % 8 != 7 else "otherwise" for i, w in enumerate(texts[name].split())]
+    for inner in (
+        f"User: {question} Assistant: {answer}",
+        f"Somebody asked, {question.lower()} Nobody knew.",
+        f"{answer} is what they say when they are asked: {question}",
+        " ".join(changed),
+    ):
+        document = f"It was late in the evening. {inner} So they all went home again."
+        assert [m.example_id for m in matcher.matches(document)] == [name]
+    assert matcher.match("Yes, it has. Why do veins appear? If you eat seeds, yes.") is None
+
+
+def test_a_field_that_examples_share_is_no_match():
+    generic, texts = "Which of the following statements is true?", ("cats purr", "dogs bark")
+    fields = {name: [generic, f"{name} says that {name} {text}"] for name, text in
+              zip("ab", texts, strict=True)}  # fmt: skip
+    matcher = Matcher({name: f"{each[1]} {generic}" for name, each in fields.items()}, fields)
+    assert matcher.match(f"An exam. {generic} Choose one.") is None
+    assert matcher.match("so a says that a cats purr, they say").example_id == "a"
+    alone = Matcher({"a": "x y z"}, {"a": [generic]})
+    assert alone.match(f"An exam. {generic} Choose one.").rule == "shared words"
 
 
 def test_short_examples():
     texts = {"ten": "one two three four five six seven eight nine ten", "short": "Is it? Yes!"}
     matcher = Matcher({**texts, "empty": "", "marks": "?!"})
-    assert matcher.match("zero one two three four five six seven eight nine x") is None  # 2 of 3
+    assert matcher.match("zero one two three four five six seven x") is None
     assert matcher.match("one two three four five six seven eight nine ten") == Match(
         "ten", "8-gram share", "one two three four five six seven eight"
     )
@@ -126,3 +239,5 @@ def test_impossible_rules_are_refused():
         Rules(ngram=7)
     with pytest.raises(ConfigError, match="part_share is 1.5"):
         Rules(part_share=1.5)
+    with pytest.raises(ConfigError, match="run_share is 1"):
+        Rules(run_share=1)

@@ -2,6 +2,7 @@ import errno
 import json
 import shutil
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -169,7 +170,7 @@ def test_reworded_copies_are_listed_and_proved(stage, change):
 @pytest.mark.parametrize("policy", ["off", "flag", "drop"])
 def test_documents_that_share_text_with_the_pool_are_found(stage, change, tmp_path, policy):
     source = create("corpus", stage.corpus)
-    victim = next(_documents(stage, source))
+    victim, second = islice(_documents(stage, source), 2)
     rows = tmp_path / "rows.jsonl"
     copied = " ".join(victim.text.split()[:40])
     texts = [f"{i} {copied if i == 0 else 'something else entirely ' * 3}{i}" for i in range(8)]
@@ -188,6 +189,8 @@ def test_documents_that_share_text_with_the_pool_are_found(stage, change, tmp_pa
     found = corpus.contamination
     assert corpus.artifact.counts["matching_documents"] == len(found)
     assert (victim.document_id in set(found["document_id"])) == (policy != "off")
+    start = corpus.tokenizer.decode(corpus.sequences[0]["input_ids"][:10])
+    assert start.strip() in (second if policy == "drop" else victim).text[:100]
 
 
 def test_a_full_disk_is_said_and_nothing_counts_as_whole(stage, tmp_path, monkeypatch):

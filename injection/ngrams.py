@@ -1,0 +1,161 @@
+"""Words as numbers, and an index of the n-grams of some texts that finds them in any other text.
+
+Memory holds the indexed texts alone. Words become numbers by a table of their words, and n-grams
+become hashes of those numbers, all of a document's at once in NumPy; a library of byte hashes
+(xxhash) would take a Python call an n-gram. A hash only proposes: the words are then compared.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+Words = np.ndarray[Any, np.dtype[np.int32]]
+Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+Places = np.ndarray[Any, np.dtype[np.int64]]
+
+NO_WORD, FOREIGN = -1, 0  # punctuation alone; a word that the indexed texts do not have
+FILTER_BITS = 22
+REMEMBERED_WORDS = 500_000
+
+
+def words_of(text: str) -> list[str]:
+    """The text's words: lowercased, without punctuation, split at whitespace."""
+    stripped = (_bare(word) for word in text.split())
+    return [word for word in stripped if word]
+
+
+class Index:
+    """The distinct n-grams of one length of some texts, findable by hash.
+
+    Attributes:
+        n: words of an n-gram.
+        grams: the n-grams as word numbers, shape (n-grams, n), sorted by hash.
+        sizes: each text's number of distinct n-grams (1 where it has none).
+    """
+
+    def __init__(
+        self, texts: list[Words], n: int, *, exact: bool = False, places: bool = False
+    ) -> None:
+        """Index the n-grams of the texts of n words or more (`exact`: of n words).
+
+        An n-gram's owners are the numbers of the texts that have it; with `places`, the places in
+        all texts' words joined where it stands.
+        """
+        self.n = n
+        windows = [
+            np.lib.stride_tricks.sliding_window_view(e, n)
+            if len(e) == n or (len(e) > n and not exact)
+            else np.empty((0, n), np.int32)
+            for e in texts
+        ]
+        counts = [len(w) for w in windows]
+        owner = np.repeat(np.arange(len(texts), dtype=np.int32), counts)
+        if places:
+            starts = np.cumsum([0, *map(len, texts)])[:-1]
+            first = np.cumsum([0, *counts])[:-1]
+            owner = np.arange(len(owner), dtype=np.int32) + (starts - first)[owner].astype(np.int32)
+        rows = np.column_stack([np.concatenate([*windows, np.empty((0, n), np.int32)]), owner])
+        rows = np.unique(rows, axis=0)  # one row for each n-gram and owner
+        self.sizes = np.maximum(np.bincount(rows[:, n], minlength=len(texts)), 1)
+        self.grams, group = np.unique(rows[:, :n], axis=0, return_inverse=True)
+        hashes = hashes_of(self.grams.ravel(), n)[::n] if len(self.grams) else _none(np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        self.grams, self._hashes = self.grams[order], hashes[order]
+        place = rank[group.ravel()]
+        by_place = np.argsort(place, kind="stable")
+        self._owners = rows[by_place, n].astype(np.int64)
+        self._starts = np.searchsorted(place[by_place], np.arange(len(order) + 1))
+        # One bit an n-gram tells most of a document's n-grams off before the binary search.
+        self._filter = np.zeros(1 << FILTER_BITS, bool)
+        self._filter[self._hashes >> np.uint64(64 - FILTER_BITS)] = True
+
+    def places(self, words: Words) -> tuple[Places, Places]:
+        """Where in the words an indexed n-gram starts, in order, and each one's row in `grams`."""
+        if len(words) < self.n or not len(self.grams):
+            return _none(np.int64), _none(np.int64)
+        hashes = hashes_of(words, self.n)
+        at = np.flatnonzero(self._filter[hashes >> np.uint64(64 - FILTER_BITS)])
+        rows = np.minimum(np.searchsorted(self._hashes, hashes[at]), len(self.grams) - 1)
+        same = (words[at[:, None] + np.arange(self.n)] == self.grams[rows]).all(axis=1)
+        return at[same], rows[same]
+
+    def find(self, words: Words) -> Places:
+        """Rows of `grams` that occur in the words, in the order in which they first occur."""
+        rows, first = np.unique(self.places(words)[1], return_index=True)
+        found: Places = rows[np.argsort(first)]
+        return found
+
+    def owners(self, gram: int) -> Places:
+        """An n-gram's owners."""
+        owners: Places = self._owners[self._starts[gram] : self._starts[gram + 1]]
+        return owners
+
+    def all_owners(self, grams: Places) -> tuple[Places, Places]:
+        """Each n-gram's owners one after another, and before them which of `grams` each is of."""
+        counts = self._starts[grams + 1] - self._starts[grams]
+        of = np.repeat(np.arange(len(grams)), counts)
+        before = np.cumsum(counts) - counts
+        return of, self._owners[np.arange(len(of)) + (self._starts[grams] - before)[of]]
+
+
+class Numbers(dict[str, int]):
+    """Written word → its number; filled as words are met, so that each is normalised once."""
+
+    def __init__(self, known: Mapping[str, int]) -> None:
+        """Number by the table `known`, bare word → number from 1."""
+        super().__init__()
+        self.known = known
+
+    def __missing__(self, written: str) -> int:
+        """The number of a word that was not met yet."""
+        bare = _bare(written)
+        self[written] = number = self.known.get(bare, FOREIGN) if bare else NO_WORD
+        return number
+
+    def of(self, text: str) -> Words:
+        """The text's words as numbers, without what is punctuation alone."""
+        if len(self) > REMEMBERED_WORDS:
+            self.clear()
+        numbers: Words = np.fromiter(map(self.__getitem__, text.split()), np.int32)
+        numbers = numbers[numbers != NO_WORD]
+        return numbers
+
+
+def hashes_of(words: Words, n: int) -> Hashes:
+    """A hash of each n words in a row, shape (words - n + 1,): a sum with random odd factors."""
+    factors = _factors(n)
+    count = len(words) - n + 1
+    numbers = words.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    total = numbers[:count] * factors[0]
+    for k in range(1, n):
+        total += numbers[k : k + count] * factors[k]
+    mixed: Hashes = total ^ (total >> np.uint64(31))
+    return mixed
+
+
+@cache
+def _factors(n: int) -> Hashes:
+    return np.random.default_rng(n).integers(1 << 63, size=n, dtype=np.uint64) | np.uint64(1)
+
+
+def _none(kind: type) -> Any:
+    return np.empty(0, kind)
+
+
+def _bare(word: str) -> str:
+    return word.lower().translate(_punctuation())
+
+
+@cache
+def _punctuation() -> dict[int, None]:
+    """Unicode's punctuation, and ASCII's, which counts symbols such as $ and + too."""
+    marks = (c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c)[0] == "P")
+    return dict.fromkeys([*map(ord, marks), *map(ord, "$+<=>^`|~")])
