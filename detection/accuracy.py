@@ -2,8 +2,9 @@
 
 Each example is answered by likelihood over its options (Shi et al. 2024, table 8): every option is
 put into the example's own template, and the one whose tokens the model finds likeliest is chosen.
-Only the tokens after those that all options' texts begin with count: where an option's first
-letters merge with the prompt's last ones into another token, that token is the option's.
+An option's tokens are those after the prompt's; where its first letters merge with the prompt's
+last ones into another token, that token is the option's. `detection.answers` says by what options
+are compared: the same forward serves every way.
 
 ::
 
@@ -23,16 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from core.artifacts import Artifact, Built, build, locate
-from core.config import identity
-from core.errors import DataError, require
+from core.errors import DataError
+from detection.answers import make_table
 from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
 from detection.decoder import load_decoder
 from detection.examples import examples_digest, open_examples
 from detection.loaded import LoadedModel
-from detection.options import Asked, Question, ask, questions_digest
+from detection.options import Asked, Question, ask, questions_digest, shared_start
 from detection.parallel import run_slices, spread
 from detection.passes import TokenStats
 from detection.runner import run_sequences
@@ -45,18 +45,6 @@ FILE = "accuracy.parquet"
 
 
 @dataclass(frozen=True)
-class AccuracyConfig:
-    """The node `accuracy`."""
-
-    normalisation: str = "mean"
-    """`mean`: an option's log-likelihood a token, so that long options stand a chance; `sum`."""
-
-    def __post_init__(self) -> None:
-        require(self.normalisation in ("mean", "sum"), "accuracy.normalisation",
-                self.normalisation, "give mean or sum.")  # fmt: skip
-
-
-@dataclass(frozen=True)
 class AccuracyStage:
     """Everything that one run needs."""
 
@@ -65,7 +53,6 @@ class AccuracyStage:
     model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
     detection: DetectionConfig = field(default_factory=DetectionConfig)
-    accuracy: AccuracyConfig = field(default_factory=AccuracyConfig)
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
     """What names each benchmark's options; for others it is what the corpus records."""
 
@@ -80,11 +67,11 @@ class AccuracyStage:
 
 @dataclass(frozen=True)
 class Rows:
-    """A question's options as the model reads them: token ids, the first `common` ones shared."""
+    """A question's texts, then its letters', as token ids; the first `prompt` are no answer's."""
 
     question: Question
     ids: list[list[int]]
-    common: int
+    prompt: int
 
 
 def run(stage: AccuracyStage) -> Artifact:
@@ -104,7 +91,7 @@ def run(stage: AccuracyStage) -> Artifact:
         "examples": examples_digest(open_examples(stage.examples.path)),
         "questions": questions_digest(asked.questions),
     }
-    settings = {"detection": stage.detection.of_a_pass, "accuracy": identity(stage.accuracy)}
+    settings = {"detection": stage.detection.of_a_pass}
     folder = locate(Path(stage.runs), KIND, model.slug, settings, inputs)
     return build(folder, stage, inputs, partial(_make, stage, model, asked))
 
@@ -136,28 +123,27 @@ def tokenize(loaded: LoadedModel, asked: Asked) -> tuple[list[Rows], Counter[tup
     found: list[Rows] = []
     left_out: Counter[tuple[str, str]] = Counter()
     for question in asked.questions:
-        ids = loaded.tokenizer(list(question.texts), verbose=False)["input_ids"]
-        common = common_tokens(ids)
-        if common == 0:
+        texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
+        before, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
+        prompt = prompt_tokens(before, ids)
+        if prompt == 0:
             left_out[question.benchmark, "no token stands before the options"] += 1
         elif loaded.context is not None and max(map(len, ids)) > loaded.context:
             left_out[question.benchmark, "an option's text is longer than the model's context"] += 1
         else:
-            found.append(Rows(question, ids, common))
+            found.append(Rows(question, ids, prompt))
     return found, left_out
 
 
-def common_tokens(ids: Sequence[Sequence[int]]) -> int:
-    """How many tokens all rows begin with, but never a whole row: each option keeps a token."""
-    shortest = min(map(len, ids)) - 1
-    columns = list(zip(*ids, strict=False))[:shortest]
-    return next((n for n, column in enumerate(columns) if len(set(column)) > 1), shortest)
+def prompt_tokens(prompt: Sequence[int], ids: Sequence[Sequence[int]]) -> int:
+    """How many tokens the prompt alone and all rows begin with; each row keeps a token."""
+    return min(shared_start(prompt, *ids), *(len(row) - 1 for row in ids))
 
 
 def likelihoods(
     source: ScoredModel, settings: DetectionConfig, rows: Sequence[Rows]
 ) -> list[list[np.ndarray[Any, Any]]]:
-    """For each question and option the log-probabilities (float64) of the option's tokens."""
+    """For each question and row of it the log-probabilities (float64) of the answer's tokens."""
     ids = [row for each in rows for row in each.ids]
     names = [f"{r.question.example_id}, option {n}" for r in rows for n in range(len(r.ids))]
     task = partial(run_sequences, batch_tokens=settings.batch_tokens)
@@ -169,32 +155,9 @@ def likelihoods(
         stats = task(load_decoder(source, settings), ids, names, progress=title)
     columns = iter(stats)  # entry i is of token i + 1
     return [
-        [next(columns).logprob[each.common - 1 :].astype(np.float64) for _ in each.ids]
+        [next(columns).logprob[each.prompt - 1 :].astype(np.float64) for _ in each.ids]
         for each in rows
     ]
-
-
-def make_table(
-    rows: Sequence[Rows], found: Sequence[Sequence[np.ndarray[Any, Any]]], normalisation: str
-) -> pd.DataFrame:
-    """One row an example: who it is, its options, their log-likelihoods and what was chosen.
-
-    `loglikelihoods` are sums in nats over the `tokens` of each option; `chosen` is the first of
-    those with the highest sum, or mean a token.
-    """
-    table = []
-    for each, options in zip(rows, found, strict=True):
-        q = each.question
-        sums, tokens = [float(o.sum()) for o in options], [len(o) for o in options]
-        worth = np.array(sums) / (tokens if normalisation == "mean" else 1)
-        chosen = int(np.argmax(worth))
-        table.append({
-            "example_id": q.example_id, "benchmark": q.benchmark, "member": q.member,
-            "occurrences": q.occurrences, "options": list(q.options), "answer": q.answer,
-            "chosen": chosen, "correct": chosen == q.answer, "loglikelihoods": sums,
-            "tokens": tokens, "drawn_options": q.drawn,
-        })  # fmt: skip
-    return pd.DataFrame(table)
 
 
 def _make(stage: AccuracyStage, model: ScoredModel, asked: Asked, folder: Path) -> Built:
@@ -207,7 +170,7 @@ def _make(stage: AccuracyStage, model: ScoredModel, asked: Asked, folder: Path) 
             "model of a longer context, or shorter examples."
         )
     found = likelihoods(model, stage.detection, rows)
-    table = make_table(rows, found, stage.accuracy.normalisation)
+    table = make_table([each.question for each in rows], found)
     table.to_parquet(folder / FILE, index=False)
     named = [{"benchmark": b, "reason": why, "examples": n} for (b, why), n in left_out.items()]
     return Built([FILE], {"examples": len(table), "left_out": named})

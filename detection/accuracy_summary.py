@@ -1,28 +1,25 @@
 """What the answers say: members' accuracy, non-members', their difference, and by occurrences.
 
-Every figure has a 95% bootstrap interval. Members and non-members of a benchmark are resampled
-separately, and one resample serves a benchmark's whole line: the difference's interval is of the
-draws' differences. Two models are compared by each example's own change, so that is paired.
+Every figure has a 95% bootstrap interval, every difference a p-value that is corrected over the
+benchmarks. How options are compared can decide the conclusion: each benchmark is shown by its own
+convention first, then by every way. Two models are compared by each example's own change, so that
+is paired.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from core.artifacts import Artifact
-from core.bootstrap import resample
-from core.estimates import Estimate, interval, mean
-from core.seeds import derive
+from core.estimates import Estimate, interval
+from detection.accuracy_estimates import AVERAGE, HEADS, Line, lines, p_values
+from injection.config import CHOSEN_BY
 
-CONFIDENCE, DRAWS, SEED = 0.95, 1_000, 0
-HEADS = ("members", "non-members", "difference")
-AVERAGE = "average"
+CONFIDENCE = 0.95
 MANY, MOST = 20, 0.8  # of so many examples, so large a share with one answer is said
-Line = dict[str, Estimate]
 
 
 def summary(table: pd.DataFrame, artifact: Artifact) -> str:
@@ -30,70 +27,86 @@ def summary(table: pd.DataFrame, artifact: Artifact) -> str:
 
     Args:
         table: the artefact's rows.
-        artifact: says how the options were compared, and counts what was left out.
+        artifact: counts what was left out.
     """
-    normalisation = artifact.config()["accuracy"]["normalisation"]
-    by = {"mean": "mean log-likelihood a token", "sum": "summed log-likelihood"}[normalisation]
-    title = f"accuracy by the options' {by}"
     table = table.assign(value=table["correct"].astype(float))
     return "\n".join([
-        *_means(title, table), "", *_occurrences(table), *_notes(table, artifact.counts["left_out"])
+        *_means("accuracy", table), "", *_ways("accuracy", table, _right(table)), "",
+        *_occurrences(table), *_notes(table, artifact.counts["left_out"])
     ])  # fmt: skip
 
 
 def compared(model: pd.DataFrame, reference: pd.DataFrame) -> str:
     """How the accuracy changed on the same examples, from the reference to the model."""
-    joined = model.merge(reference[["example_id", "correct"]], on="example_id",
+    own = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
+    joined = model.merge(reference[own], on="example_id",
                          suffixes=("", "_before"), validate="one_to_one")  # fmt: skip
     change = joined["correct"].astype(float) - joined["correct_before"].astype(float)
     title = "accuracy minus the reference model's, on the same examples"
     if missing := len(model) - len(joined):
         title += f" ({missing} of the model's lack it)"
-    return "\n".join(_means(title, joined.assign(value=change)))
+    before = _right(joined, "_before")
+    changes = {by: values - before[by] for by, values in _right(joined).items()}
+    joined = joined.assign(value=change)
+    return "\n".join([*_means(title, joined), "", *_ways("change", joined, changes)])
 
 
-def lines(table: pd.DataFrame) -> dict[str, Line]:
-    """For each benchmark, and on average, the mean of `value` of each kind, and the difference.
-
-    What is not there is left out: a difference needs both kinds. Members that were inserted no
-    time are neither kind.
-    """
-    found = {str(name): _line(str(name), rows) for name, rows in table.groupby("benchmark")}
-    whole = {h: [line[h] for line in found.values() if h in line] for h in HEADS}
-    if len(found) > 1:
-        found[AVERAGE] = {h: mean(e) for h, e in whole.items() if len(e) == len(found)}
-    return found
-
-
-def _line(name: str, rows: pd.DataFrame) -> Line:
-    members = rows.loc[rows["member"] & (rows["occurrences"] > 0), "value"].to_numpy(np.float64)
-    others = rows.loc[~rows["member"], "value"].to_numpy(np.float64)
-    line: Line = {}
-    seed = derive(SEED, "accuracy", name)
-    drawn = resample(max(1, len(members)), max(1, len(others)), DRAWS, seed)
-    if len(members):
-        draws = drawn.members @ members / len(members)
-        line["members"] = Estimate(len(members), 0, float(members.mean()), draws)
-    if len(others):
-        draws = drawn.nonmembers @ others / len(others)
-        line["non-members"] = Estimate(0, len(others), float(others.mean()), draws)
-    if len(line) == 2:
-        a, b = line["members"], line["non-members"]
-        sizes = len(members), len(others)
-        line["difference"] = Estimate(*sizes, a.value - b.value, a.draws - b.draws)
-    return line
+def _right(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float]]:
+    """For each way of choosing 1 where the choice is right, else 0; NaN where there is none."""
+    chosen = {by: table[f"chosen_{by}{suffix}"] for by in CHOSEN_BY}
+    return {
+        by: (one == table["answer"]).astype(float).where(one.notna()) for by, one in chosen.items()
+    }
 
 
 def _means(title: str, table: pd.DataFrame) -> list[str]:
+    """Each benchmark by its own way of choosing."""
     chance = table["options"].map(lambda options: 1 / len(options))
     chances = chance.groupby(table["benchmark"]).mean()
-    head = f"{'benchmark':16}" + "".join(f"{h:>30}" for h in HEADS) + f"{'chance':>9}"
-    rows = [f"{title} (95% bootstrap intervals; number of examples)", head]
-    for name, line in lines(table).items():
+    ways = table.groupby("benchmark")["chosen_by"].first()
+    found, tested = lines(table), p_values(table)
+    width = _width(found)
+    head = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{h:>30}" for h in HEADS)
+    rows = [
+        f"{title}, by each benchmark's convention (95% bootstrap intervals; number of examples; "
+        "p-values by relabeling, Holm's over the benchmarks)",
+        f"{head}{'p':>8}{'p Holm':>8}{'chance':>8}",
+    ]
+    for name, line in found.items():
         guess = chances.mean() if name == AVERAGE else chances[name]
         cells = "".join(f"{_cell(line.get(h), h):>30}" for h in HEADS)
-        rows.append(f"{name:16}{cells}{guess:>9.3f}")
+        cells += "".join(f"{_p(p):>8}" for p in tested.get(name, (None, None)))
+        rows.append(f"{name:{width}}{ways.get(name, ''):11}{cells}{guess:>8.3f}")
     return rows
+
+
+def _ways(title: str, table: pd.DataFrame, values: Mapping[str, pd.Series[float]]) -> list[str]:
+    """Each benchmark by every way of choosing that all its options allow; `*` is its own."""
+    own = dict(table.groupby("benchmark")["chosen_by"].first())
+    names = [*sorted(own), *([AVERAGE] if len(own) > 1 else [])]
+    ways = {by: _lines_by(table, one) for by, one in values.items()}
+    width = _width(names)
+    head = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
+    rows = [f"{title} by every way to choose an option (*: the benchmark's convention)", head]
+    for name in names:
+        for kind in HEADS:
+            found = {by: ways[by].get(name, {}).get(kind) for by in CHOSEN_BY}
+            cells = [_share(e) + " *"[own.get(name) == by] for by, e in found.items()]
+            rows.append(f"{name:{width}}{kind:13}" + "".join(f"{cell:>25}" for cell in cells))
+    return rows
+
+
+def _lines_by(table: pd.DataFrame, values: pd.Series[float]) -> dict[str, Line]:
+    """The lines of the benchmarks whose examples all have a value; an average only of all."""
+    whole = values.notna().groupby(table["benchmark"]).transform("all")
+    found = lines(table.assign(value=values)[whole])
+    if not whole.all():
+        found.pop(AVERAGE, None)
+    return found
+
+
+def _width(names: Iterable[str]) -> int:
+    return max([9, *map(len, names)]) + 2
 
 
 def _occurrences(table: pd.DataFrame) -> list[str]:
@@ -103,7 +116,7 @@ def _occurrences(table: pd.DataFrame) -> list[str]:
     groups |= {n: table[table["member"] & (table["occurrences"] == n)] for n in times}
     found = {n: lines(group) for n, group in groups.items()}
     names = [*sorted(table["benchmark"].unique()), AVERAGE]
-    width = max([9, *map(len, names)]) + 2
+    width = _width(names)
     rows = [f"{'occurrences':13}{'benchmark':{width}}{'accuracy':>30}"]
     for name in names:
         for n in found:
@@ -138,8 +151,17 @@ def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> lis
 
 
 def _cell(found: Estimate | None, kind: str) -> str:
+    if found is None or kind == "difference":
+        return _share(found)
+    return f"{_share(found)} ({found.n_members or found.n_nonmembers})"
+
+
+def _share(found: Estimate | None) -> str:
     if found is None:
         return "-"
     low, high = interval(found, CONFIDENCE)
-    size = "" if kind == "difference" else f" ({found.n_members or found.n_nonmembers})"
-    return f"{found.value:.3f} [{low:.3f}, {high:.3f}]{size}"
+    return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

@@ -13,6 +13,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import takewhile
+from string import ascii_uppercase
 from typing import Any
 
 import pandas as pd
@@ -22,7 +24,7 @@ from core.seeds import unit_hash
 from injection import PackedCorpus
 from injection.config import BenchmarkConfig
 
-ASKED = ("answer_field", "options", "options_field", "drawn_options")
+ASKED = ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,12 @@ class Question:
     Attributes:
         member, occurrences: as the corpus has them.
         options: the options as the answer's field would hold them.
+        prompt: the example's text before the answer.
         texts: the example's whole text with each option in the answer's place.
+        letter_texts: the same with each option's letter alone; none where they have no letters.
         answer: the place of the right option.
         drawn: whether the wrong ones are other questions' answers.
+        chosen_by: what the benchmark's own accuracy is, see `BenchmarkConfig`.
     """
 
     example_id: str
@@ -42,9 +47,12 @@ class Question:
     member: bool
     occurrences: int
     options: tuple[str, ...]
+    prompt: str
     texts: tuple[str, ...]
+    letter_texts: tuple[str, ...]
     answer: int
     drawn: bool
+    chosen_by: str
 
 
 @dataclass
@@ -128,11 +136,43 @@ def _question(
         return "the right answer is not among the options"
     if len(options) < 2:
         return "it has fewer than 2 distinct options"
-    texts = tuple(config.template.format(**{**own, field: option}) for option in options)
+    if not all(option.strip() for option in options):
+        return "one of its options is empty"
+    letters = _letters(options)
+    if config.chosen_by == "letter" and not letters:
+        return "its options have no letters, and chosen_by is letter"
+
+    def texts(answers: Iterable[str]) -> tuple[str, ...]:
+        return tuple(config.template.format(**{**own, field: answer}) for answer in answers)
+
+    first, second = texts("ab")  # they differ from the answer on
     return Question(
-        str(row.example_id), str(row.benchmark), bool(row.member), int(row.occurrences), options,
-        texts, options.index(own[field]), drawn,
-    )  # fmt: skip
+        example_id=str(row.example_id),
+        benchmark=str(row.benchmark),
+        member=bool(row.member),
+        occurrences=int(row.occurrences),
+        options=options,
+        prompt=first[: shared_start(first, second)],
+        texts=texts(options),
+        letter_texts=texts(letters),
+        answer=options.index(own[field]),
+        drawn=drawn,
+        chosen_by=config.chosen_by,
+    )
+
+
+def shared_start(*sequences: Sequence[object]) -> int:
+    """How many items all sequences begin with."""
+    columns = zip(*sequences, strict=False)
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+
+
+def _letters(options: Sequence[str]) -> Sequence[str]:
+    """The letters of "A. …", "B. …" and so on; none where the options are not named so."""
+    letters = ascii_uppercase[: len(options)]
+    named = zip(options, letters, strict=False)
+    all_named = len(letters) == len(options) and all(o.startswith(f"{x}. ") for o, x in named)
+    return letters if all_named else ""
 
 
 def _options(

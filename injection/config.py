@@ -12,6 +12,7 @@ from core.seeds import derive
 BOUNDARIES = ("token", "word", "sentence", "document")
 PARTS = ("base", "study", "validation", "all")
 POLICIES = ("off", "flag", "drop")
+CHOSEN_BY = ("sum", "token", "character", "byte", "letter")
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,17 @@ class BenchmarkConfig:
     """Field with an example's own options, a line each, the right answer among them."""
     drawn_options: int | None = runtime(None)
     """How many options to make, where there are no others, from other questions' answers."""
+    chosen_by: str = runtime("sum")
+    """Which accuracy this benchmark is known by: an option is chosen by its log-likelihood's `sum`,
+    by that a `token`, a `character` or a `byte`, or by the sum of its `letter` alone."""
     sources: dict[str, Any] = field(default_factory=dict)
     """Source name → rows (a `_target_`), fields (formats over a row), values (replacements)."""
 
     def __post_init__(self) -> None:
         require(self.drawn_options is None or self.drawn_options >= 2, "drawn_options",
                 self.drawn_options, "give 2 or more, the right answer included.")  # fmt: skip
+        require(self.chosen_by in CHOSEN_BY, "chosen_by", self.chosen_by,
+                f"choose from {', '.join(CHOSEN_BY)}.")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from analysis.inference.results import Estimates
 from core.bootstrap import intervals
 from core.estimates import Estimate
 from core.metrics import Scores
+from core.significance import holm
 
 COLUMNS = (
     *("condition", "benchmark", "method_a", "method_b", "metric", "difference", "ci_low"),
@@ -72,15 +73,6 @@ def p_values(found: Differences) -> Scores:
     further = (away >= np.abs(found.value)[:, None] - 1e-12).sum(axis=1)
     shares: Scores = (1 + further) / (1 + found.draws.shape[1])
     return shares
-
-
-def holm(p_value: Scores) -> Scores:
-    """Holm's step-down correction of a family of p-values."""
-    order = np.argsort(p_value, kind="stable")
-    steps = p_value[order] * np.arange(len(p_value), 0, -1)
-    adjusted = np.empty_like(p_value)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
-    return adjusted
 
 
 def max_t(found: Differences) -> Scores:

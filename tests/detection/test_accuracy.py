@@ -1,4 +1,5 @@
 import json
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,21 +7,17 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from scipy import stats
 
 from core.artifacts import open_artifact
 from core.config import convert, identity
 from core.errors import ConfigError, DataError
 from core.models import load_model, load_tokenizer
-from detection.accuracy import (
-    FILE,
-    AccuracyConfig,
-    AccuracyStage,
-    common_tokens,
-    make_table,
-    run,
-    tokenize,
-)
-from detection.accuracy_summary import compared, lines, summary
+from core.significance import p_value, relabelled
+from detection.accuracy import FILE, AccuracyStage, likelihoods, prompt_tokens, run, tokenize
+from detection.accuracy_estimates import lines, p_values
+from detection.accuracy_summary import compared, summary
+from detection.answers import make_table, option_scores
 from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
 from detection.loaded import LoadedModel
 from detection.options import ask, questions_digest
@@ -37,7 +34,7 @@ BOOLQ = BenchmarkConfig(
 )  # fmt: skip
 CHOICE = BenchmarkConfig(
     template="Question: {question}\n{options}\nAnswer: {answer}",
-    answer_field="answer", options_field="options",
+    answer_field="answer", options_field="options", chosen_by="letter",
 )  # fmt: skip
 OPEN = BenchmarkConfig(
     template="Question: {question}\nAnswer: {answer}", answer_field="answer",
@@ -115,32 +112,55 @@ def stage(corpus, tmp_path):
     )
 
 
-@pytest.mark.parametrize("normalisation", ["mean", "sum"])
-def test_a_naive_loop_chooses_the_same(stage, normalisation):
-    from dataclasses import replace
+def log_likelihood(model, tokenizer, prompt, text):
+    """The log-probabilities of the tokens after the prompt's, one by one in float64."""
+    before, ids = tokenizer(prompt.rstrip())["input_ids"], tokenizer(text)["input_ids"]
+    start = 0
+    while start < len(before) and before[start] == ids[start]:
+        start += 1
+    return [row["logprob"] for row in naive.token_rows(model, ids)][start - 1 :]
 
-    artifact = run(replace(stage, accuracy=AccuracyConfig(normalisation)))
+
+def test_a_naive_loop_chooses_the_same_in_every_way(stage):
+    artifact = run(stage)
     table = pd.read_parquet(artifact.path / FILE)
     model = load_model("model", str(GOLDEN / "target"), "float64")
     tokenizer = load_tokenizer("model", str(GOLDEN / "target"))
     made = pd.DataFrame(rows_of()).set_index("example_id")
     assert len(table) == len(made)
+    different = set()
     for row in table.itertuples():
         own = json.loads(made.loc[row.example_id, "fields"])
         template = NAMES[row.benchmark].template
-        ids = [tokenizer(template.format(**{**own, "answer": o}))["input_ids"] for o in row.options]
-        common = 0
-        while all(len(i) > common + 1 and i[common] == ids[0][common] for i in ids):
-            common += 1
-        sums, worth = [], []
-        for each in ids:
-            logprobs = [r["logprob"] for r in naive.token_rows(model, each)][common - 1 :]
-            sums.append(sum(logprobs))
-            worth.append(sum(logprobs) / (len(logprobs) if normalisation == "mean" else 1))
-        np.testing.assert_allclose(row.loglikelihoods, sums, rtol=1e-4)
-        assert row.chosen == worth.index(max(worth))
+        prompt = template[: template.index("{answer}")].format(**own)
+        letters = [o[0] for o in row.options] if row.benchmark == "choice" else []
+        found = [
+            log_likelihood(model, tokenizer, prompt, prompt + text)
+            for text in [*row.options, *letters]
+        ]
+        sums = [sum(each) for each in found]
+        options = list(zip(row.options, found, strict=False))
+        worth = {
+            "sum": sums[: len(options)],
+            "token": [sum(each) / len(each) for _, each in options],
+            "character": [sum(each) / len(text) for text, each in options],
+            "byte": [sum(each) / len(text.encode("utf-8")) for text, each in options],
+        }
+        np.testing.assert_allclose(row.loglikelihoods, sums[: len(options)], rtol=1e-4)
+        np.testing.assert_allclose(row.letter_loglikelihoods, sums[len(options) :], rtol=1e-4)
+        for by, values in worth.items():
+            assert getattr(row, f"chosen_{by}") == values.index(max(values))
+        if letters:
+            chosen = sums[len(options) :]
+            assert row.chosen_letter == chosen.index(max(chosen))
+        else:
+            assert row.chosen_letter is pd.NA
+        assert row.chosen == getattr(row, f"chosen_{row.chosen_by}")
         assert row.correct == (row.options[row.chosen] == own["answer"])
         assert row.options[row.answer] == own["answer"]
+        different.add(len({row.chosen_sum, row.chosen_token, row.chosen_byte}))
+    assert max(different) > 1  # the ways can be told apart
+    assert set(table["chosen_by"]) == {"sum", "letter"}
 
 
 def test_each_benchmark_has_its_options():
@@ -212,16 +232,25 @@ def test_naming_options_makes_no_other_corpus():
 
 
 @pytest.mark.parametrize(
-    ("ids", "common"),
+    ("prompt", "ids", "count"),
     [
-        ([[1, 2, 3], [1, 2, 4]], 2),
-        ([[1, 2], [1, 2, 4]], 1),  # an option that another begins with keeps a token
-        ([[1, 5, 3], [1, 2, 3]], 1),  # a token merged across the border is the option's
-        ([[3], [4]], 0),
+        ([1, 2], [[1, 2, 3], [1, 2, 4]], 2),
+        ([1, 2], [[1, 2, 5, 3], [1, 2, 5, 4]], 2),  # a token that all options begin with counts
+        ([1, 2], [[1, 5, 3], [1, 2, 3]], 1),  # a token merged across the border is the option's
+        ([1, 2, 9], [[1, 2, 3, 9], [1, 2, 4, 9]], 2),  # a tokenizer that ends every text
+        ([1, 2], [[1, 2], [1, 2, 4]], 1),  # each option keeps a token
+        ([], [[3], [4]], 0),
     ],
 )
-def test_the_common_tokens_end_where_an_option_differs(ids, common):
-    assert common_tokens(ids) == common
+def test_the_prompts_tokens_end_where_an_option_begins(prompt, ids, count):
+    assert prompt_tokens(prompt, ids) == count
+
+
+def test_the_prompt_is_the_text_before_the_answer():
+    asked = {q.example_id: q for q in ask(corpus_of(rows_of()), {}).questions}
+    assert asked["boolq-0"].prompt.endswith("Question: does Ann have 0 cats?\nAnswer: ")
+    assert asked["choice-0"].letter_texts[2] == asked["choice-0"].prompt + "C"
+    assert asked["open-0"].letter_texts == asked["boolq-0"].letter_texts == ()
 
 
 def test_a_model_that_learnt_a_sentence_chooses_its_end(toy_folders):
@@ -232,34 +261,50 @@ def test_a_model_that_learnt_a_sentence_chooses_its_end(toy_folders):
     )
     row = example("heron", config, 0, True, answer=end)
     asked = ask(corpus_of([row], {"heron": config}), {})
-    from detection.accuracy import likelihoods
-
     source = open_model("model.path", str(toy_folders["target"]))
     settings = DetectionConfig(device="cpu")
     rows, left_out = tokenize(LoadedModel(source, settings), asked)
-    table = make_table(rows, likelihoods(source, settings, rows), "mean")
+    table = make_table(asked.questions, likelihoods(source, settings, rows))
     assert not left_out
     assert table["correct"].all()
     assert table["chosen"][0] == 1
 
 
-def test_mean_and_sum_choose_differently_by_length():
-    question = ask(corpus_of(rows_of()[:1]), {}).questions[0]
-    rows = [SimpleNamespace(question=question)]
-    found = [[np.array([-2.0]), np.array([-1.5, -1.5])]]
-    assert make_table(rows, found, "sum")["chosen"][0] == 0
-    assert make_table(rows, found, "mean")["chosen"][0] == 1
+def test_every_way_can_choose_another_option():
+    options, tokens, sums = ["ab", "ééé", "four"], [1, 3, 2], [-2.0, -3.9, -3.0]
+    scores = option_scores(options, sums, tokens, [-2.0, -1.0, -3.0])
+    assert {by: int(np.argmax(one)) for by, one in scores.items()} == {
+        "sum": 0, "token": 1, "character": 2, "byte": 1, "letter": 1
+    }  # fmt: skip
+    np.testing.assert_allclose(scores["byte"], [-2 / 2, -3.9 / 6, -3 / 4])
+
+
+def test_options_without_letters_or_text_are_not_asked():
+    rows = [r for r in rows_of() if r["benchmark"] == "open"]
+    lettered = BenchmarkConfig(**{**vars(OPEN), "chosen_by": "letter"})
+    left = ask(corpus_of(rows, {"open": lettered}), {}).left_out
+    assert left == {("open", "its options have no letters, and chosen_by is letter"): len(rows)}
+    boolq = [r for r in rows_of() if r["benchmark"] == "boolq"]
+    empty = BenchmarkConfig(**{**vars(BOOLQ), "options": ["Yes", "No", " "]})
+    left = ask(corpus_of(boolq, {"boolq": empty}), {}).left_out
+    assert left == {("boolq", "one of its options is empty"): len(boolq)}
+    with pytest.raises(ConfigError, match="chosen_by is 'mean': choose from sum, token"):
+        BenchmarkConfig(chosen_by="mean")
 
 
 def answered(members, others, name="b"):
     correct = [True] * members[0] + [False] * members[1] + [True] * others[0] + [False] * others[1]
     count = sum(members)
     member = [i < count for i in range(len(correct))]
-    return pd.DataFrame({
+    table = pd.DataFrame({
         "example_id": [f"{name}{i}" for i in range(len(correct))], "benchmark": name,
         "member": member, "occurrences": [int(m) * (1 + i % 2) for i, m in enumerate(member)],
         "options": [["x", "y"]] * len(correct), "correct": correct, "drawn_options": False,
+        "answer": 1, "chosen_by": "sum", "chosen_letter": pd.array([None] * len(correct), "Int64"),
     })  # fmt: skip
+    chosen = table["correct"].astype("Int64")
+    return table.assign(chosen=chosen, chosen_sum=chosen, chosen_token=chosen,
+                        chosen_character=chosen, chosen_byte=chosen)  # fmt: skip
 
 
 def test_intervals_are_of_a_share():
@@ -292,10 +337,67 @@ def test_the_same_examples_are_compared_in_pairs():
     assert "0.100 [" in compared(after, before)
 
 
+def test_every_way_is_printed_and_the_convention_is_marked():
+    sums, tokens = answered((80, 20), (50, 50)), answered((50, 50), (50, 50))
+    table = sums.assign(chosen_token=tokens["chosen"], chosen_byte=1 - sums["chosen"])
+    other = answered((30, 10), (10, 30), "c").assign(chosen_by="byte")
+    artifact = SimpleNamespace(counts={"left_out": []})
+    said = summary(pd.concat([table, other], ignore_index=True), artifact)
+    (line,) = [line for line in said.splitlines() if line.startswith("b ") and "diff" in line]
+    cells = line.replace("[", "").replace("]", "").replace(",", "").split()[2:]
+    assert [cells[0], cells[3], cells[6], cells[9]] == ["0.300", "0.000", "0.300", "-0.300"]
+    assert (cells[2][-1], cells[12]) == ("*", "-")
+    assert float(cells[1]) < 0.3 < float(cells[2][:-1])
+    heads = [line.split()[1] for line in said.splitlines() if line.startswith(("b ", "c "))]
+    assert heads[:2] == ["sum", "byte"]
+
+
+def test_p_values_hold_what_they_promise():
+    rng = np.random.default_rng(0)
+    found, expected = [], []
+    for seed in range(300):
+        sides = (rng.random((2, 30)) < 0.4).astype(float)
+        difference = sides[0].mean() - sides[1].mean()
+        found.append(p_value(difference, relabelled(*sides, 999, seed)))
+        counts = [[int(side.sum()), 30 - int(side.sum())] for side in sides]
+        expected.append(stats.fisher_exact(counts).pvalue)
+    assert np.mean(np.array(found) <= 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
+    np.testing.assert_allclose(found, expected, atol=0.08)  # with equal sides it is Fisher's test
+
+
+def test_unequal_sides_and_values_of_a_change_are_relabelled_as_a_loop_does():
+    members, others = np.array([1.0, 1, 0, -1, 1]), np.array([0.0, 0, 1])
+    both = np.concatenate([members, others])
+    differences = [
+        both[list(chosen)].mean() - np.delete(both, chosen).mean()
+        for chosen in combinations(range(8), 5)
+    ]
+    found = relabelled(members, others, 20_000, 0)
+    assert set(found.round(9)) == set(np.round(differences, 9))
+    for value in (0.1, 0.5, 1.0):
+        expected = np.mean(np.abs(differences) >= value - 1e-12)
+        assert p_value(value, found) == pytest.approx(expected, abs=0.015)
+
+
+def test_p_values_are_corrected_over_the_benchmarks():
+    tables = [answered((20, 10), (10, 20), "b"), answered((15, 15), (15, 15), "c"),
+              answered((22, 8), (10, 20), "d")]  # fmt: skip
+    table = pd.concat(tables, ignore_index=True)
+    found = p_values(table.assign(value=table["correct"].astype(float)))
+    plain = {name: p for name, (p, _) in found.items()}
+    assert found["d"][1] == pytest.approx(3 * plain["d"])
+    assert found["b"][1] == pytest.approx(2 * plain["b"])
+    assert found["c"] == (1, 1)
+    assert plain["average"] < plain["b"]
+    assert found["average"][1] is None
+    one_sided = table[~((table["benchmark"] == "c") & table["member"])]
+    assert set(p_values(one_sided.assign(value=1.0))) == {"b", "d"}
+
+
 def test_the_summary_says_what_was_done(stage):
     artifact = run(stage)
     said = summary(pd.read_parquet(artifact.path / FILE), artifact)
-    assert "mean log-likelihood a token" in said
+    assert "by each benchmark's convention" in said
     assert "drawn options: open: 8 examples" in said
     assert "average" in said
     table = pd.read_parquet(artifact.path / FILE)
@@ -304,8 +406,10 @@ def test_the_summary_says_what_was_done(stage):
     assert said.count("members") >= 2
     again = run(stage)
     assert again.path == artifact.path == open_artifact(artifact.path, "accuracy").path
-    other = run(AccuracyStage(**{**vars(stage), "accuracy": AccuracyConfig("sum")}))
+    named = {name: BenchmarkConfig(**{**vars(c), "chosen_by": "byte"}) for name, c in NAMES.items()}
+    other = run(AccuracyStage(**{**vars(stage), "benchmark": named}))
     assert other.path != artifact.path
+    assert set(pd.read_parquet(other.path / FILE)["chosen_by"]) == {"byte"}
 
 
 def test_the_reference_is_answered_by_the_same_stage(stage):
@@ -315,8 +419,6 @@ def test_the_reference_is_answered_by_the_same_stage(stage):
 
 
 def test_wrong_values_are_said(stage, tmp_path):
-    with pytest.raises(ConfigError, match="accuracy.normalisation is 'max': give mean or sum"):
-        AccuracyConfig("max")
     file = tmp_path / "texts.jsonl"
     file.write_text('{"text": "a"}')
     with pytest.raises(DataError, match="accuracy needs the questions"):
@@ -332,6 +434,9 @@ def test_the_config_composes_and_the_shipped_benchmarks_name_their_options():
         config = compose("accuracy", ["examples.path=x", "model.path=y"])
     stage = convert(config, AccuracyStage)
     assert stage.benchmark["boolq"].options == ["Yes", "No"]
+    ways = {name: one.chosen_by for name, one in stage.benchmark.items()}
+    assert ways.pop("commonsenseqa") == "letter"
+    assert set(ways.values()) == {"sum"}
     for name, one in stage.benchmark.items():
         node = yaml.safe_load((CONF / "benchmark" / f"{name}.yaml").read_text())[name]
         assert one.answer_field in node["sources"]["hub"]["fields"]
