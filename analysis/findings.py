@@ -31,8 +31,8 @@ class Findings:
     """`factor_chart.series_of`."""
     records: Mapping[str, Sequence[Record]]
     tables: Mapping[str, Sequence[Table]]
-    notes: Mapping[str, Sequence[str]]
-    """By condition: what is out of the ordinary about its scores."""
+    sentences: Mapping[str, Sequence[str]]
+    """`summary.of_conditions`."""
     config: AnalysisConfig
 
     @property
@@ -49,5 +49,5 @@ class Findings:
             bins=self.bins[self.bins["condition"] == condition],
             records={condition: self.records.get(condition, ())},
             tables={condition: self.tables.get(condition, ())},
-            notes={condition: self.notes[condition]},
+            sentences={condition: self.sentences[condition]},
         )

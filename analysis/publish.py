@@ -13,10 +13,10 @@ from analysis.config import AnalysisStage
 from analysis.findings import Findings
 from analysis.folder import CHARTS, PAGE, REPORT, TABLES
 from analysis.inference.curves import histogram_table, roc_table, samples
-from analysis.inference.flags import notes
 from analysis.inference.pooled import by_condition
 from analysis.page.build import page
 from analysis.report import OVER_CONDITIONS, Picture, Section, markdown, parts_of
+from analysis.summary import of_conditions
 from analysis.tables.papers import learning_rate_table
 from analysis.tables.statistical import condition_tables, series_tables
 from analysis.tables.table import write_tables
@@ -49,7 +49,7 @@ def gather(
         series=series_of(cells),
         records=own,
         tables=_tables(made),
-        notes={name: notes(made.flags, name) for name in parts_of(made.pooled)},
+        sentences=of_conditions(made, stage.analysis.confidence),
         config=stage.analysis,
     )
 
@@ -81,7 +81,7 @@ def _tables(made: Statistics) -> dict[str, list[Table]]:
 
 def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> list[Section]:
     sections = [
-        Section(name, rows, findings.tables[name], pictures.get(name, ()), findings.notes[name])
+        Section(name, rows, findings.tables[name], pictures.get(name, ()), findings.sentences[name])
         for name, rows in findings.conditions.items()
     ]
     over = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())

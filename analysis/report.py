@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.config import AnalysisConfig
 from analysis.inference.controls import control_rows, stamp
-from analysis.summary import sentences
 from analysis.tables.tables import Table
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ class Section:
     results: pd.DataFrame | None
     tables: Sequence[Table]
     charts: Sequence[Picture]
-    notes: Sequence[str] = ()
-    """What is out of the ordinary about its scores."""
+    sentences: Sequence[str] = ()
+    """`summary.of_conditions`."""
 
 
 def markdown(title: str, sections: Sequence[Section], config: AnalysisConfig) -> str:
@@ -59,7 +58,7 @@ def _section(section: Section, config: AnalysisConfig) -> list[str]:
     return [
         f"## {section.condition}",
         *([f"> **{off}**"] if off else []),
-        "\n".join(f"- {sentence}" for sentence in [*sentences(results), *section.notes]),
+        "\n".join(f"- {sentence}" for sentence in section.sentences),
         *shown,
         _on_controls(len(control_rows(results)), config),
     ]

@@ -37,7 +37,7 @@ def write_report(
     new = not is_complete(folder)
     artifact = build(folder, stage, inputs, lambda folder: _make(folder, stage, cells, records))
     write_text(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
-    _show(artifact)
+    _show(artifact, stage.analysis.confidence)
     if new:
         mirror(stage, cells, open_report(artifact.path))
     return artifact
@@ -58,17 +58,17 @@ def _make(
     return Built(content, {"cells": len(cells), "estimates": len(found.results)})
 
 
-def _show(artifact: Artifact) -> None:
+def _show(artifact: Artifact, confidence: float) -> None:
     """The main table and the findings, for whoever watches the terminal."""
-    from analysis.inference.flags import notes
     from analysis.report import parts_of
-    from analysis.summary import sentences
+    from analysis.summary import of_conditions
     from analysis.tables.tables import cell_tables
 
     report = open_report(artifact.path)
+    said = of_conditions(report, confidence)
     for condition, part in parts_of(report.pooled).items():
         main = cell_tables(part)[0]
         log.info("\n%s\n%s\n\n%s\n", condition, main.title, main.markdown())
-        for sentence in [*sentences(part), *notes(report.flags, condition)]:
+        for sentence in said[condition]:
             log.info("- %s", sentence)
     log.info("\nreport: %s\nin a browser: %s", artifact.path / REPORT, artifact.path / PAGE)

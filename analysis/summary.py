@@ -1,60 +1,140 @@
-"""The findings in words, made from the numbers of one cell."""
+"""The findings in words, made from the numbers and the tests of one condition."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from analysis.cells import CONTAMINATED
 from analysis.charts.appearance import in_order, label
 from analysis.inference.baseline import BLIND
 from analysis.inference.controls import control_rows, off_controls
-from analysis.inference.groups import ANY
+from analysis.inference.flags import notes
+from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
+from analysis.inference.trends import OCCURRENCES
+from analysis.report import parts_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def sentences(results: pd.DataFrame) -> list[str]:
-    """The strongest method, the effect of the dose, and the two controls."""
-    shown = results[(results["metric"] == "auroc") & (results["benchmark"] == ALL)]
-    detectors = shown[shown["checkpoint"] == CONTAMINATED]
-    strongest = detectors[detectors["occurrences"] == ANY].nlargest(1, "value").iloc[0]
-    clean = results[results["method"] != BLIND]
-    blind = results[results["method"] == BLIND]
+class Tables(Protocol):
+    """What `statistics` makes and `open_report` reads, as far as it is put into words."""
+
+    @property
+    def pooled(self) -> pd.DataFrame:
+        """`analysis.inference.pooled`."""
+
+    @property
+    def comparisons(self) -> pd.DataFrame:
+        """`analysis.inference.paired`."""
+
+    @property
+    def trends(self) -> pd.DataFrame:
+        """`analysis.inference.trends`."""
+
+    @property
+    def flags(self) -> pd.DataFrame:
+        """`analysis.inference.flags`."""
+
+
+def sentences(
+    pooled: pd.DataFrame, comparisons: pd.DataFrame, trends: pd.DataFrame, confidence: float
+) -> list[str]:
+    """The best method, the effect of the dose, and the two controls, of one condition.
+
+    Methods are compared by their default variants. A claim needs its own test: "strongest" the
+    paired one against every other method, corrected; "rises" the interval of the slope.
+    """
+    shown = pooled[(pooled["metric"] == "auroc") & (pooled["benchmark"] == ALL)]
+    detectors = shown[(shown["checkpoint"] == CONTAMINATED) & shown["default"]]
+    best = detectors[detectors["occurrences"] == ANY].nlargest(1, "value").iloc[0]
+    name = label(best["method"], best["variant"], _pairs(shown[shown["method"] != BLIND]))
+    clean = pooled[pooled["method"] != BLIND]
+    blind = pooled[pooled["method"] == BLIND]
     return [
-        _strongest(strongest, detectors),
-        *_dose(strongest, detectors),
+        _best(name, best, _pairs(detectors), comparisons, confidence),
+        _dose(name, best, detectors, trends),
         _control("Clean control (the model before the contaminated training)", clean),
         _control("Blind baseline (a text classifier without the model)", blind),
     ]
 
 
-def _strongest(best: pd.Series[Any], detectors: pd.DataFrame) -> str:
-    pairs = in_order(detectors[["method", "variant"]].itertuples(index=False, name=None))
-    name = label(best["method"], best["variant"], pairs)
-    among = f"of {len(pairs)} methods" if len(pairs) > 1 else "the only method"
+def of_conditions(made: Tables, confidence: float) -> dict[str, list[str]]:
+    """All that is said of each condition, in their order; what is odd about its scores is last."""
+    found = {}
+    for condition, part in parts_of(made.pooled).items():
+        comparisons, trends = (
+            table[table["condition"] == condition] for table in (made.comparisons, made.trends)
+        )
+        odd = notes(made.flags, condition)
+        found[condition] = [*sentences(part, comparisons, trends, confidence), *odd]
+    return found
+
+
+def _pairs(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    return in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
+
+
+def _best(
+    name: str,
+    best: pd.Series[Any],
+    methods: list[tuple[str, str]],
+    comparisons: pd.DataFrame,
+    confidence: float,
+) -> str:
+    measured = (
+        f"AUROC {_value(best)} over all {best['n_members']} members and {best['n_nonmembers']} "
+        "non-members, mean over benchmarks"
+    )
+    if len(methods) == 1:
+        return f"The only method: {name}, {measured}."
+    like = _not_beaten(str(best["method"]), comparisons, confidence)
+    others = ", ".join(method for method, _ in methods if method in like)
+    if not like:
+        level = f"p < {1 - confidence:.2g}"
+        return (
+            f"Strongest of {len(methods)} methods: {name}, {measured}; it is above each of the "
+            f"others (paired tests, corrected, {level})."
+        )
     return (
-        f"Strongest {among}: {name}, AUROC {_value(best)} over all {best['n_members']} members "
-        f"and {best['n_nonmembers']} non-members, mean over benchmarks."
+        f"Highest of {len(methods)} methods: {name}, {measured}; not distinguishable from {others} "
+        "(paired tests, corrected)."
     )
 
 
-def _dose(best: pd.Series[Any], detectors: pd.DataFrame) -> list[str]:
-    """From the lowest to the highest number of occurrences; nothing where there is only one."""
-    dosed = detectors[detectors["occurrences"] != ANY]
-    dosed = dosed.sort_values("occurrences", key=lambda doses: doses.astype(int))
-    lines = [line for _, line in dosed.groupby(["method", "variant"])]
-    if min((len(line) for line in lines), default=0) < 2:
-        return []
-    rising = sum(line["value"].is_monotonic_increasing for line in lines)
-    own = dosed[(dosed["method"] == best["method"]) & (dosed["variant"] == best["variant"])]
+def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[str]:
+    """The methods from which the test can't tell the best one."""
+    rows = comparisons[(comparisons["metric"] == "auroc") & (comparisons["benchmark"] == ALL)]
+    unsure = rows[~(rows["p_max_t"] < 1 - confidence)]
+    pairs = zip(unsure["method_a"], unsure["method_b"], strict=True)
+    return {method for pair in pairs if best in pair for method in pair if method != best}
+
+
+def _dose(name: str, best: pd.Series[Any], detectors: pd.DataFrame, trends: pd.DataFrame) -> str:
+    """What each doubling does to the best method's AUROC, and for how many methods it rises."""
+    own = detectors[(detectors["method"] == best["method"]) & (detectors["occurrences"] != ANY)]
+    own = own.sort_values("occurrences", key=lambda doses: doses.map(dose_order))
+    if len(own) < 2:
+        doses = f"is {own['occurrences'].iloc[0]} for all" if len(own) else "differs by benchmark"
+        return f"Occurrences: no dose test, since their number {doses}."
+    slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
+    slopes = slopes.set_index(["method", "variant"]).loc[_pairs(detectors)]
+    row = slopes.loc[(best["method"], best["variant"])]
     first, last = own.iloc[0], own.iloc[-1]
-    return [
-        f"With the occurrences, the AUROC of {best['method']} goes from {_value(first)} at "
-        f"{first['occurrences']} to {_value(last)} at {last['occurrences']}; it rises at every "
-        f"step for {rising} of {len(lines)} methods."
-    ]
+    rising = int((slopes["slope_low"] > 0).sum())
+    return (
+        f"With the occurrences the AUROC of {name} {_moves(row)}: its log-odds change by "
+        f"{row['slope']:.2f} [{row['slope_low']:.2f}, {row['slope_high']:.2f}] a doubling, from "
+        f"{_value(first)} at {first['occurrences']} to {_value(last)} at {last['occurrences']}. "
+        f"The slope's interval is above 0 for {rising} of {len(slopes)} methods."
+    )
+
+
+def _moves(row: pd.Series[Any]) -> str:
+    if row["slope_low"] > 0:
+        return "rises"
+    return "falls" if row["slope_high"] < 0 else "shows no trend"
 
 
 def _control(name: str, results: pd.DataFrame) -> str:

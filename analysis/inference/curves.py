@@ -55,6 +55,7 @@ class Sample(NamedTuple):
     members: Floats
     nonmembers: Floats
     seed: int
+    """Draws the resamples; equal where cells hold the same examples."""
 
 
 def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
@@ -72,7 +73,7 @@ def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
 
 
 def _sample(cell: Cell, group: Group, scores: Floats, seed: int) -> Sample:
-    drawn = derive(seed, "curves", cell.digests["corpus"], group.benchmark)
+    drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
     return Sample(scores[group.members], scores[group.nonmembers], drawn)
 
 
@@ -103,7 +104,9 @@ def _roc(cells: Sequence[Sample], draws: int, seed: int) -> tuple[Floats, Floats
     """TPR at `RATES`, mean over seeds, and its draws (rates × draws)."""
     values, drawn = zip(*(_one_roc(cell, draws) for cell in cells), strict=True)
     by_rate = np.stack(drawn, axis=1)  # rates × seeds × draws
-    return np.mean(values, axis=0), np.stack([hierarchical(each, seed) for each in by_rate])
+    examples = [cell.seed for cell in cells]
+    drawn_means = [hierarchical(each, seed, examples) for each in by_rate]
+    return np.mean(values, axis=0), np.stack(drawn_means)
 
 
 def _one_roc(cell: Sample, draws: int) -> tuple[Floats, Floats]:

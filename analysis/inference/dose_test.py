@@ -1,16 +1,32 @@
-"""Do scores rise with the dose? The Jonckheere-Terpstra test with ties, through Kendall's τ-b."""
+"""Do scores rise with the dose? A one-sided test among the members that were inserted.
+
+Non-members and members with a drawn frequency of 0 stay out: members score above them at any dose,
+so with them a shift that is the same at every dose would pass for a trend.
+
+In each stratum (a cell's inserted members of one benchmark) Kendall's τ-b and the z of its test,
+which is the Jonckheere-Terpstra test with ties. Over strata of n members the z are summed with √n
+as weights (Stouffer; Lipták 1958): z = Σ √n z / √(d Σ n). Seeds that hold the same examples at the
+same doses are no independent replicates. The design effect d (Kish 1965) is how much larger that
+makes the sum's variance, by the examples' shares in it, which add up over the strata:
+d = Σ_i (Σ_s r_is)² / Σ_i Σ_s r_is², where r_is is the product of example i's standardised ranks of
+dose and score in stratum s. It is 1 where no example recurs.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.cells import CONTAMINATED, Cell
 from analysis.inference.results import ALL
 from core.metrics import Scores
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Detector(NamedTuple):
@@ -21,46 +37,79 @@ class Detector(NamedTuple):
     variant: str
 
 
+class Stratum(NamedTuple):
+    """What one stratum of n members says of the trend; all zeros where the scores are equal."""
+
+    examples: NDArray[Any]
+    """Their ids (n)."""
+    tau: float
+    z: float
+    shares: Scores
+    """Each example's standardised rank of the dose times that of the score (n)."""
+
+
 def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
-    """τ and one-sided p of each detector, stratified by cell; "all" by benchmark as well."""
-    strata: dict[Detector, list[tuple[float, float, int]]] = defaultdict(list)
+    """τ and one-sided p of each detector over the strata that hold several doses.
+
+    "all" is over benchmarks as well. A detector without such a stratum has no test.
+    """
+    strata: dict[Detector, list[Stratum]] = defaultdict(list)
     for cell in cells:
-        examples, table = cell.examples, cell.scores[CONTAMINATED]
-        member = examples["member"].to_numpy(bool)
-        dose = np.where(member, examples["occurrences"].to_numpy(), 0)
-        names = examples["benchmark"].to_numpy()
-        for benchmark in sorted(set(names)):
-            rows = np.flatnonzero((names == benchmark) & (~member | (dose > 0)))
-            if len(set((dose[rows] > 0).tolist())) < 2:  # as in `groups`: nothing to compare
-                continue
+        table = cell.scores[CONTAMINATED]
+        for benchmark, rows in _several_doses(cell.examples):
+            examples = cell.examples["example_id"].to_numpy()[rows]
+            dose = cell.examples["occurrences"].to_numpy()[rows]
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)[rows]
-                stratum = (*kendall(dose[rows], scores), len(rows))
-                strata[Detector(benchmark, method, variant)].append(stratum)
-                strata[Detector(ALL, method, variant)].append(stratum)
-    return {detector: stratified(parts) for detector, parts in strata.items()}
+                found = stratum(examples, dose, scores)
+                strata[Detector(benchmark, method, variant)].append(found)
+                strata[Detector(ALL, method, variant)].append(found)
+    return {detector: joint_test(parts) for detector, parts in strata.items()}
 
 
-def kendall(dose: Any, scores: Scores) -> tuple[float, float]:
-    """τ-b and the p-value of scores that rise with the dose.
-
-    (0, ½) where all scores are equal: they say nothing.
-    """
+def stratum(examples: NDArray[Any], dose: Any, scores: Scores) -> Stratum:
+    """One stratum's τ-b between doses and scores (n each, two different doses at least)."""
+    from scipy.special import ndtri
     from scipy.stats import kendalltau
 
     if np.ptp(scores) == 0:
-        return 0.0, 0.5
+        return Stratum(examples, 0.0, 0.0, np.zeros(len(scores)))
     test = kendalltau(dose, scores, alternative="greater")
-    return float(test.statistic), float(test.pvalue)
+    z = -float(ndtri(np.clip(test.pvalue, 1e-300, 1 - 1e-15)))
+    return Stratum(examples, float(test.statistic), z, _ranks(dose) * _ranks(scores))
 
 
-def stratified(parts: Sequence[tuple[float, float, int]]) -> tuple[float, float]:
-    """The mean τ and Stouffer's p of independent strata, weighted by their size."""
-    from scipy.stats import combine_pvalues
+def joint_test(strata: Sequence[Stratum]) -> tuple[float, float]:
+    """The mean τ, weighted by the strata's sizes, and the one-sided p of them all."""
+    from scipy.special import ndtr
 
-    tau, p_value, sizes = map(np.array, zip(*parts, strict=True))
-    if len(parts) == 1:
-        return float(tau[0]), float(p_value[0])
-    bounded = np.clip(p_value, 1e-300, 1 - 1e-15)
-    joint = combine_pvalues(bounded, method="stouffer", weights=np.sqrt(sizes))
-    return float(np.average(tau, weights=sizes)), float(joint.pvalue)
+    sizes = np.array([len(each.examples) for each in strata])
+    tau, z = (np.array([getattr(each, name) for each in strata]) for name in ("tau", "z"))
+    total = (np.sqrt(sizes) @ z) / np.sqrt(design_effect(strata) * sizes.sum())
+    return float(np.average(tau, weights=sizes)), float(ndtr(-total))
+
+
+def design_effect(strata: Sequence[Stratum]) -> float:
+    """How much examples that recur raise the variance of the strata's sum; 1 where none does."""
+    shares = np.concatenate([each.shares for each in strata])
+    _, example = np.unique(np.concatenate([each.examples for each in strata]), return_inverse=True)
+    alone = float((shares**2).sum())
+    return float((np.bincount(example, shares) ** 2).sum()) / alone if alone else 1.0
+
+
+def _several_doses(examples: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    """Each benchmark's rows of inserted members, where not all have the same dose."""
+    inserted = examples["member"].to_numpy(bool) & (examples["occurrences"].to_numpy() > 0)
+    for benchmark in sorted(set(examples["benchmark"])):
+        rows = np.flatnonzero(inserted & (examples["benchmark"] == benchmark).to_numpy())
+        if examples["occurrences"].iloc[rows].nunique() > 1:
+            yield benchmark, rows
+
+
+def _ranks(values: Any) -> Scores:
+    """Mid-ranks with mean 0 and variance 1."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values)
+    standard: Scores = (ranks - ranks.mean()) / ranks.std()
+    return standard

@@ -6,7 +6,8 @@ Columns (`COLUMNS`) are those of `analysis.inference.results`, but for:
 - `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ).
 - `n_seeds`: cells behind the row; the value is their mean.
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
-  within each drawn seed. With one seed it is that cell's own interval.
+  within each drawn seed, or once for all seeds that hold the same examples at the same doses. With
+  one seed it is that cell's own interval.
 - `example_max_tokens`, `last_tokens`, `parameters`: more facts of the cells, missing (<NA>) where
   unknown.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,66 +52,82 @@ def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     return found
 
 
-def pool(found: Sequence[Estimates], seed: int) -> Estimates:
+def pool(found: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
     """The mean over cells, measure by measure, with hierarchical draws.
 
     Args:
         found: the estimates of each cell of a condition, in order of their seeds.
+        examples: each cell's `examples_digest`.
         seed: draws which cells make up a draw: the same for every measure and every condition, so
             that their differences stay paired.
     """
     if len(found) == 1:
         return found[0]
-    gathered: dict[Measure, dict[str, list[Estimate]]] = defaultdict(lambda: defaultdict(list))
-    for estimates in found:
+    gathered: dict[Measure, dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
+    for place, estimates in enumerate(found):
         for measure, by_benchmark in estimates.items():
             for benchmark, value in by_benchmark.items():
-                gathered[measure][benchmark].append(value)
+                gathered[measure][benchmark][place] = value
     return {
-        measure: {name: pooled_estimate(values, seed) for name, values in by_benchmark.items()}
+        measure: {
+            name: pooled_estimate(list(own.values()), seed, [examples[place] for place in own])
+            for name, own in by_benchmark.items()
+        }
         for measure, by_benchmark in gathered.items()
     }
 
 
-def pooled_estimate(values: Sequence[Estimate], seed: int) -> Estimate:
+def pooled_estimate(
+    values: Sequence[Estimate], seed: int, examples: Sequence[object] = ()
+) -> Estimate:
     """The mean of some cells' values; its draws resample cells, then examples."""
     draws = np.stack([value.draws for value in values])
+    apart = {first: values[first] for first in _firsts(examples, len(values))}
     return Estimate(
         min(value.n_members for value in values),
         min(value.n_nonmembers for value in values),
         float(np.mean([value.value for value in values])),
-        hierarchical(draws, seed),
-        total_worth(values),
+        hierarchical(draws, seed, examples),
+        total_worth(list(apart.values())),
     )
 
 
-def hierarchical(draws: Scores, seed: int) -> Scores:
+def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> Scores:
     """From each cell's own draws (S×D) the draws of their mean (D).
 
     Draw d is a mean over S cells drawn with replacement. A cell that was drawn twice counts with
-    two resamples of its examples, so each place has its own order of the resamples.
+    two resamples of its examples, so each place has its own order of the resamples. Cells of equal
+    `examples` (S; none given: all differ) hold the same ones in the same resamples. They share the
+    order: more of them make the mean over such examples no more certain (Owen 2007).
     """
     cells, size = draws.shape
     if cells == 1:
         only: Scores = draws[0]
         return only
-    picked, order = _plan(cells, size, seed)
+    picked, order = _plan(_firsts(examples, cells), size, seed)
     mean: Scores = draws[picked, order].mean(axis=0)
     return mean
 
 
-_plans: dict[tuple[int, int, int], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
+def _firsts(examples: Sequence[object], cells: int) -> tuple[int, ...]:
+    """For each cell the first that holds the same examples."""
+    own = examples or range(cells)
+    return tuple(own.index(each) for each in own)
 
 
-def _plan(cells: int, size: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+@cache
+def _plan(
+    firsts: tuple[int, ...], size: int, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Which cell (S×D) and which of its draws (S×D) stand at each place of each draw."""
-    key = (cells, size, seed)
-    if key not in _plans:
-        rng = np.random.default_rng(derive(seed, "seeds", cells))
-        picked = rng.integers(0, cells, (cells, size))
-        order = np.array([rng.permutation(size) for _ in range(cells)])
-        _plans[key] = picked, order
-    return _plans[key]
+    cells = len(firsts)
+    rng = np.random.default_rng(derive(seed, "seeds", cells))
+    picked = rng.integers(0, cells, (cells, size))
+    orders = np.array([rng.permutation(size) for _ in range(cells)])
+    first = np.array(firsts)
+    shared = np.bincount(first, minlength=cells)[first] > 1
+    place = np.where(shared[picked], first[picked], np.arange(cells)[:, None])
+    return picked, orders[place, np.arange(size)]
 
 
 def condition_rows(

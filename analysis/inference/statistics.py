@@ -41,7 +41,7 @@ def statistics(
     conditions = []
     for name, members in pooled.by_condition(cells).items():
         found = [results.estimates(cell, blind(cell), config, seed) for cell in members]
-        joint = pooled.pool(found, seed)
+        joint = pooled.pool(found, [cell.examples_digest for cell in members], seed)
         for cell, own in zip(members, found, strict=True):
             rows["results"] += results.cell_rows(cell, own, config.confidence)
         rows["pooled"] += pooled.condition_rows(members, found, joint, config.confidence)

@@ -6,10 +6,10 @@ Columns (`COLUMNS`), where they need a word:
   in all else: "learning_rate", "budget_tokens", "example_max_tokens", "parameters".
 - `condition`: the condition, or the first of the series.
 - `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
-- `tau`, `p_value`: over occurrences, Kendall's τ-b between dose (non-members: 0) and score over
-  examples, and the p-value of the one-sided test that scores rise with the dose. It's the
-  Jonckheere-Terpstra test with ties: both count concordant pairs. Seeds and benchmarks are strata
-  (the mean τ; Stouffer's sum of z). Along a series, τ between the fact and the AUROC over
+- `tau`, `p_value`: over occurrences, Kendall's τ-b between dose and score among the members that
+  were inserted, and the p-value of its one-sided test that scores rise with the dose
+  (`analysis.inference.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
+  the same dose, and `note` says so). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds with each doubling
   (`analysis.inference.dose_response`), and its bootstrap interval.
@@ -39,6 +39,7 @@ from core.metrics import Scores
 
 LEVEL = 0.75
 OCCURRENCES = "occurrences"
+ONE_DOSE = "one number of occurrences a benchmark: no dose test"
 COLUMNS = (
     *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
     *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone"),
@@ -63,14 +64,15 @@ def dose_rows(
     """Trends over occurrences within one condition, on its contaminated models."""
     tests = dose_tests(cells)
     lines = _auroc_lines(pooled)
-    for detector, (tau, p_value) in tests.items():
-        line = lines.get(detector, {})
+    for detector in {**tests, **lines}:
+        tau, p_value = tests.get(detector, (float("nan"),) * 2)
         yield {
             "condition": condition,
             "over": OCCURRENCES,
             **detector._asdict(),
             **{"tau": tau, "p_value": p_value},
-            **shape(line, confidence),
+            **shape(lines.get(detector, {}), confidence),
+            **({} if detector in tests else {"note": ONE_DOSE}),
         }
 
 

@@ -13,7 +13,6 @@ import yaml
 
 from analysis.page.data import page_data
 from analysis.report import reading_guide
-from analysis.summary import sentences
 from analysis.training_record import Record
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ def _summary(findings: Findings) -> str:
     for condition, rows in findings.conditions.items():
         off = stamp(rows)
         warning = f'<p class="off">{html.escape(off)}</p>' if off else ""
-        shown = [*sentences(rows), *findings.notes[condition]]
-        said = "".join(f"<li>{_marked(sentence)}</li>" for sentence in shown)
+        sentences = findings.sentences[condition]
+        said = "".join(f"<li>{_marked(sentence)}</li>" for sentence in sentences)
         parts.append(f"<h3>{html.escape(condition)}</h3>{warning}<ul>{said}</ul>")
     return "\n".join(parts)
 

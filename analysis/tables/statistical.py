@@ -19,7 +19,7 @@ OCCURRENCES = "occurrences"
 
 
 def condition_tables(made: Statistics, condition: str) -> list[Table]:
-    """The strongest method against each other one, scores over the dose, swapped replicates."""
+    """The best method against each other one, scores over the dose, swapped replicates."""
     comparisons, trends, replicates = (
         table[table["condition"] == condition]
         for table in (made.comparisons, made.trends, made.replicates)
@@ -43,7 +43,7 @@ def series_tables(trends: pd.DataFrame) -> list[Table]:
 
 
 def comparison_table(comparisons: pd.DataFrame) -> Table | None:
-    """The strongest method less each other one; None where there is but one."""
+    """The method with the highest AUROC less each other one; None where there is but one."""
     rows = comparisons[(comparisons["metric"] == "auroc") & (comparisons["benchmark"] == ALL)]
     if rows.empty:
         return None
@@ -53,7 +53,7 @@ def comparison_table(comparisons: pd.DataFrame) -> Table | None:
     lines = [_difference(row, best) for row in own.to_dict("records")]
     header = [f"{best} less …", "difference in AUROC", "p", "p, corrected"]
     title = (
-        f"{best}, the strongest on average, less each other method: all members, mean over "
+        f"{best}, whose AUROC is the highest, less each other method: all members, mean over "
         "benchmarks, paired bootstrap, two-sided p, corrected for all pairs of methods by max-T"
     )
     return Table("comparisons", title, header, lines, own)
@@ -71,7 +71,7 @@ def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
     header = ["method", "Kendall's τ", "slope [95%]", tested, "reaches 0.75 at", "note"]
     title = (
         f"Trend over {over.replace('_', ' ')}, mean over benchmarks; the slope is of AUROC's "
-        "log-odds a doubling"
+        f"log-odds a doubling{'; τ is of scores among members' * (over == OCCURRENCES)}"
     )
     return Table(name, title, header, lines, rows)
 

@@ -55,6 +55,25 @@ def test_within_variance_of_equal_seeds_adds_up():
     assert drawn.std() == pytest.approx(0.03 / 2, rel=0.05)
 
 
+def test_seeds_of_the_same_examples_are_no_more_certain_about_them():
+    """Their draws use the same resamples, so they move together and the mean does as one does."""
+    same = np.tile(np.random.default_rng(0).normal(0.7, 0.03, 4000), (4, 1))
+    assert hierarchical(same, 0, ["a"] * 4).std() == pytest.approx(0.03, rel=0.05)
+    mixed = np.r_[same[:2], np.random.default_rng(1).normal(0.7, 0.03, (2, 4000))]
+    shares = np.random.default_rng(2).integers(0, 4, (100_000, 4)) < 2
+    twice = shares.sum(axis=1)  # of four drawn cells, how many hold the shared examples
+    expected = 0.03 * np.sqrt((twice**2 + 4 - twice).mean()) / 4
+    drawn = hierarchical(mixed, 0, ["a", "a", "b", "c"])
+    assert drawn.std() == pytest.approx(expected, rel=0.05)
+
+
+def test_the_same_examples_count_once_towards_certainty():
+    perfect = [Estimate(25, 25, 1.0, np.ones(100), 100.0) for _ in range(2)]
+    one = interval(perfect[0], 0.95)
+    assert interval(pooled_estimate(perfect, 0, ["a", "a"]), 0.95) == one
+    assert interval(pooled_estimate(perfect, 0, ["a", "b"]), 0.95)[0] > one[0]
+
+
 def test_the_same_plan_keeps_differences_paired():
     draws = np.random.default_rng(0).normal(size=(3, 500))
     np.testing.assert_allclose(hierarchical(draws + 0.1, 7) - hierarchical(draws, 7), 0.1)

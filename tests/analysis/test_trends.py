@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from analysis.config import AnalysisConfig
 from analysis.inference.dose_response import crossing, fit
-from analysis.inference.dose_test import stratified
 from analysis.inference.statistics import statistics
 from analysis.inference.trends import COLUMNS, shape
 from core.estimates import Estimate
@@ -72,13 +70,6 @@ def test_one_dose_has_no_slope():
     found = shape({4.0: line(0, 1)[4.0]}, 0.95)
     assert found["note"] == "one level: no slope"
     assert "slope" not in found
-
-
-def test_strata_add_up_like_independent_z():
-    tau, p_value = stratified([(0.1, 0.05, 100), (0.3, 0.05, 100)])
-    assert tau == pytest.approx(0.2)
-    assert p_value == pytest.approx(norm.sf(norm.isf(0.05) * 2**0.5))
-    assert np.isfinite(stratified([(0.9, 0.0, 10), (-0.9, 1.0, 10)])[1])
 
 
 def test_the_table_finds_the_simulated_dose(make):

@@ -1,0 +1,129 @@
+"""How often a report claims what isn't there: a trend over the dose, and a strongest method.
+
+    python -m benchmarks.false_alarms [runs]
+
+A run simulates a condition of one to five seeds, three benchmarks of 12, 32 and 80 members and as
+many non-members. An example is mostly as hard in one seed as in another. Each seed draws members
+and doses anew, or all hold the same ones. Claimed are
+
+- *dose test*: τ's p < 0.05, where every inserted member scores higher by the same, whatever its
+  dose. Wanted: 5% (one-sided). `independent` sums z as if no example recurred.
+- *rises*: the slope's 95% interval is above 0 in the same runs. Wanted: 2.5%.
+- *strongest*: one of four equal methods is above each other one. Wanted: at most 5%.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.inference.dose_test import Stratum, joint_test, stratum
+from analysis.inference.paired import Differences, max_t
+from analysis.inference.pooled import pooled_estimate
+from analysis.inference.trends import shape
+from core import bootstrap
+from core.bootstrap import Resample, draw_counts
+from core.estimates import AUROC, Estimate, estimate, mean
+
+SIZES = (12, 32, 80)
+DOSES = {"ladder": (1, 2, 4, 8), "with zeros": (0, 0, 1, 3)}
+DRAWS = 200
+SHIFT = 1.0
+Rng = np.random.Generator
+Floats = NDArray[np.float64]
+
+
+class Seed:
+    """One benchmark's draw in one seed: who is a member, how often, and the scores."""
+
+    def __init__(self, rng: Rng, hard: Floats, doses: Sequence[int], drawn: Seed | None) -> None:
+        size = len(hard) // 2
+        self.order = rng.permutation(len(hard)) if drawn is None else drawn.order
+        self.dose = rng.permutation(np.resize(doses, size)) if drawn is None else drawn.dose
+        self.draws = int(rng.integers(1 << 40)) if drawn is None else drawn.draws
+        scores = hard[self.order] + 0.3 * rng.normal(size=len(hard))
+        self.members, self.nonmembers = scores[:size] + SHIFT * (self.dose > 0), scores[size:]
+
+    def stratum(self) -> Stratum:
+        """Its part of the dose test."""
+        inserted = self.dose > 0
+        ids = self.order[: len(self.dose)][inserted]
+        return stratum(ids, self.dose[inserted], self.members[inserted])
+
+    def auroc(self, dose: int) -> Estimate:
+        """The members of one dose against all non-members."""
+        members = self.members[self.dose == dose]
+        drawn = Resample(
+            draw_counts(len(members), DRAWS, self.draws + dose),
+            draw_counts(len(self.nonmembers), DRAWS, self.draws),
+        )
+        return estimate(members, self.nonmembers, drawn, [AUROC])["auroc"]
+
+
+def dose_claims(rng: Rng, seeds: int, same: bool, doses: Sequence[int]) -> tuple[bool, bool, bool]:
+    """Whether the dose test, the same of independent strata, and the slope claim a trend."""
+    cells: list[list[Seed]] = [[] for _ in range(seeds)]
+    for size in SIZES:
+        hard = rng.normal(size=2 * size)
+        for cell in cells:
+            first = cells[0][len(cell)] if same and cell is not cells[0] else None
+            cell.append(Seed(rng, hard, doses, first))
+    strata = [one.stratum() for cell in cells for one in cell]
+    named = [
+        each._replace(examples=each.examples + 1000 * (place % len(SIZES)))
+        for place, each in enumerate(strata)
+    ]
+    apart = [
+        each._replace(examples=each.examples + 1000 * place) for place, each in enumerate(strata)
+    ]
+    marks = [0] * seeds if same else list(range(seeds))
+    line = {
+        float(dose): pooled_estimate(
+            [mean([one.auroc(dose) for one in cell]) for cell in cells], 0, marks
+        )
+        for dose in sorted(set(doses) - {0})
+    }
+    slope_low = shape(line, 0.95)["slope_low"]
+    return joint_test(named)[1] < 0.05, joint_test(apart)[1] < 0.05, slope_low > 0
+
+
+def strongest_claim(rng: Rng, methods: int = 4, size: int = 100) -> bool:
+    """Whether the highest of some equal methods is said to be above each other one."""
+    hard = rng.normal(size=(2, size))
+    drawn = bootstrap.resample(size, size, DRAWS, int(rng.integers(1 << 40)))
+    found = []
+    for _ in range(methods):
+        members, nonmembers = hard + 0.6 * rng.normal(size=(2, size))
+        found.append(estimate(members + SHIFT, nonmembers, drawn, [AUROC])["auroc"])
+    pairs = list(combinations(range(methods), 2))
+    p_value = max_t(
+        Differences(
+            np.array([found[a].value - found[b].value for a, b in pairs]),
+            np.array([found[a].draws - found[b].draws for a, b in pairs]),
+        )
+    )
+    best = int(np.argmax([each.value for each in found]))
+    return all(p < 0.05 for pair, p in zip(pairs, p_value, strict=True) if best in pair)
+
+
+def main() -> None:
+    """Print the shares of runs with a claim."""
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    print(f"{runs} runs\n{'doses':12} seeds  draw    dose test  independent   rises")
+    for name, doses in DOSES.items():
+        for seeds, same in ((1, False), (2, False), (3, False), (3, True), (5, True)):
+            rng = np.random.default_rng(seeds)
+            claims = [dose_claims(rng, seeds, same, doses) for _ in range(runs)]
+            shares = "".join(f"{share:>12.1%}" for share in np.mean(claims, axis=0))
+            print(f"{name:12} {seeds:>5}  {'same' if same else 'anew'}{shares}", flush=True)
+    rng = np.random.default_rng(0)
+    claimed = np.mean([strongest_claim(rng) for _ in range(runs)])
+    print(f"\na strongest of four equal methods: {claimed:.1%}")
+
+
+if __name__ == "__main__":
+    main()

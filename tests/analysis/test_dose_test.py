@@ -1,0 +1,149 @@
+"""The test of a trend over occurrences: who is in it, and how often it is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom, combine_pvalues, kendalltau
+
+from analysis.config import AnalysisConfig
+from analysis.inference.dose_test import Detector, dose_tests
+from analysis.inference.statistics import statistics
+
+SIZES = {"a": 12, "b": 32, "c": 80}
+"""Members a benchmark; as many non-members."""
+RUNS = 200
+FEW, MANY = binom.ppf([0.0005, 0.9995], RUNS, 0.05)
+
+
+def drawn(rng, doses=(1, 2, 4, 8)) -> pd.DataFrame:
+    """A seed's draw: who of the one pool is a member, and how often each was inserted."""
+    parts = []
+    for name, size in SIZES.items():
+        counts = np.r_[rng.permutation(np.resize(doses, size)), np.zeros(size, int)]
+        place = rng.permutation(2 * size)
+        parts.append(pd.DataFrame({
+            "example_id": [f"{name}-{i}" for i in place], "benchmark": name,
+            "text": [f"text {i}" for i in place], "member": np.arange(2 * size) < size,
+            "occurrences": counts,
+        }))  # fmt: skip
+    return pd.concat(parts, ignore_index=True).sort_values("example_id", ignore_index=True)
+
+
+def seeds(cell, rng, tables, effect, methods=RUNS):
+    """Cells whose examples are mostly as hard in one seed as in another; a method is a run."""
+    columns = pd.MultiIndex.from_tuples([(f"m{i:03d}", "") for i in range(methods)])
+    hard = pd.DataFrame(rng.normal(size=(2 * sum(SIZES.values()), methods)), columns=columns)
+    cells = []
+    for seed, table in enumerate(tables):
+        scores = hard + 0.3 * rng.normal(size=hard.shape) + effect(table)[:, None]
+        scores.index = table["example_id"]
+        cells.append(replace(cell, seed=seed, examples=table, scores={"contaminated": scores}))
+    return cells
+
+
+def shifted(table):
+    """Every member that was inserted scores higher, whatever its dose."""
+    return 1.5 * (table["occurrences"].to_numpy() > 0)
+
+
+def rising(table):
+    return 0.3 * np.log2(1 + table["occurrences"].to_numpy())
+
+
+def rejected(found) -> int:
+    return sum(p < 0.05 for detector, (_, p) in found.items() if detector.benchmark == "all")
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["drawn anew", "the same draw"])
+def test_the_same_shift_at_every_dose_is_no_trend(cell, shared):
+    """Three seeds of one pool: 5% false alarms, also where they hold the same examples and doses.
+
+    The sum of independent z would be wrong in 17% of the runs where the draw is the same.
+    """
+    rng = np.random.default_rng(0)
+    tables = [drawn(rng, (0, 0, 1, 3))] * 3 if shared else [drawn(rng) for _ in range(3)]
+    found = dose_tests(seeds(cell, rng, tables, shifted))
+    assert FEW <= rejected(found) <= MANY
+
+
+def test_one_seed_of_unequal_strata_has_five_percent(cell):
+    rng = np.random.default_rng(1)
+    found = dose_tests(seeds(cell, rng, [drawn(rng)], shifted))
+    assert FEW <= rejected(found) <= MANY
+
+
+def by_hand(cells, method):
+    """The mean τ and Stouffer's p over benchmarks and seeds, of inserted members."""
+    parts = []
+    for cell in cells:
+        scores = cell.scores["contaminated"][method, ""].to_numpy()
+        for name in SIZES:
+            own = (cell.examples["benchmark"] == name) & (cell.examples["occurrences"] > 0)
+            dose = cell.examples.loc[own, "occurrences"]
+            test = kendalltau(dose, scores[own.to_numpy()], alternative="greater")
+            parts.append((test.statistic, test.pvalue, own.sum()))
+    tau, p_value, size = map(np.array, zip(*parts, strict=True))
+    joint = combine_pvalues(p_value, method="stouffer", weights=np.sqrt(size))
+    return np.average(tau, weights=size), joint.pvalue
+
+
+def test_one_seed_is_the_weighted_sum_of_its_strata(cell):
+    rng = np.random.default_rng(2)
+    cells = seeds(cell, rng, [drawn(rng, (0, 1, 2, 4))], rising, methods=8)
+    found = dose_tests(cells)
+    for method in cells[0].scores["contaminated"].columns.levels[0]:
+        expected = by_hand(cells, method)
+        assert found[Detector("all", method, "")] == pytest.approx(expected, rel=1e-6)
+
+
+def test_seeds_that_draw_anew_add_up_nearly_as_independent_ones(cell):
+    rng = np.random.default_rng(3)
+    cells = seeds(cell, rng, [drawn(rng) for _ in range(3)], shifted, methods=20)
+    found = dose_tests(cells)
+    for method in cells[0].scores["contaminated"].columns.levels[0]:
+        tau, p_value = by_hand(cells, method)
+        assert found[Detector("all", method, "")] == pytest.approx((tau, p_value), abs=0.06)
+
+
+def test_the_same_scores_again_say_nothing_new(cell):
+    rng = np.random.default_rng(4)
+    (one,) = seeds(cell, rng, [drawn(rng)], rising, methods=3)
+    alone = dose_tests([one])
+    again = dose_tests([one, replace(one, seed=1), replace(one, seed=2)])
+    assert list(again) == list(alone)
+    for detector, expected in alone.items():
+        assert again[detector] == pytest.approx(expected, rel=1e-6)
+
+
+def test_scores_that_fall_are_no_rise(cell):
+    rng = np.random.default_rng(5)
+    found = dose_tests(seeds(cell, rng, [drawn(rng)], lambda table: -2 * rising(table), methods=3))
+    joint = [found[detector] for detector in found if detector.benchmark == "all"]
+    assert all(tau < 0 and p_value > 0.99 for tau, p_value in joint)
+
+
+def test_who_was_never_inserted_plays_no_part(cell):
+    rng = np.random.default_rng(6)
+    (one,) = seeds(cell, rng, [drawn(rng, (0, 1, 2, 4))], rising, methods=3)
+    scores = one.scores["contaminated"].copy()
+    never = (one.examples["occurrences"] == 0).to_numpy()
+    scores[never] = rng.normal(100, 50, (never.sum(), 3))
+    assert dose_tests([replace(one, scores={"contaminated": scores})]) == dose_tests([one])
+
+
+def test_equal_scores_say_nothing(cell):
+    rng = np.random.default_rng(7)
+    cells = seeds(cell, rng, [drawn(rng)] * 2, shifted, methods=2)
+    cells = [replace(c, scores={"contaminated": c.scores["contaminated"] * 0}) for c in cells]
+    assert set(dose_tests(cells).values()) == {(0.0, 0.5)}
+
+
+def test_one_dose_has_no_test_and_says_so(make):
+    found = statistics("trial", 0, [make(doses=[4])], AnalysisConfig(draws=20)).trends
+    assert set(found["method"]) == {"loss", "min_k", "min_k_plus_plus"}
+    assert found[["tau", "p_value", "slope"]].isna().all().all()
+    assert set(found["note"]) == {"one number of occurrences a benchmark: no dose test"}

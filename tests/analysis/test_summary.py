@@ -1,0 +1,167 @@
+"""What is said of a condition follows from its tests, not from the order of its numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from analysis.config import AnalysisConfig
+from analysis.inference.paired import COLUMNS, comparison_rows
+from analysis.inference.results import Measure
+from analysis.inference.statistics import statistics
+from analysis.summary import of_conditions, sentences
+from core import bootstrap
+from core.estimates import AUROC, Estimate, estimate
+
+CONFIDENCE = 0.95
+
+
+@pytest.fixture(scope="module")
+def made(cell):
+    """Tables of one cell: min_k_plus_plus is best, then min_k, then loss; all rise."""
+    return statistics("trial", 0, [cell], AnalysisConfig(draws=60))
+
+
+def told(made, **changes) -> list[str]:
+    tables = {name: getattr(made, name) for name in ("pooled", "comparisons", "trends")}
+    return sentences(**{**tables, **changes}, confidence=CONFIDENCE)
+
+
+def corrected(made, p_max_t: dict[tuple[str, str], float]) -> pd.DataFrame:
+    """The comparisons with these corrected p-values over all benchmarks."""
+    pairs = zip(made.comparisons["method_a"], made.comparisons["method_b"], strict=True)
+    found = made.comparisons.assign(p_max_t=[p_max_t.get(pair, 0.9) for pair in pairs])
+    other = (found["benchmark"] != "all") | (found["metric"] != "auroc")
+    return found.assign(p_max_t=found["p_max_t"].mask(other, 0.9))
+
+
+BOTH = {("loss", "min_k_plus_plus"): 0.01, ("min_k", "min_k_plus_plus"): 0.049}
+
+
+def test_the_strongest_is_above_every_other_method(made):
+    best = told(made, comparisons=corrected(made, BOTH))[0]
+    row = made.pooled.query(
+        "method == 'min_k_plus_plus' and metric == 'auroc' and benchmark == 'all'"
+        " and occurrences == 'any' and checkpoint == 'contaminated'"
+    ).iloc[0]
+    value = f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+    assert best == (
+        f"Strongest of 3 methods: min_k_plus_plus, AUROC {value} over all {row['n_members']} "
+        f"members and {row['n_nonmembers']} non-members, mean over benchmarks; it is above each "
+        "of the others (paired tests, corrected, p < 0.05)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("p_values", "like"),
+    [
+        ({**BOTH, ("min_k", "min_k_plus_plus"): 0.051}, "min_k"),
+        ({**BOTH, ("loss", "min_k_plus_plus"): 0.4}, "loss"),
+        ({}, "loss, min_k"),
+    ],
+)
+def test_the_highest_is_not_the_strongest_where_the_test_cannot_tell(made, p_values, like):
+    best = told(made, comparisons=corrected(made, p_values))[0]
+    assert best.startswith("Highest of 3 methods: min_k_plus_plus, AUROC ")
+    assert best.endswith(f"; not distinguishable from {like} (paired tests, corrected).")
+    assert "trongest" not in best
+
+
+def test_a_variant_that_did_better_is_not_the_method(made):
+    sharp = made.pooled[made.pooled["method"] == "loss"]
+    sharp = sharp.assign(variant="sharper", default=False, value=0.99)
+    best = told(made, pooled=pd.concat([made.pooled, sharp]))[0]
+    assert "of 3 methods: min_k_plus_plus, " in best
+
+
+def test_one_method_has_no_rival(made):
+    one = made.pooled[made.pooled["method"].isin(["loss", "blind"])]
+    assert told(made, pooled=one)[0].startswith("The only method: loss, AUROC ")
+
+
+def slopes(made, **ends) -> pd.DataFrame:
+    """The trends with these ends for the best method over all benchmarks."""
+    best = (made.trends["method"] == "min_k_plus_plus") & (made.trends["benchmark"] == "all")
+    return made.trends.assign(**{
+        name: made.trends[name].mask(best, value) for name, value in ends.items()
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verb"),
+    [(0.01, 0.4, "rises"), (-0.01, 0.4, "shows no trend"), (-0.4, -0.01, "falls")],
+)
+def test_it_rises_where_the_slopes_interval_does(made, low, high, verb):
+    """τ's p-value is small in each case: it says nothing about the AUROC's slope."""
+    trends = slopes(made, slope=(low + high) / 2, slope_low=low, slope_high=high, p_value=1e-9)
+    dose = told(made, trends=trends)[1]
+    assert dose.startswith(f"With the occurrences the AUROC of min_k_plus_plus {verb}: its ")
+    assert f"change by {(low + high) / 2:.2f} [{low:.2f}, {high:.2f}] a doubling, from " in dose
+    rising = (trends.query("benchmark == 'all'")["slope_low"] > 0).sum()
+    assert f"above 0 for {rising} of 3 methods" in dose
+
+
+def test_one_dose_has_no_dose_test(make):
+    one = statistics("trial", 0, [make(doses=[4])], AnalysisConfig(draws=20))
+    assert told(one)[1] == "Occurrences: no dose test, since their number is 4 for all."
+
+
+def test_doses_of_their_own_have_no_common_trend(made):
+    any_dose = made.pooled[made.pooled["occurrences"] == "any"]
+    said = told(made, pooled=any_dose)[1]
+    assert said == "Occurrences: no dose test, since their number differs by benchmark."
+
+
+def test_the_controls_are_told_last(sound, made):
+    tests = made.comparisons, made.trends, CONFIDENCE
+    clean, blind = sentences(sound, *tests)[2:]
+    assert "all 3 intervals hold 0.5" in clean
+    assert "its interval holds 0.5 (blind" in blind
+    off = sound.copy()
+    off.loc[off["method"] == "blind", "ci_low"] = 0.51
+    assert "**OFF** for 1 of 1 (blind" in sentences(off, *tests)[3]
+
+
+def test_each_condition_is_told_by_its_own_tests(two_rates):
+    both = statistics("trial", 0, two_rates, AnalysisConfig(draws=60))
+    found = of_conditions(both, CONFIDENCE)
+    for cell in two_rates:
+        alone = statistics("trial", 0, [cell], AnalysisConfig(draws=60))
+        assert found[cell.condition] == of_conditions(alone, CONFIDENCE)[cell.condition]
+
+
+def compared(rng, lead: float, draws: int = 200, size: int = 60) -> tuple[pd.DataFrame, dict]:
+    """The paired tests of four methods on the same examples; the first is ahead by `lead`."""
+    hard = rng.normal(size=(2, size))
+    resample = bootstrap.resample(size, size, draws, int(rng.integers(1 << 30)))
+    pooled: dict[Measure, dict[str, Estimate]] = {}
+    for place in range(4):
+        members, others = hard + 0.6 * rng.normal(size=(2, size))
+        shift = 1 + lead * (place == 0)
+        found = estimate(members + shift, others, resample, [AUROC])["auroc"]
+        measure = Measure("contaminated", f"m{place}", "", "any", "auroc")
+        pooled[measure] = {"all": found}
+    rows = comparison_rows("c", pooled, {f"m{i}": "" for i in range(4)}, CONFIDENCE)
+    return pd.DataFrame(rows, columns=list(COLUMNS)), pooled
+
+
+def claims(rng, lead: float) -> bool:
+    comparisons, pooled = compared(rng, lead)
+    rows = [
+        {"metric": "auroc", "benchmark": "all", "checkpoint": "contaminated", "default": True,
+         "method": m.method, "variant": "", "occurrences": "any", "value": value["all"].value,
+         "n_members": 60, "n_nonmembers": 60, "ci_low": 0.5, "ci_high": 0.9}
+        for m, value in pooled.items()
+    ]  # fmt: skip
+    trends = pd.DataFrame(columns=["over", "benchmark", "method", "variant"])
+    said = sentences(pd.DataFrame(rows), comparisons, trends, CONFIDENCE)
+    return said[0].startswith("Strongest")
+
+
+def test_among_equal_methods_one_is_called_strongest_in_five_percent_at_most():
+    rng = np.random.default_rng(0)
+    claimed = sum(claims(rng, 0.0) for _ in range(100))
+    assert claimed <= binom.ppf(0.9995, 100, 0.05)
+    assert sum(claims(rng, 2.0) for _ in range(20)) == 20
