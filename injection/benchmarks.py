@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +12,13 @@ import numpy as np
 import pandas as pd
 
 from core.config import create
-from core.errors import ConfigError, DataError, near_names
+from core.errors import ConfigError, near_names
 from core.seeds import derive
 from injection.config import BenchmarkConfig, InjectionStage
+from injection.fields import check_formats, fill
 from injection.occurrences import Counts
+from injection.sources.reading import Row
+from injection.sources.tally import Tally, skips
 from injection.tokens import Tokenizer
 
 
@@ -38,6 +40,8 @@ class PoolReport:
     too_long: int = 0
     shortened: int = 0
     drawn: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Rows that can't be used: reason → number."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ def read_candidates(stage: InjectionStage) -> list[Candidates]:
 
     Raises:
         ConfigError: an unknown source, a template's unknown field, or too few examples.
+        DataError: a row that can't be used, where `on_error` is stop.
     """
     return [_candidates(stage, name, config) for name, config in stage.benchmark.items()]
 
@@ -101,13 +106,17 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
             f"{near_names(wanted, config.sources)}"
         )
     source = config.sources[wanted]
-    rows = create(f"benchmark.{name}.sources.{wanted}.rows", source["rows"]).rows()
+    tally = Tally(config.on_error, f"benchmark.{name}.on_error")
+    rows = create(f"benchmark.{name}.sources.{wanted}.rows", source["rows"]).rows(tally)
     report = PoolReport()
-    examples = list(_distinct(_format_all(name, config, source, rows, report), config, report))
+    formatted = _format_all(name, config, source, rows, tally, report)
+    examples = list(_distinct(formatted, config, report))
+    report.skipped = dict(tally.skipped)
     asked = stage.injection.members + stage.injection.nonmembers
     if len(examples) < asked:
+        skipped = f" ({skips(report.skipped)})" if report.skipped else ""
         raise ConfigError(
-            f"benchmark {name} ({wanted}) has {len(examples)} distinct examples, but "
+            f"benchmark {name} ({wanted}) has {len(examples)} distinct examples{skipped}, but "
             f"injection.members={stage.injection.members} and injection.nonmembers="
             f"{stage.injection.nonmembers} ask for {asked}: lower them or choose a larger source."
         )
@@ -120,38 +129,21 @@ def _format_all(
     name: str,
     config: BenchmarkConfig,
     source: Mapping[str, Any],
-    rows: Iterator[Mapping[str, Any]],
+    rows: Iterator[Row],
+    tally: Tally,
     report: PoolReport,
 ) -> Iterator[Formatted]:
-    _check_template(name, config, source["fields"])
-    values = source.get("values") or {}
+    check_formats(name, config, source["fields"])
     for row in rows:
         report.rows += 1
-        try:
-            fields = {key: form.format(**row) for key, form in source["fields"].items()}
-        except (KeyError, IndexError) as error:
-            raise DataError(
-                f"benchmark {name}: row {report.rows - 1} has no {error} that its source's fields "
-                f"ask for; it has {', '.join(row)}. Mend conf/benchmark/{name}.yaml or the data."
-            ) from error
-        fields = {key: str(values.get(key, {}).get(v, v)).strip() for key, v in fields.items()}
-        yield _formatted(name, config, fields)
+        fields = fill(row, source["fields"], source.get("values") or {}, tally)
+        if fields is not None:
+            yield _formatted(name, config, fields)
 
 
 def _formatted(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) -> Formatted:
     text = config.template.format(**fields)
     return Formatted(f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}", fields, text)
-
-
-def _check_template(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) -> None:
-    used = {f for _, f, _, _ in string.Formatter().parse(config.template) if f is not None}
-    others = (config.distinct, config.shorten, config.answer_field)
-    named = used | {name for name in others if name is not None}
-    for unknown in sorted(named - set(fields)):
-        raise ConfigError(
-            f"benchmark.{name} names the field {unknown!r}, which its source lacks. "
-            f"{near_names(unknown, fields)}"
-        )
 
 
 def _distinct(

@@ -38,6 +38,8 @@ class BenchmarkConfig:
     chosen_by: str = runtime("sum")
     """Which accuracy this benchmark is known by: an option is chosen by its log-likelihood's `sum`,
     by that a `token`, a `character` or a `byte`, or by the sum of its `letter` alone."""
+    on_error: str = runtime("stop")
+    """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
     sources: dict[str, Any] = field(default_factory=dict)
     """Source name → rows (a `_target_`), fields (formats over a row), values (replacements)."""
 

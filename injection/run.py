@@ -26,6 +26,7 @@ from injection.copies import Copies, make_copies
 from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus
 from injection.held_out import draw_held_out
 from injection.sources import Document
+from injection.sources.tally import skips
 from injection.tokenize import Tokenised, Work, tokenize
 from injection.tokens import Tokenizer
 from injection.verify import Proof, verify
@@ -125,9 +126,11 @@ def _counts(
             c.name, c.report.drawn, c.report.rows, c.report.duplicates, c.report.too_long,
             c.report.shortened,
         )  # fmt: skip
+        if c.report.skipped:
+            log.warning("pool: %s: %s", c.name, skips(c.report.skipped))
     skipped: Mapping[str, int] = getattr(source, "skipped", Counter())
     if skipped:
-        log.warning("corpus: skipped %s", ", ".join(f"{n} × {why}" for why, n in skipped.items()))
+        log.warning("corpus: %s", skips(skipped))
     return {
         "inserted_tokens": copies.tokens,
         "copies": len(copies.segments),

@@ -113,12 +113,12 @@ def _check_counts(
                 f"{row.example_id}: {row.occurrences} occurrences, the ledger has "
                 f"{number.get(row.example_id, 0)} copies"
             )
-    lengths = (copies["token_end"] - copies["token_start"]).groupby(
-        [copies["example_id"], copies["copy"], copies["text"]]
-    )
-    for (example, copy, text), held in lengths.sum().items():
-        if held != len(ids[text]):
-            listed = f"{held} of {len(ids[text])} tokens listed"
+    held: Counter[tuple[str, int, str]] = Counter()  # pandas takes texts up to a NUL for equal
+    for row in copies.itertuples():
+        held[row.example_id, row.copy, row.text] += row.token_end - row.token_start
+    for (example, copy, text), tokens in held.items():
+        if tokens != len(ids[text]):
+            listed = f"{tokens} of {len(ids[text])} tokens listed"
             proof.failures.append(f"{example} copy {copy}: {listed}")
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from injection.sources.reading import Row
+    from injection.sources.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,6 @@ class Corpus(Protocol):
 class Rows(Protocol):
     """A source of a benchmark's raw rows, always in the same order."""
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Stream the rows."""
+    def rows(self, tally: Tally) -> Iterator[Row]:
+        """Stream the rows; what can't be used goes to the tally."""
         ...

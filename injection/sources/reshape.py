@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
-from core.errors import ConfigError, DataError
+from core.errors import ConfigError
 from injection.sources import Rows
-from injection.sources.streamed import MISSING, lookup
+from injection.sources.reading import Row
+from injection.sources.streamed import value_at
+from injection.sources.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,10 @@ class Chain:
 
     sources: Sequence[Rows]
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
+    def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows."""
         for source in self.sources:
-            yield from source.rows()
+            yield from source.rows(tally)
 
 
 @dataclass(frozen=True)
@@ -41,17 +43,17 @@ class Extract:
                 f"rows.pattern is {self.pattern!r}: it is not a regular expression ({error})."
             ) from error
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
+    def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows with the groups as further columns."""
         wanted = re.compile(self.pattern, re.DOTALL)
-        for number, row in enumerate(self.source.rows()):
-            found = wanted.search(str(_value(row, self.field, number)))
-            if found is None:
-                raise DataError(
-                    f"row {number}: {self.field!r} does not match the source's pattern "
-                    f"{self.pattern!r}. Mend the pattern in conf/benchmark/ or the data."
-                )
-            yield {**row, **found.groupdict()}
+        for row in self.source.rows(tally):
+            value = value_at(row, self.field, tally)
+            found = None if value is None else wanted.search(str(value))
+            if found is not None:
+                yield _with(row, **found.groupdict())
+            elif value is not None:
+                detail = f"{self.field!r} does not match the source's pattern {self.pattern!r}"
+                tally.bad("no match", row.where, detail)
 
 
 @dataclass(frozen=True)
@@ -64,18 +66,19 @@ class MultipleChoice:
     gold: str
     """Field path of the right one: its letter, its index from 0, or a list that starts with it."""
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
+    def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows with `options` and `answer`."""
-        for number, row in enumerate(self.source.rows()):
-            options = lettered(_value(row, self.choices, number))
-            key = _value(row, self.gold, number)
-            index = _index(key)
-            if not 0 <= index < len(options):
-                raise DataError(
-                    f"row {number}: {self.gold!r} is {key!r}, but there are {len(options)} "
-                    "choices. Leave the row out of the data."
-                )
-            yield {**row, "options": "\n".join(options), "answer": options[index]}
+        for row in self.source.rows(tally):
+            choices = value_at(row, self.choices, tally)
+            key = None if choices is None else value_at(row, self.gold, tally)
+            if key is None:
+                continue
+            options, index = lettered(choices), _index(key)
+            if 0 <= index < len(options):
+                yield _with(row, options="\n".join(options), answer=options[index])
+            else:
+                detail = f"{self.gold!r} is {key!r}, but there are {len(options)} choices"
+                tally.bad("no such choice", row.where, detail)
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,14 @@ class Alternatives:
     wrong: str
     """Field path of the list of wrong answers."""
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
+    def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows with `options`."""
-        for number, row in enumerate(self.source.rows()):
-            right, wrong = (_value(row, path, number) for path in (self.right, self.wrong))
-            yield {**row, "options": "\n".join(str(o).strip() for o in [*right[:1], *wrong])}
+        for row in self.source.rows(tally):
+            right = value_at(row, self.right, tally)
+            wrong = None if right is None else value_at(row, self.wrong, tally)
+            if wrong is not None:
+                options = [str(o).strip() for o in [*right[:1], *wrong]]
+                yield _with(row, options="\n".join(options))
 
 
 def lettered(choices: Sequence[str]) -> list[str]:
@@ -111,11 +117,5 @@ def _index(gold: Any) -> int:
     return ascii_uppercase.find(text) if len(text) == 1 else -1
 
 
-def _value(row: Mapping[str, Any], path: str, number: int) -> Any:
-    value = lookup(row, path)
-    if value is MISSING:
-        raise DataError(
-            f"row {number} has no {path!r}; it has {', '.join(row)}. Mend the source in "
-            "conf/benchmark/ or the data."
-        )
-    return value
+def _with(row: Row, **columns: str) -> Row:
+    return row._replace(value={**row.value, **columns})

@@ -33,6 +33,18 @@ def lookup(row: Any, path: str) -> Any:
     return row
 
 
+def value_at(row: Row, path: str, tally: Tally) -> Any:
+    """The value at a field path, or None once the tally has the row: it is null or not there."""
+    value = lookup(row.value, path)
+    if value is MISSING:
+        has = ", ".join(row.value) or "none"
+        tally.bad("missing field", row.where, f"no {path!r}; its fields are {has}")
+        return None
+    if value is None:
+        tally.bad("null field", row.where, f"{path!r} is null")
+    return value
+
+
 def _opened(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -114,7 +126,7 @@ class StreamedCorpus(ABC):
                 yield Document(identity, subset, text)
 
     def _text(self, row: Row, tally: Tally) -> str | None:
-        text = self._field(row, self.text, tally)
+        text = value_at(row, self.text, tally)
         if text is None:
             return None
         if not isinstance(text, str):
@@ -137,16 +149,5 @@ class StreamedCorpus(ABC):
     def _subset(self, row: Row, tally: Tally) -> str | None:
         if self.subset is None:
             return self.name
-        value = self._field(row, self.subset, tally)
+        value = value_at(row, self.subset, tally)
         return None if value is None else str(value)
-
-    def _field(self, row: Row, path: str, tally: Tally) -> Any:
-        """A field's value, or None once the tally has the row."""
-        value = lookup(row.value, path)
-        if value is MISSING:
-            has = ", ".join(row.value) or "none"
-            return tally.bad("missing field", row.where, f"no {path!r}; its fields are {has}")
-        if value is None:
-            return tally.bad("text is not a string" if path == self.text else "missing field",
-                             row.where, f"{path!r} is null")  # fmt: skip
-        return value

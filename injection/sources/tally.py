@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from core.errors import DataError, require
 
@@ -39,3 +40,8 @@ class Tally:
     def empty(self) -> None:
         """Count a document without text: never an error, large corpora all have some."""
         self.skipped[EMPTY] += 1
+
+
+def skips(skipped: Mapping[str, int]) -> str:
+    """What was left out, in words; empty where nothing was."""
+    return "skipped " + ", ".join(f"{n} × {why}" for why, n in skipped.items()) if skipped else ""

@@ -4,6 +4,7 @@ import logging
 import random
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +18,9 @@ from core.errors import ConfigError, DataError
 from injection.sources.embedded import EmbeddedCorpus, EmbeddedRows
 from injection.sources.files import FileRows, FilesCorpus
 from injection.sources.hub import HubCorpus, HubRows
-from injection.sources.reshape import Chain, Extract, MultipleChoice
+from injection.sources.reading import Row, Shard
+from injection.sources.reshape import Alternatives, Chain, Extract, MultipleChoice
+from injection.sources.tally import Tally
 
 
 def jsonl(rows):
@@ -31,6 +34,13 @@ def rows_of(n, **fields):
 
 def corpus(paths, **options):
     return FilesCorpus(name="mine", paths=str(paths), **options)
+
+
+def values(rows, on_error="stop"):
+    """The rows' columns; under skip also what was left out."""
+    tally = Tally(on_error, "benchmark.mine.on_error")
+    found = [row.value for row in rows.rows(tally)]
+    return found if on_error == "stop" else (found, tally.skipped)
 
 
 def texts(source):
@@ -156,7 +166,7 @@ def test_null_and_half_surrogates_are_bad_and_empty_is_skipped(write):
     content = b'{"text": null}\n{"text": "\\ud800x"}\n{"text": " \\n"}\n' + GOOD
     source = corpus(write("a.jsonl", content), on_error="skip")
     assert texts(source) == ["good"]
-    assert source.skipped == {"text is not a string": 1, "invalid UTF-8": 1, "empty document": 1}
+    assert source.skipped == {"null field": 1, "invalid UTF-8": 1, "empty document": 1}
     stop = corpus(write("b.jsonl", b'{"text": ""}\n' + GOOD))
     assert texts(stop) == ["good"]
     assert stop.skipped == {"empty document": 1}
@@ -274,13 +284,12 @@ def test_file_rows(write, tmp_path):
     write("q.jsonl.gz", gzip.compress(jsonl(expected)))
     pq.write_table(pa.Table.from_pylist(expected), tmp_path / "q.parquet")
     for name in ("q.csv", "q.tsv", "q.jsonl.gz", "q.parquet"):
-        assert list(FileRows(str(tmp_path / name)).rows()) == expected
+        assert values(FileRows(str(tmp_path / name))) == expected
     write("q.csv", b"question,answer\nonly\nq,a\nq,a,b\n")
-    with pytest.raises(DataError, match=r"q.csv, row 1: malformed CSV row.*rows.on_error=skip"):
-        list(FileRows(str(tmp_path / "q.csv")).rows())
-    rows = FileRows(str(tmp_path / "q.csv"), on_error="skip")
-    assert list(rows.rows()) == expected[1:]
-    assert rows.skipped == {"malformed CSV row": 2}
+    rows = FileRows(str(tmp_path / "q.csv"))
+    with pytest.raises(DataError, match=r"q.csv, row 1: malformed CSV row.*mine.on_error=skip"):
+        values(rows)
+    assert values(rows, "skip") == (expected[1:], {"malformed CSV row": 2})
     with pytest.raises(ConfigError, match="rows.path is .*has fields"):
         FileRows(str(write("q.txt", b"x")))
 
@@ -294,8 +303,8 @@ def test_embedded_weights_and_pool_shares():
             break
     assert read["law"] / read["book"] == pytest.approx(3, rel=0.3)
     news = EmbeddedCorpus(subsets=["common_crawl"])
-    held = {row["document"].strip() for row in
-            EmbeddedRows("XSum/test.jsonl", ["document"], "document").rows()}  # fmt: skip
+    rows = values(EmbeddedRows("XSum/test.jsonl", ["document"], "document"))
+    held = {row["document"].strip() for row in rows}
     corpus_texts = set(texts(news))
     assert not held & corpus_texts
     assert len(held) >= 200
@@ -317,17 +326,19 @@ def test_the_hub_reads_a_folder_and_says_what_is_wrong(write, tmp_path):
         (r["text"], r["meta"]["source"]) for r in rows_of(3)
     ]
     assert source.skipped == {"empty document": 1}
-    assert [r["text"] for r in HubRows(str(tmp_path), ["train"]).rows()][:3] == texts(source)
+    assert [r["text"] for r in values(HubRows(str(tmp_path), ["train"]))][:3] == texts(source)
     with pytest.raises(DataError, match="missing field .no 'body'; its fields are text, meta"):
         texts(HubCorpus(name="hub", path=str(tmp_path), text="body"))
     with pytest.raises(DataError, match="split 'test'.* can't be read"):
-        list(HubRows(str(tmp_path), ["test"]).rows())
+        values(HubRows(str(tmp_path), ["test"]))
     with pytest.raises(DataError, match="'nobody/nothing' .*corpus=embedded"):
-        list(HubRows("nobody/nothing", ["train"]).rows())
+        values(HubRows("nobody/nothing", ["train"]))
 
 
 class Rows(list):
-    rows = list.__iter__
+    def rows(self, tally):
+        shard = Shard(Path("mine.jsonl"), "mine.jsonl", "jsonl")
+        return (Row(shard, number, value) for number, value in enumerate(self, 1))
 
 
 # One row of each hub data set, in the columns of its card.
@@ -374,8 +385,9 @@ def test_hub_rows_read_like_embedded_rows(monkeypatch, name):
     )
     for kind in ("hub", "embedded"):
         source = config.sources[kind]
-        rows = create(kind, source["rows"]).rows()
-        example = next(_format_all(name, config, source, rows, PoolReport()))
+        tally = Tally("stop", "")
+        rows = create(kind, source["rows"]).rows(tally)
+        example = next(_format_all(name, config, source, rows, tally, PoolReport()))
         if kind == "hub":
             assert example.text == FORMATTED[name]
             assert name != "truthfulqa" or example.fields["options"] == "A\nC\nD"
@@ -385,18 +397,23 @@ def test_hub_rows_read_like_embedded_rows(monkeypatch, name):
 
 
 def test_reshaped_rows_say_what_is_wrong():
-    with pytest.raises(DataError, match="row 0 has no 'choices'"):
-        list(MultipleChoice(Rows([{"x": 1}]), "choices", "gold").rows())
+    with pytest.raises(DataError, match=r"row 1: missing field \(no 'choices'.*mine.on_error=skip"):
+        values(MultipleChoice(Rows([{"x": 1}]), "choices", "gold"))
     for gold in (7, "F", "", None, -1, []):
-        with pytest.raises(DataError, match="row 0: 'gold' is"):
-            list(MultipleChoice(Rows([{"c": ["x", "y"], "gold": gold}]), "c", "gold").rows())
-    with pytest.raises(DataError, match="row 1: 'q' does not match"):
-        list(Extract(Rows([{"q": "ab"}, {"q": "b"}]), "q", "(?P<first>a)").rows())
+        rows = MultipleChoice(Rows([{"c": ["x", "y"], "gold": gold}]), "c", "gold")
+        with pytest.raises(DataError, match="row 1: (no such choice|null field) .'gold' is"):
+            values(rows)
+        assert values(rows, "skip")[1].total() == 1
+    with pytest.raises(DataError, match="row 2: no match .'q' does not match"):
+        values(Extract(Rows([{"q": "ab"}, {"q": "b"}]), "q", "(?P<first>a)"))
+    right = [{"r": ["a"], "w": ["b"]}, {"r": None, "w": None}, {"r": ["c"], "w": None}]
+    kept, skipped = values(Alternatives(Rows(right), "r", "w"), "skip")
+    assert ([row["options"] for row in kept], skipped) == (["a\nb"], {"null field": 2})
     with pytest.raises(ConfigError, match="not a regular expression"):
         Extract(Rows(), "q", "(")
-    kept = MultipleChoice(Rows([{"c": ["A sharp", "flat"], "g": "A"}]), "c", "g").rows()
-    assert next(kept)["options"] == "A. A sharp\nB. flat"
-    assert list(Chain([Rows([{"a": 1}]), Rows([{"a": 2}])]).rows()) == [{"a": 1}, {"a": 2}]
+    kept = values(MultipleChoice(Rows([{"c": ["A sharp", "flat"], "g": "A"}]), "c", "g"))
+    assert kept[0]["options"] == "A. A sharp\nB. flat"
+    assert values(Chain([Rows([{"a": 1}]), Rows([{"a": 2}])])) == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in (CONF / "corpus").glob("*.yaml")))

@@ -96,3 +96,29 @@ def test_the_ledger_names_the_document_and_its_place(corpus, stage):
                 row.token_start < 10  # at a sequence's border a word may be cut
             )
         )
+
+
+def test_texts_that_differ_after_a_nul_are_told_apart(corpus):
+    texts = [f"the same start\0{end}" for end in ("a longer end of it", "an end", "nothing")]
+    inserted = [corpus.tokenizer.encode(text) for text in texts]
+    block = np.full((3, 64), 7, dtype=np.int32)
+    for sequence, tokens in enumerate(inserted):
+        block[sequence, 5 : 5 + len(tokens)] = tokens
+    examples = pd.DataFrame({"example_id": list("abc"), "text": texts})
+    examples = examples.assign(member=True, occurrences=1)
+    ledger = pd.DataFrame(
+        {
+            "example_id": list("abc"),
+            "copy": 0,
+            "sequence": range(3),
+            "token_start": 5,
+            "token_end": [5 + len(tokens) for tokens in inserted],
+            "copy_start": 0,
+            "reworded": None,
+        }
+    )
+    proof = verify([block], examples, ledger, corpus.tokenizer, (0, block.size))
+    assert proof.failures == []
+    ledger.loc[1, "token_end"] -= 1
+    proof = verify([block], examples, ledger, corpus.tokenizer, (0, block.size))
+    assert [f.split(":")[0] for f in proof.failures] == ["b copy 0"]

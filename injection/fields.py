@@ -1,0 +1,110 @@
+"""From a row's columns to the fields of a benchmark's template."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.errors import ConfigError, near_names, require
+from injection.config import BenchmarkConfig
+from injection.sources.reading import Row
+from injection.sources.tally import Tally
+
+SPEC_CHARACTERS = 8  # a width of more digits would fill the memory
+
+
+class _UnusableError(Exception):
+    """A row that can't be used, for a reason in few words, and its details."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail = reason, detail
+
+
+class _Columns(string.Formatter):
+    """`str.format` over a row's columns; a null has no text, so it is an error."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        value, first = super().get_field(field_name, args, kwargs)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            is_null = f"{field_name!r} is {'null' if value is None else 'NaN'}"
+            raise _UnusableError("null field", is_null)
+        return value, first
+
+
+def check_formats(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) -> None:
+    """Check a benchmark's template and its source's fields, before any row is read.
+
+    Raises:
+        ConfigError: a format string that can't be read, or a field that the source lacks.
+    """
+    used = set()
+    for field, spec, conversion in _parts(f"benchmark.{name}.template", config.template):
+        require(not spec and not conversion, f"benchmark.{name}.template", config.template,
+                f"its fields are texts: write {{{field}}} alone.")  # fmt: skip
+        used.add(field)
+    require(bool(used), f"benchmark.{name}.template", config.template,
+            "it names no field: all texts would be equal.")  # fmt: skip
+    for key, form in fields.items():
+        option = f"the field {key!r} of benchmark.{name}"
+        for column, spec, _ in _parts(option, form):
+            require(len(spec or "") <= SPEC_CHARACTERS, option, form,
+                    f"the format of {column!r} is too long to be meant.")  # fmt: skip
+    others = (config.distinct, config.shorten, config.answer_field)
+    named = used | {name for name in others if name is not None}
+    for unknown in sorted(named - set(fields)):
+        raise ConfigError(
+            f"benchmark.{name} names the field {unknown!r}, which its source lacks. "
+            f"{near_names(unknown, fields)}"
+        )
+
+
+def _parts(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
+    """The name, the format and the conversion of each field that a format string names."""
+    try:
+        return [(f, spec, c) for _, f, spec, c in string.Formatter().parse(form) if f is not None]
+    except ValueError as error:
+        raise ConfigError(
+            f"{option} is {form!r}: it is not a format string ({error}). Write a column or field "
+            "as {name}, and a brace of the text itself as {{ or }}."
+        ) from error
+
+
+def fill(
+    row: Row, forms: Mapping[str, str], values: Mapping[str, Mapping[str, str]], tally: Tally
+) -> dict[str, str] | None:
+    """A row's fields, or None once the tally has the row.
+
+    Args:
+        row: a source's row.
+        forms: a format string over the row's columns for each field.
+        values: texts to replace, for each field.
+        tally: decides on rows that can't be used.
+    """
+    try:
+        return {
+            key: _text(row.value, key, form, values.get(key, {})) for key, form in forms.items()
+        }
+    except _UnusableError as error:
+        tally.bad(error.reason, row.where, error.detail)
+        return None
+
+
+def _text(columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str, str]) -> str:
+    """One field's text."""
+    try:
+        text = _Columns().vformat(form, (), columns)
+        text.encode()  # JSON may spell half of a surrogate pair, which is no text
+    except UnicodeEncodeError as error:
+        raise _UnusableError("invalid UTF-8", f"the field {key!r}: {error}") from error
+    except (KeyError, IndexError, AttributeError) as error:
+        has = ", ".join(columns) or "none"
+        raise _UnusableError("missing field", f"{form!r}: {error}; it has {has}") from error
+    except (ValueError, TypeError) as error:
+        raise _UnusableError("field can't be formatted", f"{form!r}: {error!r}") from error
+    text = str(replaced.get(text, text)).strip()
+    if not text:
+        raise _UnusableError("empty field", f"{key!r} is blank")
+    return text
