@@ -13,6 +13,9 @@ from core import bootstrap, metrics
 from core.bootstrap import Ranked, Resample
 from core.metrics import Scores
 
+ALL = "all"
+"""The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""
+
 
 @dataclass(frozen=True)
 class Metric:

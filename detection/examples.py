@@ -11,6 +11,7 @@ from typing import Any
 
 from core.artifacts import MANIFEST
 from core.errors import DataError
+from core.estimates import ALL
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ def open_examples(path: str) -> list[Text]:
     """The examples of a corpus folder or of a JSONL file, in its order.
 
     Raises:
-        DataError: no such file, a line that is no such row, an id twice, or no row at all.
+        DataError: no such file, a line that is no such row, an id twice, a benchmark
+            called "all", or no row at all.
         ArtifactError: the corpus folder is unfinished.
     """
     source = Path(path).expanduser()
@@ -74,6 +76,11 @@ def _checked(path: str, examples: list[Text]) -> list[Text]:
                 "each row its own `id`, or none (the line's number, from 0, is then its id)."
             )
         seen.add(example.example_id)
+        if example.benchmark == ALL:
+            raise DataError(
+                f"examples.path is {path!r}: {example.example_id!r} is of a benchmark called "
+                f"{ALL!r}, which names the mean over benchmarks. Give it another name."
+            )
     return examples
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from core.bootstrap import resample
-from core.estimates import Estimate, chosen_metrics, estimate, interval
+from core.estimates import ALL, Estimate, chosen_metrics, estimate, interval, mean
 from core.metrics import Scores
+from core.seeds import derive
 from detection.examples import Text
 from detection.flags import counted, said
 
@@ -16,6 +17,11 @@ METRICS = chosen_metrics([0.05], [0.95])
 HEADS = ("AUROC", "TPR at FPR ≤ 0.05", "FPR at TPR ≥ 0.95")
 DRAWS, CONFIDENCE, SEED = 1_000, 0.95, 0
 SHOWN = 5
+POOLED = "pooled over all texts"
+"""Unlike the mean over benchmarks, it also compares members of one with non-members of another."""
+
+Estimates = dict[tuple[str, str], dict[str, Estimate]]
+"""(method, variant) → metric → estimate."""
 
 
 def ranked(table: pd.DataFrame) -> pd.DataFrame:
@@ -57,24 +63,50 @@ def _summary(table: pd.DataFrame, examples: Sequence[Text]) -> str:
     known = labels.count(True), labels.count(False)
     if min(known) == 0:
         return "\n".join(_likeliest(table, examples))
-    groups = {"all texts": examples}
     names = sorted({e.benchmark for e in examples})
-    groups |= {n: [e for e in examples if e.benchmark == n] for n in names if len(names) > 1}
-    return "\n\n".join(_group(name, table, texts) for name, texts in groups.items())
+    groups = {name: [e for e in examples if e.benchmark == name] for name in names}
+    found = {name: _estimates(name, table, texts) for name, texts in groups.items()}
+    if len(names) == 1:
+        return _shown(names[0] or "texts", groups[names[0]], found[names[0]])
+    parts = [_mean(groups, found)]
+    parts += [_shown(n or "of no benchmark", texts, found[n]) for n, texts in groups.items()]
+    return "\n\n".join([*parts, _shown(POOLED, examples, _estimates(POOLED, table, examples))])
 
 
-def _group(name: str, table: pd.DataFrame, examples: Sequence[Text]) -> str:
-    width = 2 + max(7, *table["variant"].map(len))
-    rows = [f"{'method':20}{'variant':{width}}" + "".join(f"{h:>22}" for h in HEADS)]
-    head = name
-    for (method, variant), scores in table.groupby(["method", "variant"], sort=False):
+def _estimates(name: str, table: pd.DataFrame, examples: Sequence[Text]) -> Estimates:
+    """By method and variant; none where the examples are of one kind. `name` seeds the draws."""
+    found: Estimates = {}
+    for method, scores in table.groupby(["method", "variant"], sort=False):
         members, nonmembers = split(scores, examples)
-        head = f"{name}: {len(members)} members, {len(nonmembers)} non-members"
-        if not len(members) or not len(nonmembers):
-            return f"{head}: no metric without both"
-        drawn = resample(len(members), len(nonmembers), DRAWS, SEED)
-        found = estimate(members, nonmembers, drawn, METRICS)
-        cells = "".join(f"{_cell(found[m.name]):>22}" for m in METRICS)
+        if len(members) and len(nonmembers):
+            drawn = resample(len(members), len(nonmembers), DRAWS, derive(SEED, name))
+            found[method] = estimate(members, nonmembers, drawn, METRICS)
+    return found
+
+
+def _mean(groups: Mapping[str, Sequence[Text]], found: Mapping[str, Estimates]) -> str:
+    """The table of "all", as in a report: the mean over benchmarks, where each was measured."""
+    head = f"{ALL}, the mean over {len(groups)} benchmarks"
+    missing = [name or "those of no benchmark" for name in groups if not found[name]]
+    if missing:
+        return f"{head}: none, since {', '.join(missing)} lack members or non-members"
+    first, *_ = found.values()
+    lines = {
+        method: {m.name: mean([by[method][m.name] for by in found.values()]) for m in METRICS}
+        for method in first
+    }
+    return _shown(head, [e for texts in groups.values() for e in texts], lines)
+
+
+def _shown(name: str, examples: Sequence[Text], found: Estimates) -> str:
+    labels = [e.label for e in examples]
+    head = f"{name}: {labels.count(True)} members, {labels.count(False)} non-members"
+    if not found:
+        return f"{head}: no metric without both"
+    width = 2 + max(7, *(len(variant) for _, variant in found))
+    rows = [f"{'method':20}{'variant':{width}}" + "".join(f"{h:>22}" for h in HEADS)]
+    for (method, variant), line in found.items():
+        cells = "".join(f"{_cell(line[m.name]):>22}" for m in METRICS)
         rows.append(f"{method:20}{variant:{width}}{cells}")
     return "\n".join([f"{head} (95% bootstrap intervals)", *rows])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.config import register, runtime
 from core.errors import require
+from core.estimates import ALL
 from core.seeds import derive
 
 BOUNDARIES = ("token", "word", "sentence", "document")
@@ -183,6 +184,10 @@ class InjectionStage:
     rewording: dict[str, Any] = field(default_factory=dict)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     injection: InjectionConfig = field(default_factory=InjectionConfig)
+
+    def __post_init__(self) -> None:
+        require(ALL not in self.benchmark, "benchmark", ALL,
+                "it names the mean over benchmarks; give this one another name.")  # fmt: skip
 
     def resolved(self) -> InjectionStage:
         """The same with every derived seed filled in."""

@@ -84,8 +84,9 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
 def histogram_caption(rows: pd.DataFrame) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     return (
-        f"Orange: members; blue, dashed: non-members; {_sizes(rows)}, put together. Scores are "
-        "standardised within each benchmark and seed; the outermost bins hold all beyond. "
+        f"Orange: members; blue, dashed: non-members; {_sizes(rows)}. Mean over benchmarks of "
+        "the share in each bin; seeds put together. Scores are standardised within each benchmark "
+        "and seed; the outermost bins hold all beyond. "
         "Bands: 95% Wilson intervals of a bin's share. Higher says member."
     )
 

@@ -123,14 +123,15 @@ def histogram_table(found: Mapping[Place, Sequence[Sample]]) -> pd.DataFrame:
     """One row a bin and side: the place, side, centre, share, ci_low, ci_high.
 
     Scores are standardised by the mean and deviation of the benchmark's non-members, so that
-    benchmarks and methods share one axis; seeds (and for "all", benchmarks) are put together.
+    benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
+    benchmarks' shares.
     """
     import pandas as pd
 
-    counts = {place: sum(_counts(cell) for cell in cells) for place, cells in found.items()}
+    counts = {place: [sum(map(_counts, cells))] for place, cells in found.items()}
     for place, parts in _by_mean(counts).items():
-        counts[place] = sum(parts)
-    rows = [row for place, sides in counts.items() for row in _bins(place, np.asarray(sides))]
+        counts[place] = [each for (each,) in parts]
+    rows = [row for place, parts in counts.items() for row in _bins(place, np.stack(parts))]
     names = [*Place._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)
 
@@ -144,10 +145,16 @@ def _counts(cell: Sample) -> Floats:
 
 
 def _bins(place: Place, counts: Floats) -> Iterator[tuple[object, ...]]:
+    """The rows of one place from its counts (benchmarks × 2 × bins): each benchmark weighs alike.
+
+    The mean of K shares of n_k scores is at least as certain as one of K² / Σ 1/n_k scores: equal
+    where the shares are equal.
+    """
     centres = (EDGES[1:] + EDGES[:-1]) / 2
-    for side, row in zip(("members", "non-members"), counts, strict=True):
-        n = row.sum()
-        share = row / n
+    sizes = counts.sum(axis=2)
+    shares = (counts / sizes[..., None]).mean(axis=0)
+    for side, share, sized in zip(("members", "non-members"), shares, sizes.T, strict=True):
+        n = len(sized) ** 2 / (1 / sized).sum()
         middle = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
         half = Z * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2)) / (1 + Z**2 / n)
         low, high = np.maximum(middle - half, 0), middle + half

@@ -35,6 +35,7 @@ from analysis.inference.baseline import BLIND, SPREAD, blind_scores
 from analysis.inference.groups import Group, groups
 from core.bootstrap import Resample, draw_counts, face, ranked_side
 from core.errors import DataError
+from core.estimates import ALL as ALL
 from core.estimates import (
     Estimate,
     Metric,
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
-
-ALL = "all"
-"""The benchmark that stands for the mean over benchmarks."""
 
 COLUMNS = (
     *("experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences"),

@@ -40,6 +40,7 @@ def test_a_line_separator_inside_a_text_is_no_new_line(file):
         ([r'{"text": "\ud800"}'], "line 0 .*not JSON in UTF-8"),
         ([""], "no example"),
         (['{"text": "a", "id": "1"}', '{"text": "b"}'], "'1' is there twice"),
+        (['{"text": "a", "benchmark": "all"}'], "'0' is of a benchmark called 'all'"),
     ],
 )
 def test_a_bad_line_is_named(file, lines, words):

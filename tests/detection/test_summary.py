@@ -23,7 +23,8 @@ def test_with_labels_it_prints_the_metrics_of_each_group():
     labels = [i % 3 == 0 for i in range(60)]
     table, examples = scored(labels, ("one", "two"))
     shown = summary(table, examples)
-    assert "all texts: 20 members, 40 non-members" in shown
+    assert "all, the mean over 2 benchmarks: 20 members, 40 non-members" in shown
+    assert "pooled over all texts: 20 members, 40 non-members" in shown
     assert "one: 10 members" in shown
     expected = roc_auc_score(labels, table[table["method"] == "b"]["score"])
     assert f"{expected:.3f} [" in shown
@@ -42,3 +43,11 @@ def test_without_labels_it_prints_the_likeliest_members():
 def test_a_group_of_one_kind_has_no_metric():
     table, examples = scored([True, False, True, True], ("one", "two"))
     assert "one: 2 members, 0 non-members: no metric without both" in summary(table, examples)
+    assert "all, the mean over 2 benchmarks: none, since one lack" in summary(table, examples)
+
+
+def test_one_benchmark_is_printed_once():
+    table, examples = scored([True, False] * 5)
+    assert summary(table, examples).startswith("texts: 5 members, 5 non-members")
+    assert "pooled" not in summary(table, examples)
+    assert "all" not in summary(table, examples)

@@ -5,6 +5,7 @@ import pytest
 
 from core.errors import ConfigError, DataError
 from injection.benchmarks import draw_pool, read_candidates
+from injection.config import BenchmarkConfig, InjectionStage
 from injection.tokens import Tokenizer
 
 from .conftest import benchmark
@@ -108,3 +109,8 @@ def test_a_row_without_a_column_is_named(stage, tokenizer):
     wrong = replace(boolq, sources={"embedded": source})
     with pytest.raises(DataError, match="combined.jsonl, row .*'nothing'; it has question, pass"):
         pool(replace(stage, benchmark={"boolq": wrong}), tokenizer)
+
+
+def test_no_benchmark_is_called_as_the_mean_over_benchmarks():
+    with pytest.raises(ConfigError, match="benchmark is 'all': it names the mean"):
+        InjectionStage(benchmark={"all": BenchmarkConfig()})
