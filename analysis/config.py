@@ -32,7 +32,7 @@ class AnalysisConfig:
             self.confidence,
             "give a coverage from 0.5 to below 1, such as 0.95.",
         )
-        require(self.blind_folds >= 2, "analysis.blind_folds", self.blind_folds, "give at least 2.")
+        require(self.blind_folds >= 3, "analysis.blind_folds", self.blind_folds, "give at least 3.")
         _check_rates("analysis.fpr", self.fpr)
         _check_rates("analysis.tpr", self.tpr)
 

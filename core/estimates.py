@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
 
@@ -158,9 +158,3 @@ def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, S
     centre = (value + z**2 / (2 * tosses)) / shrink
     half = z / shrink * np.sqrt(spread / tosses + (z / (2 * tosses)) ** 2)
     return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
-
-
-def widened(estimate: Estimate, factor: float) -> Estimate:
-    """The draws `factor` times as far from the value, within 0 to 1."""
-    draws = estimate.value + factor * (estimate.draws - estimate.value)
-    return replace(estimate, draws=draws.clip(0, 1))

@@ -67,7 +67,7 @@ def dose_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
         f"{rows['n_nonmembers'].iloc[0]}. {base.seeds(rows)}. "
         f"Bands and bars: {base.band(rows, config)}. Left: the model before the contaminated "
         "training, on all members. Grey: a text classifier that never sees the model (its "
-        "interval is √2 wider, for the chance in its own training)."
+        "interval is from shuffled labels)."
     )
 
 

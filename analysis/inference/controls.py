@@ -13,6 +13,7 @@ from analysis.cells import CLEAN
 from analysis.inference.baseline import BLIND
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
+from detection.blind import warning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,12 +43,16 @@ def stamp(results: pd.DataFrame) -> str | None:
     off = off_controls(results)
     if off.empty:
         return None
+    texts = off["method"] == BLIND
+    said = [warning(row.value, row.ci_low, row.ci_high) for row in off[texts].itertuples()]
+    return " ".join(["CONTROL OFF:", *_clean(off[~texts]), *filter(None, said)])
+
+
+def _clean(off: pd.DataFrame) -> list[str]:
+    """A sentence on the clean checkpoint's controls that are off, if any are."""
     named = ", ".join(
-        f"{'blind baseline' if row.method == BLIND else f'clean {row.method}'} "
-        f"{row.value:.2f} [{row.ci_low:.2f}, {row.ci_high:.2f}]"
+        f"clean {row.method} {row.value:.2f} [{row.ci_low:.2f}, {row.ci_high:.2f}]"
         for row in off.itertuples()
     )
-    return (
-        f"CONTROL OFF: {named} leaves 0.5 out: by chance, or because members and non-members "
-        "differ in themselves."
-    )
+    why = "leaves 0.5 out: by chance, or because members and non-members differ in themselves."
+    return [f"{named} {why}"] if named else []

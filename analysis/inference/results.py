@@ -12,8 +12,8 @@ Columns (`COLUMNS`), where they need a word:
   (`analysis.cells.default_variants`).
 - `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
 - `ci_low`, `ci_high`: the bootstrap interval over examples: Wilson's with the draws' variance for
-  AUROC, percentiles for the rates (`core.estimates.intervals` says why; the blind baseline's is
-  wider: `baseline.SPREAD`).
+  AUROC, percentiles for the rates (`core.estimates.intervals` says why). The blind baseline's draws
+  are from shuffled labels (`detection.blind`).
 - `seed`: the cell's own seed.
 
 No value is NaN: what can't be measured has no row and a warning in the log.
@@ -31,7 +31,7 @@ import numpy as np
 
 from analysis.cells import CLEAN, Cell, default_variants
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import BLIND, SPREAD, blind_scores
+from analysis.inference.baseline import BLIND, blind_of
 from analysis.inference.groups import Group, groups
 from core.bootstrap import Resample, draw_counts, face, ranked_side
 from core.errors import DataError
@@ -43,10 +43,10 @@ from core.estimates import (
     estimate_ranked,
     intervals,
     mean,
-    widened,
 )
 from core.metrics import Scores
 from core.seeds import derive
+from detection.blind import Blind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +78,7 @@ def results_table(
     experiment: str, seed: int, cells: Sequence[Cell], config: AnalysisConfig
 ) -> pd.DataFrame:
     """Every estimate of every cell. `seed` draws the resamples and the baseline's folds."""
-    blind = BlindScores(config.blind_folds, seed)
+    blind = BlindBaselines(config.blind_folds, seed)
     rows = [
         {"experiment": experiment, **row}
         for cell in cells
@@ -87,19 +87,19 @@ def results_table(
     return frame(rows, COLUMNS)
 
 
-class BlindScores:
-    """The blind baseline's scores of a cell; cells that share their examples share them."""
+class BlindBaselines:
+    """The blind baseline of a cell; cells that share their examples share it."""
 
     def __init__(self, folds: int, seed: int) -> None:
         self._folds, self._seed = folds, seed
-        self._made: dict[str, Scores] = {}
+        self._made: dict[str, Blind] = {}
 
-    def __call__(self, cell: Cell) -> Scores:
-        """One score an example of the cell."""
+    def __call__(self, cell: Cell) -> Blind:
+        """One row an example of the cell."""
         key = cell.examples_digest
         if key not in self._made:
             fold_seed = derive(self._seed, BLIND, key)
-            self._made[key] = blind_scores(cell.examples, self._folds, fold_seed)
+            self._made[key] = blind_of(cell.examples, self._folds, fold_seed)
         return self._made[key]
 
 
@@ -116,43 +116,55 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
     return pd.DataFrame(rows, columns=list(columns))
 
 
-def estimates(cell: Cell, blind: Scores, config: AnalysisConfig, seed: int) -> Estimates:
+def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Estimates:
     """All estimates of one cell with their draws, benchmark by benchmark and on average."""
-    columns = _columns(cell, blind)
+    columns = _columns(cell)
     wanted = chosen_metrics(config.fpr, config.tpr)
     found: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
-    for _, doses in groupby(groups(cell.examples), key=lambda group: group.benchmark):
+    for benchmark, doses in groupby(groups(cell.examples), key=lambda group: group.benchmark):
         drawn = [(group, _resample(group, cell, config.draws, seed)) for group in doses]
-        for (checkpoint, method, variant), scores in columns.items():
-            for group, values in _by_dose(scores, drawn, wanted):
+        by_dose = {key: _by_dose(scores, drawn, wanted) for key, scores in columns.items()}
+        by_dose[CLEAN, BLIND, ""] = _blind_by_dose(blind, drawn, wanted, config.draws)
+        for (checkpoint, method, variant), estimated in by_dose.items():
+            for occurrences, values in estimated:
                 for metric, value in values.items():
-                    measure = Measure(checkpoint, method, variant, group.occurrences, metric)
-                    fair = widened(value, SPREAD) if method == BLIND else value
-                    found[measure][group.benchmark] = fair
+                    measure = Measure(checkpoint, method, variant, occurrences, metric)
+                    found[measure][benchmark] = value
     return _with_mean(found)
+
+
+Doses = Iterator[tuple[str, dict[str, Estimate]]]
+"""Occurrences and, by metric, what was estimated of the members that have them."""
 
 
 def _by_dose(
     scores: Scores, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric]
-) -> Iterator[tuple[Group, dict[str, Estimate]]]:
+) -> Doses:
     """One detector's estimates on one benchmark: the non-members of all doses are the same."""
     first, resample = drawn[0]
-    if np.isnan(scores[first.nonmembers]).any():  # only the blind baseline, which said so
-        return
     nonmembers = ranked_side(scores[first.nonmembers], resample.nonmembers)
     for group, resample in drawn:
         members = ranked_side(scores[group.members], resample.members)
-        yield group, estimate_ranked(face(members, nonmembers), wanted)
+        yield group.occurrences, estimate_ranked(face(members, nonmembers), wanted)
 
 
-def _columns(cell: Cell, blind: Scores) -> dict[tuple[str, str, str], Any]:
-    """(checkpoint, method, variant) → one score an example; the blind baseline comes last."""
-    columns = {
+def _blind_by_dose(
+    blind: Blind, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric], draws: int
+) -> Doses:
+    """The blind baseline's on one benchmark; none where it was left out, which was said."""
+    for group, _ in drawn:
+        if not np.isnan(blind.placed[group.members]).any():
+            found = blind.estimates(group.members, group.nonmembers, wanted, draws)
+            yield group.occurrences, found
+
+
+def _columns(cell: Cell) -> dict[tuple[str, str, str], Scores]:
+    """(checkpoint, method, variant) → one score an example."""
+    return {
         (checkpoint, *column): table[column].to_numpy(np.float64)
         for checkpoint, table in cell.scores.items()
         for column in table.columns
     }
-    return {**columns, (CLEAN, BLIND, ""): blind}
 
 
 def _resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:

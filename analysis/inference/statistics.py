@@ -36,7 +36,7 @@ def statistics(
     experiment: str, seed: int, cells: Sequence[Cell], config: AnalysisConfig
 ) -> Statistics:
     """Every table of the cells. `seed` draws the resamples and the baseline's folds."""
-    blind = results.BlindScores(config.blind_folds, seed)
+    blind = results.BlindBaselines(config.blind_folds, seed)
     rows: dict[str, list[dict[str, Any]]] = {"results": [], "pooled": [], "paired": [], "trend": []}
     conditions = []
     for name, members in pooled.by_condition(cells).items():

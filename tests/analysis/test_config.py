@@ -20,7 +20,7 @@ CELL = CellPaths("c", "m", "s", "t")
         ("fpr", [5.0]),
         ("fpr", [0.05, 0.05]),
         ("tpr", [0.0]),
-        ("blind_folds", 1),
+        ("blind_folds", 2),
     ],
 )
 def test_a_value_out_of_range_names_its_field(field, value):

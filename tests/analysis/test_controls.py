@@ -23,7 +23,19 @@ def test_an_interval_on_either_side_of_one_half_is_off(sound):
     off.loc[(off["method"] == "loss"), ["ci_low", "ci_high"]] = 0.3, 0.4
     words = stamp(off)
     assert words.startswith("CONTROL OFF: clean loss")
-    assert "[0.30, 0.40], blind baseline" in words
+    assert "[0.30, 0.40] leaves 0.5 out" in words
+    assert "differ in themselves. The texts alone tell" in words
+
+
+def test_a_blind_baseline_that_is_off_says_what_the_figures_may_measure(sound):
+    off = sound.copy()
+    of_texts = (off["method"] == "blind") & (off["metric"] == "auroc")
+    off.loc[of_texts, ["value", "ci_low", "ci_high"]] = 0.66, 0.6, 0.7
+    said = (
+        "The texts alone tell members from non-members (blind AUROC 0.66 [0.60, 0.70]): these "
+        "figures may measure the texts, not the model."
+    )
+    assert stamp(off) == f"CONTROL OFF: {said}"
 
 
 def test_a_benchmark_alone_stamps_nothing(sound):

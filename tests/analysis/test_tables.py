@@ -65,7 +65,8 @@ def test_markdown_is_padded_and_csv_holds_the_tidy_rows(results, tmp_path):
     text = (tmp_path / "tables/auroc_by_occurrences.md").read_text()
     assert "## cell one" in text
     assert len({len(line) for line in text.splitlines() if line.startswith("|")}) == 1
-    csv = pd.read_csv(tmp_path / "tables/auroc_by_occurrences.csv", keep_default_na=False)
+    path = tmp_path / "tables/auroc_by_occurrences.csv"
+    csv = pd.read_csv(path, keep_default_na=False, float_precision="round_trip")
     assert list(csv.columns) == list(results.columns)
     assert csv["value"].tolist() == made[0].data["value"].tolist()
     metrics = results["metric"].nunique()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.bootstrap import Resample, rank, resample
-from core.estimates import Estimate, chosen_metrics, estimate, mean, widened
+from core.estimates import Estimate, chosen_metrics, estimate, mean
 
 
 def test_metrics_are_named_after_their_rates():
@@ -49,9 +49,3 @@ def test_the_mean_averages_draws_and_adds_sizes():
     assert (both.n_members, both.n_nonmembers) == (8, 10)
     assert both.value == pytest.approx(0.6)
     assert both.draws.tolist() == pytest.approx([0.6, 0.6])
-
-
-def test_widened_draws_spread_about_the_value_and_stay_rates():
-    found = widened(Estimate(3, 4, 0.8, np.array([0.7, 0.8, 0.95])), 2)
-    assert found.draws.tolist() == pytest.approx([0.6, 0.8, 1.0])
-    assert found.value == 0.8

@@ -1,0 +1,215 @@
+"""The blind baseline: can the texts alone tell members from non-members, without any model?
+
+Where they can, a detector's AUROC above 0.5 may show that difference rather than contamination
+(Das et al. 2024; Meeus et al. 2024). Several classifiers are tried (`detection.blind_classifiers`);
+each text is scored by one that never saw it, chosen without it: of the folds, one is scored, and
+the classifier is chosen by cross-validation within the others and fitted on them.
+
+Only texts of one fold are compared: their scores come from one classifier. Its AUROC is then 0.5 on
+average where labels are random, whatever it learnt (between folds, the label of one text pushes the
+score of another away from its own, and the AUROC falls below 0.5).
+
+A text's score depends on the labels of the others, so a bootstrap of the scores misses a part of
+the AUROC's variance (about half). All is done again with shuffled labels instead: NULLS times, on
+the same folds. Where labels are random, the real ones are but one more shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.estimates import Estimate, Metric
+from core.metrics import Scores
+from core.seeds import derive
+from detection.blind_classifiers import Classifier, Rows, classifiers
+
+BLIND = "blind"
+FOLDS = 5
+REPEATS = 3
+"""Draws of the folds, over which a text's scores are averaged: one alone moves the AUROC of 200
+texts by 0.036 (a standard deviation)."""
+NULLS = 100
+"""Shuffles of the labels."""
+LEARNERS = 1_000
+"""The most texts that are learnt from: so many tell a difference that matters."""
+LEAST = 10
+"""The fewest members, and non-members, that can be told apart."""
+
+
+@dataclass(frozen=True)
+class Blind:
+    """Each text's place: the share of its fold's non-members that its score beats (ties: half).
+
+    `placed` is n × (1 + NULLS). The first column is of the labels as they are. In the others, row i
+    is of the text that had the label of text i, so that any group of rows has its own null.
+    """
+
+    placed: Scores
+
+    def estimates(
+        self, members: Rows, nonmembers: Rows, wanted: Sequence[Metric], draws: int
+    ) -> dict[str, Estimate]:
+        """Every wanted metric (by name) of a group of rows.
+
+        AUROC is the mean of the members' places.
+        """
+        hits, alarms = self.placed[members].T, self.placed[nonmembers].T
+        sizes = len(members), len(nonmembers)
+        values = {
+            metric: hits.mean(axis=1)
+            if metric.name == "auroc"
+            else np.array([metric.value(*both) for both in zip(hits, alarms, strict=True)])
+            for metric in wanted
+        }
+        return {metric.name: _around(values[metric], sizes, metric, draws) for metric in wanted}
+
+
+def warning(value: float, low: float, high: float) -> str | None:
+    """What stands above figures whose texts have this blind AUROC and interval, or None."""
+    if low <= 0.5 <= high:
+        return None
+    return (
+        "The texts alone tell members from non-members "
+        f"(blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]): "
+        "these figures may measure the texts, not the model."
+    )
+
+
+def obstacle(texts: Sequence[str], member: NDArray[np.bool_]) -> str | None:
+    """Why there is no blind baseline of these texts, or None."""
+    members, distinct = int(member.sum()), len(set(same_texts(texts)))
+    if min(members, len(texts) - members, distinct) >= LEAST:
+        return None
+    return (
+        f"{members} members and {len(texts) - members} non-members ({distinct} distinct texts) are "
+        f"too few for the blind baseline, which takes {LEAST} of each"
+    )
+
+
+def blind_baseline(
+    texts: Sequence[str], member: NDArray[np.bool_], seed: int, folds: int = FOLDS
+) -> Blind:
+    """Score each text by a classifier that never saw it.
+
+    Args:
+        texts: of one benchmark.
+        member: which of them are members; `obstacle` says of what there is too little.
+        seed: draws the folds and the shuffled labels.
+        folds: 3 or more.
+    """
+    group = same_texts(texts)
+    rng = np.random.default_rng(derive(seed, "nulls"))
+    shuffles = [shuffled(group, rng) for _ in range(NULLS)]
+    roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
+    learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
+    tried = list(classifiers(texts, learners).values())
+    fold = [_order(group.max() + 1, seed, repeat)[group] % folds for repeat in range(REPEATS)]
+    places = [_places(tried, each, learners, member[roles]) for each in fold]
+    placed = np.empty(roles.shape)
+    np.put_along_axis(placed, roles, np.mean(places, axis=0), axis=0)
+    return Blind(placed)
+
+
+def same_texts(texts: Sequence[str]) -> Rows:
+    """A number for each text; those that differ in case, white space or punctuation share it.
+
+    They stay in one fold: the label of one would give away (or, at random, belie) the other's.
+    """
+    letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
+    found: Rows = np.unique(letters, return_inverse=True)[1]
+    return found
+
+
+def shuffled(group: Rows, rng: np.random.Generator) -> Rows:
+    """Whose label each text gets: groups of one size change places, and texts within each group."""
+    role = np.empty(len(group), np.intp)
+    size = np.bincount(group)[group]
+    for each in np.unique(size):
+        rows = np.flatnonzero(size == each)
+        table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, each)
+        role[table] = rng.permuted(rng.permutation(table), axis=1)
+    return role
+
+
+def _order(number: int, seed: int, purpose: object) -> Rows:
+    return np.random.default_rng(derive(seed, purpose)).permutation(number)
+
+
+def _places(
+    tried: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+) -> Scores:
+    """Of each text under each labeling, its place in its fold by the classifier chosen (n × P)."""
+    known = member[learners].astype(np.float64)
+    choice = _inner_aurocs(tried, fold, learners, member).argmax(axis=1)
+    placed = np.empty(member.shape)
+    for k, best in enumerate(choice):
+        train, test = np.flatnonzero(fold[learners] != k), np.flatnonzero(fold == k)
+        for number, classifier in enumerate(tried):
+            chosen = np.flatnonzero(best == number)
+            if len(chosen):
+                scores = classifier.scores(train, test, known[:, chosen])
+                placed[np.ix_(test, chosen)] = _places_in_fold(scores, member[np.ix_(test, chosen)])
+    return placed
+
+
+def _inner_aurocs(
+    tried: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+) -> Scores:
+    """For each fold each classifier's AUROC within the others, each held out (folds × C × P).
+
+    A fit that leaves out two folds serves both: of either, the other is the held out one.
+    """
+    folds = fold.max() + 1
+    known = member[learners].astype(np.float64)
+    found = np.zeros((folds, len(tried), member.shape[1]))
+    for pair in combinations(range(folds), 2):
+        train = np.flatnonzero(~np.isin(fold[learners], pair))
+        test = [np.flatnonzero(fold == k) for k in pair]
+        for number, classifier in enumerate(tried):
+            scores = np.split(classifier.scores(train, np.concatenate(test), known), [len(test[0])])
+            for k, rows, values in zip(reversed(pair), test, scores, strict=True):
+                found[k, number] += _aurocs(values, member[rows])
+    return found
+
+
+def _aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+    """The AUROC of each column (t × P each); 0.5 where it lacks members or non-members."""
+    from scipy.stats import rankdata
+
+    members = member.sum(axis=0)
+    pairs = members * (len(member) - members)
+    won = (rankdata(scores, axis=0) * member).sum(axis=0) - members * (members + 1) / 2
+    return np.where(pairs, won / np.maximum(pairs, 1), 0.5)
+
+
+def _places_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+    """The share of non-members that each text's score beats, column by column (t × P each)."""
+    columns = [_place(*column) for column in zip(scores.T, member.T, strict=True)]
+    return np.stack(columns, axis=1)
+
+
+def _place(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+    others = np.sort(scores[~member])
+    if not len(others):
+        return np.full(len(scores), 0.5)
+    below, tied = (np.searchsorted(others, scores, side) for side in ("left", "right"))
+    return (below + tied) / (2 * len(others))
+
+
+def _around(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
+    """The estimate of a metric from its value (first) and its null."""
+    value, null = values[0], values[1:]
+    chance = null.mean()
+    room = chance * (1 - chance)  # a rate's variance is as its v (1 - v)
+    scale = np.sqrt(value * (1 - value) / room) if room else 0.0
+    drawn = (value + scale * (null - chance)).clip(0, 1)
+    worth = None
+    if metric.worth is not None:
+        off = float(np.mean((null - 0.5) ** 2))
+        worth = metric.worth(*sizes) if off == 0 else min(metric.worth(*sizes), 0.25 / off)
+    return Estimate(*sizes, float(value), np.resize(drawn, draws), worth)

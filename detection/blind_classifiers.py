@@ -1,0 +1,214 @@
+"""The blind baseline's classifiers: what a text alone may tell, and how it is learnt.
+
+After Das et al. (2024): a bag of words, greedily chosen rare n-grams, and dates; beside them
+characters, and the text's form. Case, white space and punctuation count, as they do for a model.
+No feature reads a label. Labels are learnt from in `scores`, many labelings of the texts at once.
+
+Shapes: n texts, L of them learners (to learn from), P labelings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.metrics import Scores
+
+Rows = NDArray[np.intp]
+Numbers = NDArray[np.float64]
+
+WORD = r"\w+|[^\w\s]|\s{2,}|[^\S ]"
+"""A word, a punctuation mark, or white space other than a single space."""
+WORD_GRAMS = (1, 3)
+CHARACTER_GRAMS = (1, 4)
+VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()}
+"""White space as private characters: scikit-learn makes a run of it one space."""
+
+GREEDY = 20
+"""Rare n-grams chosen for members, and as many for non-members; all that tie with the last."""
+RARE = 0.6
+"""The share of texts that may hold an n-gram that counts as rare."""
+
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+DATE = re.compile(
+    rf"(?:\b({'|'.join(_MONTHS)})[a-z]*\.?,?\s+(?:\d{{1,2}},?\s+)?)?"
+    r"(?<!\d)(1[5-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2]))?(?!\d)",
+    re.IGNORECASE,
+)
+"""A year from 1500 to 2099, with its month where that stands beside it."""
+STEPS = 30
+
+FORMS = (
+    *(r"[A-Z]", r"[a-z]", r"\d", r"[^\x00-\x7f]", r"\s", r" {2,}", r"\n", r"\w+"),
+    *(r"\b[A-Z][a-z]", r"\b[A-Z]{2,}\b", *map(re.escape, ".,;:!?'\"()-")),
+    *(r"[.!?]\Z", r"\s\Z", r"\w\Z", r"\A[A-Z]"),
+)
+"""What is counted of a text's form."""
+
+
+class Classifier(Protocol):
+    """Learns labels from some texts and scores others."""
+
+    def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
+        """How much each text looks like the members (test × P).
+
+        Args:
+            train: which learners to learn from.
+            test: which texts to score.
+            labels: 1 for a member, 0 for a non-member (L × P).
+        """
+
+
+def classifiers(texts: Sequence[str], learners: Rows) -> Mapping[str, Classifier]:
+    """All of them, over the same texts. Nothing here depends on a label."""
+    words = n_grams(texts, learners, token_pattern=WORD, ngram_range=WORD_GRAMS)
+    visible = [text.translate(VISIBLE) for text in texts]
+    letters = n_grams(visible, learners, analyzer="char", ngram_range=CHARACTER_GRAMS)
+    return {
+        "words": ridge(_tf_idf(words, learners), learners),
+        "characters": ridge(_tf_idf(letters, learners), learners),
+        "rare n-grams": RareGrams.of(words, learners),
+        "dates": ridge(dates(texts), learners),
+        "form": ridge(form(texts), learners),
+    }
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """Ridge regression on the labels, in its dual form: one fit for all labelings."""
+
+    kernel: Numbers
+    """n × L."""
+    learners: Rows
+
+    def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
+        """See `Classifier`."""
+        from scipy.linalg import solve
+
+        known = labels[train]
+        kernel = self.kernel[np.ix_(self.learners[train], train)] + np.eye(len(train))
+        weights = solve(kernel, known - known.mean(axis=0), assume_a="pos")
+        found: Scores = self.kernel[np.ix_(test, train)] @ weights
+        return found.round(9)  # what is equal but for rounding is a tie
+
+
+def ridge(features: Any, learners: Rows) -> Ridge:
+    """A ridge regression on features (n × any, sparse or not), centred, of mean square norm 1."""
+    from scipy.sparse import issparse
+    from sklearn.preprocessing import KernelCenterer
+
+    product = features @ features[learners].T
+    kernel = np.asarray(product.todense() if issparse(product) else product, np.float64)
+    kernel = KernelCenterer().fit(kernel[learners]).transform(kernel)
+    norm = float(np.trace(kernel[learners])) / len(learners)
+    return Ridge(kernel / norm if norm > 1e-9 else np.zeros_like(kernel), learners)
+
+
+@dataclass(frozen=True)
+class RareGrams:
+    """The n-grams that tell most, greedily: those with the highest and the lowest ratio of shares.
+
+    Das et al. take n-grams by the ratio of the true- to the false-positive rate of "holds it" on
+    the training texts, the best first. Here a text's score is the sum of the logarithms over the
+    chosen n-grams that it holds, and those that tell non-members count as well.
+    """
+
+    held: Any
+    """Which text holds which n-gram (n × n-grams, sparse, 0 and 1)."""
+    learners: Rows
+
+    @classmethod
+    def of(cls, counted: Any, learners: Rows) -> RareGrams:
+        """From counts: the n-grams that most texts don't hold."""
+        held = (counted > 0).astype(np.float32)
+        share = np.asarray(held[learners].mean(axis=0)).ravel()
+        return cls(held[:, np.flatnonzero(share <= RARE)].tocsr(), learners)
+
+    def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
+        """See `Classifier`."""
+        known = self.held[self.learners[train]]
+        holders = np.asarray(known.sum(axis=0), np.float32).ravel()
+        often = np.flatnonzero(holders >= 2)  # one text's n-gram tells of no other text
+        if not len(often):
+            return np.zeros((len(test), labels.shape[1]))
+        ratio = _log_ratio(known[:, often], holders[often], labels[train].astype(np.float32))
+        return np.asarray(self.held[test][:, often] @ _extremes(ratio, GREEDY), np.float64)
+
+
+def _log_ratio(held: Any, holders: Any, labels: Any) -> Any:
+    """Log of (share of members that hold it) / (share of non-members), smoothed (n-grams × P).
+
+    In whole thousandths: float32 adds them up exactly, in any order.
+    """
+    half, members = np.float32(0.5), labels.sum(axis=0)
+    by_members = held.T.tocsr() @ labels
+    shares = (by_members + half) / (members + 1)
+    others = (holders[:, None] - by_members + half) / (len(labels) - members + 1)
+    return np.rint(1000 * np.log(shares / others))
+
+
+def _extremes(ratio: Any, number: int) -> Any:
+    """The ratios with all but the `number` highest and lowest of each column set to zero."""
+    if len(ratio) <= 2 * number:
+        return ratio
+    places = number - 1, len(ratio) - number
+    low, high = np.partition(ratio.T, places, axis=1)[:, places].T
+    return np.where((ratio <= low) | (ratio >= high), ratio, np.float32(0))
+
+
+def n_grams(texts: Sequence[str], learners: Rows, **how: Any) -> Any:
+    """How often each text holds each n-gram that two learners have (n × n-grams, sparse).
+
+    They are hashed, which needs no vocabulary and can't fail on a text without words.
+    """
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    vectorizer = HashingVectorizer(lowercase=False, norm=None, alternate_sign=False, **how)
+    counted = vectorizer.transform(texts)
+    shared = np.flatnonzero(counted[learners].getnnz(axis=0) >= 2)
+    return counted[:, shared if len(shared) else [0]]  # one column of zeros
+
+
+def _tf_idf(counted: Any, learners: Rows) -> Any:
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    return TfidfTransformer(sublinear_tf=True).fit(counted[learners]).transform(counted)
+
+
+def dates(texts: Sequence[str]) -> Numbers:
+    """The latest and the earliest date of each text, as steps: which of some dates they reach."""
+    found = [[_year(match) for match in DATE.finditer(text)] for text in texts]
+    latest = np.array([max(years, default=0.0) for years in found])
+    earliest = np.array([min(years, default=3000.0) for years in found])
+    return np.hstack([_steps(latest), _steps(earliest)])
+
+
+def _year(match: re.Match[str]) -> float:
+    name, year, number = match.groups()
+    month = _MONTHS.index(name.lower()) if name else int(number or 1) - 1
+    return int(year) + month / 12
+
+
+def _steps(values: Numbers) -> Numbers:
+    """For each value, which of at most STEPS levels it reaches (n × levels)."""
+    levels = np.unique(values)[1:]
+    if len(levels) > STEPS:
+        levels = levels[np.linspace(0, len(levels) - 1, STEPS).astype(int)]
+    return (values[:, None] >= levels).astype(np.float64)
+
+
+def form(texts: Sequence[str]) -> Numbers:
+    """Length and counts of FORMS, absolute (on a log scale) and by length, standardised."""
+    from sklearn.preprocessing import StandardScaler
+
+    found = [[len(re.findall(pattern, text)) for pattern in FORMS] for text in texts]
+    counts = np.array(found, float)
+    length = np.array([len(text) for text in texts], float)[:, None]
+    columns = np.hstack([np.log1p(length), np.log1p(counts), counts / np.maximum(length, 1)])
+    standard: Numbers = StandardScaler().fit_transform(columns)
+    return standard

@@ -1,0 +1,315 @@
+"""The blind baseline finds what it should, and nothing where there is nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics import roc_auc_score
+
+from core.estimates import chosen_metrics, interval, mean
+from detection import blind_classifiers
+from detection.blind import (
+    NULLS,
+    Blind,
+    _inner_aurocs,
+    _places,
+    blind_baseline,
+    obstacle,
+    same_texts,
+    shuffled,
+    warning,
+)
+from detection.blind_classifiers import RareGrams, classifiers, dates, ridge
+from injection.sources.embedded import EmbeddedRows
+from injection.sources.tally import Tally
+
+WORDS = np.array([f"word{i}" for i in range(60)])
+AUROC = chosen_metrics([], [])
+FILES = {"TruthfulQA/combined.jsonl": "question", "CommonsenseQA/validation.jsonl": "question",
+         "BoolQ/combined.jsonl": "passage", "imdb/sample.csv": "text"}  # fmt: skip
+
+
+def simulated(n: int, seed: int, length: int = 25) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, length)) for _ in range(n)]
+
+
+def real(file: str, number: int = 200) -> list[str]:
+    """Distinct texts of an embedded benchmark, in random order."""
+    rows = EmbeddedRows(file).rows(Tally("stop", ""))
+    found = sorted({str(row.value[FILES[file]]) for row in rows})
+    texts = [f"Question: {text}\nAnswer: {i % 7}" for i, text in enumerate(found)]
+    return [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:number]]
+
+
+def drawn(n: int, seed: int) -> np.ndarray:
+    """Half of the texts, at random."""
+    return np.random.default_rng(seed).permutation(np.arange(n) < n // 2)
+
+
+def auroc(texts: list[str], member: np.ndarray, seed: int = 0) -> float:
+    return float(blind_baseline(texts, member, seed).placed[member, 0].mean())
+
+
+def estimated(found: Blind, member: np.ndarray):
+    sides = np.flatnonzero(member), np.flatnonzero(~member)
+    return found.estimates(*sides, AUROC, draws=200)["auroc"]
+
+
+SHIFTS = {
+    "upper case": str.upper,
+    "title case": str.title,
+    "newline to space": lambda text: text.replace("\n", " "),
+    "double spaces": lambda text: text.replace(" ", "  "),
+    "full stop": lambda text: text + ".",
+    "year": lambda text: text.replace("In 2023", f"In {2005 + len(text) % 12}"),
+}
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_finds_a_shift_in_half_of_the_members_of_real_texts(shift):
+    """All of them told apart perfectly would be 0.75."""
+    texts, member = real("TruthfulQA/combined.jsonl"), drawn(200, 1)
+    texts = [f"{text}\nIn 2023" for text in texts] if shift == "year" else texts
+    changed = set(np.flatnonzero(member)[::2])
+    texts = [SHIFTS[shift](text) if i in changed else text for i, text in enumerate(texts)]
+    found = blind_baseline(texts, member, 0)
+    value = estimated(found, member)
+    assert value.value >= 0.65
+    assert interval(value, 0.95)[0] > 0.5
+
+
+def test_finds_words_length_and_months():
+    member = drawn(60, 2)
+    words = [t + " indeed" * int(m) for t, m in zip(simulated(60, 2), member, strict=True)]
+    assert auroc(words, member) > 0.95
+    lengths = [" ".join(t.split()[: 12 + 12 * m]) for t, m in zip(words, member, strict=True)]
+    assert auroc(lengths, member) > 0.95
+    rng = np.random.default_rng(0)
+    months = [rng.integers(1, 7) + 6 * (not m) for m in member]
+    dated = [f"{t} 2023-{m:02d}-01" for t, m in zip(simulated(60, 3), months, strict=True)]
+    assert auroc(dated, member) > 0.9
+
+
+def test_random_labels_score_one_half_on_average_in_every_group():
+    """On average over the shuffles; their spread is about that of independent scores."""
+    member = drawn(100, 3)
+    null = blind_baseline(real("CommonsenseQA/validation.jsonl", 100), member, 0).placed[:, 1:]
+    members = np.flatnonzero(member)
+    for group in (members, members[:20]):
+        values = null[group].mean(axis=0)
+        assert abs(values.mean() - 0.5) < 4 * values.std() / NULLS**0.5
+    independent = ((50 + 50 + 1) / (12 * 50 * 50)) ** 0.5
+    assert 0.8 < null[members].mean(axis=0).std() / independent < 1.5
+
+
+@pytest.mark.slow
+def test_intervals_on_random_labels_hold_one_half():
+    """200 labelings of real texts of each benchmark, and their mean over benchmarks."""
+    texts = {file: real(file, 100) for file in FILES}
+    held = np.zeros(len(FILES) + 1)
+    for labeling in range(200):
+        member = [drawn(100, 10 * labeling + place) for place in range(len(FILES))]
+        found = [
+            estimated(blind_baseline(texts[file], labels, labeling), labels)
+            for file, labels in zip(FILES, member, strict=True)
+        ]
+        ends = [interval(value, 0.95) for value in [*found, mean(found)]]
+        held += [low <= 0.5 <= high for low, high in ends]
+    assert (held[:-1].sum() / 800 > 0.93) & (held[:-1].sum() / 800 < 0.97)
+    assert ((held >= 181) & (held <= 198)).all()  # binomial: 0.05 % beyond either end
+
+
+def test_an_interval_holds_one_half_just_where_the_null_does():
+    rng = np.random.default_rng(0)
+    null = rng.normal(0.5, 0.05, NULLS)
+    off = np.sqrt(np.mean((null - 0.5) ** 2))
+    for sds, outside in ((1.9, False), (2.05, True), (-1.9, False), (-2.05, True)):
+        placed = np.tile(np.r_[0.5 + sds * off, null], (200, 1))
+        low, high = interval(estimated(Blind(placed), np.arange(200) < 100), 0.95)
+        assert (low > 0.5 or high < 0.5) == outside
+
+
+def test_perfect_places_have_an_interval_with_a_width():
+    null = np.random.default_rng(0).normal(0.5, 0.05, NULLS)
+    placed = np.tile(np.r_[1.0, null], (200, 1))
+    low, high = interval(estimated(Blind(placed), np.arange(200) < 100), 0.95)
+    assert 0.9 < low < 0.99
+    assert high == pytest.approx(1)
+
+
+def loop(tried, fold, member):
+    """Nested cross-validation of one labeling, one fit at a time."""
+    rows, placed = np.arange(len(fold)), np.empty(len(fold))
+    known = member.astype(float)[:, None]
+
+    def fit(train, test, kind):
+        return kind.scores(rows[train], rows[test], known)[:, 0]
+
+    for outer in range(fold.max() + 1):
+        means = []
+        for kind in tried:
+            inner = [k for k in range(fold.max() + 1) if k != outer]
+            scores = [fit((fold != outer) & (fold != k), fold == k, kind) for k in inner]
+            pairs = zip(inner, scores, strict=True)
+            means.append(np.mean([roc_auc_score(member[fold == k], s) for k, s in pairs]))
+        scores = fit(fold != outer, fold == outer, tried[int(np.argmax(means))])
+        labels = member[fold == outer]
+        placed[fold == outer] = [
+            np.mean([(s > o) + (s == o) / 2 for o in scores[~labels]]) for s in scores
+        ]
+    return placed
+
+
+def test_places_are_those_of_a_plain_nested_loop():
+    texts, rng = simulated(60, 4), np.random.default_rng(0)
+    member = np.stack([drawn(60, seed) for seed in range(3)], axis=1)
+    fold = rng.permutation(60) % 4
+    tried = list(classifiers(texts, np.arange(60)).values())
+    found = _places(tried, fold, np.arange(60), member)
+    for column in range(3):
+        expected = loop(tried, fold, member[:, column])
+        np.testing.assert_allclose(found[:, column], expected, atol=1e-9)
+
+
+def test_a_texts_label_neither_scores_it_nor_chooses_for_it():
+    texts, member = simulated(50, 5), drawn(50, 5)[:, None]
+    everyone = np.arange(50)
+    fold = everyone % 5
+    tried = list(classifiers(texts, everyone).values())
+    other = np.where((fold == 2)[:, None], ~member, member)
+    one, two = (_inner_aurocs(tried, fold, everyone, labels) for labels in (member, other))
+    np.testing.assert_array_equal(one[2], two[2])
+    assert (one[1] != two[1]).any()
+    train, test = everyone[fold != 2], everyone[fold == 2]
+    for kind in tried:
+        one, two = (kind.scores(train, test, labels.astype(float)) for labels in (member, other))
+        np.testing.assert_array_equal(one, two)
+
+
+def test_ridge_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(30, 4)), (rng.random((30, 2)) < 0.5).astype(float)
+    train, test = np.arange(20), np.arange(20, 30)
+    centred = features - features.mean(axis=0)
+    centred /= np.sqrt((centred**2).sum(axis=1).mean())
+    model = KernelRidge(alpha=1.0, kernel="linear").fit(
+        centred[train], labels[train] - labels[train].mean(axis=0)
+    )
+    found = ridge(features, np.arange(30)).scores(train, test, labels)
+    np.testing.assert_allclose(found, model.predict(centred[test]), atol=1e-9)
+
+
+def test_rare_n_grams_are_those_of_a_plain_loop(monkeypatch):
+    monkeypatch.setattr(blind_classifiers, "GREEDY", 3)
+    rng = np.random.default_rng(1)
+    held, member = rng.random((40, 30)) < 0.15, drawn(40, 6)
+    train, test = np.arange(30), np.arange(30, 40)
+    ratio = {}
+    for gram in range(30):
+        holders = [i for i in train if held[i, gram]]
+        if len(holders) >= 2:
+            members, hits = member[train].sum(), sum(member[holders])
+            share = (hits + 0.5) / (members + 1)
+            others = (len(holders) - hits + 0.5) / (len(train) - members + 1)
+            ratio[gram] = round(1000 * np.log(share / others))
+    ordered = sorted(ratio.values())
+    lowest, highest = ordered[2], ordered[-3]
+    expected = [
+        sum(r for g, r in ratio.items() if held[i, g] and not lowest < r < highest) for i in test
+    ]
+    from scipy.sparse import csr_matrix
+
+    kind = RareGrams.of(csr_matrix(held.astype(float)), np.arange(40))
+    found = kind.scores(train, test, member.astype(float)[:, None])[:, 0]
+    np.testing.assert_array_equal(found, expected)
+    assert np.ptp(expected) > 0
+
+
+def test_dates_have_their_months():
+    texts = ["1999 and 2004-07.", "March 3, 2004", "since Dec. 2003", "12345 of 20041", "2003"]
+    years = [blind_classifiers._year(m) for t in texts for m in blind_classifiers.DATE.finditer(t)]
+    assert years == pytest.approx([1999, 2004.5, 2004 + 2 / 12, 2003 + 11 / 12, 2003])
+    latest = dates(texts)[:, :4]  # 2003, December 2003, March 2004, July 2004
+    assert latest.sum(axis=1).tolist() == [4, 3, 2, 0, 1]
+
+
+def test_texts_alike_stay_in_one_fold():
+    found = same_texts(["A b.", "a  B", "c", "C!", "d"])
+    assert found[0] == found[1]
+    assert found[2] == found[3]
+    assert len(set(found)) == 3
+
+
+def test_labels_are_shuffled_between_groups_of_one_size_and_within_each():
+    group = np.array([0, 1, 1, 2, 3, 3, 4])
+    rng = np.random.default_rng(0)
+    roles = np.stack([shuffled(group, rng) for _ in range(200)])
+    assert (np.sort(roles) == np.arange(7)).all()
+    single, paired = [0, 3, 6], [1, 2, 4, 5]
+    for row in single:
+        assert set(roles[:, row]) == set(single)
+    for row in paired:
+        assert set(roles[:, row]) == set(paired)
+    assert (group[roles[:, 1]] == group[roles[:, 2]]).all()
+
+
+def test_copies_of_a_text_add_no_certainty():
+    """Each text three times, with one label: the interval is that of the texts once."""
+    texts, member = simulated(60, 7), drawn(60, 7)
+    once = estimated(blind_baseline(texts, member, 0), member)
+    threefold = np.tile(member, 3)
+    thrice = estimated(blind_baseline(texts * 3, threefold, 0), threefold)
+    widths = [np.subtract(*interval(each, 0.95)[::-1]) for each in (once, thrice)]
+    assert widths[1] > 0.8 * widths[0]
+    assert 0.25 < thrice.value < 0.75  # no copy gives its label away
+
+
+def test_pairs_that_differ_in_case_alone_are_told_apart():
+    """Each text is a member in upper case and a non-member as it is."""
+    texts = simulated(30, 8)
+    both = [text.upper() for text in texts] + texts
+    member = np.arange(60) < 30
+    found = estimated(blind_baseline(both, member, 0), member)
+    assert found.value > 0.95
+    assert interval(found, 0.95)[0] > 0.5
+
+
+def test_texts_without_words_have_places():
+    member = np.arange(24) < 12
+    texts = [mark * n for mark in "?!…- x" for n in range(4)]
+    assert np.isfinite(blind_baseline(texts, member, 0).placed).all()
+
+
+def test_more_texts_than_are_learnt_from(monkeypatch):
+    monkeypatch.setattr("detection.blind.LEARNERS", 40)
+    member = drawn(120, 9)
+    texts = [t + "!" * int(m) for t, m in zip(simulated(120, 9), member, strict=True)]
+    assert auroc(texts, member) > 0.9
+
+
+def test_it_is_a_function_of_the_seed():
+    texts, member = simulated(40, 10), drawn(40, 10)
+    one, again, other = (blind_baseline(texts, member, seed).placed for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).any()
+
+
+def test_too_few_are_said():
+    texts = simulated(39, 11)
+    assert obstacle(texts[:20], np.arange(20) < 10) is None
+    assert obstacle(texts, np.arange(39) < 9) == (
+        "9 members and 30 non-members (39 distinct texts) are too few for the blind baseline, "
+        "which takes 10 of each"
+    )
+    assert "(2 distinct texts)" in obstacle(texts[:2] * 20, np.arange(40) < 20)
+
+
+def test_the_warning_stands_where_the_interval_leaves_one_half_out():
+    assert warning(0.55, 0.49, 0.61) is None
+    assert warning(0.731, 0.652, 0.804) == (
+        "The texts alone tell members from non-members (blind AUROC 0.73 [0.65, 0.80]): "
+        "these figures may measure the texts, not the model."
+    )
+    assert warning(0.4, 0.32, 0.49) is not None
