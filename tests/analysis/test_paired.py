@@ -42,6 +42,38 @@ def test_max_t_corrects_independent_pairs_and_spares_copies():
     assert max_t(copies).tolist() == p_values(copies).tolist()
 
 
+def stepped_down(found: Differences, monotone: bool = True) -> list[float]:
+    """Romano and Wolf 2005, pair by pair: against the largest of the pairs that are left."""
+    spread = [np.std(row) for row in found.draws]
+    observed = [abs(v) / s for v, s in zip(found.value, spread, strict=True)]
+    left = sorted(range(len(observed)), key=lambda i: -observed[i])
+    adjusted, last = [0.0] * len(left), 0.0
+    while left:
+        first = left[0]
+        count = 0
+        for d in range(found.draws.shape[1]):
+            largest = max(abs(found.draws[i][d] - found.value[i]) / spread[i] for i in left)
+            count += largest >= observed[first]
+        p_value = (1 + count) / (1 + found.draws.shape[1])
+        last = max(last, p_value) if monotone else p_value
+        adjusted[first] = last
+        left.pop(0)
+    return adjusted
+
+
+def test_max_t_steps_down_and_never_turns_back():
+    """The first pair's draws have long tails, so its own p-value is above the second's."""
+    rng = np.random.default_rng(5)
+    draws = np.stack([rng.standard_t(3, 400), *rng.normal(size=(3, 400))])
+    value = np.array([3.3 * draws[0].std(), 3.2, -2.1, 0.4])
+    found = Differences(value, draws + value[:, None])
+    expected = stepped_down(found)
+    assert max_t(found).tolist() == pytest.approx(expected)
+    assert expected != stepped_down(found, monotone=False)  # the order of p-values had to be kept
+    single = 1 + (np.abs(draws / draws.std(axis=1)[:, None]).max(axis=0) >= 2.1).sum()
+    assert expected[2] < single / 401  # against those left alone, not against all
+
+
 def test_the_table_finds_the_simulated_order(make):
     found = statistics("trial", 0, [make(a_dose=40)], AnalysisConfig(draws=400)).comparisons
     assert tuple(found.columns) == COLUMNS
