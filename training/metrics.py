@@ -12,6 +12,9 @@ from core.config import identity
 from core.progress import progress
 from training.config import TrainingStage
 
+PRETRAIN, TRAIN = "pretrain", "train"
+"""A run's type in Weights & Biases: its corpus holds no inserted copies, or it does."""
+
 
 class Record:
     """`metrics.jsonl`, with the bar and the mirror fed from the same numbers."""
@@ -99,6 +102,7 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
         entity=stage.wandb.entity,
         mode=stage.wandb.mode,  # type: ignore[arg-type]
         group=stage.name,
+        job_type=_job_type(stage),
         name=folder.name,
         id=folder.name.rsplit("-", 1)[-1],
         resume="allow",  # offline too: a sync then goes on with the run
@@ -106,3 +110,9 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
         config={**identity(stage), "inputs": dict(inputs), "folder": folder.name},
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1),
     )
+
+
+def _job_type(stage: TrainingStage) -> str:
+    from injection import open_corpus
+
+    return PRETRAIN if open_corpus(stage.corpus_folder).ledger.empty else TRAIN

@@ -4,8 +4,9 @@
 
     auroc/min_k/boolq                       all members, contaminated model  (summary)
     clean/auroc/min_k/boolq                 the same on the clean model; also the blind baseline's
+    by_occurrences/8/auroc/min_k/boolq      members with 8 occurrences, contaminated model (summary)
     by_occurrences/auroc/min_k/boolq        a point a dose, over the metric `occurrences`  (history)
-    ci_low/…  ci_high/…                     the interval's ends of each of the above
+    ci_low/…  ci_high/…                     the interval's ends of the others (by dose: history)
     n_members/boolq  n_nonmembers/boolq     what stands behind them; by_occurrences/n_members/boolq
 
 A method goes by its label: with its variant where the results have several of them.
@@ -40,8 +41,14 @@ def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def summary(results: pd.DataFrame) -> Values:
-    """The keys of one cell's results over all members."""
-    return _values(results[results["occurrences"] == ANY], results)
+    """The keys of one cell's results over all members, and of its values at each dose."""
+    dosed = results[(results["occurrences"] != ANY) & (results["checkpoint"] == CONTAMINATED)]
+    pairs = _pairs(results)
+    by_dose = {
+        f"{BY_DOSE}{row.occurrences}/{_key(row, pairs)}": float(row.value)
+        for row in dosed.itertuples()
+    }
+    return {**_values(results[results["occurrences"] == ANY], results), **by_dose}
 
 
 def curves(results: pd.DataFrame) -> list[Values]:
@@ -74,16 +81,23 @@ def rows_of(
 
 
 def _values(part: pd.DataFrame, results: pd.DataFrame) -> Values:
-    pairs = list(results[["method", "variant"]].drop_duplicates().itertuples(index=False))
+    pairs = _pairs(results)
     values: Values = {}
     for row in part.itertuples():
-        name = label(row.method, row.variant, pairs)
-        key = f"{row.metric}/{name}/{row.benchmark}"
+        key = _key(row, pairs)
         key = key if row.checkpoint == CONTAMINATED else f"{row.checkpoint}/{key}"
         values[key] = float(row.value)
         values |= {f"{end}/{key}": float(getattr(row, end)) for end in ENDS}
         values |= {f"{size}/{row.benchmark}": int(getattr(row, size)) for size in SIZES}
     return values
+
+
+def _pairs(results: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(results[["method", "variant"]].drop_duplicates().itertuples(index=False))
+
+
+def _key(row: Any, pairs: list[tuple[str, str]]) -> str:
+    return f"{row.metric}/{label(row.method, row.variant, pairs)}/{row.benchmark}"
 
 
 def _rows(values: Mapping[str, Any], dose: str, cell: Mapping[str, Any]) -> list[dict[str, Any]]:

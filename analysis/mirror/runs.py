@@ -10,7 +10,6 @@ import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from shutil import copy
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from analysis.folder import CHARTS, Report
 from analysis.mirror.keys import BY_DOSE, DOSE, ENDS, SIZES, curves, labels, summary
 from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
+from training.metrics import TRAIN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HIDDEN = (*ENDS, *SIZES, *(BY_DOSE + name for name in (*ENDS, *SIZES)))
+HIDDEN = (*ENDS, *SIZES)
 """Keys that get no panel of their own."""
+ANALYSE = "analyse"
+"""The type of a run that no training made."""
 
 
 def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
@@ -62,12 +64,19 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
 
 
 def _log(run: Any, results: pd.DataFrame) -> None:
-    """The numbers: curves over the occurrences, and all members in the summary."""
+    """The numbers: curves over the occurrences, and in the summary all that names its dose.
+
+    By itself wandb would put each curve's last point there, under a key without its dose.
+    """
     for name in HIDDEN:
         run.define_metric(f"{name}/*", hidden=True)
-    run.define_metric(DOSE, hidden=True)
-    run.define_metric(f"{BY_DOSE}*", step_metric=DOSE)
-    for row in curves(results):
+    run.define_metric(DOSE, hidden=True, summary="none")
+    rows = curves(results)
+    for key in sorted({key for row in rows for key in row} - {DOSE}):
+        hidden = key.removeprefix(BY_DOSE).startswith(HIDDEN)
+        exact = key.replace(".", r"\.")  # to wandb a dot is a level; no pattern matches beyond it
+        run.define_metric(exact, step_metric=DOSE, summary="none", hidden=hidden)
+    for row in rows:
         run.log(row)
     run.summary.update(summary(results))
 
@@ -79,6 +88,7 @@ class _Trained:
     id: str
     name: str
     group: str
+    job_type: str
     last: Mapping[str, float]
     """The training's own summary: said again, since a run's summary is kept as a whole."""
 
@@ -97,7 +107,13 @@ def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Tr
         alone = digests.count(cell.digests["model"]) == 1
         own = "" if alone else f"-{cell.digests[CONTAMINATED][:6]}"
         identity = name.rsplit("-", 1)[-1] + own
-        runs[cell.name] = _Trained(identity, name + own, str(model.config["name"]), _last(model))
+        runs[cell.name] = _Trained(
+            id=identity,
+            name=name + own,
+            group=str(model.config["name"]),
+            job_type=TRAIN if alone else ANALYSE,
+            last=_last(model),
+        )
     return runs
 
 
@@ -128,6 +144,7 @@ def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> 
         entity=stage.wandb.entity,
         mode=stage.wandb.mode,  # type: ignore[arg-type]
         group=trained.group,
+        job_type=trained.job_type,
         name=trained.name,
         id=trained.id,
         resume="allow",  # offline too: else `wandb sync` would put it in the training's place
@@ -174,7 +191,7 @@ def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, others:
     found = sorted(charts.iterdir()) if charts.is_dir() else []
     own = [path for path in found if not any(path.stem.endswith(f"-{name}") for name in others)]
     shown: dict[str, Any] = {
-        f"tables/{table.name}": wandb.Html(f"<pre>{escape(table.markdown())}</pre>")
+        f"tables/{table.name}": wandb.Table(list(table.header), list(map(list, table.lines)))
         for table in tables
     }
     shown |= {f"charts/{p.stem}": wandb.Image(str(p)) for p in own if p.suffix == ".png"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,11 @@ def logged(cell, tmp_path_factory) -> SimpleNamespace:
     )  # fmt: skip
 
 
+def doses_named(summary: dict[str, object]) -> set[str]:
+    """What stands after `by_occurrences/` in the summary's keys."""
+    return {key.split("/")[1] for key in summary if key.startswith("by_occurrences/")}
+
+
 def in_order(results: pd.DataFrame) -> pd.DataFrame:
     return results[list(COLUMNS)].sort_values(KEY).reset_index(drop=True)
 
@@ -121,6 +127,12 @@ def test_keys_are_flat_and_lead_back_to_the_results(results):
             "clean/auroc/blind/all", "ci_low/auroc/min_k/boolq"} < summary.keys()  # fmt: skip
     assert [row["occurrences"] for row in curves] == [1, 2, 4, 8]
     assert "by_occurrences/auroc/min_k/boolq" in curves[0]
+    at_four = results.query(
+        "occurrences == '4' and metric == 'auroc' and method == 'min_k' and benchmark == 'boolq'"
+        " and checkpoint == 'contaminated'"
+    )
+    assert summary["by_occurrences/4/auroc/min_k/boolq"] == at_four["value"].item()
+    assert doses_named(summary) == {"1", "2", "4", "8"}
     first = results.iloc[0]
     cell = {**{name: first[name] for name in COLUMNS}, "methods": wandb_keys.labels(results)}
     back = pd.DataFrame(wandb_keys.rows_of(summary, curves, cell))
@@ -160,17 +172,27 @@ def test_the_run_is_its_trainings_and_can_be_filtered(logged):
     cell = run["config"]["update"]["cell"]
     assert (cell["learning_rate"], cell["seed"], cell["model"]) == (1e-3, 0, "tiny_llama")
     assert cell["artifacts"] == dict(logged.cell.digests)
-    steps = [r["metric"].get("step_metric") for r in records if r["type"] == "metric"]
-    assert "occurrences" in steps
+    steps = {r["metric"].get("name"): r["metric"].get("step_metric")
+             for r in records if r["type"] == "metric"}  # fmt: skip
+    logged_keys = {key for row in wandb_keys.curves(logged.results) for key in row}
+    for key in logged_keys - {"occurrences"}:
+        assert steps[key.replace(".", r"\.")] == "occurrences", key
+    assert run["job_type"] == "train"
     (whole,) = wandb_read._inspect(path, "--summary")
     assert whole["summary"]["train/loss"] == 3.5 + logged.cell.learning_rate
+    assert doses_named(whole["summary"]) == {"1", "2", "4", "8"}
+    assert "occurrences" not in whole["summary"]
     assert "train/mfu" not in whole["summary"]
 
 
 def test_its_tables_and_charts_lie_in_the_record(logged):
     files = logged.folder / "files"
     tables = cell_tables(logged.results)
-    assert len(list(files.glob("media/html/tables/*.html"))) == len(tables)
+    shown = {re.split(r"_\d+_[0-9a-f]+\.", path.name)[0]: json.loads(path.read_text())
+             for path in files.glob("media/table/tables/*.table.json")}  # fmt: skip
+    assert {name: (table["columns"], table["data"]) for name, table in shown.items()} == {
+        table.name: (list(table.header), [list(line) for line in table.lines]) for table in tables
+    }
     attached = {path.name for path in files.glob("tables/*")}
     assert attached == {f"{table.name}.{kind}" for table in tables for kind in ("md", "csv", "tex")}
     assert not (files / "tables/controls.md").is_symlink()
@@ -216,6 +238,7 @@ def test_cells_of_one_model_get_a_run_each(logged):
     assert runs["b"].id == f"{logged.id}-abcdef"
     assert len({run.id for run in runs.values()}) == 2
     assert {run.group for run in runs.values()} == {"trial"}
+    assert {run.job_type for run in runs.values()} == {"analyse"}  # no training made them
 
 
 class Online:
