@@ -35,7 +35,7 @@ def online(config: DictConfig) -> None:
 
     stage = convert(config, OnlineStage)
     table, windows = run(stage)
-    print(summary(table, windows))
+    print(summary(table, windows, blind=False))
     if stage.out is not None:
         out = Path(stage.out)
         out.mkdir(parents=True, exist_ok=True)

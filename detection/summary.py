@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from core.bootstrap import resample
 from core.estimates import ALL, Estimate, chosen_metrics, estimate, interval, mean
 from core.metrics import Scores
 from core.seeds import derive
+from detection.blind import BLIND, blind_baseline, obstacle, warning
 from detection.examples import Text
 from detection.flags import counted, said
 
@@ -42,12 +45,14 @@ def split(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores, Score
     return values[members].to_numpy(), values[nonmembers].to_numpy()
 
 
-def summary(table: pd.DataFrame, examples: Sequence[Text]) -> str:
+def summary(table: pd.DataFrame, examples: Sequence[Text], blind: bool = True) -> str:
     """A table of metrics with intervals where there are both kinds, else the likeliest members.
 
     Args:
         table: example_id, method, variant, score, flag, ranked.
         examples: the texts, with labels where they are known.
+        blind: add the blind baseline, which takes texts that were drawn one by one: pieces of one
+            text give each other away.
 
     Returns:
         That of the ranked texts, below what is out of the ordinary about the scores.
@@ -55,25 +60,24 @@ def summary(table: pd.DataFrame, examples: Sequence[Text]) -> str:
     kept = set(table["example_id"][table["ranked"]])
     examples = [e for e in examples if e.example_id in kept]
     notes = "".join(f"{line}\n" for line in said(counted(table)))
-    return notes + _summary(table[table["ranked"]], examples)
+    return notes + _summary(table[table["ranked"]], examples, blind)
 
 
-def _summary(table: pd.DataFrame, examples: Sequence[Text]) -> str:
-    labels = [e.label for e in examples if e.label is not None]
-    known = labels.count(True), labels.count(False)
-    if min(known) == 0:
+def _summary(table: pd.DataFrame, examples: Sequence[Text], blind: bool) -> str:
+    if len({e.label for e in examples} - {None}) < 2:
         return "\n".join(_likeliest(table, examples))
     names = sorted({e.benchmark for e in examples})
     groups = {name: [e for e in examples if e.benchmark == name] for name in names}
-    found = {name: _estimates(name, table, texts) for name, texts in groups.items()}
+    found = {name: _estimates(name, table, texts, blind) for name, texts in groups.items()}
     if len(names) == 1:
         return _shown(names[0] or "texts", groups[names[0]], found[names[0]])
     parts = [_mean(groups, found)]
     parts += [_shown(n or "of no benchmark", texts, found[n]) for n, texts in groups.items()]
-    return "\n\n".join([*parts, _shown(POOLED, examples, _estimates(POOLED, table, examples))])
+    pooled = _estimates(POOLED, table, examples, blind)
+    return "\n\n".join([*parts, _shown(POOLED, examples, pooled)])
 
 
-def _estimates(name: str, table: pd.DataFrame, examples: Sequence[Text]) -> Estimates:
+def _estimates(name: str, table: pd.DataFrame, examples: Sequence[Text], blind: bool) -> Estimates:
     """By method and variant; none where the examples are of one kind. `name` seeds the draws."""
     found: Estimates = {}
     for method, scores in table.groupby(["method", "variant"], sort=False):
@@ -81,7 +85,17 @@ def _estimates(name: str, table: pd.DataFrame, examples: Sequence[Text]) -> Esti
         if len(members) and len(nonmembers):
             drawn = resample(len(members), len(nonmembers), DRAWS, derive(SEED, name))
             found[method] = estimate(members, nonmembers, drawn, METRICS)
+    texts, member = _labelled(examples)
+    if blind and found and not obstacle(texts, member):
+        made = blind_baseline(texts, member, derive(SEED, BLIND, name))
+        sides = np.flatnonzero(member), np.flatnonzero(~member)
+        found[BLIND, ""] = made.estimates(*sides, METRICS, DRAWS)
     return found
+
+
+def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
+    known = [e for e in examples if e.label is not None]
+    return [e.text for e in known], np.array([e.label for e in known], bool)
 
 
 def _mean(groups: Mapping[str, Sequence[Text]], found: Mapping[str, Estimates]) -> str:
@@ -94,6 +108,7 @@ def _mean(groups: Mapping[str, Sequence[Text]], found: Mapping[str, Estimates]) 
     lines = {
         method: {m.name: mean([by[method][m.name] for by in found.values()]) for m in METRICS}
         for method in first
+        if all(method in by for by in found.values())  # the blind baseline may lack texts
     }
     return _shown(head, [e for texts in groups.values() for e in texts], lines)
 
@@ -108,7 +123,17 @@ def _shown(name: str, examples: Sequence[Text], found: Estimates) -> str:
     for (method, variant), line in found.items():
         cells = "".join(f"{_cell(line[m.name]):>22}" for m in METRICS)
         rows.append(f"{method:20}{variant:{width}}{cells}")
-    return "\n".join([f"{head} (95% bootstrap intervals)", *rows])
+    return "\n".join([f"{head} (95% intervals)", *_on_texts(examples, found), *rows])
+
+
+def _on_texts(examples: Sequence[Text], found: Estimates) -> list[str]:
+    """What stands above the table of its texts: that they alone tell, or are too few."""
+    if (BLIND, "") not in found:
+        problem = obstacle(*_labelled(examples))
+        return [f"no blind row: {problem}"] if problem else []
+    value = found[BLIND, ""]["auroc"]
+    sentence = warning(value.value, *interval(value, CONFIDENCE))
+    return [sentence] if sentence else []
 
 
 def _cell(found: Estimate) -> str:
@@ -119,7 +144,9 @@ def _cell(found: Estimate) -> str:
 def _likeliest(table: pd.DataFrame, examples: Sequence[Text]) -> Iterator[str]:
     """The first few by each method: without labels nothing can be said of how good they are."""
     texts = {e.example_id: e.text for e in examples}
-    yield f"{len(examples)} texts without labels; the likeliest members by each method:"
+    kinds = {e.label for e in examples}
+    known = "" if kinds == {None} else " of both kinds, so no metric and no blind row"
+    yield f"{len(examples)} texts without labels{known}; the likeliest members by each method:"
     for (method, variant), scores in ranked(table).groupby(["method", "variant"], sort=False):
         yield f"{method} {variant}".strip()
         for row in scores.nsmallest(SHOWN, "rank").itertuples():

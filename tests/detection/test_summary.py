@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.metrics import roc_auc_score
 
 from detection.examples import Text
@@ -51,3 +54,65 @@ def test_one_benchmark_is_printed_once():
     assert summary(table, examples).startswith("texts: 5 members, 5 non-members")
     assert "pooled" not in summary(table, examples)
     assert "all" not in summary(table, examples)
+
+
+def worded(labels, changed, benchmarks=("",)):
+    """As `scored`, each text of random words; `changed` is what happens to the members' texts."""
+    rng = np.random.default_rng(1)
+    table, examples = scored(labels, benchmarks)
+    words = [
+        " ".join(rng.choice(["river", "of", "the", "film", "good", "why"], 12)) for _ in labels
+    ]
+    texts = [changed(w) if e.label else w for w, e in zip(words, examples, strict=True)]
+    return table, [replace(e, text=text) for e, text in zip(examples, texts, strict=True)]
+
+
+def test_texts_that_tell_members_are_said_above_their_table():
+    table, examples = worded([True, False] * 20, str.title)
+    lines = summary(table, examples).splitlines()
+    assert lines[0].startswith("texts: 20 members")
+    assert lines[1].startswith("The texts alone tell members from non-members (blind AUROC 1.00 [")
+    assert lines[1].endswith("these figures may measure the texts, not the model.")
+    assert lines[2].startswith("method")
+    assert lines[-1].split()[:2] == ["blind", "1.000"]
+
+
+def test_sound_texts_have_a_blind_row_and_no_warning():
+    table, examples = worded([True, False] * 20, str)
+    shown = summary(table, examples)
+    assert "texts alone" not in shown
+    blind = shown.splitlines()[-1].split()
+    low, high = float(blind[2].strip("[],")), float(blind[3].strip("[],"))
+    assert blind[0] == "blind"
+    assert low < 0.5 < high
+
+
+def test_too_few_texts_have_no_blind_row_and_say_why():
+    labels = [i < 30 and i % 2 == 0 for i in range(60)]
+    table, examples = worded(labels, str)
+    examples = [replace(e, benchmark="few" if i < 12 else "many") for i, e in enumerate(examples)]
+    mean, few, many, pooled = summary(table, examples).split("\n\n")
+    reason = "no blind row: 6 members and 6 non-members (12 distinct texts) are too few"
+    assert few.splitlines()[1].startswith(reason)
+    for part, lines in ((few, 0), (mean, 0), (many, 0), (pooled, 1)):
+        assert len([line for line in part.splitlines() if line.startswith("blind ")]) == lines
+    assert "no blind row: 9 members and 39 non-members" in many
+
+
+def test_the_mean_over_benchmarks_has_the_mean_blind_auroc():
+    table, examples = worded([i % 2 == 0 for i in range(80)], str, ["one"])
+    examples = [replace(e, benchmark="one" if i < 40 else "two") for i, e in enumerate(examples)]
+    mean, one, two, _ = summary(table, examples).split("\n\n")
+    values = [float(part.splitlines()[-1].split()[1]) for part in (mean, one, two)]
+    assert values[0] == pytest.approx((values[1] + values[2]) / 2, abs=1e-3)
+
+
+def test_labels_of_one_kind_have_no_blind_row_and_say_why():
+    table, examples = worded([True] * 12, str)
+    assert "without labels of both kinds, so no metric and no blind row" in summary(table, examples)
+
+
+def test_windows_of_one_text_have_no_blind_row():
+    table, examples = worded([True, False] * 20, str.title)
+    shown = summary(table, examples, blind=False)
+    assert "blind" not in shown
