@@ -54,6 +54,27 @@ def train(processes: int, corpus: Path, runs: Path, *overrides: str) -> Path:
     return only_folder(runs)
 
 
+def train_here(corpus: Path, runs: Path, *overrides: str) -> Path:
+    """The same of one process, which is this one: a start takes seconds."""
+    import torch
+    from hydra import compose, initialize_config_dir
+
+    from core.command import CONF
+    from core.config import convert
+    from training.config import TrainingStage
+    from training.run import run
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        given = [f"corpus_folder={corpus}", f"runs={runs}", *TINY, *overrides]
+        stage = convert(compose("training", given), TrainingStage)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as OMP_NUM_THREADS does in the others: sums of the same order
+    try:
+        return run(stage).path
+    finally:
+        torch.set_num_threads(threads)
+
+
 def stop_when(
     process: subprocess.Popen[str],
     ready: Callable[[], bool],

@@ -14,10 +14,10 @@ import torch
 from core.artifacts import open_artifact
 from training import open_checkpoint, resume
 
-from .processes import losses, only_folder, start, steps_done, stop_when, train
+from .processes import losses, only_folder, start, steps_done, stop_when, train, train_here
 
 STAGES = ("zero0", "zero1", "zero2", "zero3")
-
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 
 OPTIONS = ("deepspeed=zero2", "training.evaluate_every_steps=5", "training.export_steps=[4]")
 
@@ -26,7 +26,7 @@ OPTIONS = ("deepspeed=zero2", "training.evaluate_every_steps=5", "training.expor
 def whole(corpus_folder, tmp_path_factory):
     """The model of one process that was left alone."""
     runs = tmp_path_factory.mktemp("whole")
-    return train(1, corpus_folder, runs, *OPTIONS, f"validation_folder={corpus_folder}")
+    return train_here(corpus_folder, runs, *OPTIONS, f"validation_folder={corpus_folder}")
 
 
 def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, whole, tmp_path):
@@ -38,7 +38,7 @@ def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, who
     assert "stopped: SIGTERM came at step" in said
     assert "Traceback" not in said
     assert resume.completed(only_folder(runs) / "checkpoints")
-    again = train(1, corpus_folder, runs, *options)
+    again = train_here(corpus_folder, runs, *options)
     assert losses(again) == losses(whole)
     assert open_artifact(again, "model").files == open_artifact(whole, "model").files
 
