@@ -61,6 +61,7 @@ class TrainingConfig:
     micro_batch_sequences: int = runtime(16)
     """Sequences of one forward pass of one process."""
     weight_decay: float = 0.0
+    """Of AdamW, on matrices; norms and biases do not decay."""
     beta1: float = 0.9
     beta2: float = 0.95
     clip_norm: float = 1.0

@@ -30,9 +30,11 @@ def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str,
         enable = getattr(model, "activation_checkpointing_enable", None)
         (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, betas=(config.beta1, config.beta2),
-        weight_decay=config.weight_decay, fused=True,
-    )  # fmt: skip
+        parameter_groups(model, config.weight_decay),
+        lr=config.learning_rate,
+        betas=(config.beta1, config.beta2),
+        fused=True,
+    )
     schedule = get_scheduler(
         config.schedule, optimizer, num_warmup_steps=config.warmup_steps, num_training_steps=steps
     )
@@ -45,6 +47,19 @@ def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str,
         config=deepspeed_config,
     )
     return engine
+
+
+def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
+    """The optimizer's groups: matrices decay; norms' weights and biases, all vectors, do not.
+
+    The same parameters decay as under `transformers.Trainer` (`get_decay_parameter_names`).
+    """
+    groups: dict[bool, list[Any]] = {True: [], False: []}
+    for parameter in model.parameters():
+        shape = getattr(parameter, "ds_shape", parameter.shape)  # whole, where ZeRO 3 has a part
+        groups[len(shape) > 1].append(parameter)
+    decays = ((True, weight_decay), (False, 0.0))
+    return [{"params": groups[k], "weight_decay": decay} for k, decay in decays if groups[k]]
 
 
 def engine_config(
