@@ -87,7 +87,15 @@ def load(engine: Any, saved: Saved | None) -> int:
     """Load the checkpoint into an engine of as many processes; the number of steps done."""
     if saved is None:
         return 0
+    optimizer = engine.optimizer
+    decays = [group["weight_decay"] for group in optimizer.param_groups]
     engine.load_checkpoint(str(saved.path.parent), tag=saved.path.name)
+    # of a universal checkpoint, ZeRO 3 gives all groups the first one's decay, and one counter of
+    # steps, which each of them then moves on
+    for group, decay in zip(optimizer.param_groups, decays, strict=True):
+        group["weight_decay"] = decay
+    for state in optimizer.state.values():
+        state["step"] = state["step"].clone()
     log.info("resuming after step %d", saved.step)
     return saved.step
 

@@ -114,11 +114,12 @@ def torn_since(runs, began):
 def test_a_run_goes_on_with_another_number_of_processes(
     corpus_folder, tmp_path, stage, before, after
 ):
-    whole = train(before, corpus_folder, tmp_path / "whole", f"deepspeed={stage}")
+    options = (f"deepspeed={stage}", "training.weight_decay=0.1")  # so that two groups differ
+    whole = train(before, corpus_folder, tmp_path / "whole", *options)
     runs = tmp_path / "moved"
-    process = start(before, corpus_folder, runs, f"deepspeed={stage}")
+    process = start(before, corpus_folder, runs, *options)
     stop_when(process, lambda: steps_done(runs) >= 7, signal.SIGKILL)
-    again = train(after, corpus_folder, runs, f"deepspeed={stage}")
+    again = train(after, corpus_folder, runs, *options)
     assert losses(again) == pytest.approx(losses(whole), abs=1e-5)
 
 
