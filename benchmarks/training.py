@@ -54,7 +54,7 @@ from training.world import start_processes
 CONF = Path(__file__).parents[1] / "conf"
 WARM_UP, STEPS, BATCHES = 5, 50, 8
 TOKENS, LONG, LONG_STEPS = 256, 2048, 10
-CONFIG = TrainingConfig(learning_rate=1e-3)
+CONFIG = TrainingConfig(learning_rate=1e-3, schedule="constant")
 PEAK_TFLOPS = 989  # of an H100 or H200, dense bfloat16
 COLUMNS = ("bare tok/s", "ours tok/s", "Trainer tok/s", "ours/bare", "ours/Trainer")
 
@@ -127,7 +127,7 @@ def bare_step(model: Any, sequences: Dataset, world: World) -> Step:
         model.parameters(), lr=CONFIG.learning_rate, betas=(CONFIG.beta1, CONFIG.beta2),
         weight_decay=CONFIG.weight_decay, fused=True,
     )  # fmt: skip
-    schedule = get_scheduler(CONFIG.schedule, optimizer, num_warmup_steps=CONFIG.warmup_steps)
+    schedule = get_scheduler(CONFIG.schedule, optimizer)
     parts = np.arange(len(sequences)).reshape(BATCHES, -1)
     batches = [read_batch(sequences, rows)[0].to(world.device) for rows in parts]
 
@@ -196,7 +196,7 @@ def train(model: Any, sequences: Dataset, turns: Turns, world: World) -> None:
             per_device_train_batch_size=CONFIG.batch_sequences,
             max_steps=WARM_UP + STEPS, optim="adamw_torch_fused", max_grad_norm=CONFIG.clip_norm,
             learning_rate=CONFIG.learning_rate, lr_scheduler_type=CONFIG.schedule,
-            warmup_steps=CONFIG.warmup_steps, weight_decay=CONFIG.weight_decay,
+            warmup_steps=CONFIG.warmup, weight_decay=CONFIG.weight_decay,
             adam_beta1=CONFIG.beta1, adam_beta2=CONFIG.beta2, train_sampling_strategy="sequential",
             logging_strategy="no", save_strategy="no", report_to=[], disable_tqdm=True,
         )  # fmt: skip

@@ -97,14 +97,7 @@ def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
 
 
 def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Candidates:
-    wanted = stage.injection.benchmark_source
-    if len(config.sources) == 1:  # a user's own file, beside embedded or hub benchmarks
-        wanted = next(iter(config.sources))
-    if wanted not in config.sources:
-        raise ConfigError(
-            f"injection.benchmark_source is {wanted!r}, which benchmark {name} does not have. "
-            f"{near_names(wanted, config.sources)}"
-        )
+    wanted = source_name(stage, name, config)
     source = config.sources[wanted]
     tally = Tally(config.on_error, f"benchmark.{name}.on_error")
     rows = create(f"benchmark.{name}.sources.{wanted}.rows", source["rows"]).rows(tally)
@@ -123,6 +116,23 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
     rng = np.random.default_rng(derive(stage.injection.pool_seed, "pool", name))
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
     return Candidates(name, config, [examples[i] for i in rng.permutation(len(examples))], report)
+
+
+def source_name(stage: InjectionStage, name: str, config: BenchmarkConfig) -> str:
+    """Which of the benchmark's sources is read.
+
+    Raises:
+        ConfigError: it has no such source.
+    """
+    if len(config.sources) == 1:  # a user's own file, beside embedded or hub benchmarks
+        return next(iter(config.sources))
+    wanted = stage.injection.benchmark_source
+    if wanted not in config.sources:
+        raise ConfigError(
+            f"injection.benchmark_source is {wanted!r}, which benchmark {name} does not have. "
+            f"{near_names(wanted, config.sources)}"
+        )
+    return wanted
 
 
 def _format_all(

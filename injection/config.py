@@ -158,9 +158,14 @@ class InjectionConfig:
                 f"choose from {', '.join(BOUNDARIES)}.")  # fmt: skip
 
     @property
+    def sequences(self) -> int:
+        """Packed sequences of the corpus."""
+        return self.budget_tokens // self.sequence_tokens
+
+    @property
     def packed_tokens(self) -> int:
         """Tokens of the packed corpus: the budget in whole sequences."""
-        return self.budget_tokens // self.sequence_tokens * self.sequence_tokens
+        return self.sequences * self.sequence_tokens
 
     @property
     def window_tokens(self) -> tuple[int, int]:

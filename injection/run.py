@@ -9,6 +9,7 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", "contamination.parquet
 
 def check(stage: InjectionStage) -> list[Candidates]:
     """Everything that can be wrong before a token is written; the candidates that were read."""
+    check_nodes(stage)
+    return read_candidates(stage)
+
+
+def check_nodes(stage: InjectionStage) -> None:
+    """What can be wrong before a benchmark's rows are read."""
     create("corpus", stage.corpus)
     if stage.benchmark:
         create("occurrences", stage.occurrences)
@@ -46,7 +53,6 @@ def check(stage: InjectionStage) -> list[Candidates]:
     for name, config in stage.benchmark.items():
         if config.occurrences:
             create(f"benchmark.{name}.occurrences", config.occurrences)
-    return read_candidates(stage)
 
 
 def run(stage: InjectionStage) -> Artifact:
@@ -180,6 +186,17 @@ def _tokenise(
     )
     documents = _documents(stage, source)
     return tokenize(documents, work, clean_tokens, config.num_proc, config.shard_characters)
+
+
+def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Copies:
+    """The copies that `stage` inserts, not reworded; its tokenizer has to be at hand.
+
+    Raises:
+        ConfigError: the examples do not fit into a sequence, or the copies into the budget.
+    """
+    plain = replace(stage, rewording={}).resolved()
+    tokenizer = Tokenizer(str(plain.tokenizer.path))
+    return make_copies(plain, draw_pool(plain, candidates, tokenizer), tokenizer)
 
 
 def _clean_tokens(stage: InjectionStage, copies: Copies) -> int:

@@ -31,8 +31,10 @@ from launch.stages import Stages
 from training import open_checkpoint
 from training.checkpoint import Checkpoint
 from training.config import TrainingConfig, TrainingStage, WandbConfig
+from training.data import Order
 from training.masked_lm import MaskedLMStage, train_masked_lm
 from training.models import hf_folder
+from training.schedule import check_warmup
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,12 @@ class Plan:
     def made_here(self) -> bool:
         """Whether the base model is made from nothing."""
         return self.training.model.path is None
+
+    @property
+    def order(self) -> Order:
+        """How the contaminated training goes through its corpus, but for the seed."""
+        batch = self.training.training.batch_sequences
+        return Order(self.injection.injection.sequences, batch, None)
 
 
 @dataclass(frozen=True)
@@ -98,8 +106,12 @@ class _Analysis:
     wandb: WandbConfig
 
 
-def plan(config: DictConfig) -> Plan:
+def plan(config: DictConfig, *, read: bool = True) -> Plan:
     """The stages that `conf/pipeline.yaml` describes.
+
+    Args:
+        config: what the command says.
+        read: whether the benchmarks' rows are read, and checked.
 
     Raises:
         UserError: anything that can be known to be wrong before the first token is written.
@@ -121,7 +133,8 @@ def plan(config: DictConfig) -> Plan:
     else:
         require(model.pretraining is not None, "model.pretraining", None,
                 "say how the base model is pretrained, or give model.path.")  # fmt: skip
-    injection.run.check(stages.injection)
+    check_warmup(stages.training.training, stages.order.steps)
+    (injection.run.check if read else injection.run.check_nodes)(stages.injection)
     return stages
 
 
@@ -198,7 +211,7 @@ def _inject(plan: Plan) -> Corpora:
     base = (
         shared.base_corpus(plan.injection, plan.base_corpus, pretraining) if pretraining else None
     )
-    own = _with_tokenizer(plan, base)
+    own = with_tokenizer(plan, base)
     study = injection.run.run(own)
     _check_methods(plan, _on(plan.detection, study))
     validation, config = plan.training.validation_folder, plan.training.training
@@ -255,7 +268,7 @@ def _masked_lm(plan: Plan, base_corpus: Artifact | None) -> str | None:
     return str(made.path / "hf")
 
 
-def _with_tokenizer(plan: Plan, base_corpus: Artifact | None) -> InjectionStage:
+def with_tokenizer(plan: Plan, base_corpus: Artifact | None) -> InjectionStage:
     """The contaminated corpus is packed with the tokenizer of the model that will read it."""
     own = plan.injection
     model = plan.training.model.path

@@ -26,6 +26,7 @@ from core.world import asked_processes
 from launch import pipeline, slurm, snapshot
 from launch.config import LaunchSettings
 from launch.folder import Cell, Launch, Outcome
+from launch.outlook import outlook
 from launch.saved_config import is_saved, save_config
 from launch.stages import Stages
 from launch.sweep import CODE, Sweep, begin, combinations
@@ -176,7 +177,8 @@ def _check(
     config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path
 ) -> tuple[pipeline.Plan, Stages]:
     """What the cell is and where it runs, or a UserError before any work."""
-    plan, stages = pipeline.plan(config), Stages(settings.cluster, cell.folder, code)
+    plan = pipeline.plan(config, read=not settings.launch.dry_run)  # which downloads nothing
+    stages = Stages(settings.cluster, cell.folder, code)
     check_batch(plan.training.training, stages.processes("train").count)
     return plan, stages
 
@@ -205,7 +207,7 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     launch = Launch.named(settings.runs, settings.name, list(words))
     code, cell = launch.folder / "code-…", launch.cell(overrides)
     plan, stages = _check(config, settings, cell, code)
-    lines = [f"{' '.join(overrides)}", "inject: in one process"]
+    lines = [f"{' '.join(overrides)}", *outlook(plan), "inject: in one process"]
     for stage, module, names in pipeline.processes_of(plan):
         processes = stages.processes(stage)
         if processes.alone:

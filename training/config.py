@@ -53,9 +53,9 @@ class TrainingConfig:
     learning_rate: float = 1e-4
     """Peak learning rate."""
     schedule: str = "constant_with_warmup"
-    """constant, constant_with_warmup, linear or cosine (to 0, after the warm-up)."""
+    """constant (no warm-up), constant_with_warmup, linear or cosine (toward 0, after it)."""
     warmup_steps: int = 10
-    """Optimizer steps from 0 to the peak."""
+    """Optimizer steps from peak / warmup_steps to the peak; fewer than the training has."""
     batch_sequences: int = 16
     """Sequences of one optimizer step, over all processes."""
     micro_batch_sequences: int = runtime(16)
@@ -122,6 +122,11 @@ class TrainingConfig:
         )
         require(self.schedule in SCHEDULES, "training.schedule", self.schedule,
                 f"choose from {', '.join(SCHEDULES)}.")  # fmt: skip
+
+    @property
+    def warmup(self) -> int:
+        """Steps of the warm-up that the schedule has."""
+        return 0 if self.schedule == "constant" else self.warmup_steps
 
 
 @dataclass(frozen=True)

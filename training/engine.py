@@ -9,6 +9,7 @@ import torch
 from core.errors import ConfigError
 from core.world import World
 from training.config import TrainingConfig
+from training.schedule import share_of_peak
 
 
 def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any],
@@ -23,8 +24,6 @@ def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str,
         world: this process's place.
     """
     import deepspeed
-    from transformers import get_scheduler
-
     if config.activation_checkpointing:
         # the older name is all that transformers before 5.23 has
         enable = getattr(model, "activation_checkpointing_enable", None)
@@ -35,8 +34,8 @@ def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str,
         betas=(config.beta1, config.beta2),
         fused=True,
     )
-    schedule = get_scheduler(
-        config.schedule, optimizer, num_warmup_steps=config.warmup_steps, num_training_steps=steps
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda done: share_of_peak(config, done + 1, steps)
     )
     engine, *_ = deepspeed.initialize(
         model=model.train()

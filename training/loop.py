@@ -88,6 +88,7 @@ class Loop:
         started = time.perf_counter()
         rows = self.order.rows(step - 1)
         rate = self.engine.get_lr()[0]
+        assert rate > 0, "a step that learns nothing would still count as an exposure"
         loss, norm = optimizer_step(
             self.engine, self.sequences, rows, self.config, self.world, clip=self.clip
         )

@@ -144,9 +144,11 @@ def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with:
     from training.loop import Loop, export_steps
     from training.models import make_model
     from training.resume import universal
+    from training.schedule import check_warmup
 
     config, order, width = stage.training, _order(stage, corpus), _width(corpus)
     assert config.init_seed is not None
+    check_warmup(config, order.steps)
     export_steps(config, order, width)
     deepspeed = engine_config(config, stage.deepspeed, world)
     if saved and saved.world != world.size and zero_stage(deepspeed):

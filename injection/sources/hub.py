@@ -49,6 +49,14 @@ class HubCorpus(StreamedCorpus):
         return f"{subset}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+def on_hub(node: Any) -> bool:
+    """Whether the rows that a config node describes come from the hub, however they are wrapped."""
+    if isinstance(node, Mapping):
+        own = node.get("_target_") == f"{HubRows.__module__}.{HubRows.__name__}"
+        return own or any(on_hub(part) for part in node.values())
+    return isinstance(node, list | tuple) and any(on_hub(part) for part in node)
+
+
 def load(
     path: str, config: str | None, split: str, revision: str | None
 ) -> Iterator[Mapping[str, Any]]:

@@ -8,9 +8,13 @@ from core.errors import ConfigError
 from launch.pipeline import plan
 
 
-def planned(*overrides):
+def composed(*overrides):
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plan(compose("pipeline", ["experiment=quickstart", *overrides]))
+        return compose("pipeline", list(overrides))
+
+
+def planned(*overrides):
+    return plan(composed("experiment=quickstart", *overrides))
 
 
 def test_recall_needs_a_file_where_nothing_is_held_out(tmp_path):
@@ -21,9 +25,23 @@ def test_recall_needs_a_file_where_nothing_is_held_out(tmp_path):
 
 
 def test_an_experiments_own_values_stand():
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("pipeline", ["experiment=paper/table3"])
-    assert config.masked_lm.path == "bert-base-uncased"
+    assert composed("experiment=paper/table3").masked_lm.path == "bert-base-uncased"
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "experiment/paper").glob("*.yaml")))
+def test_the_papers_design(path):
+    """Shi et al. 2024, section 6.1: each member once, a constant rate; Poisson in figure 5c."""
+    config = composed(f"experiment=paper/{path.stem}")
+    kind = config.occurrences._target_.rpartition(".")[-1]
+    assert kind == ("Poisson" if path.stem == "frequency" else "Fixed")
+    assert config.occurrences.get("count", 1) == 1
+    assert (config.training.schedule, config.training.warmup_steps) == ("constant", 0)
+
+
+def test_a_warm_up_that_is_never_over_is_refused_before_any_work():
+    assert planned("training.warmup_steps=146").order.steps == 147
+    with pytest.raises(ConfigError, match="training.warmup_steps is 147, but .* has 147 steps"):
+        planned("training.warmup_steps=147")
 
 
 @pytest.mark.parametrize("window", ["window=[0.5,1.0]", "last_tokens=50_000"])

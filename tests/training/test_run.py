@@ -52,7 +52,7 @@ def plain_loop(stage):
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
         for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * min(1.0, step / config.warmup_steps)
+            group["lr"] = config.learning_rate * min(1.0, (step + 1) / config.warmup_steps)
         optimizer.step()
         optimizer.zero_grad()
         result.append(loss.item())
@@ -63,7 +63,7 @@ def test_the_artefact_holds_the_whole_run(stage):
     trained = open_checkpoint(run(stage).path)
     assert trained.artifact.counts == {"steps": 12, "tokens": 45 * 32, "parameters": 35_376}
     assert trained.metrics["step"].tolist() == list(range(1, 13))
-    assert trained.metrics["learning_rate"].tolist() == [0.0, 0.005] + [0.01] * 10
+    assert trained.metrics["learning_rate"].tolist() == [0.005] + [0.01] * 11
     assert trained.exposures["step"].between(1, 12).all()
     assert sorted(p.name for p in trained.hf.iterdir() if "safetensors" in p.name) == [
         "model.safetensors"

@@ -1,0 +1,99 @@
+"""What a dry run says of the papers' design, without a hub."""
+
+import json
+import re
+from itertools import islice
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from core.command import CONF
+from core.errors import ConfigError
+from injection.bpe import train_tokenizer
+from injection.config import TokenizerConfig
+from injection.sources import Document
+from injection.sources.embedded import EmbeddedRows
+from injection.sources.tally import Tally
+from launch.outlook import outlook
+from launch.pipeline import plan
+
+FILES = {
+    "boolq": ("BoolQ/combined.jsonl", ["label"]), "imdb": ("imdb/sample.csv", []),
+    "truthfulqa": ("TruthfulQA/combined.jsonl", []),
+    "commonsenseqa": ("CommonsenseQA/validation.jsonl", []),
+}  # fmt: skip
+SUBSETS = ("common_crawl", "c4", "github", "arxiv", "wikipedia", "stackexchange")
+
+
+@pytest.fixture(scope="module")
+def at_hand(tmp_path_factory):
+    """Overrides that put local files in the hub's place: 400 rows a benchmark, of real lengths.
+
+    LLaMA's tokenizer is not at hand. A BPE of 4,096 entries makes more tokens of a text than one
+    of 32,000 does, so what fits with it fits with LLaMA's.
+    """
+    place = tmp_path_factory.mktemp("at_hand")
+    words, texts = [f"corpus.paths={place}/corpus", f"tokenizer.path={place}/tokenizer"], []
+    for name, (file, required) in FILES.items():
+        found = EmbeddedRows(file, required).rows(Tally("stop", "on_error"))
+        rows = [dict(row.value) for row in islice(found, 450)]  # some passages serve twice
+        if name == "imdb":  # of which there are 200: the same reviews, backward
+            rows += [{**r, "text": " ".join(reversed(r["text"].split(" ")))} for r in rows]
+        lines = [json.dumps(row) for row in rows]
+        (place / f"{name}.rows").write_text("\n".join(lines))
+        texts += [Document(line, name, line) for line in lines]
+        rows_of = f"benchmark.{name}.sources.embedded.rows"
+        words += [
+            f"~benchmark.{name}.sources.hub", f"~{rows_of}",
+            f"+{rows_of}={{_target_:injection.sources.files.FileRows,path:{place}/{name}.rows,"
+            "format:jsonl}",
+        ]  # fmt: skip
+    for subset in SUBSETS:
+        (place / "corpus" / subset).mkdir(parents=True)
+        (place / "corpus" / subset / "a.jsonl").write_text('{"text": "A document."}\n')
+    train_tokenizer(TokenizerConfig(vocab_size=4096), iter(texts), place / "tokenizer")
+    return words
+
+
+def looked_at(*words):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return outlook(plan(compose("pipeline", list(words)), read=False))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "steps"), [(170_000, 6), (270_000, 9), (2_600_000, 80), (26_000_000, 794)]
+)
+def test_each_corpus_size_of_the_papers_fits(at_hand, tokens, steps):
+    experiment = ["experiment=paper/corpus_size", f"injection.budget_tokens={tokens}"]
+    insertions, training = looked_at(*experiment, *at_hand)
+    found = re.match(rf"insertions: 800 copies, .* ([\d,]+) of {tokens:,} tokens", insertions)
+    assert 800 * 100 < int(found[1].replace(",", "")) < 170_000
+    assert training == (
+        f"training: {steps} steps of 16 × 2,048 tokens, learning rate 0.0001, constant"
+    )
+
+
+def test_copies_that_do_not_fit_are_refused(at_hand):
+    words = ["experiment=paper/frequency", "injection.budget_tokens=270_000"]  # 4 times each
+    with pytest.raises(ConfigError, match=r"budget_tokens is 270,000, .* are \d{3},\d{3} tokens"):
+        looked_at(*words, *at_hand)
+
+
+def test_nothing_is_read_from_the_hub(at_hand, monkeypatch):
+    def load(*_):
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr("injection.sources.hub.load", load)
+    words = ["experiment=paper/table3", at_hand[0]]
+    assert looked_at(*words)[0] == (
+        "insertions: not known before boolq, imdb, truthfulqa, commonsenseqa can be read from "
+        "the hub"
+    )
+    local = looked_at("experiment=paper/table3", at_hand[0], *at_hand[2:])
+    assert local[0].endswith("the tokenizer of huggyllama/llama-7b can be read from the hub")
+
+
+def test_a_tokenizer_that_is_still_to_be_trained_is_said():
+    insertions, training = looked_at("experiment=quickstart")
+    assert insertions == "insertions: not known before the tokenizer is trained"
+    assert training.endswith("constant_with_warmup, warm-up 10 steps")
