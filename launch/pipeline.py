@@ -32,8 +32,10 @@ from training import open_checkpoint
 from training.checkpoint import Checkpoint
 from training.config import TrainingConfig, TrainingStage, WandbConfig
 from training.data import Order
+from training.engine import check_dtype
 from training.masked_lm import MaskedLMStage, train_masked_lm
 from training.models import hf_folder
+from training.recipe import PretrainingConfig
 from training.schedule import check_warmup
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,11 @@ class Plan:
     def made_here(self) -> bool:
         """Whether the base model is made from nothing."""
         return self.training.model.path is None
+
+    @property
+    def pretraining(self) -> PretrainingConfig | None:
+        """How the base model is made from nothing; None: it is given."""
+        return self.training.model.pretraining if self.made_here else None
 
     @property
     def order(self) -> Order:
@@ -133,7 +140,10 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     else:
         require(model.pretraining is not None, "model.pretraining", None,
                 "say how the base model is pretrained, or give model.path.")  # fmt: skip
+    if stages.pretraining:
+        _check_base(stages.pretraining)
     check_warmup(stages.training.training, stages.order.steps)
+    check_dtype(stages.training.training, stages.training.deepspeed)
     (injection.run.check if read else injection.run.check_nodes)(stages.injection)
     return stages
 
@@ -148,6 +158,12 @@ def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
         "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
         "order spreads the copies over the whole training.",
     )
+
+
+def _check_base(own: PretrainingConfig) -> None:
+    """Raise a ConfigError where the base model can't be pretrained as asked."""
+    check_warmup(own, Order(own.sequences, own.batch_sequences, None).steps)
+    check_dtype(own, own.deepspeed)
 
 
 def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths | None:
@@ -207,7 +223,7 @@ def _only(config: DictConfig, *names: str) -> DictConfig:
 
 
 def _inject(plan: Plan) -> Corpora:
-    pretraining = plan.training.model.pretraining if plan.made_here else None
+    pretraining = plan.pretraining
     base = (
         shared.base_corpus(plan.injection, plan.base_corpus, pretraining) if pretraining else None
     )
@@ -222,8 +238,8 @@ def _inject(plan: Plan) -> Corpora:
 
 def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
     """The base model, where it is made here, and the contaminated training."""
-    stage, pretraining = plan.training, plan.training.model.pretraining
-    if plan.made_here and pretraining and corpora.base:
+    stage, pretraining = plan.training, plan.pretraining
+    if pretraining and corpora.base:
         base = str(shared.base_model(stage, pretraining, corpora.base, stages).path)
     else:
         base = str(stage.model.path)

@@ -28,6 +28,7 @@ from launch.config import LaunchSettings
 from launch.folder import Cell, Launch, Outcome
 from launch.outlook import outlook
 from launch.saved_config import is_saved, save_config
+from launch.shared import base_training
 from launch.stages import Stages
 from launch.sweep import CODE, Sweep, begin, combinations
 from training.engine import check_batch
@@ -179,7 +180,10 @@ def _check(
     """What the cell is and where it runs, or a UserError before any work."""
     plan = pipeline.plan(config, read=not settings.launch.dry_run)  # which downloads nothing
     stages = Stages(settings.cluster, cell.folder, code)
-    check_batch(plan.training.training, stages.processes("train").count)
+    processes = stages.processes("train").count
+    check_batch(plan.training.training, processes)
+    if plan.pretraining:
+        base_training(plan.training, plan.pretraining, processes)
     return plan, stages
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from math import gcd
 from typing import Any
 
 import injection.run
 from core.artifacts import Artifact
-from injection.config import InjectionConfig, InjectionStage
+from core.errors import require
+from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from launch.stages import Stages
-from training.config import PretrainingConfig, TrainingStage
+from training.config import TrainingStage
+from training.recipe import PretrainingConfig, Recipe
 
 
 def base_corpus(
     own: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig
 ) -> Artifact:
     """The base part of the corpus, nothing inserted, with a tokenizer of its own."""
-    tokenizer = replace(own.tokenizer, path=None, vocab_size=pretraining.vocab_size)
-    config = _clean(own, "base", pretraining.budget_tokens)
+    tokenizer = TokenizerConfig(
+        vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
+    )
+    config = _clean(own, "base", pretraining.budget_tokens, pretraining.sequence_tokens)
     return injection.run.run(
         InjectionStage(
             runs=own.runs, seed=pretraining.seed, name=own.name, corpus=corpus,
@@ -29,28 +34,50 @@ def base_corpus(
 def base_model(
     stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages
 ) -> Artifact:
-    """The model before any contamination, trained on the base part with its own learning rate."""
-    recipe = replace(
-        stage.training, learning_rate=pretraining.learning_rate, order_seed=None, init_seed=None,
+    """The model before any contamination, trained on the base part by its own recipe."""
+    own = base_training(stage, pretraining, stages.processes("train").count)
+    return stages.train("training-base", replace(own, corpus_folder=str(corpus.path)))
+
+
+def base_training(
+    stage: TrainingStage, pretraining: PretrainingConfig, processes: int
+) -> TrainingStage:
+    """The base model's training, but for its corpus.
+
+    Of the cell's own training it has only what says how to run: what a process reads at a time (or
+    a divisor of it), how often it is saved.
+
+    Raises:
+        ConfigError: its batch can't be divided evenly among the processes.
+    """
+    batch = pretraining.batch_sequences
+    require(batch % processes == 0, "model.pretraining.batch_sequences", batch,
+            f"give a multiple of the processes, {processes}.")  # fmt: skip
+    recipe = {field.name: getattr(pretraining, field.name) for field in fields(Recipe)}
+    micro = gcd(batch // processes, stage.training.micro_batch_sequences)
+    training = replace(
+        stage.training, **recipe, micro_batch_sequences=micro,
         export_steps=[], export_tokens=[], evaluate_every_steps=None,
     )  # fmt: skip
-    return stages.train(
-        "training-base",
-        replace(stage, seed=pretraining.seed, corpus_folder=str(corpus.path), training=recipe),
+    return replace(
+        stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training
     )
 
 
 def validation_corpus(own: InjectionStage, tokens: int) -> Artifact:
     """Text of the study's own corpus that no model is trained on, with the study's tokenizer."""
-    config = _clean(own, "validation", max(tokens, own.injection.sequence_tokens))
+    width = own.injection.sequence_tokens
+    config = _clean(own, "validation", max(tokens, width), width)
     return injection.run.run(replace(own, seed=0, benchmark={}, injection=config))
 
 
-def _clean(own: InjectionStage, part: str, budget_tokens: int) -> InjectionConfig:
+def _clean(
+    own: InjectionStage, part: str, budget_tokens: int, sequence_tokens: int
+) -> InjectionConfig:
     """A part of the corpus with nothing inserted."""
     like = own.injection
     return InjectionConfig(
         members=0, nonmembers=0, part=part, budget_tokens=budget_tokens,
-        sequence_tokens=like.sequence_tokens, base_fraction=like.base_fraction,
+        sequence_tokens=sequence_tokens, base_fraction=like.base_fraction,
         validation_fraction=like.validation_fraction, num_proc=like.num_proc,
     )  # fmt: skip

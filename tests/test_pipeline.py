@@ -24,7 +24,8 @@ from training import open_checkpoint
 SMALL = [
     "name=small", "benchmark=[boolq,truthfulqa]", "corpus.subsets=[common_crawl,book]",
     "model.pretraining.budget_tokens=40_000", "model.pretraining.vocab_size=512",
-    "tokenizer.train_characters=200_000", "injection.members=16", "injection.nonmembers=16",
+    "model.pretraining.tokenizer_characters=200_000", "model.pretraining.sequence_tokens=128",
+    "injection.members=16", "injection.nonmembers=16",
     "injection.budget_tokens=60_000", "injection.sequence_tokens=128",
     "training.learning_rate=4e-3", "injection.example_max_tokens=100",
     "training.checkpoint_every_steps=5", "training.evaluate_every_steps=10",

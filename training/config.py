@@ -8,22 +8,9 @@ from typing import Any
 from core.config import register, runtime
 from core.errors import require
 from core.seeds import derive
+from training.recipe import PretrainingConfig, Recipe
 
-DTYPES = ("float32", "bfloat16")
-SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine")
 WANDB_MODES = ("online", "offline", "disabled")
-
-
-@dataclass(frozen=True)
-class PretrainingConfig:
-    """How the pipeline makes a base model from nothing, once, on the corpus's base part."""
-
-    budget_tokens: int = 1_000_000
-    learning_rate: float = 4e-3
-    vocab_size: int = 1024
-    """Entries of the byte-level BPE trained for it."""
-    seed: int = 0
-    """Its own seed: cells of other seeds share the base model."""
 
 
 @dataclass(frozen=True)
@@ -47,35 +34,13 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
-    """One epoch over the corpus."""
+class TrainingConfig(Recipe):
+    """One epoch over the contaminated corpus: the recipe, how it runs, what is kept on the way."""
 
-    learning_rate: float = 1e-4
-    """Peak learning rate."""
-    schedule: str = "constant_with_warmup"
-    """constant (no warm-up), constant_with_warmup, linear or cosine (toward 0, after it)."""
-    warmup_steps: int = 10
-    """Optimizer steps from peak / warmup_steps to the peak; fewer than the training has."""
-    batch_sequences: int = 16
-    """Sequences of one optimizer step, over all processes."""
     micro_batch_sequences: int = runtime(16)
     """Sequences of one forward pass of one process."""
-    weight_decay: float = 0.0
-    """Of AdamW, on matrices; norms and biases do not decay."""
-    beta1: float = 0.9
-    beta2: float = 0.95
-    clip_norm: float = 1.0
-    """Largest global L2 norm of the gradient."""
-    dtype: str = "float32"
-    """float32 or bfloat16."""
     activation_checkpointing: bool = runtime(False)
     """Recompute activations in the backward pass, for less memory."""
-    order: str = "shuffled"
-    """shuffled, or corpus: the packed order, so that injection.window is a time."""
-    order_seed: int | None = None
-    """Draws the order of the sequences; null: derived from `seed`."""
-    init_seed: int | None = None
-    """Draws random weights; null: derived from `seed`."""
     checkpoint_every_steps: int = runtime(100)
     """Steps between checkpoints to resume from."""
     keep_checkpoints: int = runtime(2)
@@ -94,39 +59,16 @@ class TrainingConfig:
     """What one device can do in `dtype`, in TFLOP/s, for MFU; null: no MFU."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "clip_norm"):
-            value = getattr(self, name)
-            require(value > 0, f"training.{name}", value, "give a number above 0.")
-        counts = ("batch_sequences", "micro_batch_sequences", "checkpoint_every_steps")
-        for name in (*counts, "keep_checkpoints", "evaluate_examples", "evaluate_tokens"):
-            value = getattr(self, name)
-            require(value >= 1, f"training.{name}", value, "give 1 or more.")
+        super().__post_init__()
+        counts = ("micro_batch_sequences", "checkpoint_every_steps", "keep_checkpoints")
+        for name in (*counts, "evaluate_examples", "evaluate_tokens"):
+            self._require(getattr(self, name) >= 1, name, "give 1 or more.")
         for name in ("evaluate_every_steps", "peak_tflops"):
             value = getattr(self, name)
-            require(value is None or value > 0, f"training.{name}", value,
-                    "give a number above 0, or null.")  # fmt: skip
+            self._require(value is None or value > 0, name, "give a number above 0, or null.")
         for name in ("export_steps", "export_tokens"):
-            for value in getattr(self, name):
-                require(value >= 1, f"training.{name}", value, "give numbers of 1 or more.")
-        require(
-            self.warmup_steps >= 0, "training.warmup_steps", self.warmup_steps, "give 0 or more."
-        )
-        require(
-            self.order in ("shuffled", "corpus"),
-            "training.order",
-            self.order,
-            "choose shuffled or corpus.",
-        )
-        require(
-            self.dtype in DTYPES, "training.dtype", self.dtype, f"choose from {', '.join(DTYPES)}."
-        )
-        require(self.schedule in SCHEDULES, "training.schedule", self.schedule,
-                f"choose from {', '.join(SCHEDULES)}.")  # fmt: skip
-
-    @property
-    def warmup(self) -> int:
-        """Steps of the warm-up that the schedule has."""
-        return 0 if self.schedule == "constant" else self.warmup_steps
+            valid = all(value >= 1 for value in getattr(self, name))
+            self._require(valid, name, "give numbers of 1 or more.")
 
 
 @dataclass(frozen=True)

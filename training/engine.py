@@ -9,6 +9,7 @@ import torch
 from core.errors import ConfigError
 from core.world import World
 from training.config import TrainingConfig
+from training.recipe import Recipe
 from training.schedule import share_of_peak
 
 
@@ -24,6 +25,7 @@ def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str,
         world: this process's place.
     """
     import deepspeed
+
     if config.activation_checkpointing:
         # the older name is all that transformers before 5.23 has
         enable = getattr(model, "activation_checkpointing_enable", None)
@@ -71,11 +73,7 @@ def engine_config(
             engine is known not to train well so.
     """
     check_batch(config, world.size)
-    if config.dtype == "bfloat16" and zero_stage(deepspeed_config) == 0:
-        raise ConfigError(
-            "training.dtype is bfloat16 with ZeRO stage 0, where the engine keeps no float32 "
-            "weights that are resumed exactly. Choose deepspeed=zero1, on one process as well."
-        )
+    check_dtype(config, deepspeed_config)
     return {
         **deepspeed_config,
         "train_batch_size": config.batch_sequences,
@@ -106,4 +104,14 @@ def check_batch(config: TrainingConfig, world_size: int) -> None:
             f"training.batch_sequences is {config.batch_sequences}, not a multiple of "
             f"training.micro_batch_sequences × processes = {config.micro_batch_sequences} × "
             f"{world_size}: change one of them."
+        )
+
+
+def check_dtype(config: Recipe, deepspeed_config: dict[str, Any]) -> None:
+    """Refuse bfloat16 where the engine keeps no float32 weights."""
+    if config.dtype == "bfloat16" and zero_stage(deepspeed_config) == 0:
+        raise ConfigError(
+            f"{config.node}.dtype is bfloat16 with ZeRO stage 0, where the engine keeps no float32 "
+            "weights that are resumed exactly. Choose deepspeed=zero1, on one process as well; "
+            "for a base model that is made here deepspeed@model.pretraining.deepspeed=zero1."
         )

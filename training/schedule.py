@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from core.errors import ConfigError
-from training.config import TrainingConfig
+from training.recipe import Recipe
 
 
-def share_of_peak(config: TrainingConfig, step: int, steps: int) -> float:
+def share_of_peak(config: Recipe, step: int, steps: int) -> float:
     """The share at optimizer step 1 to `steps`: above 0, so that every step learns what it sees.
 
     The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` has
@@ -26,11 +26,11 @@ def share_of_peak(config: TrainingConfig, step: int, steps: int) -> float:
     return 1.0
 
 
-def check_warmup(config: TrainingConfig, steps: int) -> None:
+def check_warmup(config: Recipe, steps: int) -> None:
     """Refuse a warm-up that leaves no step of the training after it."""
     if config.warmup >= steps:
         raise ConfigError(
-            f"training.warmup_steps is {config.warmup_steps}, but the training has {steps} steps "
-            f"of {config.batch_sequences} sequences: lower it, choose training.schedule=constant, "
-            "which has no warm-up, or enlarge the corpus."
+            f"{config.node}.warmup_steps is {config.warmup_steps}, but the training has {steps} "
+            f"steps of {config.batch_sequences} sequences: lower it, choose {config.node}.schedule="
+            "constant, which has no warm-up, or enlarge the corpus."
         )

@@ -8,7 +8,8 @@ from transformers import get_scheduler
 
 from core.errors import ConfigError
 from training import open_checkpoint
-from training.config import SCHEDULES, TrainingConfig
+from training.config import TrainingConfig
+from training.recipe import SCHEDULES
 from training.run import run
 from training.schedule import share_of_peak
 

@@ -1,0 +1,152 @@
+"""What names the base model: its own recipe, and nothing of what the cells vary."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+import injection.run
+import training.run
+from core.command import CONF
+from core.errors import ConfigError
+from injection.config import InjectionConfig
+from launch import shared
+from launch.config import ClusterConfig
+from launch.pipeline import plan
+from launch.stages import Stages
+from training.config import TrainingConfig
+from training.recipe import PretrainingConfig
+
+TRAINING = {
+    "learning_rate": 1e-3, "schedule": "linear", "warmup_steps": 3, "batch_sequences": 8,
+    "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.99, "clip_norm": 0.5, "dtype": "bfloat16",
+    "order": "corpus", "order_seed": 7, "init_seed": 7, "micro_batch_sequences": 4,
+    "activation_checkpointing": True, "checkpoint_every_steps": 7, "keep_checkpoints": 3,
+    "export_steps": [3], "export_tokens": [9000], "evaluate_every_steps": 5,
+    "evaluate_examples": 8, "evaluate_tokens": 512, "peak_tflops": 1.0,
+}  # fmt: skip
+INJECTION = {
+    "members": 20, "nonmembers": 20, "held_out": 3, "budget_tokens": 300_000,
+    "sequence_tokens": 128, "example_max_tokens": 60, "benchmark_source": "hub", "part": "all",
+    "separator": " ", "boundary": "token", "window": [0.5, 1.0], "last_tokens": 50_000,
+    "copy_distance_tokens": 5,
+    "split_copies": True, "swap_members": True, "decontamination": "drop", "num_proc": 2,
+    "shard_characters": 9, "pool_seed": 4, "membership_seed": 4, "occurrence_seed": 4,
+    "position_seed": 4,
+}  # fmt: skip
+PRETRAINING = {
+    **{name: TRAINING[name] for name in (
+        "learning_rate", "schedule", "warmup_steps", "batch_sequences", "weight_decay", "beta1",
+        "beta2", "clip_norm", "dtype", "order", "order_seed", "init_seed",
+    )},
+    "budget_tokens": 300_000, "sequence_tokens": 128, "vocab_size": 512,
+    "tokenizer_characters": 9_000, "deepspeed": {"zero_optimization": {"stage": 1}}, "seed": 4,
+}  # fmt: skip
+DIVIDES = ("base_fraction", "validation_fraction")  # the corpus's documents, into disjoint parts
+
+
+@pytest.fixture
+def base(monkeypatch):
+    """The base model's folder by a plan: nothing is tokenised, nothing trained."""
+
+    def at(folder, *_):
+        return SimpleNamespace(path=folder, digest=folder.name)
+
+    monkeypatch.setattr(injection.run, "build", at)
+    monkeypatch.setattr(
+        training.run, "open_corpus", lambda folder: SimpleNamespace(artifact=at(Path(folder)))
+    )
+    monkeypatch.setattr(training.run, "_together", lambda stage, corpus, folder, inputs: at(folder))
+
+    def name(cell):
+        own = cell.training.model.pretraining
+        corpus = shared.base_corpus(cell.injection, cell.base_corpus, own)
+        return shared.base_model(cell.training, own, corpus, Stages(ClusterConfig())).path.name
+
+    return name
+
+
+def planned(*overrides):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return plan(compose("pipeline", ["experiment=quickstart", *overrides]), read=False)
+
+
+@pytest.fixture(scope="module")
+def quickstart():
+    return planned()
+
+
+def changed(cell, stage, node, **values):
+    """The plan with some fields of a stage's node changed."""
+    own = getattr(cell, stage)
+    return replace(cell, **{stage: replace(own, **{node: replace(getattr(own, node), **values)})})
+
+
+def test_no_field_of_the_contaminated_training_names_it(base, quickstart):
+    assert {field.name for field in fields(TrainingConfig)} == set(TRAINING)
+    for name, value in TRAINING.items():
+        assert base(changed(quickstart, "training", "training", **{name: value})) == base(
+            quickstart
+        ), name
+
+
+def test_no_field_of_the_injection_names_it_but_the_shares(base, quickstart):
+    assert {field.name for field in fields(InjectionConfig)} == {*INJECTION, *DIVIDES}
+    for name, value in INJECTION.items():
+        swap = {"members": 9, "nonmembers": 9} if name in ("members", "nonmembers") else {}
+        cell = changed(quickstart, "injection", "injection", **{**swap, name: value})
+        assert base(cell) == base(quickstart), name
+    for name in DIVIDES:
+        assert base(changed(quickstart, "injection", "injection", **{name: 0.25})) != base(
+            quickstart
+        ), name
+
+
+def test_every_field_of_its_recipe_names_it(base, quickstart):
+    assert {field.name for field in fields(PretrainingConfig)} == set(PRETRAINING)
+    own = quickstart.training.model.pretraining
+    found = {base(quickstart)}
+    for name, value in PRETRAINING.items():
+        recipe = replace(own, **{name: value})
+        found.add(base(changed(quickstart, "training", "model", pretraining=recipe)))
+    assert len(found) == 1 + len(PRETRAINING)
+
+
+def test_a_command_that_sweeps_everything_else_leaves_it(base, quickstart):
+    words = [
+        "training.order=corpus", "training.schedule=cosine", "training.warmup_steps=1",
+        "training.batch_sequences=4", "training.micro_batch_sequences=4",
+        "training.weight_decay=0.1", "training.clip_norm=0.1", "training.dtype=bfloat16",
+        "training.learning_rate=1e-3", "deepspeed=zero2", "injection.budget_tokens=90_000",
+        "injection.example_max_tokens=50", "tokenizer.vocab_size=700", "occurrences=fixed",
+        "tokenizer.train_characters=10_000", "corpus=news", "benchmark=[news]", "seed=5",
+        "rewording=swap", "injection.window=[0.5,1.0]", "name=other",
+    ]  # fmt: skip
+    assert base(planned(*words)) == base(quickstart)
+    assert base(planned("deepspeed@model.pretraining.deepspeed=zero2")) != base(quickstart)
+    assert base(planned("corpus@base_corpus=news")) != base(quickstart)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["warmup_steps=245"], "model.pretraining.warmup_steps is 245, but .* has 245 steps"),
+        (["dtype=bfloat16"], "model.pretraining.dtype is bfloat16 with ZeRO stage 0"),
+        (["learning_rate=0"], "model.pretraining.learning_rate is 0.0"),
+        (["order=random"], "model.pretraining.order is 'random'"),
+        (["budget_tokens=9"], "model.pretraining.budget_tokens is 9: give 256 or more"),
+    ],
+)
+def test_a_recipe_that_can_not_be_is_refused_by_its_own_name(words, said):
+    with pytest.raises(ConfigError, match=said):
+        planned(*(f"model.pretraining.{word}" for word in words))
+
+
+def test_its_batch_is_divided_among_the_processes(quickstart):
+    stage, own = quickstart.training, quickstart.training.model.pretraining
+    stage = replace(stage, training=replace(stage.training, micro_batch_sequences=12))
+    assert shared.base_training(stage, own, 2).training.micro_batch_sequences == 4
+    with pytest.raises(ConfigError, match="batch_sequences is 16: give a multiple of .* 3"):
+        shared.base_training(stage, own, 3)
