@@ -34,7 +34,7 @@ from training.config import TrainingConfig, TrainingStage, WandbConfig
 from training.data import Order
 from training.engine import check_dtype
 from training.masked_lm import MaskedLMStage, train_masked_lm
-from training.models import hf_folder
+from training.models import check_context, hf_folder
 from training.recipe import PretrainingConfig
 from training.schedule import check_warmup
 
@@ -141,7 +141,7 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
         require(model.pretraining is not None, "model.pretraining", None,
                 "say how the base model is pretrained, or give model.path.")  # fmt: skip
     if stages.pretraining:
-        _check_base(stages.pretraining)
+        _check_base(stages, stages.pretraining)
     check_warmup(stages.training.training, stages.order.steps)
     check_dtype(stages.training.training, stages.training.deepspeed)
     (injection.run.check if read else injection.run.check_nodes)(stages.injection)
@@ -160,8 +160,13 @@ def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
     )
 
 
-def _check_base(own: PretrainingConfig) -> None:
-    """Raise a ConfigError where the base model can't be pretrained as asked."""
+def _check_base(plan: Plan, own: PretrainingConfig) -> None:
+    """Raise a ConfigError where the base model can't be pretrained, or then trained, as asked."""
+    width = plan.injection.injection.sequence_tokens
+    require(width <= own.sequence_tokens, "injection.sequence_tokens", width,
+            f"the base model is pretrained on sequences of {own.sequence_tokens}, its context. "
+            "Lower it, or raise model.pretraining.sequence_tokens.")  # fmt: skip
+    check_context(plan.training.model, own.sequence_tokens)
     check_warmup(own, Order(own.sequences, own.batch_sequences, None).steps)
     check_dtype(own, own.deepspeed)
 

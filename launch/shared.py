@@ -59,9 +59,7 @@ def base_training(
         stage.training, **recipe, micro_batch_sequences=micro,
         export_steps=[], export_tokens=[], evaluate_every_steps=None,
     )  # fmt: skip
-    return replace(
-        stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training
-    )
+    return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 
 
 def validation_corpus(own: InjectionStage, tokens: int) -> Artifact:

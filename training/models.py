@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from core.models import is_gguf, load_model, resolve
 from training.checkpoint import is_checkpoint, open_checkpoint
 from training.config import ModelConfig
 from training.engine import zero_stage
+
+CONTEXT = "max_position_embeddings"
 
 
 def hf_folder(field: str, path: str) -> str:
@@ -42,7 +45,8 @@ def make_config(config: ModelConfig, vocabulary: int) -> Any:
     """
     from transformers import AutoConfig
 
-    fields = {"vocab_size": vocabulary, **(config.architecture or {})}
+    given = {k: v for k, v in (config.architecture or {}).items() if v is not None}
+    fields = {"vocab_size": vocabulary, **given}
     kind = fields.pop("model_type", "llama")
     try:
         return AutoConfig.for_model(kind, **fields)
@@ -52,6 +56,20 @@ def make_config(config: ModelConfig, vocabulary: int) -> Any:
             f"model.architecture is {config.architecture!r}: transformers refuses it ({first}). "
             "Give a model_type that it knows and fields of that model's config.json."
         ) from error
+
+
+def check_context(config: ModelConfig, sequence_tokens: int) -> None:
+    """Refuse to make a model that accepts other positions than those that it is trained on.
+
+    Its predictions at a position that it was never trained on are worse, and nothing says so.
+    """
+    given = (config.architecture or {}).get(CONTEXT)
+    if given not in (None, sequence_tokens):
+        raise ConfigError(
+            f"model.architecture.{CONTEXT} is {given}, but a model that is made here is trained on "
+            f"sequences of {sequence_tokens} tokens: leave it out (null), or pack sequences of as "
+            "many (model.pretraining.sequence_tokens; injection.sequence_tokens without one)."
+        )
 
 
 def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed: int,
@@ -66,12 +84,13 @@ def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed:
         config: which model.
         vocabulary: the entries of the corpus's tokenizer; also a random model's own, where its
             architecture does not say.
-        sequence_tokens: the corpus's sequence length.
+        sequence_tokens: the corpus's sequence length; also a random model's context.
         seed: draws random weights.
         deepspeed: the engine's configuration, where there will be an engine.
 
     Raises:
-        ConfigError: its vocabulary or its context is too small for the corpus.
+        ConfigError: its vocabulary or its context is too small for the corpus, or a random model's
+            context is longer than what it is going to be trained on.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -82,7 +101,9 @@ def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed:
             model = load_model("model.path", given, trust_remote_code=config.trust_remote_code)
         _check_plain(config.path, model)
     else:
-        hf_config = make_config(config, vocabulary)
+        check_context(config, sequence_tokens)
+        shape = {**(config.architecture or {}), CONTEXT: sequence_tokens}
+        hf_config = make_config(replace(config, architecture=shape), vocabulary)
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(hf_config)
     _check(model.config, vocabulary, sequence_tokens)
@@ -120,8 +141,9 @@ def _check(config: Any, vocabulary: int, sequence_tokens: int) -> None:
             f"The model has {config.vocab_size} tokens, the corpus's tokenizer {vocabulary}: pack "
             "the corpus with the model's own tokenizer (tokenizer.path=<the model's folder>)."
         )
-    if config.max_position_embeddings < sequence_tokens:
+    context = getattr(config, CONTEXT)
+    if context < sequence_tokens:
         raise ConfigError(
             f"injection.sequence_tokens is {sequence_tokens}, but the model's context is "
-            f"{config.max_position_embeddings}: pack the corpus in shorter sequences."
+            f"{context}: pack the corpus in shorter sequences."
         )

@@ -137,11 +137,18 @@ def test_a_command_that_sweeps_everything_else_leaves_it(base, quickstart):
         (["learning_rate=0"], "model.pretraining.learning_rate is 0.0"),
         (["order=random"], "model.pretraining.order is 'random'"),
         (["budget_tokens=9"], "model.pretraining.budget_tokens is 9: give 256 or more"),
+        (["sequence_tokens=128"], "injection.sequence_tokens is 256: .* sequences of 128"),
     ],
 )
 def test_a_recipe_that_can_not_be_is_refused_by_its_own_name(words, said):
     with pytest.raises(ConfigError, match=said):
         planned(*(f"model.pretraining.{word}" for word in words))
+
+
+def test_a_context_that_is_not_trained_is_refused_before_any_work():
+    said = "max_position_embeddings is 512, but .* on sequences of 256 tokens"
+    with pytest.raises(ConfigError, match=said):
+        planned("model.architecture.max_position_embeddings=512")
 
 
 def test_its_batch_is_divided_among_the_processes(quickstart):

@@ -59,7 +59,6 @@ def stage(corpus_folder, tmp_path):
             architecture={
                 "model_type": "llama", "hidden_size": 16, "intermediate_size": 32,
                 "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
-                "max_position_embeddings": 64,
             },
         ),
         training=TrainingConfig(

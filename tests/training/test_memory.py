@@ -26,7 +26,6 @@ MODEL = ModelConfig(
     architecture={
         "model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 160,
         "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4,
-        "max_position_embeddings": 64,
     },
 )  # fmt: skip
 LLAMA_7B = {

@@ -49,11 +49,18 @@ def test_presets_name_the_hub_and_have_its_shape(name, hub, parameters):
 
 def test_without_a_path_a_preset_gives_random_weights_of_its_shape():
     found = preset("smollm2_135m", "model.path=null", "model.architecture.num_hidden_layers=1")
-    model = make_model(found, 1000, 2048, 0)
+    model = make_model(found, 1000, 8192, 0)
     assert model.config.vocab_size == 49152
     assert model.config.rope_parameters["rope_theta"] == 100000.0
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     assert model.config.num_hidden_layers == 1
+
+
+def test_a_given_model_keeps_its_own_context():
+    given = ModelConfig(path=GOLDEN)
+    assert make_model(given, 512, 16, 0).config.max_position_embeddings == 512
+    with pytest.raises(ConfigError, match="sequence_tokens is 513, but the model's context is 512"):
+        make_model(given, 512, 513, 0)
 
 
 def test_a_path_goes_before_the_architecture():

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from core.errors import ArtifactError, ConfigError, DataError
-from core.models import load_model
+from core.models import load_config, load_model
 from training import open_checkpoint, resume
 from training.config import ModelConfig, TrainingConfig
 from training.data import Order, read_batch
@@ -108,6 +108,7 @@ def test_a_torn_checkpoint_is_not_resumed(tmp_path):
 
 def test_continuing_starts_from_the_given_model(stage, change):
     base = run(stage)
+    assert load_config("model", str(open_checkpoint(base.path).hf)).max_position_embeddings == 32
     more = replace(change(learning_rate=1e-9), model=ModelConfig(name="toy", path=str(base.path)))
     trained = open_checkpoint(run(more).path)
     assert trained.artifact.inputs["model"] == base.digest
@@ -142,9 +143,10 @@ def test_ranges_are_checked(fields, match):
 def test_what_does_not_fit_is_said(stage, change, tmp_path):
     with pytest.raises(ConfigError, match="not a multiple"):
         run(change(batch_sequences=5))
-    narrow = {**stage.model.architecture, "max_position_embeddings": 16}
-    with pytest.raises(ConfigError, match="sequence_tokens is 32.*context is 16"):
-        run(replace(stage, model=ModelConfig(name="narrow", architecture=narrow)))
+    for context in (16, 64):
+        other = {**stage.model.architecture, "max_position_embeddings": context}
+        with pytest.raises(ConfigError, match=f"max_position_embeddings is {context}.*of 32 tok"):
+            run(replace(stage, model=ModelConfig(name="other", architecture=other)))
     with pytest.raises(ConfigError, match="model.path is './nowhere'"):
         run(replace(stage, model=ModelConfig(name="x", path="./nowhere")))
     with pytest.raises(ArtifactError, match="does not exist"):
