@@ -55,7 +55,9 @@ def convert(config: DictConfig, schema: type[T]) -> T:
 
 def _typed(name: str, schema: Any, node: Any) -> Any:
     try:
-        return OmegaConf.to_object(OmegaConf.merge(_structured(schema), node))
+        merged = OmegaConf.merge(_structured(schema), node)
+        merged._set_parent(node._get_parent())  # an interpolation may name another node
+        return OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
         raise ConfigError(_one_paragraph(error, f"{name}.")) from error
 

@@ -28,6 +28,11 @@ def test_an_experiments_own_values_stand():
     assert composed("experiment=paper/table3").masked_lm.path == "bert-base-uncased"
 
 
+def test_a_value_may_name_another_node():
+    cell = plan(composed("experiment=model_size", "model.architecture.hidden_size=32"), read=False)
+    assert cell.training.model.name == "tiny_llama_32"
+
+
 @pytest.mark.parametrize("path", sorted((CONF / "experiment/paper").glob("*.yaml")))
 def test_the_papers_design(path):
     """Shi et al. 2024, section 6.1: each member once, a constant rate; Poisson in figure 5c."""
