@@ -18,6 +18,7 @@ from detection.group import served
 def main(config: DictConfig) -> None:
     """Run the stage and print what the scores say."""
     from detection.examples import open_examples
+    from detection.overlap import overlap
     from detection.run import run  # here, so that --help and --cfg job answer at once
     from detection.scores import open_scores
     from detection.summary import summary
@@ -25,7 +26,8 @@ def main(config: DictConfig) -> None:
     stage = convert(config, DetectionStage)
     artifact = run(stage)
     if "signs" not in config:  # no launcher that will report on them
-        print(summary(open_scores(artifact.path).table, open_examples(stage.examples.path)))
+        examples = open_examples(stage.examples.path)
+        print(overlap(examples) + summary(open_scores(artifact.path).table, examples))
 
 
 def online(config: DictConfig) -> None:

@@ -16,6 +16,7 @@ from core.errors import ConfigError, near_names
 from core.seeds import derive
 from injection.config import BenchmarkConfig, InjectionStage
 from injection.fields import check_formats, fill
+from injection.near_duplicates import Apart, Item, across
 from injection.occurrences import Counts
 from injection.sources.reading import Row
 from injection.sources.tally import Tally, skips
@@ -39,6 +40,7 @@ class PoolReport:
     duplicates: int = 0
     too_long: int = 0
     shortened: int = 0
+    near_duplicates: int = 0
     drawn: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
     """Rows that can't be used: reason → number."""
@@ -71,16 +73,34 @@ def draw_pool(
 
     Returns:
         One row an example: example_id, benchmark, text, member, occurrences, n_tokens (without
-        special tokens), shortened, fields (JSON), text_sha256.
+        special tokens), shortened, fields (JSON), text_sha256, near_duplicate_of (an example of the
+        other side, or nothing).
     """
-    parts = [_draw(stage, c, tokenizer) for c in candidates]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
+    apart = Apart() if stage.injection.near_duplicates == "drop" else None
+    parts = [_draw(stage, c, tokenizer, apart) for c in candidates]
+    pool = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
+    near = across(pool_items(stage, pool), pool["member"].astype(bool).tolist())
+    names = {pool["example_id"][i]: pool["example_id"][other] for i, other in near.items()}
+    return pool.assign(near_duplicate_of=[names.get(name, "") for name in pool["example_id"]])
 
 
 COLUMNS = (
     "example_id", "benchmark", "text", "member", "occurrences", "n_tokens", "shortened", "fields",
     "text_sha256",
 )  # fmt: skip
+
+
+def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
+    """What stands for each example where near-duplicates are looked for."""
+    return [
+        _item(stage.benchmark[row.benchmark], json.loads(row.fields), row.text)
+        for row in pool.itertuples()
+    ]
+
+
+def _item(config: BenchmarkConfig, fields: Mapping[str, str], text: str) -> Item:
+    """The fields alone: what the template adds, all examples share."""
+    return Item([*fields.values()], [text, *([fields[config.distinct]] if config.distinct else [])])
 
 
 def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
@@ -169,16 +189,21 @@ def _distinct(
             yield example
 
 
-def _draw(stage: InjectionStage, candidates: Candidates, tokenizer: Tokenizer) -> pd.DataFrame:
+def _draw(
+    stage: InjectionStage, candidates: Candidates, tokenizer: Tokenizer, apart: Apart | None
+) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
     asked = config.members + config.nonmembers
     limit = max_example_tokens(stage, tokenizer)
-    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, asked))
+    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, asked, apart))
     if len(pool) < asked:
+        near = candidates.report.near_duplicates
+        others = f" and are near-duplicates of no other ({near} are)" if near else ""
         raise ConfigError(
             f"benchmark {name}: only {len(pool)} of {len(candidates.examples)} examples have at "
-            f"most {limit} tokens, but {asked} are asked for: raise injection.example_max_tokens "
-            "or injection.sequence_tokens, or lower injection.members and injection.nonmembers."
+            f"most {limit} tokens{others}, but {asked} are asked for: raise "
+            "injection.example_max_tokens or injection.sequence_tokens, or lower "
+            "injection.members and injection.nonmembers."
         )
     rng = np.random.default_rng(derive(_drawn(config.membership_seed), "membership", name))
     pool["member"] = (rng.permutation(asked) < config.members) ^ config.swap_members
@@ -206,9 +231,12 @@ def _drawn(seed: int | None) -> int:
 
 
 def fitting(
-    candidates: Candidates, tokenizer: Tokenizer, limit: int, asked: int
+    candidates: Candidates, tokenizer: Tokenizer, limit: int, asked: int, apart: Apart | None
 ) -> Iterator[dict[str, Any]]:
-    """The first `asked` examples that fit, shortened where the benchmark allows it."""
+    """The first `asked` examples that fit, shortened where the benchmark allows it.
+
+    With `apart`, only those that are no near-duplicates of the ones that it took before.
+    """
     report = candidates.report
     for example in candidates.examples:
         if report.drawn == asked:
@@ -219,7 +247,11 @@ def fitting(
             fitted = _shorten(candidates, example, tokenizer, limit)
             report.shortened += fitted is not None
             report.too_long += fitted is None
-        if fitted is not None:
+        if fitted is None:
+            continue
+        if apart and not apart.takes(_item(candidates.config, fitted.fields, fitted.text)):
+            report.near_duplicates += 1
+        else:
             report.drawn += 1
             yield {
                 "example_id": example.example_id,

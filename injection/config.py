@@ -13,6 +13,7 @@ from core.seeds import derive
 BOUNDARIES = ("token", "word", "sentence", "document")
 PARTS = ("base", "study", "validation", "all")
 POLICIES = ("off", "flag", "drop")
+NEAR_DUPLICATES = ("keep", "flag", "drop")
 CHOSEN_BY = ("sum", "token", "character", "byte", "letter")
 
 
@@ -108,6 +109,9 @@ class InjectionConfig:
     """Insert the non-members and keep the members aside: each example its own control."""
     decontamination: str = "flag"
     """Documents that hold an example of the pool already: off, flag (kept and reported) or drop."""
+    near_duplicates: str = "flag"
+    """Members and non-members that share 13 words in a row, or differ by case and punctuation only:
+    keep (counted), flag (counted and warned of) or drop (no two such examples enter the pool)."""
     num_proc: int = runtime(1)
     """Processes that tokenise; the output is the same at any number."""
     shard_characters: int = runtime(2_000_000)
@@ -154,6 +158,8 @@ class InjectionConfig:
                 True, "it needs as many members as nonmembers.")  # fmt: skip
         require(self.decontamination in POLICIES, "injection.decontamination",
                 self.decontamination, f"choose from {', '.join(POLICIES)}.")  # fmt: skip
+        require(self.near_duplicates in NEAR_DUPLICATES, "injection.near_duplicates",
+                self.near_duplicates, f"choose from {', '.join(NEAR_DUPLICATES)}.")  # fmt: skip
         require(self.boundary in BOUNDARIES, "injection.boundary", self.boundary,
                 f"choose from {', '.join(BOUNDARIES)}.")  # fmt: skip
 

@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from core.overlap import plain, stands_in
-from injection.benchmarks import Candidates, fitting, max_example_tokens
+from injection.benchmarks import Candidates, fitting, max_example_tokens, pool_items
 from injection.config import InjectionStage
+from injection.near_duplicates import Apart
 from injection.tokens import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -34,10 +35,14 @@ def draw_held_out(
         One row an example: the pool's columns without member and occurrences.
     """
     asked = stage.injection.held_out
+    drop = stage.injection.near_duplicates == "drop"
+    apart = Apart(pool_items(stage, pool)) if drop else None
     rows: list[dict[str, Any]] = []
     for each in candidates:
         limit = max_example_tokens(stage, tokenizer)
-        own = list(islice(_apart(_rest(each, pool), tokenizer, limit, pool), asked))
+        rest = _rest(each, pool)
+        fit = fitting(rest, tokenizer, limit, len(rest.examples), apart)
+        own = list(islice(_apart(fit, pool), asked))
         if len(own) < asked:
             log.warning(
                 "held out: %s: %d of the %d examples asked for: its source has no more that fit.",
@@ -54,12 +59,10 @@ def _rest(candidates: Candidates, pool: pd.DataFrame) -> Candidates:
     return Candidates(candidates.name, candidates.config, rest)
 
 
-def _apart(
-    rest: Candidates, tokenizer: Tokenizer, limit: int, pool: pd.DataFrame
-) -> Iterator[dict[str, Any]]:
-    """Those that fit and share no text with the pool or with one another."""
+def _apart(rows: Iterator[dict[str, Any]], pool: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Those that share no text with the pool or with one another."""
     taken = [plain(text) for text in pool["text"]]
-    for row in fitting(rest, tokenizer, limit, len(rest.examples)):
+    for row in rows:
         text = plain(row["text"])
         if not any(stands_in(text, t) or stands_in(t, text) for t in taken):
             taken.append(text)

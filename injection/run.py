@@ -78,6 +78,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     config, width = stage.injection, stage.injection.sequence_tokens
     tokenizer = _tokenizer(stage, folder / "tokenizer")
     examples = draw_pool(stage, candidates, tokenizer)
+    near = _near_duplicates(config.near_duplicates, examples)
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = _clean_tokens(stage, copies)
@@ -110,6 +111,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
         "sequences": count,
         "tokens": count * width,
         "held_out": len(held_out),
+        "near_duplicates": near,
         "matching_documents": len(tokenised.matches),
         "clean_sha256": pack.prefix_hashes(stream),
     }
@@ -128,9 +130,10 @@ def _counts(
     members = examples["member"].astype(bool)
     for c in candidates:
         log.info(
-            "pool: %s: %d drawn of %d rows (%d duplicates and %d too long left out, %d shortened)",
-            c.name, c.report.drawn, c.report.rows, c.report.duplicates, c.report.too_long,
-            c.report.shortened,
+            "pool: %s: %d drawn of %d rows (%d duplicates, %d near-duplicates and %d too long left "
+            "out, %d shortened)",
+            c.name, c.report.drawn, c.report.rows, c.report.duplicates, c.report.near_duplicates,
+            c.report.too_long, c.report.shortened,
         )  # fmt: skip
         if c.report.skipped:
             log.warning("pool: %s: %s", c.name, skips(c.report.skipped))
@@ -146,6 +149,21 @@ def _counts(
         "pool": {c.name: dataclasses.asdict(c.report) for c in candidates},
         "skipped": dict(skipped),
     }
+
+
+def _near_duplicates(policy: str, examples: pd.DataFrame) -> dict[str, int]:
+    """How many members have a near-duplicate among the non-members, and how many of these."""
+    near = examples[examples["near_duplicate_of"] != ""]
+    members = int(near["member"].sum())
+    if len(near) and policy == "flag":
+        one = near.iloc[0]
+        log.warning(
+            "pool: %d members and %d non-members are near-duplicates of one another (such as %s "
+            "and %s). examples.parquet names them (near_duplicate_of); "
+            "injection.near_duplicates=drop draws others in their place.",
+            members, len(near) - members, one["example_id"], one["near_duplicate_of"],
+        )  # fmt: skip
+    return {"members": members, "nonmembers": len(near) - members}
 
 
 def _tokenizer(stage: InjectionStage, folder: Path) -> Tokenizer:

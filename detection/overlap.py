@@ -1,0 +1,25 @@
+"""What members and non-members have in common, as a user sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from detection.examples import Text
+from injection.near_duplicates import Item, across
+
+
+def overlap(examples: Sequence[Text]) -> str:
+    """A sentence on the labelled texts that are near-duplicates across the labels, or nothing."""
+    known = [e for e in examples if e.label is not None]
+    members = [bool(e.label) for e in known]
+    near = across([Item([e.text], [e.text]) for e in known], members)
+    if not near:
+        return ""
+    inside = sum(members[i] for i in near)
+    first, other = next(iter(near.items()))
+    return (
+        f"{inside} members and {len(near) - inside} non-members are near-duplicates of one another "
+        "(13 words in a row in both, or no difference but case, punctuation and white space), such "
+        f"as {known[first].example_id} and {known[other].example_id}: no score can tell these "
+        "apart. Leave them out, or give both one label.\n"
+    )

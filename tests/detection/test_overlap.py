@@ -1,0 +1,48 @@
+import json
+from types import SimpleNamespace
+
+from omegaconf import OmegaConf
+
+from detection.__main__ import main
+from detection.examples import open_examples
+from detection.overlap import overlap
+
+LONG = "it was ann who first crossed the wide and frozen river by night on the old stone bridge"
+ROWS = [
+    {"text": "The quick brown fox", "label": 1},
+    {"text": "A text of its own", "label": 0},
+    {"text": "the QUICK\n brown  fox!", "label": 0},
+    {"text": "the quick brown fox jumps", "label": 0},
+    {"text": f"They said: {LONG}", "label": 1},
+    {"text": f"{LONG} -- so they said", "label": 1},
+    {"text": f"{LONG}, I think", "label": 0},
+    {"text": f"{LONG}, you think"},  # of no label
+    {"text": "The quick brown fox?", "label": 0},
+    *({"text": f"Text number {i}, of which there is no other", "label": i % 2} for i in range(20)),
+]
+
+
+def written(tmp_path, rows):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_near_duplicates_across_the_labels_are_counted_and_named(tmp_path):
+    said = overlap(open_examples(written(tmp_path, ROWS)))
+    assert said.startswith("3 members and 3 non-members are near-duplicates of one another (")
+    assert "such as 0 and 2: " in said
+    assert overlap(open_examples(written(tmp_path, ROWS[:2] + ROWS[9:]))) == ""
+    same = [{**row, "label": 1} for row in ROWS]
+    assert overlap(open_examples(written(tmp_path, same))) == ""
+
+
+def test_the_command_says_it_above_the_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("detection.run.run", lambda stage: SimpleNamespace(path=tmp_path))
+    monkeypatch.setattr("detection.scores.open_scores", lambda path: SimpleNamespace(table=None))
+    monkeypatch.setattr("detection.summary.summary", lambda table, examples: "THE TABLE")
+    config = {"examples": {"path": written(tmp_path, ROWS)}, "method": {"loss": {"_target_": ""}}}
+    main(OmegaConf.create(config))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("3 members and 3 non-members are near-duplicates")
+    assert second == "THE TABLE"

@@ -1,0 +1,187 @@
+"""Members and non-members that are all but equal, found, named and kept out."""
+
+import json
+import random
+from dataclasses import replace
+from itertools import product
+
+import pandas as pd
+import pytest
+
+from core.errors import ConfigError
+from injection.benchmarks import draw_pool, read_candidates
+from injection.config import BenchmarkConfig
+from injection.corpus import open_corpus
+from injection.decontaminate import words_of
+from injection.held_out import draw_held_out
+from injection.near_duplicates import Apart, Item, across
+from injection.run import run
+from injection.tokens import Tokenizer
+
+WORDS = [f"word{i}" for i in range(60)]
+
+
+def near(one, other):
+    """The definition, item by item."""
+    grams = [
+        {tuple(words[i : i + 13]) for part in item.parts for words in [words_of(part)]
+         for i in range(len(words) - 12)}
+        for item in (one, other)
+    ]  # fmt: skip
+    wholes = [{tuple(words_of(w)) for w in item.wholes} - {()} for item in (one, other)]
+    return bool(grams[0] & grams[1] or wholes[0] & wholes[1])
+
+
+def item(text):
+    return Item([text], [text])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_pairs_across_equal_the_definition(seed):
+    rng = random.Random(seed)
+    texts = [" ".join(rng.choices(WORDS, k=rng.choice([0, 1, 2, 5, 12, 13, 14, 40])))
+             for _ in range(40)]  # fmt: skip
+    for text in texts[:20]:  # parts of other texts, and the same in other dress
+        words = text.split()
+        start = rng.randrange(len(words) + 1)
+        part = words[start : start + rng.choice([12, 13, 14, 99])]
+        texts.append(" ".join([*rng.choices(WORDS, k=3), *part]))
+        texts.append(text.upper().replace(" ", rng.choice([" \n", ", ", " — "])) + "!")
+    items = [item(text) for text in texts]
+    members = [rng.random() < 0.5 for _ in items]
+    expected = {}
+    for i, j in product(range(len(items)), repeat=2):
+        if members[i] != members[j] and near(items[i], items[j]):
+            expected.setdefault(i, j)
+    assert expected
+    assert across(items, members) == expected
+
+    apart = Apart()
+    taken = [one for one in items if apart.takes(one)]
+    assert not any(near(a, b) for n, a in enumerate(taken) for b in taken[:n])
+    for one in items:
+        assert one in taken or any(near(one, other) for other in taken)
+
+
+def test_what_a_template_adds_is_no_near_duplicate():
+    template = "Read the following question with care and then choose the one best answer: {} {}"
+    items = [item(template.format(i, WORDS[i] * 2)) for i in range(20)]
+    assert across(items, [i % 2 == 0 for i in range(20)]) == {}
+    items += [item(template.format(3, WORDS[3] * 2).upper())]
+    assert across(items, [i % 2 == 0 for i in range(21)]) == {3: 20, 20: 3}
+
+
+PASSAGE = (
+    "it was {} who first crossed the wide and frozen river by night on the old bridge of stone"
+)
+
+
+@pytest.fixture
+def own(stage, tmp_path):
+    """A stage whose one benchmark has 60 rows: 30 pairs, or as many texts that are all apart."""
+
+    def made(pairs, **fields):
+        names = random.Random(0).sample(range(10_000, 99_999), 60)
+        rows = [{"question": f"Who is {n}?", "answer": f"{n} is the name of somebody {n + 1}"}
+                for n in names]  # fmt: skip
+        if pairs:
+            for first, second in zip(rows[::2], rows[1::2], strict=True):
+                second["question"] = first["question"].upper().replace("WHO IS", "who  is,")
+        path = tmp_path / "mine.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        source = {
+            "rows": {"_target_": "injection.sources.files.FileRows", "path": str(path)},
+            "fields": {"question": "{question}", "answer": "{answer}"},
+        }
+        config = BenchmarkConfig(
+            template="Q: {question}\nA: {answer}", distinct="question", sources={"file": source}
+        )
+        injection = replace(stage.injection, **{"budget_tokens": 20_000, "held_out": 5, **fields})
+        return replace(
+            stage, benchmark={"mine": config}, injection=injection, runs=str(tmp_path / "runs")
+        ).resolved()
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer("tests/golden/target")
+
+
+def drawn(stage, tokenizer):
+    return draw_pool(stage, read_candidates(stage), tokenizer)
+
+
+def asked(row):
+    return " ".join(words_of(json.loads(row.fields)["question"]))
+
+
+@pytest.mark.parametrize("policy", ["keep", "flag"])
+def test_pairs_are_named_on_both_sides(own, tokenizer, policy):
+    stage = own(True, near_duplicates=policy, members=20, nonmembers=20)
+    pool = drawn(stage, tokenizer)
+    rows = {row.example_id: row for row in pool.itertuples()}
+    for row in rows.values():
+        others = [o.example_id for o in rows.values()
+                  if o.member != row.member and asked(o) == asked(row)]  # fmt: skip
+        assert row.near_duplicate_of == (others[0] if others else "")
+    assert (pool["near_duplicate_of"] != "").sum() > 4
+
+
+def test_dropped_pairs_leave_one_and_the_pool_is_filled_up(own, tokenizer):
+    stage = own(True, near_duplicates="drop")
+    candidates = read_candidates(stage)
+    pool = draw_pool(stage, candidates, tokenizer)
+    assert (len(pool), int(pool["member"].sum())) == (24, 12)
+    assert len({asked(row) for row in pool.itertuples()}) == 24
+    assert (pool["near_duplicate_of"] == "").all()
+    report = candidates[0].report
+    assert (report.drawn, report.near_duplicates > 4) == (24, True)
+    held_out = draw_held_out(stage, candidates, tokenizer, pool)
+    both = [asked(row) for row in [*pool.itertuples(), *held_out.itertuples()]]
+    assert len(both) == len(set(both)) == 29
+    with pytest.raises(ConfigError, match="only 30 of 60 .*near-duplicates of no other .30 are"):
+        drawn(own(True, near_duplicates="drop", members=20, nonmembers=20), tokenizer)
+
+
+def test_without_near_duplicates_the_policy_changes_nothing(own, stage, tokenizer):
+    for base in (own(False), stage.resolved()):
+        pools = [
+            drawn(replace(base, injection=replace(base.injection, near_duplicates=p)), tokenizer)
+            for p in ("keep", "flag", "drop")
+        ]
+        assert (pools[0]["near_duplicate_of"] == "").all()
+        pd.testing.assert_frame_equal(pools[0], pools[1])
+        pd.testing.assert_frame_equal(pools[0], pools[2])
+
+
+def test_shared_passages_are_near_duplicates_and_short_answers_are_not(own, tokenizer, tmp_path):
+    stage = own(False, members=2, nonmembers=2)
+    rows = [{"question": PASSAGE.format(n), "answer": "Yes"} for n in ("Ann", "Bob")]
+    rows += [{"question": f"Is {n} small?", "answer": "Yes"} for n in (3, 4)]
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = set()
+    for seed in range(8):  # the two are on different sides in some draws
+        pool = drawn(replace(stage, injection=replace(stage.injection, membership_seed=seed)),
+                     tokenizer)  # fmt: skip
+        named |= {asked(row)[:10] for row in pool.itertuples() if row.near_duplicate_of}
+    assert named == {"it was ann", "it was bob"}
+
+
+def test_a_corpus_counts_and_names_them(own, caplog):
+    stage = own(True, members=20, nonmembers=20)
+    with caplog.at_level("INFO"):
+        corpus = open_corpus(run(stage).path)
+    near = corpus.examples[corpus.examples["near_duplicate_of"] != ""]
+    counts = corpus.artifact.counts["near_duplicates"]
+    assert counts["members"] == near["member"].sum() > 1
+    assert counts["nonmembers"] == (~near["member"]).sum() > 1
+    (said,) = [r.message for r in caplog.records if "near-duplicates of one another" in r.message]
+    assert f"{counts['members']} members and {counts['nonmembers']} non-members" in said
+    assert near["example_id"].iloc[0] in said
+
+
+def test_an_unknown_policy_is_refused(change):
+    with pytest.raises(ConfigError, match="near_duplicates is 'off': choose from keep, flag, drop"):
+        change(near_duplicates="off")
