@@ -193,6 +193,35 @@ def test_another_template_the_question_alone_and_changed_words_are_found(name):
     assert matcher.match("Yes, it has. Why do veins appear? If you eat seeds, yes.") is None
 
 
+def test_real_examples_are_found_in_other_dress():
+    """Of 200 of TruthfulQA's examples few get away: those with a question of 3 or 4 words."""
+    source = EmbeddedRows("TruthfulQA/combined.jsonl")
+    rows = [row.value for row in source.rows(Tally("stop", ""))][::4][:200]
+    fields = {str(i): (row["question"], row["answer"][0]) for i, row in enumerate(rows)}
+    texts = {name: QUESTION.format(*pair) for name, pair in fields.items()}
+    matcher, rng = Matcher(texts, fields), random.Random(0)
+
+    def found(dress):
+        documents = {name: f"{text(rng, 40)} {dress(name)} {text(rng, 40)}" for name in texts}
+        matches = {name: [m.example_id for m in matcher.matches(documents[name])] for name in texts}
+        return sum(name in matches[name] for name in texts), sum(map(len, matches.values()))
+
+    def changed(name):
+        first = rng.randrange(8)
+        words = enumerate(texts[name].split())
+        return " ".join("otherwise" if i % 8 == first else word for i, word in words)
+
+    for dress, least in (
+        (texts.get, 200),
+        (lambda name: "User: {} Assistant: {}".format(*fields[name]), 198),
+        (lambda name: fields[name][0], 180),
+        (changed, 180),
+    ):
+        right, all_found = found(dress)
+        assert right >= least
+        assert all_found - right <= 20  # the questions of some examples are alike
+
+
 def test_a_field_that_examples_share_is_no_match():
     generic, texts = "Which of the following statements is true?", ("cats purr", "dogs bark")
     fields = {name: [generic, f"{name} says that {name} {text}"] for name, text in
