@@ -15,7 +15,7 @@ from detection.examples import Text, texts_digest
 from detection.passes import INFILL, Pass, TokenStats
 from detection.scored_model import ScoredModel
 from detection.store import FILE, KIND, read_copies, write_rows
-from detection.views import Material, needs
+from detection.views import Material, needs, rewords
 
 if TYPE_CHECKING:
     from detection.loaded import LoadedModel
@@ -50,6 +50,7 @@ class Collector:
         ordered = sorted(texts, key=lambda t: (t.sha256, t.benchmark))
         self.texts = list({t.sha256: t for t in ordered}.values())
         self._loaded: dict[str, LoadedModel] = {}
+        self._found: dict[Pass, Copies] = {}
 
     def collect(self, passes: Iterable[Pass]) -> dict[Pass, Copies]:
         """The statistics of each pass; equal passes are run once, and the largest infilling."""
@@ -60,6 +61,11 @@ class Collector:
         return {p: found[serving[p]] for p in wanted}
 
     def _one(self, wanted: Pass) -> Copies:
+        if wanted not in self._found:
+            self._found[wanted] = self._read(wanted)
+        return self._found[wanted]
+
+    def _read(self, wanted: Pass) -> Copies:
         model = self._model(wanted)
         # `config` is all that can change the numbers, `inputs` the digests of what is read
         drawn, digests = self.material.identity(needs(wanted), self.texts)
@@ -73,7 +79,8 @@ class Collector:
         return read_copies(folder / FILE)
 
     def _run(self, wanted: Pass, folder: Path) -> Built:
-        rows = self._load(wanted.model).run(wanted, self.texts)
+        known = self._one(Pass(wanted.model)) if rewords(wanted) else None
+        rows = self._load(wanted.model).run(wanted, self.texts, known)
         write_rows(folder / FILE, rows)
         counts = {
             "texts": len(self.texts),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from detection.passes import INFILL, ORIGINAL, Pass
+from detection.passes import ORIGINAL, Pass
+from detection.views import rewords
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from detection.collect import Copies
 
 COLUMNS = ("method", "variant", "flag", "texts", "of")
-WHOLE = (ORIGINAL.view, INFILL, "prefix")  # views whose first copy is the text as it stands
 
 
 def counting(passes: set[Pass]) -> set[Pass]:
@@ -61,4 +61,5 @@ def said(counts: pd.DataFrame) -> Sequence[str]:
 
 
 def _counts(wanted: Pass) -> bool:
-    return wanted.model == ORIGINAL.model and wanted.view in WHOLE
+    """Whether the target reads the text as it stands: first of all, where it reads more."""
+    return wanted.model == ORIGINAL.model and not rewords(wanted)

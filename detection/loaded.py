@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Merge = Callable[[Sequence[T], int], T]
+Stored = Mapping[str, Sequence[TokenStats]]  # a pass's statistics by the text's SHA-256
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,13 @@ class LoadedModel:
         limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
         return None if limit is None else int(limit)
 
-    def run(self, wanted: Pass, texts: Sequence[Text]) -> list[Row]:
+    def run(self, wanted: Pass, texts: Sequence[Text], known: Stored | None = None) -> list[Row]:
         """The pass's rows, in the order of `texts`.
+
+        Args:
+            wanted: what to run.
+            texts: what its view is made of.
+            known: the texts' own statistics, for a view that rewords them.
 
         Raises:
             DataError: a text has fewer than 2 tokens, is too long, or gets NaN logits.
@@ -85,13 +91,28 @@ class LoadedModel:
         self._say_windows(wanted, tokens)
         if wanted.view == INFILL:
             found = self._infill(wanted, tokens)
-        else:
+        elif known is None:
             found = [(stats,) for stats in self._stats(wanted, tokens)]
+        else:
+            own = self.tokenize(Pass(wanted.model), texts)
+            found = [(stats,) for stats in self._reworded(wanted, tokens, own, known)]
         return [
             Row(t.owner.sha256, copy, t.truncated, stats, t.windowed)
             for t, copies in zip(tokens, found, strict=True)
             for copy, stats in enumerate(copies, start=t.copy)
         ]
+
+    def _reworded(
+        self, wanted: Pass, tokens: Sequence[Tokens], own: Sequence[Tokens], known: Stored
+    ) -> list[TokenStats]:
+        """The rewordings' statistics: the same tokens have the same ones, and are read once.
+
+        One that reads as a text does shares its statistics, so that they are exactly 0 apart.
+        """
+        found = {tuple(t.ids): known[t.owner.sha256][0] for t in own}
+        new = {ids: t for t in tokens if (ids := tuple(t.ids)) not in found}
+        found.update(zip(new, self._stats(wanted, list(new.values())), strict=True))
+        return [found[tuple(t.ids)] for t in tokens]
 
     def _stats(self, wanted: Pass, tokens: Sequence[Tokens]) -> list[TokenStats]:
         """The texts' statistics, behind a prefix where the view says so and leaves room for one."""

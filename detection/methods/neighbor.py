@@ -45,5 +45,5 @@ class Neighbor(Method):
 
     def score(self, example: Example) -> float:
         """The text's mean less the mean of its neighbours' means."""
-        around = np.mean([mean_logprob(s) for s in example.all_stats(self.neighbors)])
-        return mean_logprob(example.stats(ORIGINAL)) - float(around)
+        own = mean_logprob(example.stats(ORIGINAL))
+        return float(np.mean([own - mean_logprob(s) for s in example.all_stats(self.neighbors)]))

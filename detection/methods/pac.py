@@ -54,6 +54,6 @@ class Pac(Method):
 
     def score(self, example: Example) -> float:
         """How much more the augmented versions are polarized than the text."""
+        own = polarization(example.stats(ORIGINAL), self.top, self.bottom)
         versions = example.all_stats(self.augmented)
-        spread = float(np.mean([polarization(s, self.top, self.bottom) for s in versions]))
-        return spread - polarization(example.stats(ORIGINAL), self.top, self.bottom)
+        return float(np.mean([polarization(s, self.top, self.bottom) - own for s in versions]))

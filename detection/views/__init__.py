@@ -11,23 +11,28 @@ from detection.views.base import Material, View
 from detection.views.plain import lowercase, original
 from detection.views.reworded import delete, masked_lm, swap
 
-__all__ = ["PREFIX", "VIEWS", "Material", "View", "needs", "render"]
+__all__ = ["PREFIX", "VIEWS", "Material", "View", "needs", "render", "rewords"]
 
 PREFIX = "prefix"  # the text as it stands, but the model reads a prefix before it
 
 VIEWS: Mapping[str, View] = {
-    "original": View(original),
+    "original": View(original, rewords=False),
     "lowercase": View(lowercase),
     "swap": View(swap, ("seed",)),
     "delete": View(delete, ("seed",)),
     "masked_lm": View(masked_lm, ("seed", "masked_lm")),
-    PREFIX: View(original, ("prefix",)),
+    PREFIX: View(original, ("prefix",), rewords=False),
 }
 
 
 def needs(wanted: Pass) -> tuple[str, ...]:
     """What the pass's view draws on beside the texts: of `seed`, `masked_lm` and `prefix`."""
     return VIEWS[wanted.view].needs if wanted.view in VIEWS else ()
+
+
+def rewords(wanted: Pass) -> bool:
+    """Whether the pass is over texts in other words, some of which may be the text's own."""
+    return wanted.view in VIEWS and VIEWS[wanted.view].rewords
 
 
 def render(wanted: Pass, texts: Sequence[Text], material: Material) -> list[Sequence[str]]:

@@ -50,7 +50,9 @@ class View:
         make: from the texts, the material and the pass's parameters the versions of each text,
             in order. It gets all texts at once, for a view that runs a model of its own.
         needs: what it draws on, of `seed`, `masked_lm` and `prefix`.
+        rewords: whether its versions are the text in other words, each read by itself.
     """
 
     make: Callable[..., list[Sequence[str]]]
     needs: tuple[str, ...] = ()
+    rewords: bool = True
