@@ -10,6 +10,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,9 +50,14 @@ METHODS: dict[str, Method] = {
     "surp_k0.4_entropy2": Surp(),
 }
 SWAPS = Pac().augmented
+TIED = 25
+"""At one place of this example the two likeliest tokens are 5e-7 nats apart: rounding decides."""
+TIED_SCORES = {"infilling_m5_k0.2": -1.7197030963791267, "infilling_m10_k0.2": -1.6863742139061917}
+"""Its scores, in float64, with the other of the two in the token's place."""
 NEGATED = ("polarized_distance",)  # the file has the raw distance, which is smaller for members
 
 
+@cache
 def examples() -> list[dict[str, Any]]:
     """The file's 32 examples."""
     found: list[dict[str, Any]] = json.loads((GOLDEN / "scores.json").read_text())["examples"]
@@ -61,6 +67,11 @@ def examples() -> list[dict[str, Any]]:
 def texts() -> list[Text]:
     """Their texts, with their places as ids."""
     return [text_of(str(place), e["text"]) for place, e in enumerate(examples())]
+
+
+def untied() -> list[dict[str, Any]]:
+    """The examples in which the likeliest tokens are so on every processor."""
+    return [e for place, e in enumerate(examples()) if place != TIED]
 
 
 def text_of(name: str, text: str) -> Text:
@@ -96,14 +107,18 @@ def _swaps(runs: Path, models: Mapping[str, ScoredModel], settings: DetectionCon
 
 def largest_relative_errors(settings: DetectionConfig | None = None) -> dict[str, float]:
     """For each golden method the largest |score − golden| / |golden| over the 32 texts."""
-    expected = [e["scores"] for e in examples()]
     return {
-        name: max(
-            abs(score - (-1 if name in NEGATED else 1) * golden[name]) / abs(golden[name])
-            for score, golden in zip(found, expected, strict=True)
-        )
+        name: max(relative_error(name, place, score) for place, score in enumerate(found))
         for name, found in scores(settings or DetectionConfig(device="cpu")).items()
     }
+
+
+def relative_error(name: str, place: int, score: float) -> float:
+    """|score − golden| / |golden| of one example, of the nearer golden score where it has two."""
+    golden = [(-1 if name in NEGATED else 1) * examples()[place]["scores"][name]]
+    if place == TIED and name in TIED_SCORES:
+        golden.append(TIED_SCORES[name])
+    return min(abs(score - each) / abs(each) for each in golden)
 
 
 if __name__ == "__main__":

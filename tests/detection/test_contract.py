@@ -16,13 +16,12 @@ from detection.examples import Text
 from detection.passes import Example, Pass, UndeclaredPassError
 from detection.scores import make_table, score_text
 
+from ..rounding import EPSILON
 from . import golden, naive
 from .conftest import MEMORISED, UNSEEN
 
 NODES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS.glob("*.yaml"))}
 TEXTS = [MEMORISED, UNSEEN, "Short.", " ".join([UNSEEN, MEMORISED]), MEMORISED[:30]]
-
-EPSILON = float(np.finfo(np.float32).eps)
 
 pytestmark = pytest.mark.parametrize("name", NODES)
 
@@ -37,10 +36,11 @@ def method_of(name):
 
 
 def scored(collect, name, texts, **settings):
-    """By text the score and what it rounds by, all in one run."""
+    """By text the score and what its likelihoods may round by, all in one run."""
     method, rows = method_of(name), [text(t, str(i)) for i, t in enumerate(texts)]
     passes = collect([method], rows, **settings)
-    return {row.text: (score_text(method, row, passes), rounding(passes, row)) for row in rows}
+    rounds = rounding(passes)
+    return {row.text: (score_text(method, row, passes), rounds) for row in rows}
 
 
 def scores(collect, name, texts, **settings):
@@ -48,10 +48,10 @@ def scores(collect, name, texts, **settings):
     return {t: score for t, (score, _) in scored(collect, name, texts, **settings).items()}
 
 
-def rounding(passes, row):
-    """What float32 may make of the likelihoods behind a score, which can itself be a small rest."""
-    stats = [one for copies in passes.values() for one in copies[row.sha256]]
-    return 32 * EPSILON * max(float(np.abs(one.logprob).max()) for one in stats)
+def rounding(passes):
+    """Some units of the largest log-likelihood: a small one is a rest of as large logits."""
+    stats = [one for texts in passes.values() for copies in texts.values() for one in copies]
+    return 8 * EPSILON * max(float(np.abs(one.logprob).max()) for one in stats)
 
 
 def test_the_file_holds_the_method_of_its_name(name):
@@ -106,10 +106,10 @@ def test_equals_a_float64_loop(collect, name, tokenizer, toy_folders):
         pytest.skip("no loop for it")
     double = load_model("model.path", str(toy_folders["target"])).double()
     node = {k: v for k, v in NODES[name][name].items() if k != "_target_"}
-    for content, score in scores(collect, name, TEXTS).items():
+    for content, (score, rounds) in scored(collect, name, TEXTS).items():
         rows = naive.token_rows(double, tokenizer(content)["input_ids"])
         expected = naive.LOOPS[name](rows, content, **node)
-        assert score == pytest.approx(expected, rel=1e-4, abs=1e-6)  # float32 near log 1
+        assert score == pytest.approx(expected, rel=1e-4, abs=rounds)
 
 
 def test_one_row_an_example_in_the_table(collect, name):

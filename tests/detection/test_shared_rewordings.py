@@ -15,6 +15,7 @@ from detection.methods.pac import Pac
 from detection.passes import ORIGINAL
 from detection.scores import score_text
 
+from ..rounding import FORWARD
 from . import golden
 from .conftest import MEMORISED, UNSEEN
 
@@ -91,4 +92,4 @@ def test_the_shared_statistics_are_the_versions_own(collect, toy_models, materia
         found = Collector(runs, toy_models, alone, settings).collect([ORIGINAL])[ORIGINAL]
         by_text = {v.text: found[v.sha256][0] for v in alone}
         for stats, version in zip(shared[text.sha256], versions, strict=True):
-            np.testing.assert_allclose(stats.logprob, by_text[version].logprob, atol=1e-4)
+            np.testing.assert_allclose(stats.logprob, by_text[version].logprob, atol=FORWARD)

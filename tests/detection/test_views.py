@@ -38,6 +38,7 @@ from detection.views import VIEWS, Material, render
 from detection.views.prefix import DecoderAfter, Shots, run_after
 from detection.views.prefix_texts import check_disjoint, open_prefix
 
+from ..rounding import FORWARD
 from . import golden, naive
 from .conftest import MEMORISED, UNSEEN
 from .masked import save_masked_model
@@ -68,7 +69,7 @@ def loss(rows):
 def test_reference_and_lowercase_equal_a_loop(collect, rows, text):
     passes = collect([Reference(), Lowercase()], TEXTS)
     difference = loss(rows(text.text)) - loss(rows(text.text, "reference"))
-    assert score_text(Reference(), text, passes) == pytest.approx(difference, rel=1e-4)
+    assert score_text(Reference(), text, passes) == pytest.approx(difference, rel=1e-4, abs=FORWARD)
     ratio = loss(rows(text.text.lower())) / loss(rows(text.text))
     assert score_text(Lowercase(), text, passes) == pytest.approx(ratio, rel=1e-4)
 
@@ -84,9 +85,10 @@ def test_pac_and_neighbor_equal_a_loop_over_the_views_texts(collect, rows, mater
         spreads = [-naive.polarized_distance(r, "", 0.05, 0.3) for r in around]
         expected = naive.polarized_distance(rows(text.text), "", 0.05, 0.3)
         expected += sum(spreads) / len(spreads)
-        assert score_text(pac, text, passes) == pytest.approx(expected, rel=1e-4)
+        assert score_text(pac, text, passes) == pytest.approx(expected, rel=1e-4, abs=FORWARD)
         expected = loss(rows(text.text)) - sum(map(loss, around)) / len(around)
-        assert score_text(neighbor, text, passes) == pytest.approx(expected, rel=1e-4)
+        found = score_text(neighbor, text, passes)
+        assert found == pytest.approx(expected, rel=1e-4, abs=FORWARD)
 
 
 @pytest.mark.parametrize("shots", [1, 2])
@@ -115,7 +117,9 @@ def test_a_tokenizer_without_special_tokens_scores_the_same_tokens(doubles, toke
     (stats,) = run_after(decoder, shots, [ids], ["x"], 64, 128)
     behind = naive.token_rows(doubles["target"], shots.ids[1] + ids)[len(shots.ids[1]) :]
     assert shots.special == []
-    assert stats.logprob.tolist() == pytest.approx([r["logprob"] for r in behind], rel=1e-4)
+    assert stats.logprob.tolist() == pytest.approx(
+        [r["logprob"] for r in behind], rel=1e-4, abs=FORWARD
+    )
 
 
 def test_surp_finds_the_files_surprising_tokens(tmp_path):
@@ -206,7 +210,7 @@ def test_fewer_shots_where_they_leave_no_room_whatever_the_other_texts(decoder, 
     together = run_after(decoder, shots, [ids, long], ["a", "b"], 8192, context)
     for sequence, stats in zip([ids, long], together, strict=True):
         (alone,) = run_after(decoder, shots, [sequence], ["x"], 8192, context)
-        assert stats.logprob == pytest.approx(alone.logprob, rel=1e-5)
+        assert stats.logprob == pytest.approx(alone.logprob, rel=1e-5, abs=FORWARD)
     assert "1 of 2 texts have room in the model's context for 2 of 3 shots" in caplog.text
 
 
@@ -220,7 +224,7 @@ def test_a_model_without_a_cache_reads_the_prefix_with_each_text(decoder, tokeni
     names = ["x"] * len(sequences)
     pairs = (run_sequences(d, sequences, names, 8192) for d in (cached, whole))
     for one, other in zip(*pairs, strict=True):
-        assert one.logprob == pytest.approx(other.logprob, rel=1e-4)
+        assert one.logprob == pytest.approx(other.logprob, rel=1e-4, abs=FORWARD)
 
 
 def test_a_sliding_window_reaches_back_into_the_prefix(tokenizer):
@@ -235,7 +239,9 @@ def test_a_sliding_window_reaches_back_into_the_prefix(tokenizer):
     found = run_after(Decoder(model), shots, sequences, ["x"] * len(sequences), 8192, None)
     for ids, stats in zip(sequences, found, strict=True):
         behind = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[len(shots.ids[1]) - 1 :]
-        assert stats.logprob.tolist() == pytest.approx([r["logprob"] for r in behind], rel=1e-4)
+        assert stats.logprob.tolist() == pytest.approx(
+            [r["logprob"] for r in behind], rel=1e-4, abs=FORWARD
+        )
 
 
 def test_a_prefix_with_an_evaluated_text_is_an_error():

@@ -26,6 +26,7 @@ from launch.status import status
 from tests.test_pipeline import SMALL, contents
 from tests.training.processes import free_port, losses
 
+from ..rounding import TRAINING
 from .started import Started
 
 QUICK = [
@@ -103,8 +104,8 @@ def made_for_study(runs):
 
 def assert_as_one(runs, one):
     """The losses and scores of several processes are those of one."""
-    assert losses(study(runs)) == pytest.approx(losses(study(one)), abs=1e-5)
-    assert scores(runs) == pytest.approx(scores(one), abs=1e-5)
+    assert losses(study(runs)) == pytest.approx(losses(study(one)), abs=TRAINING)
+    assert scores(runs) == pytest.approx(scores(one), abs=TRAINING)
 
 
 def test_two_processes_make_what_one_makes(one, tmp_path, start):

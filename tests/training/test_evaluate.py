@@ -18,6 +18,8 @@ from training.loop import export_steps
 from training.loss import token_losses
 from training.run import run
 
+from ..rounding import FORWARD
+
 ALONE = World(0, 1, torch.device("cpu"))
 
 
@@ -28,7 +30,7 @@ def test_an_evaluation_is_the_mean_over_tokens_whatever_the_batches():
     expected = float(torch.cat([losses[0].detach() for losses in each]).mean())
     for micro in (1, 2, 5):
         found = evaluate(model, {"members": rows}, micro, ALONE)
-        assert found == {"loss_members": pytest.approx(expected, abs=1e-6)}
+        assert found == {"loss_members": pytest.approx(expected, abs=FORWARD)}
 
 
 def test_a_run_records_losses_and_exports(change, corpus_folder):

@@ -14,6 +14,7 @@ import torch
 from core.artifacts import open_artifact
 from training import open_checkpoint, resume
 
+from ..rounding import TRAINING
 from .processes import losses, only_folder, start, steps_done, stop_when, train, train_here
 
 STAGES = ("zero0", "zero1", "zero2", "zero3")
@@ -45,10 +46,10 @@ def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, who
 
 def test_two_processes_train_as_one(corpus_folder, whole, tmp_path):
     two = train(2, corpus_folder, tmp_path, *OPTIONS, f"validation_folder={corpus_folder}")
-    assert losses(two) == pytest.approx(losses(whole), abs=1e-5)
+    assert losses(two) == pytest.approx(losses(whole), abs=TRAINING)
     found = [open_checkpoint(folder).evaluations for folder in (whole, two)]
     assert found[0]["step"].tolist() == [0, 5, 10, 12]
-    pd.testing.assert_frame_equal(*found, atol=1e-5)
+    pd.testing.assert_frame_equal(*found, atol=TRAINING)
     assert list(open_checkpoint(two).exports) == [4]
     exposures = [open_checkpoint(folder).exposures for folder in (whole, two)]
     assert exposures[0].equals(exposures[1])
@@ -120,7 +121,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
     process = start(before, corpus_folder, runs, *options)
     stop_when(process, lambda: steps_done(runs) >= 7, signal.SIGKILL)
     again = train(after, corpus_folder, runs, *options)
-    assert losses(again) == pytest.approx(losses(whole), abs=1e-5)
+    assert losses(again) == pytest.approx(losses(whole), abs=TRAINING)
 
 
 @pytest.mark.slow
