@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
-from core.artifacts import is_complete, write_text
 from core.errors import DataError, require
-from detection.examples import open_examples
-from detection.scores import FILE, open_scores
-from detection.thresholds import Threshold, apply, calibrate
+from detection.calibration import (
+    MODELS,
+    OVERRIDES,
+    Calibration,
+    check,
+    labelled_digest,
+    read_calibration,
+)
+from detection.examples import Text, examples_digest, open_examples
+from detection.flags import counted, said
+from detection.scores import read_scores
+from detection.thresholds import apply, calibrate, halves
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,9 @@ class ThresholdStage:
     """The labelled texts that were scored (a corpus folder or a JSONL): calibrate on them."""
     apply: str | None = None
     """A file of thresholds to apply instead."""
+    override: list[str] = field(default_factory=list)
+    """With `apply`: go on though the file is another `model`'s, is no better than `chance`, or is
+    of a `size` that is too small."""
     out: str = "thresholds.json"
     """Where the thresholds go; with `apply` a CSV."""
     rule: str = "accuracy"
@@ -39,49 +49,89 @@ class ThresholdStage:
         require(bool(self.scores), "scores", self.scores, "give a folder with scores.parquet.")
         require((self.examples is None) != (self.apply is None), "apply", self.apply,
                 "give either examples=FILE to calibrate, or apply=FILE to apply.")  # fmt: skip
+        require(set(self.override) <= set(OVERRIDES), "override", self.override,
+                f"choose from {', '.join(OVERRIDES)}.")  # fmt: skip
 
 
 def decide(stage: ThresholdStage) -> None:
     """Calibrate thresholds and save them, or apply saved ones."""
-    table = _scores(Path(stage.scores))
+    table, inputs = read_scores(Path(stage.scores))
+    print("".join(f"{line}\n" for line in said(counted(table))), end="")
     out = Path(stage.out)
     if stage.apply is not None:
-        decided = apply(table, _read(Path(stage.apply)))
+        saved = read_calibration(Path(stage.apply))
+        methods = set(zip(table["method"], table["variant"], strict=True))
+        check(saved, inputs, methods, stage.override)
+        decided = apply(table, saved.thresholds)
         decided.to_csv(out, index=False)
-        share = decided.groupby(["method", "variant"])["member"].mean()
-        print("\n".join(f"{' '.join(key):46} {v:7.1%} called members" for key, v in share.items()))
+        print("\n".join(_called(decided)))
     else:
-        examples = open_examples(str(stage.examples))
-        found = calibrate(table, examples, stage.rule, stage.fpr, stage.share, stage.seed)
-        write_text(out, json.dumps([dataclasses.asdict(t) for t in found], indent=1) + "\n")
-        print(_shown(found))
+        examples = _scored_texts(stage, table, inputs)
+        made = _calibration(stage, table, examples, inputs)
+        made.write(out)
+        print(_shown(made))
     print(f"wrote {out}")
 
 
-def _scores(folder: Path) -> pd.DataFrame:
-    if is_complete(folder):
-        return open_scores(folder).table
-    if not (folder / FILE).is_file():
-        raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
-    return pd.read_parquet(folder / FILE)
+def _scored_texts(
+    stage: ThresholdStage, table: pd.DataFrame, inputs: Mapping[str, str]
+) -> list[Text]:
+    """The labelled texts.
 
-
-def _read(path: Path) -> list[Threshold]:
-    try:
-        return [Threshold(**row) for row in json.loads(path.read_text())]
-    except (OSError, ValueError, TypeError) as error:
+    Raises:
+        DataError: they are not those that were scored.
+    """
+    examples = open_examples(str(stage.examples))
+    scored = set(table["example_id"])
+    missing = [e.example_id for e in examples if e.example_id not in scored]
+    if missing or inputs.get("examples", examples_digest(examples)) != examples_digest(examples):
+        first = f"; the text {missing[0]!r} has no score" if missing else ""
         raise DataError(
-            f"apply is {str(path)!r}: it is no file of thresholds ({error}). Give one that "
-            "`python -m detection thresholds examples=…` wrote."
-        ) from error
+            f"examples is {stage.examples!r}: these are not the texts of {stage.scores}{first}. "
+            "Give the file that was scored, with the same ids and texts; its labels may be new."
+        )
+    return examples
 
 
-def _shown(found: list[Threshold]) -> str:
+def _calibration(
+    stage: ThresholdStage, table: pd.DataFrame, examples: list[Text], inputs: Mapping[str, str]
+) -> Calibration:
+    fit, judge = halves(table, examples, stage.share, stage.seed)
+    members, test_members = (sum(e.label is True for e in half) for half in (fit, judge))
+    return Calibration(
+        models={role: inputs[role] for role in MODELS if role in inputs},
+        examples=labelled_digest(examples),
+        members=members, nonmembers=len(fit) - members,
+        test_members=test_members, test_nonmembers=len(judge) - test_members,
+        rule=stage.rule, fpr=stage.fpr, share=stage.share, seed=stage.seed,
+        thresholds=calibrate(table, examples, stage.rule, stage.fpr, stage.share, stage.seed),
+    )  # fmt: skip
+
+
+def _called(decided: pd.DataFrame) -> Iterator[str]:
+    """A line a method: how many are called members, and how many p-values are small."""
+    for key, rows in decided[decided["ranked"]].groupby(["method", "variant"]):
+        small = (rows["p_value"] <= 0.05).mean()
+        yield (
+            f"{' '.join(key):46} {rows['member'].mean():7.1%} called members, {small:7.1%} with "
+            "p ≤ 0.05"
+        )
+
+
+def _shown(made: Calibration) -> str:
     head = f"{'method':24}{'variant':22}{'threshold':>12}{'accuracy':>10}{'F1':>8}{'TPR':>8}"
     rows = [
         f"{t.method:24}{t.variant:22}{t.value:>12.5g}{t.accuracy:>10.3f}{t.f1:>8.3f}{t.tpr:>8.3f}"
-        f"{t.fpr:>8.3f}{t.stability:>12.4g}"
-        for t in found
+        f"{t.fpr:>8.3f}{f'{t.auroc:.3f} [{t.auroc_low:.3f}, {t.auroc_high:.3f}]':>22}"
+        f"{t.stability:>12.4g}"
+        for t in made.thresholds
     ]
-    note = "judged on the other split; stability: the threshold's standard deviation over subsets"
-    return "\n".join([f"{head}{'FPR':>8}{'stability':>12}", *rows, note])
+    note = (
+        f"chosen on {made.members} members and {made.nonmembers} non-members, judged on "
+        f"{made.test_members} and {made.test_nonmembers} others; stability: the threshold's "
+        "standard deviation over subsets"
+    )
+    methods = {(t.method, t.variant) for t in made.thresholds}
+    found = [why for _, why in made.refusals(made.models, methods)]
+    warned = [f"`apply` will refuse the file without an override: {why}." for why in found]
+    return "\n".join([f"{head}{'FPR':>8}{'AUROC':>22}{'stability':>12}", *rows, note, *warned])

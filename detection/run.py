@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
 from detection.collect import Collector
@@ -16,7 +14,7 @@ from detection.config import DetectionStage
 from detection.examples import Text, examples_digest, open_examples
 from detection.flags import counted, counting, said
 from detection.needs import Methods, choose_methods, needs_of, open_material, open_models
-from detection.scores import COLUMNS, FILE, KIND, make_table, open_scores, write_table
+from detection.scores import COLUMNS, FILE, KIND, Scores, make_table, open_scores, write_table
 from detection.summary import ranked
 
 log = logging.getLogger(__name__)
@@ -57,7 +55,7 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     artifact = build(folder, stage, inputs, lambda f: _make(methods, examples, collector, f))
     log.info("scores: %s", artifact.path)
     if stage.out is not None:
-        _export(Path(stage.out), open_scores(folder).table, examples)
+        _export(Path(stage.out), open_scores(folder), examples)
         log.info("scores: %s", Path(stage.out) / CSV)
     return artifact
 
@@ -83,12 +81,13 @@ def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int])
     return {"method": named, **drawn, **columns, "detection": identity(stage.detection)}
 
 
-def _export(out: Path, table: pd.DataFrame, examples: Sequence[Text]) -> None:
+def _export(out: Path, scores: Scores, examples: Sequence[Text]) -> None:
     """The same table for a reader, with each method's rows in the order of the examples."""
+    table = scores.table
     order = {example.example_id: place for place, example in enumerate(examples)}
     places = table["example_id"].map(order)
     table = table.assign(place=places).sort_values(["method", "variant", "place"])
     table = table.drop(columns="place")
     out.mkdir(parents=True, exist_ok=True)
-    write_table(out / FILE, table)
+    write_table(out / FILE, table, scores.artifact.inputs)
     ranked(table).to_csv(out / CSV, index=False)

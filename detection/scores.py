@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +18,9 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from core.artifacts import Artifact, open_artifact
+from core.artifacts import Artifact, is_complete, open_artifact
 from core.errors import ArtifactError, DataError
 from detection.collect import Copies
 from detection.examples import Text
@@ -29,6 +31,7 @@ from detection.store import write_parquet
 
 KIND = "scores"
 FILE = "scores.parquet"
+INPUTS = "inputs"
 COLUMNS = pa.schema(
     [
         ("example_id", pa.string()),
@@ -153,7 +156,29 @@ def read_table(path: Path) -> pd.DataFrame:
     return found
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write `scores.parquet`; the same table gives the same bytes."""
+def write_table(path: Path, table: pd.DataFrame, inputs: Mapping[str, str] | None = None) -> None:
+    """Write `scores.parquet`; the same table gives the same bytes.
+
+    `inputs` (the artefact's: digests of the models and of the texts) goes into the file itself,
+    where no manifest is going to stand beside it.
+    """
     arrow = pa.Table.from_pandas(table, COLUMNS, preserve_index=False)
-    write_parquet(path, arrow.replace_schema_metadata(None))
+    metadata = None if inputs is None else {INPUTS: json.dumps(dict(inputs), sort_keys=True)}
+    write_parquet(path, arrow.replace_schema_metadata(metadata))
+
+
+def read_scores(folder: Path) -> tuple[pd.DataFrame, Mapping[str, str]]:
+    """The table in a scores folder or in one that `out` wrote, and what it was made from.
+
+    Raises:
+        DataError: there is no such file.
+        ArtifactError: an earlier version wrote it.
+    """
+    if is_complete(folder):
+        found = open_scores(folder)
+        return found.table, found.artifact.inputs
+    file = folder / FILE
+    if not file.is_file():
+        raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
+    metadata = pq.read_schema(file).metadata or {}
+    return read_table(file), json.loads(metadata.get(INPUTS.encode(), b"{}"))

@@ -13,11 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from core.bootstrap import resample
 from core.errors import DataError, require
+from core.estimates import AUROC, estimate, interval
 from core.metrics import Scores, most_false_alarms
 from core.seeds import derive, unit_hash
 from detection.examples import Text
-from detection.summary import split
+from detection.summary import CONFIDENCE, DRAWS, split
 
 RULES = ("accuracy", "f1", "fpr")
 SUBSETS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -34,6 +36,8 @@ class Threshold:
         stability: standard deviation of the value over random subsets of the calibration split
             (10%, 20%, … 50% of it, some of each), after Ye et al. 2024, table 3, in the score's
             units; `stability_relative` in standard deviations of the calibration scores.
+        auroc, auroc_low, auroc_high: on the evaluation split, with its 95% bootstrap interval.
+        null: the scores of the calibration split's non-members, ascending; for p-values.
     """
 
     method: str
@@ -46,6 +50,15 @@ class Threshold:
     fpr: float
     stability: float
     stability_relative: float
+    auroc: float
+    auroc_low: float
+    auroc_high: float
+    null: list[float]
+
+    @property
+    def name(self) -> str:
+        """The method and its variant."""
+        return f"{self.method} {self.variant}".strip()
 
 
 def choose(members: Scores, nonmembers: Scores, rule: str, fpr: float = 0.05) -> float:
@@ -83,10 +96,7 @@ def calibrate(
     Raises:
         DataError: a split lacks members or non-members.
     """
-    require(0 < share < 1, "share", share, "give the calibration split's share, such as 0.5.")
-    chosen = {e.example_id: unit_hash(f"{seed} {e.example_id}") < share for e in examples}
-    fit = [e for e in examples if chosen[e.example_id]]
-    judge = [e for e in examples if not chosen[e.example_id]]
+    fit, judge = halves(table, examples, share, seed)
     for name, texts in (("calibration", fit), ("evaluation", judge)):
         labels = {e.label for e in texts}
         if not {True, False} <= labels:
@@ -94,29 +104,58 @@ def calibrate(
                 f"the {name} split has {len(texts)} texts and lacks members or non-members: give "
                 "more labelled texts, or another share or seed."
             )
+    table = table[table["ranked"]]
     return [
         _calibrate(method, variant, split(scores, fit), split(scores, judge), rule, fpr, seed)
         for (method, variant), scores in table.groupby(["method", "variant"], sort=False)
     ]
 
 
+def halves(
+    table: pd.DataFrame, examples: Sequence[Text], share: float, seed: int
+) -> tuple[list[Text], list[Text]]:
+    """The labelled texts that thresholds are chosen on, and those that they are judged on.
+
+    A text is in the first with probability `share`, by its id. One that is not ranked is in none.
+    """
+    require(0 < share < 1, "share", share, "give the calibration split's share, such as 0.5.")
+    ranked = set(table["example_id"][table["ranked"]])
+    known = [e for e in examples if e.label is not None and e.example_id in ranked]
+    chosen = {e.example_id: unit_hash(f"{seed} {e.example_id}") < share for e in known}
+    fit = [e for e in known if chosen[e.example_id]]
+    return fit, [e for e in known if not chosen[e.example_id]]
+
+
+def p_values(scores: Scores, null: Scores) -> Scores:
+    """How likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
+
+    Against n non-members of the calibration; uniform on 1/(n+1), …, 1 for another non-member, and
+    larger where scores are tied (Davison and Hinkley 1997, eq. 4.11). The least is 1/(n+1).
+    """
+    return (1 + _reaching(null, scores)) / (1 + len(null))
+
+
 def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
-    """The scores with `member`: whether they reach their method's threshold.
+    """The scores with `member`, whether they reach their method's threshold, and `p_value`.
+
+    A text that is not ranked has neither (<NA>).
 
     Raises:
         DataError: a method or variant has no threshold.
     """
-    values = {(t.method, t.variant): t.value for t in thresholds}
-    keys = list(zip(table["method"], table["variant"], strict=True))
-    for method, variant in dict.fromkeys(keys):
-        if (method, variant) not in values:
-            known = ", ".join(f"{m} {v}".strip() for m, v in values)
+    known = {(t.method, t.variant): t for t in thresholds}
+    decided = table.assign(member=pd.NA, p_value=np.nan).astype({"member": "boolean"})
+    for key, rows in table[table["ranked"]].groupby(["method", "variant"], sort=False):
+        if key not in known:
+            names = ", ".join(t.name for t in thresholds)
             raise DataError(
-                f"{method} {variant}: the file has no threshold for it, only for {known}. Score "
-                "with the same methods as were calibrated."
+                f"{' '.join(key)}: the file has no threshold for it, only for {names}. Score with "
+                "the same methods as were calibrated."
             )
-    reached = table["score"] >= np.array([values[key] for key in keys])
-    return table.assign(member=reached)
+        scores = rows["score"].to_numpy()
+        decided.loc[rows.index, "member"] = scores >= known[key].value
+        decided.loc[rows.index, "p_value"] = p_values(scores, np.array(known[key].null))
+    return decided
 
 
 def _calibrate(
@@ -129,9 +168,18 @@ def _calibrate(
     scale = float(np.concatenate(fit).std()) or 1.0
     f1 = float(_f1(np.array([tpr]), np.array([alarms]), *judge)[0])
     accuracy = (tpr + 1 - alarms) / 2
+    auroc, low, high = _auroc(judge, seed)
     return Threshold(
-        method, variant, rule, value, accuracy, f1, tpr, alarms, spread, spread / scale
-    )
+        method, variant, rule, value, accuracy, f1, tpr, alarms, spread, spread / scale,
+        auroc, low, high, sorted(fit[1].tolist()),
+    )  # fmt: skip
+
+
+def _auroc(judge: tuple[Scores, Scores], seed: int) -> tuple[float, float, float]:
+    """AUROC on the evaluation split, with its interval."""
+    drawn = resample(len(judge[0]), len(judge[1]), DRAWS, derive(seed, "threshold AUROC"))
+    found = estimate(*judge, drawn, [AUROC])[AUROC.name]
+    return found.value, *interval(found, CONFIDENCE)
 
 
 def _stability(fit: tuple[Scores, Scores], rule: str, fpr: float, seed: int) -> float:

@@ -3,11 +3,17 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chisquare
+from sklearn.metrics import roc_auc_score
 
 from core.errors import ConfigError, DataError
+from core.seeds import unit_hash
+from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.decide import ThresholdStage, decide
-from detection.examples import Text
-from detection.thresholds import apply, calibrate, choose
+from detection.examples import Text, examples_digest, open_examples
+from detection.run import run
+from detection.scores import write_table
+from detection.thresholds import apply, calibrate, choose, p_values
 
 
 def naive(members, nonmembers, rule, fpr):
@@ -45,9 +51,43 @@ def scored(n, shift, seed=0):
     scores = [float(rng.normal(shift * label)) for label in labels]
     table = pd.DataFrame(
         {"example_id": [e.example_id for e in examples], "method": "m", "variant": "k=0.2",
-         "score": scores}
+         "checkpoint_step": -1, "default": True, "score": scores, "flag": "", "ranked": True}
     )  # fmt: skip
     return table, examples
+
+
+MODELS = {"target": "one" * 20, "reference": "two" * 20}
+
+
+@pytest.fixture
+def calibrated(tmp_path):
+    """Writes the scores and the labelled texts, calibrates, and says where the thresholds are."""
+
+    def make(table, labels, inputs=MODELS, name="one", **more):
+        folder = tmp_path / name
+        folder.mkdir()
+        file = folder / "x.jsonl"
+        lines = [{"text": f"t {i}", "id": i, "label": label} for i, label in labels.items()]
+        file.write_text("\n".join(map(json.dumps, lines)))
+        texts = {"examples": examples_digest(open_examples(str(file)))}
+        write_table(folder / "scores.parquet", table, {**inputs, **texts})
+        out = folder / "thresholds.json"
+        decide(ThresholdStage(str(folder), examples=str(file), out=str(out), **more))
+        return folder, out
+
+    return make
+
+
+def labels_of(examples):
+    return {e.example_id: e.label for e in examples}
+
+
+def decided(folder, thresholds, *override):
+    stage = ThresholdStage(
+        str(folder), apply=str(thresholds), out=str(folder / "decided.csv"), override=[*override]
+    )
+    decide(stage)
+    return pd.read_csv(folder / "decided.csv")
 
 
 def test_calibration_is_judged_on_other_texts():
@@ -66,19 +106,161 @@ def test_a_useless_score_is_no_better_than_chance_on_the_other_split():
     assert np.mean(found) == pytest.approx(0.5, abs=0.02)
 
 
-def test_thresholds_are_saved_and_applied(tmp_path, capsys):
+def test_thresholds_are_saved_and_applied(calibrated, capsys):
     table, examples = scored(200, 3.0)
-    table.to_parquet(tmp_path / "scores.parquet")
-    lines = [{"text": "t", "id": e.example_id, "label": e.label} for e in examples]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    out = tmp_path / "thresholds.json"
-    decide(ThresholdStage(str(tmp_path), examples=str(tmp_path / "x.jsonl"), out=str(out)))
-    (saved,) = json.loads(out.read_text())
-    decided = tmp_path / "decided.csv"
-    decide(ThresholdStage(str(tmp_path), apply=str(out), out=str(decided)))
-    read = pd.read_csv(decided)
+    folder, out = calibrated(table, labels_of(examples))
+    (saved,) = json.loads(out.read_text())["thresholds"]
+    read = decided(folder, out)
     assert (read["member"] == (read["score"] >= saved["value"])).all()
     assert "called members" in capsys.readouterr().out
+
+
+def test_the_file_says_what_it_was_calibrated_on(calibrated):
+    table, examples = scored(300, 1.0)
+    labels = labels_of(examples)
+    folder, out = calibrated(table, labels, seed=4, share=0.4)
+    saved = json.loads(out.read_text())
+    (one,) = saved["thresholds"]
+    assert saved["models"] == MODELS
+    assert (saved["seed"], saved["share"], saved["rule"]) == (4, 0.4, "accuracy")
+    fit = {i for i in labels if unit_hash(f"4 {i}") < 0.4}
+    members = sum(labels[i] for i in fit)
+    assert (saved["members"], saved["nonmembers"]) == (members, len(fit) - members)
+    assert saved["test_members"] + saved["test_nonmembers"] == 300 - len(fit)
+    scores = table.set_index("example_id")["score"]
+    test = [i for i in labels if i not in fit]
+    expected = roc_auc_score([labels[i] for i in test], scores[test])
+    assert one["auroc"] == pytest.approx(expected, abs=1e-12)
+    assert 0.5 < one["auroc_low"] < expected < one["auroc_high"] < 1
+    assert one["null"] == sorted(scores[i] for i in fit if not labels[i])
+    digests = {saved["examples"]}
+    swapped = {**labels, "0": True, "1": False}
+    for name, other in (("same", labels), ("swapped", swapped)):
+        _, other_out = calibrated(table, other, name=name, seed=4, share=0.4)
+        digests.add(json.loads(other_out.read_text())["examples"])
+    assert len(digests) == 2
+
+
+def test_another_models_scores_are_refused(calibrated, capsys):
+    table, examples = scored(400, 3.0)
+    folder, out = calibrated(table, labels_of(examples))
+    for role, words in (("target", "its target model is oneone"), ("reference", "its reference")):
+        write_table(folder / "scores.parquet", table, {**MODELS, role: "another"})
+        with pytest.raises(DataError, match=rf"{words}.*of the scores another.*override=\[model\]"):
+            decided(folder, out)
+        assert len(decided(folder, out, "model")) == 400
+    write_table(folder / "scores.parquet", table)  # of no known model
+    with pytest.raises(DataError, match="that of the scores unknown"):
+        decided(folder, out, "chance", "size")
+
+
+def test_thresholds_no_better_than_chance_are_refused(calibrated, capsys):
+    table, examples = scored(400, 0.0)
+    folder, out = calibrated(table, labels_of(examples))
+    words = "m k=0.2 was no better than a guess on its .* test texts: AUROC 0"
+    assert "`apply` will refuse the file without an override: m k=0.2" in capsys.readouterr().out
+    with pytest.raises(DataError, match=rf"{words}.*override=\[chance\]"):
+        decided(folder, out)
+    assert len(decided(folder, out, "chance")) == 400
+    good = scored(400, 3.0)[0].assign(method="good")
+    folder, out = calibrated(pd.concat([table, good]), labels_of(examples), name="both")
+    write_table(folder / "scores.parquet", good, MODELS)
+    assert len(decided(folder, out)) == 400  # the other method is not asked for
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_thresholds_of_a_few_texts_are_refused(calibrated, few):
+    table, examples = scored(200, 4.0)
+    of_a_kind = [e for e in examples if e.label is few]
+    fit = [e for e in of_a_kind if unit_hash(f"0 {e.example_id}") < 0.5]
+    assert len(fit) > 20
+    for left, refused in ((20, False), (19, True)):
+        out_of = {e.example_id for e in fit[left:]}
+        labels = {e.example_id: None if e.example_id in out_of else e.label for e in examples}
+        folder, out = calibrated(table, labels, name=str(left))
+        if refused:
+            with pytest.raises(DataError, match=r"19 .*fewer than 20 of a kind.*override=\[size\]"):
+                decided(folder, out)
+        assert len(decided(folder, out, *["size"] * refused)) == 200
+
+
+def test_p_values_count_the_calibrations_nonmembers():
+    null = [0.0, 1.0, 1.0, 2.0]
+    found = p_values(np.array([-1.0, 0.0, 0.5, 1.0, 2.0, 3.0]), np.array(null))
+    assert found.tolist() == [5 / 5, 5 / 5, 4 / 5, 4 / 5, 2 / 5, 1 / 5]
+
+
+def test_p_values_of_nonmembers_are_uniform():
+    """Over calibrations and new non-members, P(p ≤ a) is ⌊a·(n+1)⌋ / (n+1), whatever the scores."""
+    rng, n = np.random.default_rng(0), 39
+    draws = rng.standard_t(2, (8_000, n + 1)) ** 3
+    found = np.array([p_values(row[:1], row[1:])[0] for row in draws])
+    counts = np.bincount(np.rint(found * (n + 1)).astype(int), minlength=n + 2)[1:]
+    assert chisquare(counts).pvalue > 0.001
+    tied = np.array([p_values(row[:1].round(), row[1:].round())[0] for row in draws])
+    for level in (0.05, 0.25, 0.5):
+        assert np.mean(found <= level) == pytest.approx(level, abs=4 * np.sqrt(0.25 / 8_000))
+        assert np.mean(tied <= level) <= level + 4 * np.sqrt(level / 8_000)
+
+
+def test_applied_to_new_nonmembers_few_p_values_are_small(calibrated):
+    table, examples = scored(2_000, 1.0)
+    folder, out = calibrated(table, labels_of(examples))
+    new = scored(2_000, 0.0, seed=1)[0]
+    write_table(folder / "scores.parquet", new, MODELS)
+    found = decided(folder, out)["p_value"]
+    assert (found <= 0.05).mean() == pytest.approx(0.05, abs=0.03)
+    assert found.mean() == pytest.approx(0.5, abs=0.04)
+
+
+def test_a_text_that_is_not_ranked_is_in_no_threshold_and_gets_no_verdict(calibrated):
+    table, examples = scored(400, 3.0)
+    out_of = table["example_id"].isin([str(i) for i in range(50)])
+    table.loc[out_of, ["score", "ranked", "flag"]] = [99.0, False, "blank"]
+    folder, out = calibrated(table, labels_of(examples))
+    saved = json.loads(out.read_text())
+    assert max(saved["thresholds"][0]["null"]) < 99
+    assert sum(saved[k] for k in saved if k.endswith("members")) == 350
+    found = decided(folder, out).set_index("example_id")
+    blank = found.loc[range(50)]
+    assert blank[["member", "p_value"]].isna().all(axis=None)
+    assert found.loc[range(50, 400)][["member", "p_value"]].notna().all(axis=None)
+
+
+def test_other_texts_than_were_scored_are_refused(calibrated, tmp_path):
+    table, examples = scored(200, 3.0)
+    folder, _ = calibrated(table, labels_of(examples))
+    file = tmp_path / "other.jsonl"
+    for text, name in (("another", "0"), ("t 0", "new")):
+        lines = [{"text": f"t {e.example_id}", "id": e.example_id, "label": e.label}
+                 for e in examples[1:]]  # fmt: skip
+        lines.append({"text": text, "id": name, "label": 0})
+        file.write_text("\n".join(map(json.dumps, lines)))
+        with pytest.raises(DataError, match="these are not the texts of"):
+            decide(ThresholdStage(str(folder), examples=str(file)))
+
+
+def test_a_users_folder_of_scores_knows_its_model(toy_folders, tmp_path, capsys):
+    file = tmp_path / "x.jsonl"
+    lines = [{"text": f"The {i}th of all the pears is ripe.", "label": i % 2} for i in range(120)]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    folders = {}
+    for role, model in toy_folders.items():
+        stage = DetectionStage(
+            runs=str(tmp_path / "runs"), out=str(tmp_path / role),
+            examples=ExamplesConfig(str(file)), model=ScoredModelConfig(str(model)),
+            method={"loss": {"_target_": "detection.methods.loss.Loss"}},
+            detection=DetectionConfig(device="cpu"),
+        )  # fmt: skip
+        folders[role] = run(stage).path
+    out = tmp_path / "thresholds.json"
+    decide(ThresholdStage(str(tmp_path / "target"), examples=str(file), out=str(out)))
+    for folder in (folders["target"], tmp_path / "target"):
+        decide(ThresholdStage(str(folder), apply=str(out), out=str(tmp_path / "d.csv"),
+                              override=["chance", "size"]))  # fmt: skip
+    for folder in (folders["reference"], tmp_path / "reference"):
+        with pytest.raises(DataError, match="its target model is"):
+            decide(ThresholdStage(str(folder), apply=str(out), override=["chance"]))
 
 
 def test_errors_name_what_is_missing(tmp_path):
@@ -92,6 +274,8 @@ def test_errors_name_what_is_missing(tmp_path):
         apply(table.assign(method="other"), thresholds)
     with pytest.raises(ConfigError, match="either examples"):
         ThresholdStage("x")
+    with pytest.raises(ConfigError, match="override is .*choose from model, chance, size"):
+        ThresholdStage("x", apply="y", override=["all"])
     table.to_parquet(tmp_path / "scores.parquet")
     with pytest.raises(DataError, match="no file of thresholds"):
         decide(ThresholdStage(str(tmp_path), apply=str(tmp_path / "none.json")))

@@ -1,0 +1,129 @@
+"""A file of thresholds: what they were chosen on, and what it may be applied to."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.artifacts import write_text
+from core.errors import DataError
+from detection.examples import Text
+from detection.thresholds import Threshold
+
+LEAST = 20
+"""Calibration texts of each kind: with fewer a threshold's rates are known to some 0.1 at best."""
+MODELS = ("target", "reference", "masked_lm")
+OVERRIDES = ("model", "chance", "size")
+"""What `thresholds.override` may name: see `Calibration.refusals`."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Thresholds, and all that says whether they mean something elsewhere.
+
+    Attributes:
+        models: role → digest of the models whose scores they were chosen on.
+        examples: a hash of the labelled texts, with their labels.
+        members, nonmembers: the texts that they were chosen on.
+        test_members, test_nonmembers: those that they are judged on.
+        rule, fpr, share, seed: how they were chosen.
+    """
+
+    models: dict[str, str]
+    examples: str
+    members: int
+    nonmembers: int
+    test_members: int
+    test_nonmembers: int
+    rule: str
+    fpr: float
+    share: float
+    seed: int
+    thresholds: list[Threshold]
+
+    def refusals(
+        self, models: Mapping[str, str], methods: Collection[tuple[str, str]]
+    ) -> Iterator[tuple[str, str]]:
+        """Why they should not be applied to these models' scores by these methods.
+
+        Yields what `override` calls it, and the reason.
+
+        `model`: another model's scores have another scale. `chance`: on its test texts a method's
+        AUROC is not above 0.5. `size`: fewer than LEAST members or non-members.
+        """
+        for role in MODELS:
+            own, other = self.models.get(role), models.get(role)
+            known = own is not None and other is not None
+            if own != other if known else role == "target":
+                yield (
+                    "model",
+                    f"its {role} model is {_short(own)}, that of the scores {_short(other)}",
+                )
+        for one in self.thresholds:
+            if (one.method, one.variant) in methods and one.auroc_low <= 0.5:
+                yield (
+                    "chance",
+                    f"{one.name} was no better than a guess on its {self.test_members} + "
+                    f"{self.test_nonmembers} test texts: AUROC {one.auroc:.3f} "
+                    f"[{one.auroc_low:.3f}, {one.auroc_high:.3f}]",
+                )
+        if min(self.members, self.nonmembers) < LEAST:
+            yield (
+                "size",
+                f"it was calibrated on {self.members} members and {self.nonmembers} non-members, "
+                f"fewer than {LEAST} of a kind",
+            )
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_text(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+
+def read_calibration(path: Path) -> Calibration:
+    """The file that `write` wrote.
+
+    Raises:
+        DataError: it is none.
+    """
+    try:
+        found = json.loads(path.read_text())
+        return Calibration(**{**found, "thresholds": [Threshold(**t) for t in found["thresholds"]]})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"apply is {str(path)!r}: it is no file of thresholds ({error}). Give one that "
+            "`python -m detection thresholds examples=…` wrote."
+        ) from error
+
+
+def check(
+    calibration: Calibration, models: Mapping[str, str], methods: Collection[tuple[str, str]],
+    override: Sequence[str],
+) -> None:  # fmt: skip
+    """Raise a DataError unless the thresholds may be applied to these scores."""
+    found = [each for each in calibration.refusals(models, methods) if each[0] not in override]
+    if found:
+        kinds = [kind for kind in OVERRIDES if kind in dict(found)]
+        remedy = {
+            "model": "Calibrate on texts that this model scored.",
+            "chance": "Leave such methods out, or calibrate on more texts.",
+            "size": "Calibrate on more texts.",
+        }
+        raise DataError(
+            f"apply: the thresholds are not applied, since {'; '.join(why for _, why in found)}. "
+            f"{' '.join(remedy[kind] for kind in kinds)} To apply them all the same give "
+            f"override=[{','.join([*override, *kinds])}]."
+        )
+
+
+def labelled_digest(examples: Sequence[Text]) -> str:
+    """A hash of the texts, their ids and labels, in any order."""
+    lines = sorted(json.dumps([e.sha256, e.example_id, e.label]) for e in examples)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _short(digest: str | None) -> str:
+    return digest[:12] if digest else "unknown"
