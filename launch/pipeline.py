@@ -166,6 +166,9 @@ def _check_base(plan: Plan, own: PretrainingConfig) -> None:
     require(width <= own.sequence_tokens, "injection.sequence_tokens", width,
             f"the base model is pretrained on sequences of {own.sequence_tokens}, its context. "
             "Lower it, or raise model.pretraining.sequence_tokens.")  # fmt: skip
+    given = plan.injection.tokenizer.path
+    require(given is None, "tokenizer.path", given,
+            "a base model that is made here has its own tokenizer: leave it out.")  # fmt: skip
     check_context(plan.training.model, own.sequence_tokens)
     check_warmup(own, Order(own.sequences, own.batch_sequences, None).steps)
     check_dtype(own, own.deepspeed)

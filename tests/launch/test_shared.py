@@ -145,6 +145,11 @@ def test_a_recipe_that_can_not_be_is_refused_by_its_own_name(words, said):
         planned(*(f"model.pretraining.{word}" for word in words))
 
 
+def test_a_tokenizer_beside_its_own_is_refused():
+    with pytest.raises(ConfigError, match="tokenizer.path is 'DIR': a base model .* its own"):
+        planned("tokenizer.path=DIR")
+
+
 def test_a_context_that_is_not_trained_is_refused_before_any_work():
     said = "max_position_embeddings is 512, but .* on sequences of 256 tokens"
     with pytest.raises(ConfigError, match=said):
