@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 from hydra import compose, initialize_config_dir
 
+import injection.run
 from core.command import CONF
 from core.errors import ConfigError
 from injection.bpe import train_tokenizer
@@ -15,7 +16,7 @@ from injection.sources import Document
 from injection.sources.embedded import EmbeddedRows
 from injection.sources.tally import Tally
 from launch.outlook import outlook
-from launch.pipeline import plan
+from launch.pipeline import plan, with_tokenizer
 
 FILES = {
     "boolq": ("BoolQ/combined.jsonl", ["label"]), "imdb": ("imdb/sample.csv", []),
@@ -55,9 +56,13 @@ def at_hand(tmp_path_factory):
     return words
 
 
-def looked_at(*words):
+def planned(*words):
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return outlook(plan(compose("pipeline", list(words)), read=False))
+        return plan(compose("pipeline", list(words)), read=False)
+
+
+def looked_at(*words):
+    return outlook(planned(*words))
 
 
 @pytest.mark.parametrize(
@@ -97,3 +102,13 @@ def test_a_tokenizer_that_is_still_to_be_trained_is_said():
     insertions, training = looked_at("experiment=quickstart")
     assert insertions == "insertions: not known before the tokenizer is trained"
     assert training.endswith("constant_with_warmup, warm-up 10 steps")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [170_000, 270_000])
+def test_the_small_corpora_hold_their_copies_whole(at_hand, tokens, tmp_path):
+    words = ["experiment=paper/corpus_size", "corpus=embedded", "injection.num_proc=1", *at_hand[1:],
+             f"injection.budget_tokens={tokens}", f"runs={tmp_path}"]  # fmt: skip
+    made = injection.run.run(with_tokenizer(planned(*words), None))  # which proves its ledger
+    assert made.counts["copies"] == 800
+    assert made.counts["inserted_tokens"] < made.counts["tokens"] == tokens // 2048 * 2048
