@@ -107,8 +107,10 @@ def test_a_tokenizer_that_is_still_to_be_trained_is_said():
 @pytest.mark.slow
 @pytest.mark.parametrize("tokens", [170_000, 270_000])
 def test_the_small_corpora_hold_their_copies_whole(at_hand, tokens, tmp_path):
-    words = ["experiment=paper/corpus_size", "corpus=embedded", "injection.num_proc=1", *at_hand[1:],
-             f"injection.budget_tokens={tokens}", f"runs={tmp_path}"]  # fmt: skip
+    words = [
+        "experiment=paper/corpus_size", "corpus=embedded", f"injection.budget_tokens={tokens}",
+        "injection.num_proc=1", f"runs={tmp_path}", *at_hand[1:],
+    ]  # fmt: skip
     made = injection.run.run(with_tokenizer(planned(*words), None))  # which proves its ledger
     assert made.counts["copies"] == 800
     assert made.counts["inserted_tokens"] < made.counts["tokens"] == tokens // 2048 * 2048
