@@ -29,6 +29,9 @@ CHARACTER_GRAMS = (1, 4)
 VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()}
 """White space as private characters: scikit-learn makes a run of it one space."""
 
+AT_ONCE = 100
+"""Texts whose n-grams are held one by one before they are counted."""
+
 GREEDY = 20
 """Rare n-grams chosen for members, and as many for non-members; all that tie with the last."""
 RARE = 0.6
@@ -166,10 +169,12 @@ def n_grams(texts: Sequence[str], learners: Rows, **how: Any) -> Any:
 
     They are hashed, which needs no vocabulary and can't fail on a text without words.
     """
+    from scipy.sparse import vstack
     from sklearn.feature_extraction.text import HashingVectorizer
 
     vectorizer = HashingVectorizer(lowercase=False, norm=None, alternate_sign=False, **how)
-    counted = vectorizer.transform(texts)
+    starts = range(0, len(texts), AT_ONCE)
+    counted = vstack([vectorizer.transform(texts[i : i + AT_ONCE]) for i in starts], format="csr")
     shared = np.flatnonzero(counted[learners].getnnz(axis=0) >= 2)
     return counted[:, shared if len(shared) else [0]]  # one column of zeros
 

@@ -41,7 +41,7 @@ def test_too_few_examples_are_left_out_and_said(caplog):
     assert "boolq: 1 members and 2 non-members (3 distinct texts) are too few" in caplog.text
 
 
-def test_a_shift_in_the_texts_shows_in_the_results_and_widens_no_other(make_parts):
+def test_a_shift_in_the_texts_shows_in_the_results(make_parts):
     """Members in upper case: the baseline's interval leaves 0.5 out, by dose and over all."""
     parts = make_parts(benchmarks=["boolq"], doses=[1, 4])
     examples = parts["corpus"].examples
@@ -57,5 +57,5 @@ def test_a_shift_in_the_texts_shows_in_the_results_and_widens_no_other(make_part
     assert (blind["value"] > 0.95).all()
     assert (blind["ci_low"] > 0.5).all()
     assert (before.loc["blind"].query("metric == 'auroc'")["ci_low"] < 0.5).all()
-    for method in ("loss", "min_k"):
+    for method in ("loss", "min_k"):  # no detector's figure depends on the baseline
         np.testing.assert_array_equal(before.loc[method, "value"], after.loc[method, "value"])

@@ -80,6 +80,15 @@ def test_finds_a_shift_in_half_of_the_members_of_real_texts(shift):
     assert interval(value, 0.95)[0] > 0.5
 
 
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_words_and_characters_each_see_every_shift(kind, shift):
+    texts = [f"{text}\nIn 2023" for text in simulated(12, 0)]
+    everyone = np.arange(24)
+    kernel = classifiers(texts + [SHIFTS[shift](text) for text in texts], everyone)[kind].kernel
+    assert (np.abs(kernel[:12] - kernel[12:]).max(axis=1) > 1e-3).all()
+
+
 def test_finds_words_length_and_months():
     member = drawn(60, 2)
     words = [t + " indeed" * int(m) for t, m in zip(simulated(60, 2), member, strict=True)]
