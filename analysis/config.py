@@ -18,7 +18,8 @@ class AnalysisConfig:
     confidence: float = 0.95
     """Coverage of the intervals."""
     fpr: list[float] = field(default_factory=lambda: [0.001, 0.01, 0.05])
-    """False-positive rates at which the true-positive rate is reported."""
+    """False-positive rates at which the true-positive rate is reported, where the non-members carry
+    it (`core.metrics.fewest_examples`)."""
     tpr: list[float] = field(default_factory=lambda: [0.95])
     """True-positive rates at which the false-positive rate is reported."""
     blind_folds: int = 5

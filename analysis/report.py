@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from analysis.config import AnalysisConfig
 from analysis.inference.controls import control_rows, stamp
 from analysis.tables.tables import Table
+from core.metrics import ALARMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,9 @@ def reading_guide(config: AnalysisConfig) -> str:
         "(drawn from the same pool, never inserted); a higher score says member, and 0.5 is the "
         f"AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap over "
         f"examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
-        "Wilson's interval with the draws' variance). A column with a number holds the members "
+        "Wilson's interval with the draws' variance). A rate is shown where at least "
+        f"{ALARMS} false alarms are expected at its level in each benchmark; else it says what it "
+        "needs. A column with a number holds the members "
         "with so many occurrences, `any` all of them; `all` is the mean over benchmarks."
     )
 

@@ -5,7 +5,7 @@ kept as how often each example was drawn, so one `Resample` serves every method,
 metric on the same examples: their differences are paired by construction.
 
 Shapes: D draws, M members, N non-members. Per method and draw the cost is O(M + N) after one sort:
-counts are accumulated in descending order of score, and every metric is a look-up in those sums
+counts are accumulated in descending order of score, and every metric is made of those sums
 (the same numbers as the D×M · M×N product with the 1/½/0 comparison matrix, without the matrix).
 
 Counts are float32: sums of at most 2**24 examples are exact in it, and it halves the memory that
@@ -16,14 +16,19 @@ half-integer below 2**52 is exact: the draws equal a loop over resampled scores 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.metrics import Scores, fewest_hits, most_false_alarms
+from core.metrics import Scores
 from core.seeds import derive
 
 Counts = NDArray[np.float32]
+
+SHARPNESS = 4
+"""So much less than the threshold's own variance, α(1 − α) / (n + 1), is that of the weights. At
+1 a curved ROC is flattened; without end a single non-member is the threshold."""
 
 
 @dataclass(frozen=True)
@@ -100,25 +105,42 @@ def auroc(ranked: Ranked) -> Scores:
 
 
 def tpr_at_fpr(ranked: Ranked, fpr: float) -> Scores:
-    """`metrics.tpr_at_fpr` of every draw (D)."""
-    allowed = most_false_alarms(len(ranked.nonmembers), fpr)
-    if allowed == len(ranked.nonmembers):
+    """The true-positive rate at a false-positive rate in every draw (D): a mean over thresholds.
+
+    It is Σ_k w_k TPR_k, with the k-th highest of the draw's n non-members as the threshold (who
+    ties with it is not flagged). Its true false-positive rate is k / (n + 1) on average and about
+    (k − 1/3) / (n + 1/3) in the median; half way between them its weight is
+    w_k = B((k + 1/3) / (n + 2/3)) − B((k − 2/3) / (n + 2/3)), and what is left goes to k = 1 and n.
+    B is the distribution function of Beta(α·s, (1 − α)·s), α is `fpr` and s = SHARPNESS·(n + 1) − 1
+    (Harrell and Davis's quantile, 1982, has s = n + 1).
+
+    With the one threshold of `metrics.tpr_at_fpr`, whose true false-positive rate is not α but
+    (c + 1) / (n + 1) on average, c being the false alarms allowed, draws would be off and uneven.
+    """
+    if fpr >= 1:
         return np.ones(len(ranked.hits))
-    first_excluded = (ranked.alarms[:, 1:] > allowed).argmax(axis=1)
-    thresholds = ranked.nonmembers[first_excluded]
-    flagged = np.searchsorted(-ranked.members, -thresholds, side="left")
-    return _take(ranked.hits, flagged) / len(ranked.members)
+    within = _threshold_within(len(ranked.nonmembers), fpr)
+    certain = int((within == 1).argmax())
+    used = int((ranked.alarms >= certain).all(axis=0).argmax())
+    weights = np.diff(within[ranked.alarms[:, : used + 1].astype(np.intp)], axis=1)
+    flagged = np.searchsorted(-ranked.members, -ranked.nonmembers[:used], side="left")
+    hits: Scores = np.einsum("dn,dn->d", weights, ranked.hits[:, flagged], dtype=np.float64)
+    return np.minimum(hits / len(ranked.members), 1)
 
 
 def fpr_at_tpr(ranked: Ranked, tpr: float) -> Scores:
-    """`metrics.fpr_at_tpr` of every draw (D)."""
-    needed = fewest_hits(len(ranked.members), tpr)
-    if needed == 0:
-        return np.zeros(len(ranked.hits))
-    last_needed = (ranked.hits[:, 1:] >= needed).argmax(axis=1)
-    thresholds = ranked.members[last_needed]
-    flagged = np.searchsorted(-ranked.nonmembers, -thresholds, side="right")
-    return _take(ranked.alarms, flagged) / len(ranked.nonmembers)
+    """The false-positive rate at a true-positive rate in every draw (D): the same from below.
+
+    With both sides exchanged and the scores turned round, the non-members that stay below the
+    threshold are the hits, and the members that do are the alarms.
+    """
+    turned = Ranked(
+        -ranked.nonmembers[::-1],
+        -ranked.members[::-1],
+        ranked.alarms[:, -1:] - ranked.alarms[:, ::-1],
+        ranked.hits[:, -1:] - ranked.hits[:, ::-1],
+    )
+    return 1 - tpr_at_fpr(turned, 1 - tpr)
 
 
 def interval(draws: Scores, confidence: float) -> tuple[float, float]:
@@ -141,6 +163,13 @@ def _accumulate(counts: Counts, order: NDArray[np.intp]) -> Counts:
     return sums
 
 
-def _take(sums: Counts, column: NDArray[np.intp]) -> Scores:
-    """One column a row, as float64 so that the division is the one a plain loop makes."""
-    return sums[np.arange(len(sums)), column].astype(np.float64)
+@cache
+def _threshold_within(n: int, fpr: float) -> Scores:
+    """The weight of the k highest of n non-members as thresholds, for k = 0 to n."""
+    from scipy.special import betainc
+
+    size = SHARPNESS * (n + 1) - 1
+    places = (np.arange(n + 1) + 1 / 3) / (n + 2 / 3)
+    weight: Scores = betainc(fpr * size, (1 - fpr) * size, places)
+    weight[[0, -1]] = 0, 1
+    return weight

@@ -7,10 +7,15 @@ interpolated, because a point between two thresholds is one that no detector can
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 from numpy.typing import NDArray
 
 Scores = NDArray[np.float64]
+
+ALARMS = 5
+"""The fewest expected false alarms of a rate that is reported: see `fewest_examples`."""
 
 
 def auroc(members: Scores, nonmembers: Scores) -> float:
@@ -41,6 +46,15 @@ def fpr_at_tpr(members: Scores, nonmembers: Scores, tpr: float) -> float:
         return 0.0
     threshold = np.sort(members)[::-1][needed - 1]
     return float((nonmembers >= threshold).sum() / len(nonmembers))
+
+
+def fewest_examples(rate: float) -> int:
+    """The smallest n with n·rate ≥ `ALARMS`: fewer non-members can't carry a false-positive rate.
+
+    The threshold that leaves c of n non-members above it has a true false-positive rate of
+    (c + 1) / (n + 1) on average: with 100 non-members "FPR ≤ 0.001" is read at 0.0099.
+    """
+    return ceil(ALARMS / rate - 1e-9)  # 5 / (1 - 0.95) is 99.99999999999991
 
 
 def most_false_alarms(n_nonmembers: int, fpr: float) -> int:

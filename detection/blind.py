@@ -23,7 +23,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from core.estimates import Estimate, Metric
+from core.estimates import Estimate, Metric, not_carried
 from core.metrics import Scores
 from core.seeds import derive
 from detection.blind_classifiers import Classifier, Rows, classifiers
@@ -203,6 +203,8 @@ def _place(scores: Scores, member: NDArray[np.bool_]) -> Scores:
 
 def _around(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
     """The estimate of a metric from its value (first) and its null."""
+    if needs := metric.needs(*sizes):
+        return not_carried(sizes, draws, needs)
     value, null = values[0], values[1:]
     chance = null.mean()
     room = chance * (1 - chance)  # a rate's variance is as its v (1 - v)
@@ -210,6 +212,7 @@ def _around(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) 
     drawn = (value + scale * (null - chance)).clip(0, 1)
     worth = None
     if metric.worth is not None:
-        off = float(np.mean((null - 0.5) ** 2))
-        worth = metric.worth(*sizes) if off == 0 else min(metric.worth(*sizes), 0.25 / off)
-    return Estimate(*sizes, float(value), np.resize(drawn, draws), worth)
+        off = float(np.mean((null - metric.guess) ** 2))
+        sure = metric.guess * (1 - metric.guess)
+        worth = metric.worth(*sizes) if off == 0 else min(metric.worth(*sizes), sure / off)
+    return Estimate(*sizes, float(value), np.resize(drawn, draws), worth, metric.skewed)

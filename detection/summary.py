@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from core.bootstrap import resample
-from core.estimates import ALL, Estimate, chosen_metrics, estimate, interval, mean
+from core.estimates import ALL, Estimate, chosen_metrics, estimate, interval, mean_over
 from core.metrics import Scores
 from core.seeds import derive
 from detection.blind import BLIND, blind_baseline, obstacle, warning
@@ -104,12 +104,14 @@ def _mean(groups: Mapping[str, Sequence[Text]], found: Mapping[str, Estimates]) 
     missing = [name or "those of no benchmark" for name in groups if not found[name]]
     if missing:
         return f"{head}: none, since {', '.join(missing)} lack members or non-members"
-    first, *_ = found.values()
-    lines = {
-        method: {m.name: mean([by[method][m.name] for by in found.values()]) for m in METRICS}
-        for method in first
-        if all(method in by for by in found.values())  # the blind baseline may lack texts
-    }
+    lines: Estimates = {}
+    for method in next(iter(found.values())):
+        by_name = {name: by[method] for name, by in found.items() if method in by}
+        if len(by_name) == len(found):  # the blind baseline may lack texts
+            lines[method] = {
+                m.name: mean_over({name: line[m.name] for name, line in by_name.items()})
+                for m in METRICS
+            }
     return _shown(head, [e for texts in groups.values() for e in texts], lines)
 
 
@@ -119,10 +121,11 @@ def _shown(name: str, examples: Sequence[Text], found: Estimates) -> str:
     if not found:
         return f"{head}: no metric without both"
     width = 2 + max(7, *(len(variant) for _, variant in found))
-    rows = [f"{'method':20}{'variant':{width}}" + "".join(f"{h:>22}" for h in HEADS)]
-    for (method, variant), line in found.items():
-        cells = "".join(f"{_cell(line[m.name]):>22}" for m in METRICS)
-        rows.append(f"{method:20}{variant:{width}}{cells}")
+    texts = {method: [_cell(line[m.name]) for m in METRICS] for method, line in found.items()}
+    wide = 2 + max(len(text) for texts_of in (HEADS, *texts.values()) for text in texts_of)
+    rows = [f"{'method':20}{'variant':{width}}" + "".join(f"{h:>{wide}}" for h in HEADS)]
+    for (method, variant), cells in texts.items():
+        rows.append(f"{method:20}{variant:{width}}" + "".join(f"{c:>{wide}}" for c in cells))
     return "\n".join([f"{head} (95% intervals)", *_on_texts(examples, found), *rows])
 
 
@@ -137,6 +140,8 @@ def _on_texts(examples: Sequence[Text], found: Estimates) -> list[str]:
 
 
 def _cell(found: Estimate) -> str:
+    if found.needs:
+        return f"needs {found.needs}"
     low, high = interval(found, CONFIDENCE)
     return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
 

@@ -17,6 +17,7 @@ from analysis.inference.controls import stamp
 from analysis.inference.curves import EDGES, MOST_DRAWS
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
+from core.metrics import ALARMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,23 +26,26 @@ if TYPE_CHECKING:
 COLUMNS = 4
 POINTS = ("fpr", "tpr", "ci_low", "ci_high")
 SIDES = {"members": "#D55E00", "non-members": "#0072B2"}
-LEAST = 0.002
-"""The lowest TPR and FPR that a ROC chart shows."""
 
 
 def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """TPR against FPR, both logarithmic; grey: the clean model. `rows`: pooled, one condition."""
     shown = curves[curves["benchmark"] == ALL]
+    least = float(shown["fpr"].min())
+    steps = (0.001, 0.01, 0.1, 1) if least < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
+    ticks = [step for step in steps if step >= least]
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
-        axes.plot([LEAST, 1], [LEAST, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
+        axes.plot([least, 1], [least, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
         colour, _ = look(method[0])
         for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
             line = _of(shown, method, checkpoint=checkpoint)
-            fpr, tpr, low, high = (line[name].clip(lower=LEAST / 2) for name in POINTS)
+            fpr, tpr, low, high = (line[name].clip(lower=least / 2) for name in POINTS)
             axes.fill_between(fpr, low, high, color=tone, alpha=0.2, linewidth=0, step="post")
             axes.plot(fpr, tpr, color=tone, linewidth=1.7, drawstyle="steps-post")
-        axes.set(xscale="log", yscale="log", xlim=(LEAST, 1), ylim=(LEAST, 1.05))
+        axes.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1.05))
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
 
     labels = "false-positive rate", "true-positive rate"
@@ -55,7 +59,7 @@ def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     return (
         f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
         f"{_sizes(rows)}. Colour: contaminated model; grey: the model before that training; "
-        "dashed: a guess. Left of one by a benchmark's non-members: no false alarm at all. "
+        f"dashed: a guess. From the rate on at which each benchmark has {ALARMS} false alarms. "
         f"Bands: {base.band(rows, few)}."
     )
 

@@ -17,6 +17,7 @@ from analysis.charts.factor_chart import FACTORS, factor_caption, factor_chart, 
 from analysis.charts.heat_map import heat_caption, heat_map
 from analysis.charts.loss_chart import loss_caption, loss_chart
 from analysis.inference.controls import stamp
+from analysis.inference.results import ALL
 from analysis.training_record import has_losses
 
 if TYPE_CHECKING:
@@ -98,8 +99,9 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
         yield chart("auroc_by_occurrences", "AUROC against occurrences", caption, figure)
     figure = heat_map(rows, config)
     yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
-    figure = roc_chart(curves, rows, config)
-    yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
+    if (curves["benchmark"] == ALL).any():  # else some benchmark can carry no rate
+        figure = roc_chart(curves, rows, config)
+        yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
     figure = histogram_chart(bins, rows)
     yield chart("scores", "Score histograms", histogram_caption(rows), figure)
     if has_losses(records):

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
 from analysis.inference.groups import ANY, Group, groups
-from analysis.inference.pooled import hierarchical
+from analysis.inference.pooled import pooled_estimate
 from analysis.inference.results import ALL
-from core import bootstrap, metrics
-from core.bootstrap import draw_counts, interval
+from core import bootstrap
+from core.bootstrap import draw_counts
+from core.estimates import Estimate, estimate, intervals, mean, tpr_at_fpr
 from core.seeds import derive
 
 if TYPE_CHECKING:
@@ -82,41 +83,38 @@ def roc_table(
 ) -> pd.DataFrame:
     """One row a point: the place, fpr, tpr, ci_low, ci_high.
 
-    The band resamples seeds (where there are several), then examples within.
+    The band resamples seeds (where there are several), then examples within. Rates that the
+    non-members can't carry (`core.metrics.fewest_examples`) have no point.
     """
     import pandas as pd
 
     draws = min(config.draws, MOST_DRAWS)
-    curves: dict[Place, tuple[Floats, Floats]] = {
-        place: _roc(cells, draws, derive(seed, "curves")) for place, cells in found.items()
-    }
+    curves = {place: _roc(cells, draws, derive(seed, "curves")) for place, cells in found.items()}
     for place, parts in _by_mean(curves).items():
-        values, drawn = zip(*parts, strict=True)
-        curves[place] = np.mean(values, axis=0), np.mean(drawn, axis=0)
+        curves[place] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
-    for place, (tpr, drawn_tpr) in curves.items():
-        for i, rate in enumerate(RATES):
-            rows.append((*place, rate, tpr[i], *interval(drawn_tpr[i], config.confidence)))
+    for place, line in curves.items():
+        ends = intervals(line, config.confidence)
+        for rate, tpr, low, high in zip(RATES, line, *ends, strict=True):
+            if not tpr.needs:
+                rows.append((*place, rate, tpr.value, float(low), float(high)))
     return pd.DataFrame(rows, columns=[*Place._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc(cells: Sequence[Sample], draws: int, seed: int) -> tuple[Floats, Floats]:
-    """TPR at `RATES`, mean over seeds, and its draws (rates × draws)."""
-    values, drawn = zip(*(_one_roc(cell, draws) for cell in cells), strict=True)
-    by_rate = np.stack(drawn, axis=1)  # rates × seeds × draws
+def _roc(cells: Sequence[Sample], draws: int, seed: int) -> list[Estimate]:
+    """TPR at each of `RATES`, the mean over seeds."""
+    by_rate = zip(*(_one_roc(cell, draws) for cell in cells), strict=True)
     examples = [cell.seed for cell in cells]
-    drawn_means = [hierarchical(each, seed, examples) for each in by_rate]
-    return np.mean(values, axis=0), np.stack(drawn_means)
+    return [pooled_estimate(of_seeds, seed, examples) for of_seeds in by_rate]
 
 
-def _one_roc(cell: Sample, draws: int) -> tuple[Floats, Floats]:
+def _one_roc(cell: Sample, draws: int) -> list[Estimate]:
     drawn = bootstrap.Resample(
         draw_counts(len(cell.members), draws, derive(cell.seed, "members")),
         draw_counts(len(cell.nonmembers), draws, derive(cell.seed, "nonmembers")),
     )
-    ranked = bootstrap.rank(cell.members, cell.nonmembers, drawn)
-    values = [metrics.tpr_at_fpr(cell.members, cell.nonmembers, rate) for rate in RATES]
-    return np.array(values), np.stack([bootstrap.tpr_at_fpr(ranked, rate) for rate in RATES])
+    wanted = [tpr_at_fpr(float(rate)) for rate in RATES]
+    return list(estimate(cell.members, cell.nonmembers, drawn, wanted).values())
 
 
 def histogram_table(found: Mapping[Place, Sequence[Sample]]) -> pd.DataFrame:

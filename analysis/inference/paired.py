@@ -106,7 +106,8 @@ def _families(
     families: dict[tuple[str, str], dict[str, Estimate]] = {}
     for measure in sorted(chosen, key=lambda m: pairs.index((m.method, m.variant))):
         for benchmark, value in pooled[measure].items():
-            families.setdefault((benchmark, measure.metric), {})[measure.method] = value
+            if not value.needs:
+                families.setdefault((benchmark, measure.metric), {})[measure.method] = value
     return families
 
 

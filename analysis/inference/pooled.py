@@ -3,7 +3,8 @@
 Columns (`COLUMNS`) are those of `analysis.inference.results`, but for:
 
 - `condition`: the cell's name without its seed.
-- `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ).
+- `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ). Several
+  seeds carry no lower false-positive rate than each does: their non-members are of one pool.
 - `n_seeds`: cells behind the row; the value is their mean.
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
   within each drawn seed, or once for all seeds that hold the same examples at the same doses. With
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from analysis.cells import Cell, in_order
 from analysis.inference.results import Estimates, Measure, estimate_rows
-from core.estimates import Estimate, total_worth
+from core.estimates import Estimate, total_needs, total_worth
 from core.metrics import Scores
 from core.seeds import derive
 
@@ -40,6 +41,7 @@ FACTS = (
 COLUMNS = (
     *("experiment", "condition", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("default", "n_members", "n_nonmembers", "n_seeds", "metric", "value", "ci_low", "ci_high"),
+    "needs",
     *FACTS,
 )
 
@@ -89,6 +91,8 @@ def pooled_estimate(
         float(np.mean([value.value for value in values])),
         hierarchical(draws, seed, examples),
         total_worth(list(apart.values())),
+        values[0].skewed,
+        total_needs(values),
     )
 
 

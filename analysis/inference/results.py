@@ -14,9 +14,12 @@ Columns (`COLUMNS`), where they need a word:
 - `ci_low`, `ci_high`: the bootstrap interval over examples: Wilson's with the draws' variance for
   AUROC, percentiles for the rates (`core.estimates.intervals` says why). The blind baseline's draws
   are from shuffled labels (`detection.blind`).
+- `needs`: what the examples lack to carry the metric, such as "≥ 500 non-members"
+  (`core.metrics.fewest_examples`); `value` and its interval are then NaN. Empty elsewhere. "all" is
+  there where each benchmark carries the metric, and names those that don't.
 - `seed`: the cell's own seed.
 
-No value is NaN: what can't be measured has no row and a warning in the log.
+What can't be measured at all has no row and a warning in the log.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from core.estimates import (
     chosen_metrics,
     estimate_ranked,
     intervals,
-    mean,
+    mean_over,
 )
 from core.metrics import Scores
 from core.seeds import derive
@@ -56,6 +59,7 @@ log = logging.getLogger(__name__)
 COLUMNS = (
     *("experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("default", "n_members", "n_nonmembers", "metric", "value", "ci_low", "ci_high"),
+    "needs",
     *("learning_rate", "budget_tokens", "model", "seed"),
 )
 
@@ -185,7 +189,7 @@ def _with_mean(found: Mapping[Measure, dict[str, Estimate]]) -> Estimates:
     benchmarks = {name for by_benchmark in found.values() for name in by_benchmark}
     for measure, by_benchmark in found.items():
         if benchmarks == by_benchmark.keys():
-            by_benchmark[ALL] = mean(list(by_benchmark.values()))
+            by_benchmark[ALL] = mean_over(by_benchmark)
         elif measure.metric == "auroc":
             left_out = ", ".join(sorted(benchmarks - by_benchmark.keys()))
             log.warning("%s: no mean over benchmarks, without %s.", " ".join(measure), left_out)
@@ -217,4 +221,5 @@ def estimate_rows(
             "value": value.value,
             "ci_low": float(low[place]),
             "ci_high": float(high[place]),
+            "needs": value.needs,
         }

@@ -7,6 +7,7 @@
     by_occurrences/8/auroc/min_k/boolq      members with 8 occurrences, contaminated model (summary)
     by_occurrences/auroc/min_k/boolq        a point a dose, over the metric `occurrences`  (history)
     ci_low/…  ci_high/…                     the interval's ends of the others (by dose: history)
+    needs/tpr_at_fpr_0.001/min_k/boolq      in its place, where the examples can't carry it
     n_members/boolq  n_nonmembers/boolq     what stands behind them; by_occurrences/n_members/boolq
 
 A method goes by its label: with its variant where the results have several of them.
@@ -29,8 +30,9 @@ DOSE = "occurrences"
 BY_DOSE = f"by_{DOSE}/"
 ENDS = ("ci_low", "ci_high")
 SIZES = ("n_members", "n_nonmembers")
+NEEDS = "needs"
 
-Values = dict[str, float]
+Values = dict[str, Any]
 
 
 def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
@@ -43,6 +45,7 @@ def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
 def summary(results: pd.DataFrame) -> Values:
     """The keys of one cell's results over all members, and of its values at each dose."""
     dosed = results[(results["occurrences"] != ANY) & (results["checkpoint"] == CONTAMINATED)]
+    dosed = dosed[dosed["needs"] == ""]
     pairs = _pairs(results)
     by_dose = {
         f"{BY_DOSE}{row.occurrences}/{_key(row, pairs)}": float(row.value)
@@ -86,8 +89,11 @@ def _values(part: pd.DataFrame, results: pd.DataFrame) -> Values:
     for row in part.itertuples():
         key = _key(row, pairs)
         key = key if row.checkpoint == CONTAMINATED else f"{row.checkpoint}/{key}"
-        values[key] = float(row.value)
-        values |= {f"{end}/{key}": float(getattr(row, end)) for end in ENDS}
+        if row.needs:
+            values[f"{NEEDS}/{key}"] = row.needs
+        else:
+            values[key] = float(row.value)
+            values |= {f"{end}/{key}": float(getattr(row, end)) for end in ENDS}
         values |= {f"{size}/{row.benchmark}": int(getattr(row, size)) for size in SIZES}
     return values
 
@@ -103,7 +109,9 @@ def _key(row: Any, pairs: list[tuple[str, str]]) -> str:
 def _rows(values: Mapping[str, Any], dose: str, cell: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row a key of an estimate; other keys (the training's, media) are passed over."""
     rows = []
-    for key, value in values.items():
+    for logged, value in values.items():
+        key = logged.removeprefix(f"{NEEDS}/")
+        needs = value if key != logged else ""
         parts = key.split("/")
         checkpoint = parts.pop(0) if parts[0] == CLEAN else CONTAMINATED
         if len(parts) != 3 or parts[1] not in cell["methods"]:
@@ -113,7 +121,7 @@ def _rows(values: Mapping[str, Any], dose: str, cell: Mapping[str, Any]) -> list
             **{column: cell.get(column) for column in COLUMNS},
             **{"checkpoint": checkpoint, "benchmark": benchmark, "occurrences": dose},
             **cell["methods"][name],
-            **{"metric": metric, "value": float(value)},
+            **{"metric": metric, "value": float("nan" if needs else value), "needs": needs},
             **{end: float(values.get(f"{end}/{key}", "nan")) for end in ENDS},
             **{size: values.get(f"{size}/{benchmark}") for size in SIZES},
         }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.cells import CONTAMINATED, Cell
 from analysis.config import AnalysisStage
 from analysis.folder import CHARTS, Report
-from analysis.mirror.keys import BY_DOSE, DOSE, ENDS, SIZES, curves, labels, summary
+from analysis.mirror.keys import BY_DOSE, DOSE, ENDS, NEEDS, SIZES, curves, labels, summary
 from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
 from training.metrics import TRAIN
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HIDDEN = (*ENDS, *SIZES)
+HIDDEN = (*ENDS, *SIZES, NEEDS)
 """Keys that get no panel of their own."""
 ANALYSE = "analyse"
 """The type of a run that no training made."""

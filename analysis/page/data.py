@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.charts import base
 from analysis.charts.appearance import LINES, in_order, look
 from analysis.charts.base import Methods
-from analysis.charts.curve_charts import LEAST, SIDES
+from analysis.charts.curve_charts import SIDES
 from analysis.charts.factor_chart import FACTORS, Factor, factor_groups
 from analysis.charts.heat_map import colour_scale
 from analysis.charts.loss_chart import COLOURS, loss_caption
@@ -37,7 +37,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 """plotly's names of `appearance.LINES`, in its order."""
 ESTIMATES = (
     *("condition", "checkpoint", "benchmark", "label", "occurrences", "metric"),
-    *("n_members", "n_nonmembers", "n_seeds", "value", "ci_low", "ci_high"),
+    *("n_members", "n_nonmembers", "n_seeds", "value", "ci_low", "ci_high", "needs"),
     *(factor.column for factor in FACTORS),
 )
 CURVES = ("condition", "checkpoint", "benchmark", "label", "fpr", "value", "ci_low", "ci_high")
@@ -67,7 +67,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "band": f"Bands: {base.band(pooled, config)}.",
         "curveBand": f"Bands: {base.band(pooled, _fewer(config))}.",
         "sides": SIDES,
-        "least": LEAST,
+        "least": float(findings.curves["fpr"].min()) if len(findings.curves) else 0.1,
         **_losses(findings),
     }
 

@@ -68,7 +68,14 @@ function lineOf(label, rows, x, words, shape = "linear") {
   return [band, line];
 }
 
-const measured = (more) => estimates.filter((r) => r.metric === chosen.metric && more(r));
+const asked = (more) => estimates.filter((r) => r.metric === chosen.metric && more(r));
+// What the examples can carry; the caption says of the rest what it needs.
+const measured = (more) => asked(more).filter((r) => r.value !== null);
+function lacking(more) {
+  const said = distinct(asked((r) => r.needs && more(r)).map((r) => `${r.benchmark} `
+    + `(${sizes(r)}) needs ${r.needs}`));
+  return said.length ? ` Not shown: ${said.join("; ")}.` : "";
+}
 const checkpointOf = (r) => (lookOf[r.label].blind ? "clean" : chosen.checkpoint);
 const isShown = (r) => chosen.methods.has(r.label) && r.checkpoint === checkpointOf(r);
 const sizes = (r) => `${r.n_members} members, ${r.n_nonmembers} non-members`;
@@ -91,8 +98,9 @@ function show(id, traces, layout) {
 }
 
 function drawDose() {
-  const rows = measured((r) => r.condition === chosen.condition && isShown(r)
-    && r.benchmark === chosen.benchmark && r.occurrences !== "any");
+  const wanted = (r) => r.condition === chosen.condition && isShown(r)
+    && r.benchmark === chosen.benchmark && r.occurrences !== "any";
+  const rows = measured(wanted);
   const doses = distinct(rows.map((r) => Number(r.occurrences))).sort((a, b) => a - b);
   const traces = labels.filter((label) => chosen.methods.has(label)).flatMap((label) => {
     const line = rows.filter((r) => r.label === label)
@@ -103,8 +111,9 @@ function drawDose() {
   show("dose", traces, layoutOf("occurrences of a member", metricName(), {
     xaxis: { tickvals: doses.map(Math.log2), ticktext: doses.map(String) }, shapes: guess(0, 1),
   }));
-  caption("dose", rows.length ? `${words()}. Members at each number of occurrences against all `
-    + `${rows[0].n_nonmembers} non-members, ${seedsOf(rows[0])}. ${page.band}` : "Not measured.");
+  caption("dose", (rows.length ? `${words()}. Members at each number of occurrences against all `
+    + `${rows[0].n_nonmembers} non-members, ${seedsOf(rows[0])}. ${page.band}` : "Not measured.")
+    + lacking(wanted));
 }
 
 function words() {
@@ -115,8 +124,9 @@ function words() {
 function drawFactor() {
   const series = page.factors[Number(chosen.factor)];
   if (!series) { element("figure-factor").hidden = true; return; }
-  const rows = measured((r) => series.conditions.includes(r.condition) && isShown(r)
-    && r.benchmark === chosen.benchmark && r.occurrences === "any");
+  const wanted = (r) => series.conditions.includes(r.condition) && isShown(r)
+    && r.benchmark === chosen.benchmark && r.occurrences === "any";
+  const rows = measured(wanted);
   const values = distinct(rows.map((r) => r[series.column])).sort((a, b) => a - b);
   const traces = labels.filter((label) => chosen.methods.has(label)).flatMap((label) => {
     const line = rows.filter((r) => r.label === label)
@@ -128,12 +138,12 @@ function drawFactor() {
     xaxis: { type: "log", tickvals: values, ticktext: values.map((v) => v.toPrecision(2) * 1) },
     shapes: guess(0, 1),
   }));
-  caption("factor", `${words()}; all members. ${page.band}`);
+  caption("factor", `${words()}; all members. ${page.band}${lacking(wanted)}`);
 }
 
 function drawHeat() {
-  const rows = measured((r) => r.condition === chosen.condition && r.occurrences === "any"
-    && isShown(r));
+  const wanted = (r) => r.condition === chosen.condition && r.occurrences === "any" && isShown(r);
+  const rows = measured(wanted);
   const benchmarks = page.benchmarks.filter((name) => rows.some((r) => r.benchmark === name));
   const shown = labels.filter((label) => rows.some((r) => r.label === label)).reverse();
   const found = new Map(rows.map((r) => [`${r.label}\n${r.benchmark}`, r]));
@@ -152,7 +162,7 @@ function drawHeat() {
     yaxis: { showgrid: false, automargin: true, tickfont: { size: 11 } } }));
   caption("heat", `${metricName()} of all members, ${chosen.checkpoint} model. `
     + `White is a guess (${metric().guess}), orange is better, purple worse. `
-    + "Hover for the interval.");
+    + `Hover for the interval.${lacking(wanted)}`);
 }
 
 function drawRoc() {
@@ -164,7 +174,8 @@ function drawRoc() {
       (r) => `FPR ${r.fpr.toPrecision(2)}: TPR`, "hv"));
   traces.push({ x: [page.least, 1], y: [page.least, 1], mode: "lines", name: "a guess",
     line: { color: "#555", width: 1, dash: "dot" }, hoverinfo: "skip", meta: "guess" });
-  const axis = { type: "log", range: [Math.log10(page.least), 0.02], dtick: 1 };
+  const axis = { type: "log", range: [Math.log10(page.least), 0.02],
+    dtick: page.least < 0.02 ? 1 : "D2" };
   show("roc", traces, layoutOf("false-positive rate", "true-positive rate",
     { xaxis: axis, yaxis: axis }));
   caption("roc", `All members, ${chosen.checkpoint} model, ${chosen.benchmark === "all"

@@ -14,7 +14,7 @@ from analysis.cells import CONTAMINATED
 from analysis.charts.appearance import in_order, label
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
-from analysis.tables.table import NOTHING, Table, title, with_interval
+from analysis.tables.table import NOTHING, Table, estimate_text, title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,8 +141,8 @@ def _ours(shown: pd.DataFrame) -> str:
 
 
 def _cells(part: pd.DataFrame, benchmarks: list[str]) -> list[str]:
-    columns = ["benchmark", "value", "ci_low", "ci_high"]
-    texts = {row[0]: with_interval(*row[1:]) for row in part[columns].itertuples(index=False)}
+    columns = ["benchmark", "value", "ci_low", "ci_high", "needs"]
+    texts = {row[0]: estimate_text(*row[1:]) for row in part[columns].itertuples(index=False)}
     return [texts.get(name, NOTHING) for name in benchmarks]
 
 

@@ -73,6 +73,11 @@ def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Pa
     return written
 
 
+def estimate_text(value: float, low: float, high: float, needs: str) -> str:
+    """An estimate: 0.91 [0.88, 0.93], or what the examples lack to carry it."""
+    return f"needs {needs}" if needs else with_interval(value, low, high)
+
+
 def with_interval(value: float, low: float, high: float) -> str:
     """0.91 [0.88, 0.93]."""
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"

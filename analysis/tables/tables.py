@@ -12,7 +12,7 @@ from analysis.inference.controls import off_controls
 from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
 from analysis.tables.papers import method_tables
-from analysis.tables.table import NOTHING, Table, title, with_interval, write_tables
+from analysis.tables.table import NOTHING, Table, estimate_text, title, write_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,15 +100,18 @@ def controls(results: pd.DataFrame) -> Table:
 
 def _texts(shown: pd.DataFrame) -> dict[Key, str]:
     key = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
-    numbers = [*key, "value", "ci_low", "ci_high"]
+    numbers = [*key, "value", "ci_low", "ci_high", "needs"]
     return {
-        (row[0], row[1], row[2], row[3], row[4]): with_interval(*row[5:])
+        (row[0], row[1], row[2], row[3], row[4]): estimate_text(*row[5:])
         for row in shown[numbers].itertuples(index=False, name=None)
     }
 
 
 def _lines(shown: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
+    """One line a method; a single one where the examples carry the metric for none."""
     methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
+    if methods and (shown["needs"] != "").all():
+        return [["every method", *line(*methods[0])]]
     return [
         [label(method, variant, methods), *line(method, variant)] for method, variant in methods
     ]

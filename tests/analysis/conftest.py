@@ -17,6 +17,8 @@ from analysis.training_record import Record
 from core.artifacts import Artifact
 
 WORDS = ["the", "river", "model", "answer", "film", "is", "was", "not", "good", "of", "why", "how"]
+RATES = {"fpr": [0.001, 0.05, 0.25], "tpr": [0.75]}
+"""The simulated 32 + 32 examples of a benchmark carry the last of each, 8 members neither."""
 SHIFT = {"min_k": 1.0, "loss": 0.6, "min_k_plus_plus": 1.3}
 
 
@@ -116,7 +118,7 @@ def results(cell: Cell) -> pd.DataFrame:
     from analysis.config import AnalysisConfig
     from analysis.inference.results import results_table
 
-    return results_table("trial", 0, [cell], AnalysisConfig(draws=200))
+    return results_table("trial", 0, [cell], AnalysisConfig(draws=200, **RATES))
 
 
 @pytest.fixture

@@ -132,6 +132,20 @@ def test_the_heat_map_and_the_guess_follow_the_metric(report):
     assert report.execute_script(drawn)[0] == 0.5
 
 
+def test_a_rate_that_is_not_carried_is_not_drawn_and_says_what_it_needs(report):
+    from selenium.webdriver.support.ui import Select
+
+    select = Select(report.find_element("id", "metric"))
+    select.select_by_visible_text("TPR at FPR ≤ 0.001")
+    drawn = "return document.getElementById('heat').data[0].z.flat().length"
+    words = "return document.querySelector('#figure-heat figcaption').textContent"
+    assert report.execute_script(drawn) == 0
+    assert "imdb (32 members, 32 non-members) needs ≥ 5,000" in report.execute_script(words)
+    select.select_by_visible_text("AUROC")
+    assert report.execute_script(drawn) > 0
+    assert "Not shown" not in report.execute_script(words)
+
+
 def test_hovering_shows_value_and_interval(report):
     words = "return document.querySelector('#dose .hoverlayer').textContent"
     report.execute_script("Plotly.Fx.hover('dose', [{curveNumber: 1, pointNumber: 0}])")

@@ -69,7 +69,12 @@ def test_nothing_is_loaded_from_elsewhere(read, text):
 def test_the_data_are_the_pooled_results(findings, text):
     columns = data(text)["estimates"]["columns"]
     assert len(columns["value"]) == len(findings.pooled)
-    assert columns["value"] == [float(f"{value:.4g}") for value in findings.pooled["value"]]
+    values = [None if np.isnan(v) else float(f"{v:.4g}") for v in findings.pooled["value"]]
+    assert columns["value"] == values
+    needs = columns["needs"]
+    said = [needs["levels"][code] for code in needs["codes"]]
+    assert [bool(text) for text in said] == [value is None for value in values]
+    assert "≥ 5,000 non-members" in said
     labels = columns["label"]
     assert [labels["levels"][code] for code in labels["codes"]][-1] == "blind (no model)"
 

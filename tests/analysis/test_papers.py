@@ -40,6 +40,8 @@ def test_both_tables_show_the_shared_benchmarks_and_label_the_paper(results):
     ]  # fmt: skip
     assert ours[3].startswith(f"{chosen['value'].item():.2f} [")
     assert lines_of(seven, "loss", THEIRS) == [["loss", THEIRS, "0.52", "0.74"]]
+    (ours,) = lines_of(seven, "loss", "ours, tiny_llama")
+    assert ours[2:] == ["needs ≥ 100 non-members"] * 2
 
 
 def test_methods_of_either_side_alone_are_shown(results):

@@ -19,17 +19,34 @@ QUICK = AnalysisConfig(draws=50)
 KEY = ["cell", "checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]
 
 
-def test_columns_are_the_promised_ones_and_nothing_is_nan(results):
+def test_columns_are_the_promised_ones_and_only_what_is_not_carried_is_nan(results):
     assert tuple(results.columns) == COLUMNS
-    assert not results.isna().any().any()
+    numbers = ["value", "ci_low", "ci_high"]
+    for name in numbers:
+        assert (results[name].isna() == (results["needs"] != "")).all()
+    assert not results.drop(columns=numbers).isna().any().any()
     assert not results.duplicated(KEY).any()
     assert set(results["occurrences"]) == {"1", "2", "4", "8", "any"}
-    rates = {f"tpr_at_fpr_{rate}" for rate in (0.001, 0.01, 0.05)}
-    assert set(results["metric"]) == {"auroc", "fpr_at_tpr_0.95", *rates}
+    rates = {f"tpr_at_fpr_{rate}" for rate in (0.001, 0.05, 0.25)}
+    assert set(results["metric"]) == {"auroc", "fpr_at_tpr_0.75", *rates}
     assert set(results.query("method == 'blind'")["checkpoint"]) == {"clean"}
     assert set(results["learning_rate"]) == {0.001}
     # (3 methods × 2 checkpoints + blind) × 5 doses × (2 benchmarks + all) × 5 metrics
     assert len(results) == 7 * 5 * 3 * 5
+
+
+def test_a_rate_needs_the_examples_that_carry_it(results):
+    """32 + 32 a benchmark, 8 members a dose: no rate is a number below 5 expected alarms."""
+    found = results.groupby(["metric", "benchmark", "occurrences"])["needs"].unique()
+    assert {name: set(part) for name, part in results.groupby("metric")["needs"]} == {
+        "auroc": {""},
+        "tpr_at_fpr_0.001": {"≥ 5,000 non-members", "≥ 5,000 non-members a benchmark"},
+        "tpr_at_fpr_0.05": {"≥ 100 non-members", "≥ 100 non-members a benchmark"},
+        "tpr_at_fpr_0.25": {""},
+        "fpr_at_tpr_0.75": {"", "≥ 20 members", "≥ 20 members a benchmark"},
+    }
+    assert found["fpr_at_tpr_0.75", "imdb", "8"].tolist() == ["≥ 20 members"]
+    assert found["fpr_at_tpr_0.75", "imdb", "any"].tolist() == [""]
 
 
 def test_auroc_equals_scikit_learn(cell, results):
@@ -99,7 +116,7 @@ def test_a_dose_that_one_benchmark_lacks_has_no_mean(make_parts, caplog):
         table = results_table("trial", 0, [cell], QUICK)
     assert set(table.query("occurrences == '8'")["benchmark"]) == {"boolq"}
     assert set(table.query("occurrences == '4'")["benchmark"]) == {"boolq", "imdb", "all"}
-    assert not table.isna().any().any()
+    assert not table.query("metric == 'auroc'").isna().any().any()
     assert "imdb, occurrences 8: 0 members" in caplog.text
     assert "no mean over benchmarks, without imdb" in caplog.text
 
@@ -108,7 +125,7 @@ def test_a_benchmark_too_small_for_the_blind_baseline_keeps_its_detectors(make_p
     parts = make_parts(benchmarks=["boolq"], doses=[1], a_dose=1)
     table = results_table("trial", 0, [make_cell(**parts)], QUICK)
     assert set(table["method"]) == {"loss", "min_k", "min_k_plus_plus"}
-    assert not table.isna().any().any()
+    assert not table.query("metric == 'auroc'").isna().any().any()
 
 
 def test_nothing_to_compare_is_an_error(make_parts):

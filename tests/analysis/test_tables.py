@@ -19,7 +19,7 @@ def value(results: pd.DataFrame, metric: str, place: tuple[str, ...]) -> str:
     return f"{row.value:.2f} [{row.ci_low:.2f}, {row.ci_high:.2f}]"
 
 
-@pytest.mark.parametrize("metric", ["auroc", "tpr_at_fpr_0.05"])
+@pytest.mark.parametrize("metric", ["auroc", "tpr_at_fpr_0.25"])
 def test_by_occurrences_stands_beside_its_controls(results, metric):
     table = tables.by_occurrences(results, metric)
     assert table.header == ["method", "1", "2", "4", "8", "any", "clean model, any"]
@@ -31,6 +31,18 @@ def test_by_occurrences_stands_beside_its_controls(results, metric):
     blind = row_of(table, "blind")
     assert blind[1] == value(results, metric, ("clean", "blind", "all", "1"))
     assert blind[6] == tables.NOTHING
+
+
+def test_a_rate_that_is_not_carried_is_no_number_but_what_it_needs(results):
+    needs = "needs ≥ 100 non-members"
+    table = tables.by_benchmark(results, "tpr_at_fpr_0.05")
+    assert table.lines == [["every method", needs, needs, f"{needs} a benchmark"]]
+    table = tables.by_occurrences(results, "tpr_at_fpr_0.05")
+    assert table.lines == [["every method", *[f"{needs} a benchmark"] * 6]]
+    some = row_of(tables.by_occurrences(results, "fpr_at_tpr_0.75"), "loss")
+    assert some[4] == "needs ≥ 20 members a benchmark"
+    place = ("contaminated", "loss", "all", "any")
+    assert some[5] == value(results, "fpr_at_tpr_0.75", place)
 
 
 def test_by_benchmark_ends_with_the_mean(results):

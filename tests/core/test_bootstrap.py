@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from statistics import NormalDist
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from core import bootstrap, metrics
 
@@ -21,6 +22,26 @@ def naive(members, nonmembers, drawn, metric):
     )
 
 
+@cache
+def weights(n, rate):
+    """w_k of the thresholds k = 1 to n."""
+    size = 4 * (n + 1) - 1
+    edges = [beta.cdf((k + 1 / 3) / (n + 2 / 3), rate * size, (1 - rate) * size) for k in range(n)]
+    return np.diff([0, *edges[1:], 1])
+
+
+def smoothed_tpr(members, nonmembers, fpr):
+    """The mean of the share of members above each non-member, the highest first."""
+    shares = [sum(m > x for m in members) / len(members) for x in sorted(nonmembers)[::-1]]
+    return sum(w * share for w, share in zip(weights(len(nonmembers), fpr), shares, strict=True))
+
+
+def smoothed_fpr(members, nonmembers, tpr):
+    """The mean of the share of non-members not below each member, the lowest first."""
+    shares = [sum(n >= x for n in nonmembers) / len(nonmembers) for x in sorted(members)]
+    return sum(w * share for w, share in zip(weights(len(members), 1 - tpr), shares, strict=True))
+
+
 @pytest.mark.parametrize("decimals", [8, 1, 0])
 @pytest.mark.parametrize(("n_members", "n_nonmembers"), [(1, 1), (3, 40), (37, 21)])
 def test_equals_a_naive_loop_exactly(n_members, n_nonmembers, decimals):
@@ -31,11 +52,12 @@ def test_equals_a_naive_loop_exactly(n_members, n_nonmembers, decimals):
     ranked = bootstrap.rank(members, nonmembers, drawn)
     expected = naive(members, nonmembers, drawn, metrics.auroc)
     np.testing.assert_array_equal(bootstrap.auroc(ranked), expected)
-    for rate in (0.01, 0.05, 0.5, 0.95, 1.0):
-        expected = naive(members, nonmembers, drawn, partial(metrics.tpr_at_fpr, fpr=rate))
-        np.testing.assert_array_equal(bootstrap.tpr_at_fpr(ranked, rate), expected)
-        expected = naive(members, nonmembers, drawn, partial(metrics.fpr_at_tpr, tpr=rate))
-        np.testing.assert_array_equal(bootstrap.fpr_at_tpr(ranked, rate), expected)
+    for rate in (0.01, 0.05, 0.5, 0.95):
+        expected = naive(members, nonmembers, drawn, partial(smoothed_tpr, fpr=rate))
+        np.testing.assert_allclose(bootstrap.tpr_at_fpr(ranked, rate), expected, atol=1e-9)
+        expected = naive(members, nonmembers, drawn, partial(smoothed_fpr, tpr=rate))
+        np.testing.assert_allclose(bootstrap.fpr_at_tpr(ranked, rate), expected, atol=1e-9)
+    assert (bootstrap.tpr_at_fpr(ranked, 1.0) == 1).all()
     assert (bootstrap.fpr_at_tpr(ranked, 0.0) == 0).all()
 
 

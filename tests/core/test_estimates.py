@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from core.bootstrap import Resample, rank, resample
-from core.estimates import Estimate, chosen_metrics, estimate, mean
+from core.estimates import (
+    AUROC,
+    Estimate,
+    chosen_metrics,
+    estimate,
+    fpr_at_tpr,
+    interval,
+    mean,
+    mean_over,
+    tpr_at_fpr,
+)
 
 
 def test_metrics_are_named_after_their_rates():
@@ -26,9 +37,9 @@ def test_a_guess_reaches_the_metrics_guess_and_a_shift_its_better_side(metric):
 
 
 def test_each_metric_keeps_its_own_rate():
-    members, nonmembers = np.arange(5.0, 25.0), np.arange(20.0)
+    members, nonmembers = np.arange(25.0, 125.0), np.arange(100.0)
     wanted = chosen_metrics([0.05, 0.5], [0.95])
-    found = estimate(members, nonmembers, resample(20, 20, 50, 0), wanted)
+    found = estimate(members, nonmembers, resample(100, 100, 50, 0), wanted)
     assert found["tpr_at_fpr_0.05"].value < found["tpr_at_fpr_0.5"].value
     assert found["tpr_at_fpr_0.05"].draws.mean() < found["tpr_at_fpr_0.5"].draws.mean()
 
@@ -37,9 +48,9 @@ def test_the_value_on_the_examples_themselves_is_a_draw_of_one_each():
     rng = np.random.default_rng(0)
     members, nonmembers = rng.normal(1, 1, 15).round(1), rng.normal(0, 1, 12).round(1)
     once = Resample(np.ones((1, 15), np.float32), np.ones((1, 12), np.float32))
-    for metric in chosen_metrics([0.05], [0.95]):
-        drawn = metric.draws(rank(members, nonmembers, once))
-        assert drawn.tolist() == [metric.value(members, nonmembers)]
+    assert AUROC.draws(rank(members, nonmembers, once)).tolist() == [
+        AUROC.value(members, nonmembers)
+    ]
 
 
 def test_the_mean_averages_draws_and_adds_sizes():
@@ -49,3 +60,70 @@ def test_the_mean_averages_draws_and_adds_sizes():
     assert (both.n_members, both.n_nonmembers) == (8, 10)
     assert both.value == pytest.approx(0.6)
     assert both.draws.tolist() == pytest.approx([0.6, 0.6])
+
+
+@pytest.mark.parametrize(
+    ("metric", "sizes", "needs"),
+    [
+        (tpr_at_fpr(0.05), (1, 100), ""),
+        (tpr_at_fpr(0.05), (999, 99), "≥ 100 non-members"),
+        (tpr_at_fpr(0.01), (999, 499), "≥ 500 non-members"),
+        (tpr_at_fpr(0.001), (999, 4999), "≥ 5,000 non-members"),
+        (tpr_at_fpr(0.3), (999, 16), "≥ 17 non-members"),
+        (fpr_at_tpr(0.95), (100, 1), ""),
+        (fpr_at_tpr(0.95), (99, 999), "≥ 100 members"),
+        (fpr_at_tpr(0.9), (50, 1), ""),
+        (AUROC, (1, 1), ""),
+    ],
+)
+def test_a_rate_needs_five_expected_false_alarms(metric, sizes, needs):
+    assert metric.needs(*sizes) == needs
+
+
+def test_a_rate_that_is_not_carried_is_no_number():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(1, 1, 100), rng.normal(size=99)
+    found = estimate(*scores, resample(100, 99, 50, 0), [tpr_at_fpr(0.05)])["tpr_at_fpr_0.05"]
+    assert found.needs == "≥ 100 non-members"
+    assert np.isnan([found.value, *found.draws, *interval(found, 0.95)]).all()
+
+
+def of_benchmark(nonmembers, rate=0.05):
+    rng = np.random.default_rng(nonmembers)
+    scores = rng.normal(1, 1, 60), rng.normal(size=nonmembers)
+    (found,) = estimate(*scores, resample(60, nonmembers, 50, 0), [tpr_at_fpr(rate)]).values()
+    return found
+
+
+def test_a_mean_is_over_benchmarks_that_all_carry_the_rate_and_names_those_that_do_not():
+    sizes = {"boolq": 100, "imdb": 64, "news": 120}
+    each = {name: of_benchmark(size) for name, size in sizes.items()}
+    whole = mean_over(each)
+    assert np.isnan([whole.value, *whole.draws]).all()
+    assert whole.needs == "≥ 100 non-members in imdb"
+    carried = {name: found for name, found in each.items() if name != "imdb"}
+    assert mean_over(carried).value == pytest.approx(np.mean([e.value for e in carried.values()]))
+    assert not mean_over(carried).needs
+    none = {name: of_benchmark(size, 0.01) for name, size in sizes.items()}
+    assert mean_over(none).needs == "≥ 500 non-members a benchmark"
+
+
+@pytest.mark.parametrize("apart", [-50, 50])
+def test_the_interval_of_no_and_of_every_hit_is_jeffreys(apart):
+    """All draws agree, but the members are few."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(apart, 1, 40), rng.normal(size=100)
+    (found,) = estimate(*scores, resample(40, 100, 50, 0), [tpr_at_fpr(0.05)]).values()
+    few = beta.ppf(0.975, 0.5, 40.5)
+    expected = (1 - few, 1) if apart > 0 else (0, few)
+    assert interval(found, 0.95) == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_interval_holds_its_value():
+    rng = np.random.default_rng(0)
+    for repetition in range(60):
+        scores = rng.normal(0, 1, 25), rng.normal(size=100).round(1)
+        drawn = resample(25, 100, 100, repetition)
+        for found in estimate(*scores, drawn, chosen_metrics([0.05], [0.5])).values():
+            low, high = interval(found, 0.95)
+            assert low <= found.value <= high

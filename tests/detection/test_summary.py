@@ -116,3 +116,27 @@ def test_windows_of_one_text_have_no_blind_row():
     table, examples = worded([True, False] * 20, str.title)
     shown = summary(table, examples, blind=False)
     assert "blind" not in shown
+
+
+def line_of(shown, start):
+    return next(line for line in shown.splitlines() if line.startswith(start))
+
+
+def test_a_rate_that_so_few_texts_cannot_carry_is_no_number():
+    table, examples = scored([i % 3 == 0 for i in range(297)])  # 99 members, 198 non-members
+    rates = line_of(summary(table, examples), "b ").split("]")
+    assert len(rates) == 3  # AUROC and TPR at 5%, each with an interval
+    assert rates[2].strip() == "needs ≥ 100 members"
+
+
+def test_the_mean_names_the_benchmark_that_cannot_carry_a_rate():
+    table, examples = scored([i % 8 < 4 for i in range(400)], ("one", "two"))
+    lacking = [e for e in examples if e.benchmark == "one" or e.label or int(e.example_id[1:]) > 50]
+    kept = table[table["example_id"].isin([e.example_id for e in lacking])]
+    parts = dict.fromkeys(("all", "one", "two", "pooled"), "")
+    for part in summary(kept, lacking).split("\n\n"):
+        parts[part.replace(":", ",").replace(" ", ",").split(",")[0]] = line_of(part, "b ")
+    assert "needs ≥ 100 non-members in two" in parts["all"]
+    assert "needs" not in parts["one"]
+    assert "needs ≥ 100 non-members" in parts["two"]
+    assert "needs" not in parts["pooled"]
