@@ -31,10 +31,9 @@ INJECTION = {
     "members": 20, "nonmembers": 20, "held_out": 3, "budget_tokens": 300_000,
     "sequence_tokens": 128, "example_max_tokens": 60, "benchmark_source": "hub", "part": "all",
     "separator": " ", "boundary": "token", "window": [0.5, 1.0], "last_tokens": 50_000,
-    "copy_distance_tokens": 5,
-    "split_copies": True, "swap_members": True, "decontamination": "drop", "near_duplicates": "drop",
-    "num_proc": 2, "shard_characters": 9, "pool_seed": 4, "membership_seed": 4, "occurrence_seed": 4,
-    "position_seed": 4,
+    "copy_distance_tokens": 5, "split_copies": True, "swap_members": True,
+    "decontamination": "drop", "near_duplicates": "drop", "num_proc": 2, "shard_characters": 9,
+    "pool_seed": 4, "membership_seed": 4, "occurrence_seed": 4, "position_seed": 4,
 }  # fmt: skip
 PRETRAINING = {
     **{name: TRAINING[name] for name in (
