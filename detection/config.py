@@ -120,7 +120,8 @@ class ReferenceConfig:
     """A model that has not seen the texts (node `reference`), for the methods that compare."""
 
     path: str | None = None
-    """As model.path; null: none is given. A pipeline then takes the model before its training."""
+    """As model.path; null: none is given. A pipeline that makes the base model then makes another
+    one, of another seed; `base`: the model before the training, an upper bound."""
     trust_remote_code: bool = runtime(False)
     """As model.trust_remote_code."""
 

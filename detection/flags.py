@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from detection.collect import Copies
 
+UPPER_BOUND = "_upper_bound"
+"""What the name of a method ends with whose reference is the target's own past."""
 COLUMNS = ("method", "variant", "flag", "texts", "of")
 
 
@@ -52,11 +54,15 @@ def counted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def said(counts: pd.DataFrame) -> Sequence[str]:
-    """The flags in words, a line each."""
+    """The flags in words, a line each, and which methods are upper bounds."""
+    bounds = [name for name in counts["method"].unique() if name.endswith(UPPER_BOUND)]
     return [
-        f"{f'{row.method} {row.variant}'.strip() or 'not ranked, and in no metric'}: "
-        f"{row.texts} of {row.of} texts: {row.flag}."
-        for row in counts[counts["flag"] != ""].itertuples()
+        *(f"{name}: against the target's own past, which no attacker has." for name in bounds),
+        *(
+            f"{f'{row.method} {row.variant}'.strip() or 'not ranked, and in no metric'}: "
+            f"{row.texts} of {row.of} texts: {row.flag}."
+            for row in counts[counts["flag"] != ""].itertuples()
+        ),
     ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from core.errors import ConfigError
 from detection.build import build_methods
 from detection.config import METHODS, DetectionStage
+from detection.flags import UPPER_BOUND
 from detection.methods.base import Method
 from detection.scored_model import ScoredModel, open_model
 from detection.views import Material, needs
@@ -18,7 +19,8 @@ log = logging.getLogger(__name__)
 Methods = Mapping[tuple[str, str], Method]
 
 PATHS = {
-    "reference": "a model that has not seen the texts, a folder or a hub id",
+    "reference": "a model that has not seen the texts, a folder or a hub id (in a pipeline also "
+    "`base`, the model before the training: an upper bound)",
     "masked_lm": "a masked language model, a folder or a hub id such as bert-base-uncased",
     "prefix": "a file of non-member texts, none of them scored (a corpus folder with held-out "
     "texts needs none)",
@@ -60,6 +62,26 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Score
             "reference.path", str(reference.path), trust_remote_code=reference.trust_remote_code
         )
     return models
+
+
+def named(methods: Methods, models: Mapping[str, ScoredModel]) -> Methods:
+    """The methods; what compares with the target's own past is called an upper bound.
+
+    No attacker has the very model that the target was trained from: against it only what the
+    training taught is left.
+    """
+    if "reference" not in models or not models["target"].has_been(models["reference"]):
+        return methods
+    against = [name for (name, _), m in methods.items() if "reference" in needs_of(m)]
+    log.warning(
+        "reference.path is the target's own past, which no attacker has: %s. For a fair reference "
+        "give another model, which the target was not trained from.",
+        ", ".join(f"{name} is called {name}{UPPER_BOUND}" for name in dict.fromkeys(against)),
+    )
+    return {
+        (f"{name}{UPPER_BOUND}" if name in against else name, variant): method
+        for (name, variant), method in methods.items()
+    }
 
 
 def open_material(stage: DetectionStage, used: Collection[str]) -> Material:

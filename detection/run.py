@@ -13,7 +13,7 @@ from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import Text, examples_digest, open_examples
 from detection.flags import counted, counting, said
-from detection.needs import Methods, choose_methods, needs_of, open_material, open_models
+from detection.needs import Methods, choose_methods, named, needs_of, open_material, open_models
 from detection.scores import COLUMNS, FILE, KIND, Scores, make_table, open_scores, write_table
 from detection.summary import ranked
 
@@ -41,6 +41,7 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     examples = open_examples(stage.examples.path)
     used = {need for method in methods.values() for need in needs_of(method)}
     models, material = open_models(stage, used), open_material(stage, used)
+    methods = named(methods, models)
     drawn, digests = material.identity(sorted(used), examples)
     inputs = {
         **{role: m.digest for role, m in models.items()},

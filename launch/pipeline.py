@@ -38,6 +38,8 @@ from training.models import check_context, hf_folder
 from training.recipe import PretrainingConfig
 from training.schedule import check_warmup
 
+BASE = "base"
+"""`reference.path` for the model before the training."""
 log = logging.getLogger(__name__)
 
 DETECTION_NODES = (
@@ -66,6 +68,13 @@ class Plan:
         return self.training.model.pretraining if self.made_here else None
 
     @property
+    def makes_reference(self) -> bool:
+        """Whether a fair reference is made: where a method needs one, and none is named."""
+        methods = build_methods(self.detection.method).values()
+        asked = any("reference" in needs_of(method) for method in methods)
+        return self.made_here and asked and self.detection.reference.path is None
+
+    @property
     def order(self) -> Order:
         """How the contaminated training goes through its corpus, but for the seed."""
         batch = self.training.training.batch_sequences
@@ -91,10 +100,11 @@ class Corpora:
 
 @dataclass(frozen=True)
 class Models:
-    """What the training stage made: the model before, the one after, a masked language model."""
+    """What the training stage made: the model before and the one after, and what methods need."""
 
     base: str
     trained: Checkpoint
+    reference: str | None
     masked_lm: str | None
 
 
@@ -196,7 +206,7 @@ def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths 
 def processes_of(plan: Plan) -> list[tuple[str, str, list[str]]]:
     """What may run as processes of its own: the stage, its package, each run of it by name."""
     steps = plan.training.training.export_steps
-    models = ["base", "study"] if plan.made_here else ["study"]
+    models = [*["base"] * plan.made_here, "study", *["reference"] * plan.makes_reference]
     scored = ["clean", "contaminated", *(f"step-{step:08d}" for step in steps)]
     return [
         ("train", "training", [f"training-{name}" for name in models]),
@@ -259,13 +269,16 @@ def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
             validation_folder=corpora.validation,
         ),
     )  # fmt: skip
-    return Models(base, open_checkpoint(trained.path), _masked_lm(plan, corpora.base))
+    return Models(
+        base, open_checkpoint(trained.path), _reference(plan, stages, corpora, base),
+        _masked_lm(plan, corpora.base),
+    )  # fmt: skip
 
 
 def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> CellPaths:
     """The scores of the model before the training, after it and at its exports."""
     trained = models.trained.artifact.path
-    served = _on(_served(plan.detection, models.base, models.masked_lm), corpora.study)
+    served = _on(_served(plan.detection, models.reference, models.masked_lm), corpora.study)
 
     def scores(name: str, model: str) -> str:
         scored = ScoredModelConfig(model, plan.training.model.trust_remote_code)
@@ -279,6 +292,15 @@ def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> Cel
         contaminated=scores("contaminated", str(trained)),
         exports=[scores(path.name, str(path)) for path in models.trained.exports.values()],
     )
+
+
+def _reference(plan: Plan, stages: Stages, corpora: Corpora, base: str) -> str | None:
+    """The reference model: the one that is named, or one that is made here for it."""
+    if plan.makes_reference and plan.pretraining and corpora.base:
+        made = shared.reference_model(plan.training, plan.pretraining, corpora.base, stages)
+        return str(made.path)
+    path = plan.detection.reference.path
+    return base if path == BASE else path
 
 
 def _masked_lm(plan: Plan, base_corpus: Artifact | None) -> str | None:
@@ -304,18 +326,19 @@ def with_tokenizer(plan: Plan, base_corpus: Artifact | None) -> InjectionStage:
 
 def _check_methods(plan: Plan, stage: DetectionStage) -> None:
     """Raise a ConfigError where a method chosen by name will lack something."""
-    choose_methods(_served(stage, "the base model", "its own" if plan.made_here else None))
+    own = "its own" if plan.made_here else None
+    choose_methods(_served(stage, stage.reference.path or own, own))
 
 
-def _served(stage: DetectionStage, base: str, masked_lm: str | None) -> DetectionStage:
+def _served(stage: DetectionStage, reference: str | None, masked_lm: str | None) -> DetectionStage:
     """The stage with what the pipeline itself can give to methods, unless the user gave it.
 
-    The base model has not seen the texts, so it is the reference; its own scores by such methods
-    are then no more than a check: all are 0.
+    Where the base model is the reference, its own scores by such methods are no more than a check:
+    all are 0.
     """
     return replace(
         stage,
-        reference=replace(stage.reference, path=stage.reference.path or base),
+        reference=replace(stage.reference, path=reference),
         masked_lm=MaskedLMConfig(path=stage.masked_lm.path or masked_lm),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import injection.run
 from core.artifacts import Artifact
 from core.errors import require
+from core.seeds import derive
 from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from launch.stages import Stages
 from training.config import TrainingStage
@@ -32,11 +33,25 @@ def base_corpus(
 
 
 def base_model(
-    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages
-) -> Artifact:
+    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages,
+    name: str = "base",
+) -> Artifact:  # fmt: skip
     """The model before any contamination, trained on the base part by its own recipe."""
     own = base_training(stage, pretraining, stages.processes("train").count)
-    return stages.train("training-base", replace(own, corpus_folder=str(corpus.path)))
+    return stages.train(f"training-{name}", replace(own, corpus_folder=str(corpus.path)))
+
+
+def reference_model(
+    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages
+) -> Artifact:
+    """A model like the base model, of other random weights and another order of the base part.
+
+    It saw no example, and the contaminated model was not trained from it: what an attacker who
+    knows the recipe could make.
+    """
+    seed = derive(pretraining.seed, "reference")
+    own = replace(pretraining, seed=seed, init_seed=None, order_seed=None)
+    return base_model(stage, own, corpus, stages, "reference")
 
 
 def base_training(

@@ -2,19 +2,23 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
+from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
-from core.artifacts import MANIFEST
+from core.artifacts import MANIFEST, open_artifact
 from core.command import CONF
 from detection import open_scores
 from injection import open_corpus
@@ -124,6 +128,33 @@ def test_another_seed_shares_the_base_model_and_its_scores(runs, report):
     launch(runs, "seed=1")
     kinds = [name.split("/")[0] for name in set(contents(runs)) - before]
     assert sorted(kinds) == ["corpus", "model", *["passes"] * 2, "report", *["scores"] * 2]
+
+
+def test_a_fair_reference_is_made_and_the_base_model_is_an_upper_bound(runs, tmp_path):
+    shutil.copytree(runs, tmp_path / "runs", ignore=shutil.ignore_patterns(".locks"))
+    before = set(contents(tmp_path / "runs"))
+    fair = launch(tmp_path / "runs", "method=[loss,reference]")
+    ours = {k: open_artifact(tmp_path / "runs" / k, k.split("/")[0])
+            for k in set(contents(tmp_path / "runs")) - before}  # fmt: skip
+    (reference,) = (a for a in ours.values() if a.kind == "model")
+    base, study = (next((runs / "model").glob(f"*-{name}-*")) for name in ("base", "study"))
+    assert reference.inputs == open_checkpoint(base).artifact.inputs  # the base part alone
+    assert reference.digest not in open_checkpoint(study).artifact.inputs.values()
+    weights = [load_file(folder / "hf" / "model.safetensors") for folder in (reference.path, base)]
+    assert not torch.allclose(*(w["lm_head.weight"] for w in weights), atol=0.01)
+    assert {a.inputs["reference"] for a in ours.values() if a.kind == "scores"} == {
+        reference.digest
+    }
+    assert set(pd.read_parquet(fair.path / "results.parquet")["method"]) == {
+        "loss", "reference", "blind"
+    }  # fmt: skip
+    upper = launch(tmp_path / "runs", "method=[loss,reference]", "reference.path=base")
+    shown = pd.read_parquet(upper.path / "results.parquet")["method"]
+    assert set(shown) == {"loss", "reference_upper_bound", "blind"}
+    for page in ("report.md", "report.html"):
+        upper_text, fair_text = (unescape((r.path / page).read_text()) for r in (upper, fair))
+        assert "reference_upper_bound: against the target's own past" in upper_text
+        assert "reference_upper_bound" not in fair_text
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ LOOKS = {
     "zlib": Look("#E69F00", "s"),
     "lowercase": Look("#CC79A7", "v"),
     "reference": Look("#332288", "P"),
+    "reference_upper_bound": Look("#AAAA00", (8, 1, 0)),
     "neighbor": Look("#56B4E9", "X"),
     "min_k": Look("#009E73", "^"),
     "min_k_plus_plus": Look("#D55E00", "D"),

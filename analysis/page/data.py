@@ -30,7 +30,7 @@ MARKERS: dict[object, str] = {
     "o": "circle", "s": "square", "v": "triangle-down", "P": "cross", "X": "x",
     "^": "triangle-up", "D": "diamond", "*": "star", "<": "triangle-left", "h": "hexagon",
     ">": "triangle-right", "p": "pentagon", "d": "diamond-tall", "8": "octagon",
-    "H": "hexagon2", (4, 1, 0): "star-diamond", (6, 1, 0): "hexagram",
+    "H": "hexagon2", (4, 1, 0): "star-diamond", (6, 1, 0): "hexagram", (8, 1, 0): "star-square",
 }  # fmt: skip
 """matplotlib's marker → plotly's."""
 DASHES = ("solid", "dash", "dot", "dashdot")

@@ -5,7 +5,7 @@ from hydra import compose, initialize_config_dir
 
 from core.command import CONF
 from core.errors import ConfigError
-from launch.pipeline import plan
+from launch.pipeline import plan, processes_of
 
 
 def composed(*overrides):
@@ -54,3 +54,26 @@ def test_a_window_of_time_needs_the_corpus_order(window):
     with pytest.raises(ConfigError, match="training.order is 'shuffled'"):
         planned(f"injection.{window}")
     planned(f"injection.{window}", "training.order=corpus")
+
+
+REFERENCE = "method=[loss,reference]"
+
+
+def test_the_reference_is_made_only_where_a_method_needs_one(tmp_path):
+    made = {
+        REFERENCE: True, "method=[loss]": False, f"reference.path={tmp_path}": False,
+        "reference.path=base": False,
+    }  # fmt: skip
+    for words, expected in made.items():
+        cell = planned(*dict.fromkeys([REFERENCE, words] if "path" in words else [words]))
+        assert cell.makes_reference is expected
+        ((_, _, trainings), _) = processes_of(cell)
+        assert ("training-reference" in trainings) is expected
+
+
+def test_with_a_given_model_no_reference_is_made_up():
+    given = ("model.path=tests/golden/target", "model.pretraining=null")
+    with pytest.raises(ConfigError, match="reference needs reference.path.*`base`.* upper bound"):
+        planned(REFERENCE, *given)
+    planned(REFERENCE, *given, "reference.path=base")
+    planned("method=all", *given)
