@@ -15,7 +15,7 @@ from detection.examples import Text
 from detection.thresholds import Threshold
 
 LEAST = 20
-"""Calibration texts of each kind: with fewer a threshold's rates are known to some 0.1 at best."""
+"""Texts of each kind, to calibrate on and to judge by: fewer tell a rate to some 0.1 at best."""
 MODELS = ("target", "reference", "masked_lm")
 OVERRIDES = ("model", "chance", "size")
 """What `thresholds.override` may name: see `Calibration.refusals`."""
@@ -53,7 +53,7 @@ class Calibration:
         Yields what `override` calls it, and the reason.
 
         `model`: another model's scores have another scale. `chance`: on its test texts a method's
-        AUROC is not above 0.5. `size`: fewer than LEAST members or non-members.
+        AUROC is not above 0.5. `size`: chosen, or judged, on fewer than LEAST of a kind.
         """
         for role in MODELS:
             own, other = self.models.get(role), models.get(role)
@@ -71,11 +71,12 @@ class Calibration:
                     f"{self.test_nonmembers} test texts: AUROC {one.auroc:.3f} "
                     f"[{one.auroc_low:.3f}, {one.auroc_high:.3f}]",
                 )
-        if min(self.members, self.nonmembers) < LEAST:
+        test = self.test_members, self.test_nonmembers
+        if min(self.members, self.nonmembers, *test) < LEAST:
             yield (
                 "size",
-                f"it was calibrated on {self.members} members and {self.nonmembers} non-members, "
-                f"fewer than {LEAST} of a kind",
+                f"it was calibrated on {self.members} members and {self.nonmembers} non-members "
+                f"and judged on {test[0]} and {test[1]} others, fewer than {LEAST} of a kind",
             )
 
     def write(self, path: Path) -> None:

@@ -31,6 +31,10 @@ class _Columns(string.Formatter):
         if value is None or (isinstance(value, float) and math.isnan(value)):
             is_null = f"{field_name!r} is {'null' if value is None else 'NaN'}"
             raise _UnusableError("null field", is_null)
+        if isinstance(value, list | tuple | dict):
+            raise _UnusableError(
+                "not a text", f"{field_name!r} is {value!r}: name one of its values"
+            )
         return value, first
 
 

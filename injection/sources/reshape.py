@@ -69,7 +69,7 @@ class MultipleChoice:
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows with `options` and `answer`."""
         for row in self.source.rows(tally):
-            choices = value_at(row, self.choices, tally)
+            choices = _texts_at(row, self.choices, tally)
             key = None if choices is None else value_at(row, self.gold, tally)
             if key is None:
                 continue
@@ -94,8 +94,8 @@ class Alternatives:
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows with `options`."""
         for row in self.source.rows(tally):
-            right = value_at(row, self.right, tally)
-            wrong = None if right is None else value_at(row, self.wrong, tally)
+            right = _texts_at(row, self.right, tally)
+            wrong = None if right is None else _texts_at(row, self.wrong, tally)
             if wrong is not None:
                 options = [str(o).strip() for o in [*right[:1], *wrong]]
                 yield _with(row, options="\n".join(options))
@@ -107,6 +107,22 @@ def lettered(choices: Sequence[str]) -> list[str]:
     bare = [re.sub(rf"^\(?{letter}[).:]\s*", "", choice) for letter, choice in pairs]
     own = all(b != choice for b, (_, choice) in zip(bare, pairs, strict=True))
     return [f"{a}. {b if own else c}" for b, (a, c) in zip(bare, pairs, strict=True)]
+
+
+def _texts_at(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:
+    """The list at a path, each entry a text; None: the tally has been told why not."""
+    found = value_at(row, path, tally)
+    if found is None:
+        return None
+    if not isinstance(found, list | tuple):
+        tally.bad("not a list", row.where, f"{path!r} is {found!r}")
+        return None
+    for place, entry in enumerate(found):
+        if entry is None or not str(entry).strip():
+            reason = "null field" if entry is None else "empty field"
+            tally.bad(reason, row.where, f"entry {place} of {path!r} is {entry!r}")
+            return None
+    return found
 
 
 def _index(gold: Any) -> int:

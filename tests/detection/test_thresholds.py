@@ -169,10 +169,11 @@ def test_thresholds_no_better_than_chance_are_refused(calibrated, capsys):
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_thresholds_of_a_few_texts_are_refused(calibrated, few):
+@pytest.mark.parametrize("judged", [True, False])
+def test_thresholds_of_a_few_texts_are_refused(calibrated, few, judged):
     table, examples = scored(200, 4.0)
     of_a_kind = [e for e in examples if e.label is few]
-    fit = [e for e in of_a_kind if unit_hash(f"0 {e.example_id}") < 0.5]
+    fit = [e for e in of_a_kind if (unit_hash(f"0 {e.example_id}") >= 0.5) == judged]
     assert len(fit) > 20
     for left, refused in ((20, False), (19, True)):
         out_of = {e.example_id for e in fit[left:]}

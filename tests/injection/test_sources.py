@@ -404,6 +404,16 @@ def test_reshaped_rows_say_what_is_wrong():
         with pytest.raises(DataError, match="row 1: (no such choice|null field) .'gold' is"):
             values(rows)
         assert values(rows, "skip")[1].total() == 1
+    for choices, why in (
+        (["x", None, "z"], "null field .entry 1 of 'c' is None"),
+        (["x", " ", "z"], "empty field .entry 1 of 'c'"),
+        ("xyz", "not a list .'c' is 'xyz'"),
+    ):
+        rows = Rows([{"c": choices, "gold": 0, "r": ["a"]}])
+        for reshaped in (MultipleChoice(rows, "c", "gold"), Alternatives(rows, "r", "c")):
+            with pytest.raises(DataError, match=f"row 1: {why}"):
+                values(reshaped)
+            assert values(reshaped, "skip")[1].total() == 1
     with pytest.raises(DataError, match="row 2: no match .'q' does not match"):
         values(Extract(Rows([{"q": "ab"}, {"q": "b"}]), "q", "(?P<first>a)"))
     right = [{"r": ["a"], "w": ["b"]}, {"r": None, "w": None}, {"r": ["c"], "w": None}]
