@@ -28,6 +28,9 @@ from core.metrics import Scores
 if TYPE_CHECKING:
     import pandas as pd
 
+LEAST = 3
+"""Members of a stratum: τ of two has no distribution to speak of."""
+
 
 class Detector(NamedTuple):
     """Whose AUROC it is."""
@@ -68,14 +71,18 @@ def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
 
 
 def stratum(examples: NDArray[Any], dose: Any, scores: Scores) -> Stratum:
-    """One stratum's τ-b between doses and scores (n each, two different doses at least)."""
+    """One stratum's τ-b between doses and scores (n each: LEAST or more, not all of one dose).
+
+    Its z is S over its standard deviation where there is no trend. An exact p of a few examples
+    is 1 for the reversed order: no z, and one such stratum would outweigh all others.
+    """
     from scipy.special import ndtri
     from scipy.stats import kendalltau
 
     if np.ptp(scores) == 0:
         return Stratum(examples, 0.0, 0.0, np.zeros(len(scores)))
-    test = kendalltau(dose, scores, alternative="greater")
-    z = -float(ndtri(np.clip(test.pvalue, 1e-300, 1 - 1e-15)))
+    test = kendalltau(dose, scores, method="asymptotic")
+    z = float(np.sign(test.statistic) * -ndtri(np.clip(test.pvalue, 1e-300, 1) / 2))
     return Stratum(examples, float(test.statistic), z, _ranks(dose) * _ranks(scores))
 
 
@@ -98,11 +105,11 @@ def design_effect(strata: Sequence[Stratum]) -> float:
 
 
 def _several_doses(examples: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    """Each benchmark's rows of inserted members, where not all have the same dose."""
+    """Each benchmark's rows of inserted members: 3 or more, not all of the same dose."""
     inserted = examples["member"].to_numpy(bool) & (examples["occurrences"].to_numpy() > 0)
     for benchmark in sorted(set(examples["benchmark"])):
         rows = np.flatnonzero(inserted & (examples["benchmark"] == benchmark).to_numpy())
-        if examples["occurrences"].iloc[rows].nunique() > 1:
+        if len(rows) >= LEAST and examples["occurrences"].iloc[rows].nunique() > 1:
             yield benchmark, rows
 
 

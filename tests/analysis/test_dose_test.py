@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom, combine_pvalues, kendalltau
 
 from analysis.config import AnalysisConfig
-from analysis.inference.dose_test import Detector, dose_tests
+from analysis.inference.dose_test import Detector, dose_tests, joint_test, stratum
 from analysis.inference.statistics import statistics
 
 SIZES = {"a": 12, "b": 32, "c": 80}
@@ -52,6 +52,29 @@ def shifted(table):
 
 def rising(table):
     return 0.3 * np.log2(1 + table["occurrences"].to_numpy())
+
+
+@pytest.mark.parametrize("members", [3, 4, 5])
+def test_a_small_stratum_weighs_as_much_in_either_order(members):
+    dose, scores = np.arange(1, members + 1), np.arange(members) * 1.0
+    up, down = (stratum(np.arange(members), dose, sign * scores) for sign in (1, -1))
+    pairs = members * (members - 1) / 2
+    deviation = np.sqrt(members * (members - 1) * (2 * members + 5) / 18)  # Kendall 1938
+    assert (up.z, down.z) == pytest.approx((pairs / deviation, -pairs / deviation))
+
+
+def test_benchmarks_of_three_members_leave_a_trend_elsewhere_alone():
+    rng = np.random.default_rng(0)
+    alone, beside = [], []
+    for _ in range(100):
+        strata = [
+            stratum(np.arange(n) + 1_000 * k, dose, 0.25 * np.log2(dose) + rng.normal(size=n))
+            for k, n in enumerate((100, 3, 3, 3))
+            for dose in [np.resize([1, 2, 4, 8], n)]
+        ]
+        alone.append(joint_test(strata[:1])[1] < 0.05)
+        beside.append(joint_test(strata)[1] < 0.05)
+    assert np.mean(beside) > np.mean(alone) - 0.1 > 0.6
 
 
 def rejected(found) -> int:
