@@ -96,7 +96,7 @@ class Alternatives:
         for row in self.source.rows(tally):
             right = _texts_at(row, self.right, tally)
             wrong = None if right is None else _texts_at(row, self.wrong, tally)
-            if wrong is not None:
+            if right is not None and wrong is not None:
                 options = [str(o).strip() for o in [*right[:1], *wrong]]
                 yield _with(row, options="\n".join(options))
 
