@@ -71,7 +71,7 @@ class MultipleChoice:
         for row in self.source.rows(tally):
             choices = _texts_at(row, self.choices, tally)
             key = None if choices is None else value_at(row, self.gold, tally)
-            if key is None:
+            if choices is None or key is None:
                 continue
             options, index = lettered(choices), _index(key)
             if 0 <= index < len(options):
