@@ -59,7 +59,7 @@ def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     return (
         f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
         f"{_sizes(rows)}. Colour: contaminated model; grey: the model before that training; "
-        f"dashed: a guess. From the rate on at which each benchmark has {ALARMS} false alarms. "
+        f"dashed: a guess. Curves start where each benchmark expects {ALARMS} false alarms. "
         f"Bands: {base.band(rows, few)}."
     )
 
