@@ -6,7 +6,7 @@ import shutil
 import pytest
 import yaml
 
-from core.artifacts import MANIFEST, folder_digest
+from core.artifacts import MANIFEST, SCHEMA, folder_digest
 from detection import open_scores
 from detection.config import (
     DetectionConfig,
@@ -37,7 +37,7 @@ def trained(tmp_path, toy_folders):
             export = folder / "exports" / f"step-{step:08d}"
             shutil.copytree(toy_folders["reference"], export)
             (export / "README").write_text(str(step))  # as their weights would differ
-        manifest = {"kind": "model", "schema": 1, "digest": f"digest of {name}",
+        manifest = {"kind": "model", "schema": SCHEMA, "digest": f"digest of {name}",
                     "inputs": {"model": start} if start else {}, "counts": {"steps": 40},
                     "files": {}}  # fmt: skip
         (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"path": path and str(path)}}))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.artifacts import MANIFEST
+from core.artifacts import MANIFEST, SCHEMA
 from core.command import CONF
 from core.errors import ArtifactError, ConfigError, DataError
 from detection import open_scores
@@ -181,8 +181,8 @@ def test_a_model_that_is_not_there(stage, tmp_path):
 def test_a_training_artefact_gives_its_weights_and_step(stage, tmp_path, toy_folders):
     folder = tmp_path / "runs" / "model" / "toy-0"
     shutil.copytree(toy_folders["target"], folder / "hf")
-    manifest = {"kind": "model", "schema": 1, "digest": "d", "inputs": {}, "counts": {"steps": 40},
-                "files": {}}  # fmt: skip
+    manifest = {"kind": "model", "schema": SCHEMA, "digest": "d", "inputs": {},
+                "counts": {"steps": 40}, "files": {}}  # fmt: skip
     (folder / MANIFEST).write_text(json.dumps(manifest))
     table = open_scores(run(stage(model=ScoredModelConfig(str(folder)))).path).table
     assert set(table["checkpoint_step"]) == {40}
