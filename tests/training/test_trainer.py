@@ -5,6 +5,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Trainer, TrainingArguments
 
+from launch.processes import LAUNCHER
 from training.config import ModelConfig, TrainingConfig
 from training.engine import engine_config, parameter_groups, start_engine
 from training.models import make_model
@@ -45,7 +46,16 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def trainers_losses(rows, tmp_path_factory):
+def no_launcher():
+    """Trainer alone: what an earlier training of this process left would make it one of several."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in LAUNCHER:
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trainers_losses(rows, tmp_path_factory, no_launcher):
     options = TrainingArguments(
         str(tmp_path_factory.mktemp("trainer")), use_cpu=True, max_steps=STEPS,
         per_device_train_batch_size=BATCH, learning_rate=CONFIG.learning_rate,
