@@ -75,7 +75,8 @@ def reading_guide(config: AnalysisConfig) -> str:
         "Wilson's interval with the draws' variance). A rate is shown where at least "
         f"{ALARMS} false alarms are expected at its level in each benchmark; else it says what it "
         "needs. A column with a number holds the members "
-        "with so many occurrences, `any` all of them; `all` is the mean over benchmarks."
+        "with so many occurrences, `any` all of them; `all` is the mean over benchmarks, and has a "
+        "number where each of them does."
     )
 
 

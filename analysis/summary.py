@@ -48,13 +48,17 @@ def sentences(
     """
     shown = pooled[(pooled["metric"] == "auroc") & (pooled["benchmark"] == ALL)]
     detectors = shown[(shown["checkpoint"] == CONTAMINATED) & shown["default"]]
-    best = detectors[detectors["occurrences"] == ANY].nlargest(1, "value").iloc[0]
+    over_all = detectors[detectors["occurrences"] == ANY]
+    best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
     name = label(best["method"], best["variant"], _pairs(shown[shown["method"] != BLIND]))
     clean = pooled[pooled["method"] != BLIND]
     blind = pooled[pooled["method"] == BLIND]
-    return [
+    found = [
         _best(name, best, _pairs(detectors), comparisons, confidence),
         _dose(name, best, detectors, trends),
+    ]
+    return [
+        *([f"{ALL}, the mean over benchmarks: needs {best['needs']}."] if best["needs"] else found),
         _control("Clean control (the model before the contaminated training)", clean),
         _control("Blind baseline (a text classifier without the model)", blind),
     ]

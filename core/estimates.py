@@ -37,9 +37,15 @@ class Metric:
 
     def needs(self, members: int, nonmembers: int) -> str:
         """What is missing to carry it, such as "≥ 500 non-members"; empty where nothing is."""
-        if nonmembers < self.least_nonmembers:
-            return f"≥ {self.least_nonmembers:,} non-members"
-        return f"≥ {self.least_members:,} members" * (members < self.least_members)
+        sides = (
+            (nonmembers, self.least_nonmembers, "non-members"),
+            (members, self.least_members, "members"),
+        )
+        return " and ".join(
+            kind if least == 1 else f"≥ {least:,} {kind}"
+            for found, least, kind in sides
+            if found < least
+        )
 
 
 @dataclass(frozen=True)
@@ -150,12 +156,20 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
 
 def mean_over(benchmarks: Mapping[str, Estimate]) -> Estimate:
     """The same; its `needs` names the benchmarks that can't carry the metric."""
-    found = mean(list(benchmarks.values()))
-    short = [name for name, e in benchmarks.items() if e.needs]
-    if not short:
-        return found
-    where = "a benchmark" if len(short) == len(benchmarks) else f"in {', '.join(short)}"
-    return replace(found, needs=f"{found.needs} {where}")
+    needs = needs_over({name: e.needs for name, e in benchmarks.items()})
+    return replace(mean(list(benchmarks.values())), needs=needs)
+
+
+def needs_over(benchmarks: Mapping[str, str]) -> str:
+    """What each benchmark lacks, such as "non-members in imdb"; empty where none lacks anything."""
+    where: dict[str, list[str]] = {}
+    for name, needs in benchmarks.items():
+        where.setdefault(needs, []).append(name)
+    return "; ".join(
+        f"{needs} a benchmark" if names == list(benchmarks) else f"{needs} in {', '.join(names)}"
+        for needs, names in where.items()
+        if needs
+    )
 
 
 def total_needs(estimates: Sequence[Estimate]) -> str:

@@ -9,7 +9,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from core.bootstrap import resample
-from core.estimates import ALL, Estimate, chosen_metrics, estimate, interval, mean_over
+from core.estimates import (
+    ALL,
+    AUROC,
+    Estimate,
+    chosen_metrics,
+    estimate,
+    interval,
+    mean_over,
+    needs_over,
+)
 from core.metrics import Scores
 from core.seeds import derive
 from detection.blind import BLIND, blind_baseline, obstacle, warning
@@ -101,9 +110,8 @@ def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
 def _mean(groups: Mapping[str, Sequence[Text]], found: Mapping[str, Estimates]) -> str:
     """The table of "all", as in a report: the mean over benchmarks, where each was measured."""
     head = f"{ALL}, the mean over {len(groups)} benchmarks"
-    missing = [name or "those of no benchmark" for name in groups if not found[name]]
-    if missing:
-        return f"{head}: none, since {', '.join(missing)} lack members or non-members"
+    if needs := needs_over({n or "those of no benchmark": _needs(g) for n, g in groups.items()}):
+        return f"{head}: needs {needs}"
     lines: Estimates = {}
     for method in next(iter(found.values())):
         by_name = {name: by[method] for name, by in found.items() if method in by}
@@ -113,6 +121,12 @@ def _mean(groups: Mapping[str, Sequence[Text]], found: Mapping[str, Estimates]) 
                 for m in METRICS
             }
     return _shown(head, [e for texts in groups.values() for e in texts], lines)
+
+
+def _needs(examples: Sequence[Text]) -> str:
+    """What they lack to carry any metric."""
+    labels = [e.label for e in examples]
+    return AUROC.needs(labels.count(True), labels.count(False))
 
 
 def _shown(name: str, examples: Sequence[Text], found: Estimates) -> str:

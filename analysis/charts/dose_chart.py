@@ -72,7 +72,8 @@ def dose_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
 
 
 def _shown(results: pd.DataFrame) -> pd.DataFrame:
-    return results[(results["metric"] == "auroc") & (results["benchmark"] == ALL)]
+    shown = results[(results["metric"] == "auroc") & (results["benchmark"] == ALL)]
+    return shown[shown["needs"] == ""]
 
 
 def _subtitle(results: pd.DataFrame) -> str:

@@ -62,6 +62,7 @@ def factor_groups(pooled: pd.DataFrame, factor: Factor, series: Series) -> Itera
     if factor.column not in pooled:
         return
     shown = pooled[(pooled["metric"] == "auroc") & (pooled["occurrences"] == ANY)]
+    shown = shown[shown["needs"] == ""]
     shown = shown[(shown["benchmark"] == ALL) & shown[factor.column].notna()]
     keys = shown["condition"].map(lambda condition: series.get((condition, factor.column)))
     for _, rows in shown.groupby(keys, sort=False):

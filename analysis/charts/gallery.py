@@ -102,8 +102,9 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
     if (curves["benchmark"] == ALL).any():  # else some benchmark can carry no rate
         figure = roc_chart(curves, rows, config)
         yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
-    figure = histogram_chart(bins, rows)
-    yield chart("scores", "Score histograms", histogram_caption(rows), figure)
+    if (bins["benchmark"] == ALL).any():  # else some benchmark lacks members or non-members
+        figure = histogram_chart(bins, rows)
+        yield chart("scores", "Score histograms", histogram_caption(rows), figure)
     if has_losses(records):
         figure = loss_chart(records, rows, stamp(rows) is not None)
         yield chart("losses", "Loss during training", loss_caption(records), figure)

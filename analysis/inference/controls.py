@@ -22,12 +22,16 @@ CHANCE = 0.5
 
 
 def control_rows(results: pd.DataFrame) -> pd.DataFrame:
-    """AUROC of the clean checkpoint and the blind baseline: all members, mean over benchmarks."""
+    """AUROC of the clean checkpoint and the blind baseline: all members, mean over benchmarks.
+
+    None where some benchmark lacks members or non-members.
+    """
     deciding = (
         (results["metric"] == "auroc")
         & (results["checkpoint"] == CLEAN)
         & (results["benchmark"] == ALL)
         & (results["occurrences"] == ANY)
+        & (results["needs"] == "")
     )
     return results[deciding]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
-from analysis.inference.groups import ANY, Group, groups
+from analysis.inference.groups import ANY, Group, groups, lacking
 from analysis.inference.pooled import pooled_estimate
 from analysis.inference.results import ALL
 from core import bootstrap
@@ -58,12 +58,21 @@ class Sample(NamedTuple):
     seed: int
     """Draws the resamples; equal where cells hold the same examples."""
 
+    @property
+    def measurable(self) -> bool:
+        """Whether there are both."""
+        return len(self.members) > 0 and len(self.nonmembers) > 0
+
 
 def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
-    """The scores that a curve is made of, one sample a cell (a seed) of its condition."""
+    """The scores that a curve is made of, one sample a cell (a seed) of its condition.
+
+    Those of a benchmark that lacks members or non-members are there too: `measured`.
+    """
     found: dict[Place, list[Sample]] = defaultdict(list)
     for cell in cells:
-        compared = [group for group in groups(cell.examples) if group.occurrences == ANY]
+        every = [*groups(cell.examples), *lacking(cell.examples)]
+        compared = [group for group in every if group.occurrences == ANY]
         for checkpoint, table in cell.scores.items():
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)
@@ -89,8 +98,9 @@ def roc_table(
     import pandas as pd
 
     draws = min(config.draws, MOST_DRAWS)
-    curves = {place: _roc(cells, draws, derive(seed, "curves")) for place, cells in found.items()}
-    for place, parts in _by_mean(curves).items():
+    own = derive(seed, "curves")
+    curves = {place: _roc(cells, draws, own) for place, cells in measured(found).items()}
+    for place, parts in _by_mean(curves, found).items():
         curves[place] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
     for place, line in curves.items():
@@ -126,8 +136,8 @@ def histogram_table(found: Mapping[Place, Sequence[Sample]]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    counts = {place: [sum(map(_counts, cells))] for place, cells in found.items()}
-    for place, parts in _by_mean(counts).items():
+    counts = {place: [sum(map(_counts, cells))] for place, cells in measured(found).items()}
+    for place, parts in _by_mean(counts, found).items():
         counts[place] = [each for (each,) in parts]
     rows = [row for place, parts in counts.items() for row in _bins(place, np.stack(parts))]
     names = [*Place._fields, "side", "centre", "share", "ci_low", "ci_high"]
@@ -160,9 +170,20 @@ def _bins(place: Place, counts: Floats) -> Iterator[tuple[object, ...]]:
             yield (*place, side, *map(float, numbers))
 
 
-def _by_mean(parts: Mapping[Place, T]) -> dict[Place, list[T]]:
-    """The parts of "all": those of every benchmark."""
-    found: dict[Place, list[T]] = defaultdict(list)
+def measured(found: Mapping[Place, Sequence[Sample]]) -> dict[Place, list[Sample]]:
+    """The samples that have members and non-members."""
+    kept = {place: [cell for cell in cells if cell.measurable] for place, cells in found.items()}
+    return {place: cells for place, cells in kept.items() if cells}
+
+
+def _by_mean(
+    parts: Mapping[Place, T], found: Mapping[Place, Sequence[Sample]]
+) -> dict[Place, list[T]]:
+    """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
+    made: dict[Place, list[T]] = defaultdict(list)
     for place, part in parts.items():
-        found[place._replace(benchmark=ALL)].append(part)
-    return found
+        made[place._replace(benchmark=ALL)].append(part)
+    for place, cells in found.items():
+        if not all(cell.measurable for cell in cells):
+            made.pop(place._replace(benchmark=ALL), None)
+    return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,26 +30,42 @@ class Group:
     members: Rows
     nonmembers: Rows
 
+    @property
+    def measurable(self) -> bool:
+        """Whether there are examples on both sides."""
+        return len(self.members) > 0 and len(self.nonmembers) > 0
+
 
 def groups(examples: pd.DataFrame) -> list[Group]:
     """Every benchmark × dose that has examples on both sides; the others are logged.
 
     A member that was never inserted (a drawn frequency of 0) is on neither side.
     """
+    found = list(_every(examples))
+    for group in found:
+        if not group.measurable:
+            _say_left_out(group)
+    return [group for group in found if group.measurable]
+
+
+def lacking(examples: pd.DataFrame) -> list[Group]:
+    """Each dose of the benchmarks that lack members or non-members altogether."""
+    found = list(_every(examples))
+    short = {g.benchmark for g in found if g.occurrences == ANY and not g.measurable}
+    return [group for group in found if group.benchmark in short]
+
+
+def _every(examples: pd.DataFrame) -> Iterator[Group]:
+    """Every benchmark × dose."""
     benchmark = examples["benchmark"].to_numpy()
     member = examples["member"].to_numpy(bool)
     count = np.where(member, examples["occurrences"].to_numpy(), 0)
     subsets = {str(dose): count == dose for dose in sorted(set(count[count > 0].tolist()))}
-    found = []
     for name in sorted(set(benchmark)):
         nonmembers = np.flatnonzero((benchmark == name) & ~member)
         for dose, subset in {**subsets, ANY: count > 0}.items():
             members = np.flatnonzero((benchmark == name) & subset)
-            if len(members) and len(nonmembers):
-                found.append(Group(name, dose, members, nonmembers))
-            else:
-                _say_left_out(name, dose, len(members), len(nonmembers))
-    return found
+            yield Group(name, dose, members, nonmembers)
 
 
 def dose_order(occurrences: str) -> float:
@@ -56,11 +73,11 @@ def dose_order(occurrences: str) -> float:
     return float("inf") if occurrences == ANY else float(occurrences)
 
 
-def _say_left_out(benchmark: str, dose: str, members: int, nonmembers: int) -> None:
+def _say_left_out(group: Group) -> None:
     log.warning(
         "%s, occurrences %s: %d members and %d non-members, so it is left out of the results.",
-        benchmark,
-        dose,
-        members,
-        nonmembers,
+        group.benchmark,
+        group.occurrences,
+        len(group.members),
+        len(group.nonmembers),
     )

@@ -15,11 +15,13 @@ Columns (`COLUMNS`), where they need a word:
   AUROC, percentiles for the rates (`core.estimates.intervals` says why). The blind baseline's draws
   are from shuffled labels (`detection.blind`).
 - `needs`: what the examples lack to carry the metric, such as "≥ 500 non-members"
-  (`core.metrics.fewest_examples`); `value` and its interval are then NaN. Empty elsewhere. "all" is
-  there where each benchmark carries the metric, and names those that don't.
+  (`core.metrics.fewest_examples`); `value` and its interval are then NaN. Empty elsewhere. "all"
+  has a number where every benchmark of the cell carries the metric; else its `needs` names those
+  that don't, such as "non-members in imdb".
 - `seed`: the cell's own seed.
 
-What can't be measured at all has no row and a warning in the log.
+A benchmark without members or non-members has no row of its own, nor has a dose without members;
+the log says so.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ import numpy as np
 from analysis.cells import CLEAN, Cell, default_variants
 from analysis.config import AnalysisConfig
 from analysis.inference.baseline import BLIND, blind_of
-from analysis.inference.groups import Group, groups
+from analysis.inference.groups import Group, groups, lacking
 from core.bootstrap import Resample, draw_counts, face, ranked_side
 from core.errors import DataError
 from core.estimates import ALL as ALL
@@ -46,6 +48,7 @@ from core.estimates import (
     estimate_ranked,
     intervals,
     mean_over,
+    not_carried,
 )
 from core.metrics import Scores
 from core.seeds import derive
@@ -134,7 +137,7 @@ def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Es
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
                     found[measure][benchmark] = value
-    return _with_mean(found)
+    return _with_mean(found, lacking(cell.examples), wanted, config.draws)
 
 
 Doses = Iterator[tuple[str, dict[str, Estimate]]]
@@ -184,16 +187,34 @@ def _resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
     )
 
 
-def _with_mean(found: Mapping[Measure, dict[str, Estimate]]) -> Estimates:
-    """Add "all" where every benchmark was measured: a mean over some would mislead at a glance."""
+def _with_mean(
+    found: Mapping[Measure, dict[str, Estimate]],
+    short: Sequence[Group],
+    wanted: Sequence[Metric],
+    draws: int,
+) -> Estimates:
+    """Add "all": a mean over some of the benchmarks would mislead at a glance.
+
+    It has no number where some benchmark is `short` of members or non-members, and no row where
+    only a dose, or the blind baseline, is missing in one.
+    """
     benchmarks = {name for by_benchmark in found.values() for name in by_benchmark}
+    metrics = {metric.name: metric for metric in wanted}
     for measure, by_benchmark in found.items():
         if benchmarks == by_benchmark.keys():
-            by_benchmark[ALL] = mean_over(by_benchmark)
+            metric = metrics[measure.metric]
+            rest = [group for group in short if group.occurrences == measure.occurrences]
+            missing = {group.benchmark: _missing(group, metric, draws) for group in rest}
+            by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
         elif measure.metric == "auroc":
             left_out = ", ".join(sorted(benchmarks - by_benchmark.keys()))
             log.warning("%s: no mean over benchmarks, without %s.", " ".join(measure), left_out)
     return found
+
+
+def _missing(group: Group, metric: Metric, draws: int) -> Estimate:
+    sizes = len(group.members), len(group.nonmembers)
+    return not_carried(sizes, draws, metric.needs(*sizes))
 
 
 def cell_rows(cell: Cell, found: Estimates, confidence: float) -> Iterator[dict[str, Any]]:

@@ -85,6 +85,7 @@ def condition_of(cells: Sequence[Cell], pooled: Estimates) -> Condition:
             for measure, by_benchmark in pooled.items()
             if _is_auroc(measure) and measure.occurrences == ANY
             for benchmark, value in by_benchmark.items()
+            if not value.needs
         },
     )
 
@@ -169,8 +170,9 @@ def _auroc_lines(pooled: Estimates) -> Mapping[Detector, Line]:
     for measure, by_benchmark in pooled.items():
         if _is_auroc(measure) and measure.occurrences != ANY:
             for benchmark, value in by_benchmark.items():
-                detector = Detector(benchmark, measure.method, measure.variant)
-                lines[detector][float(measure.occurrences)] = value
+                if not value.needs:
+                    detector = Detector(benchmark, measure.method, measure.variant)
+                    lines[detector][float(measure.occurrences)] = value
     return lines
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.charts.appearance import in_order, label
 from analysis.inference.baseline import BLIND
-from analysis.inference.controls import off_controls
+from analysis.inference.controls import control_rows, off_controls
 from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
 from analysis.tables.papers import method_tables
@@ -81,13 +81,15 @@ def controls(results: pd.DataFrame) -> Table:
     shown = shown[shown["checkpoint"] == CLEAN]
     benchmarks = _benchmarks(shown)
     texts = _texts(shown)
-    off = set(off_controls(results)[["method", "variant"]].itertuples(index=False, name=None))
+    off, measured = (
+        set(rows[["method", "variant"]].itertuples(index=False, name=None))
+        for rows in (off_controls(results), control_rows(results))
+    )
 
     def line(method: str, variant: str) -> list[str]:
         values = [texts.get((CLEAN, method, variant, b, ANY), NOTHING) for b in benchmarks]
-        measured = values[-1] != NOTHING
-        verdict = "**OFF**" if (method, variant) in off else "holds 0.5" if measured else NOTHING
-        return [*values, verdict]
+        verdict = "holds 0.5" if (method, variant) in measured else NOTHING
+        return [*values, "**OFF**" if (method, variant) in off else verdict]
 
     return Table(
         "controls",

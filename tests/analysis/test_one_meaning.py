@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
 from analysis.cells import make_cell
-from analysis.config import AnalysisConfig
-from analysis.inference.curves import histogram_table, samples
+from analysis.charts.gallery import charts_of_condition, charts_over
+from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from analysis.inference.curves import histogram_table, roc_table, samples
 from analysis.inference.results import results_table
+from analysis.inference.statistics import statistics
 from analysis.mirror import keys
+from analysis.page.data import page_data
+from analysis.publish import gather
 from detection.examples import Text
 from detection.summary import summary
 
@@ -55,14 +60,19 @@ def results(parts):
     return results_table("trial", 0, [make_cell(**parts)], AnalysisConfig(draws=50))
 
 
-def printed(parts):
-    """The command line's tables: their first word → Min-K%'s line."""
+def shown(parts):
+    """What the command line prints."""
     texts = [
         Text(row.example_id, row.text, row.example_id, bool(row.member), row.benchmark)
         for row in parts["corpus"].examples.itertuples()
     ]
+    return summary(parts["contaminated"].table, texts)
+
+
+def printed(parts):
+    """The command line's tables: their first word → Min-K%'s line."""
     found = {}
-    for part in summary(parts["contaminated"].table, texts).split("\n\n"):
+    for part in shown(parts).split("\n\n"):
         line = next(line for line in part.splitlines() if line.startswith("min_k "))
         found[part.replace(",", " ").replace(":", " ").split()[0]] = line
     return found
@@ -87,3 +97,77 @@ def test_a_histogram_of_all_is_the_mean_of_the_benchmarks_shares(parts):
     bins = bins.query("checkpoint == 'contaminated' and method == 'loss' and side == 'non-members'")
     wide = bins.pivot(index="centre", columns="benchmark", values="share")
     np.testing.assert_allclose(wide["all"], wide[["boolq", "imdb"]].mean(axis=1))
+
+
+LACKS = {"members": "members in imdb", "non-members": "non-members in imdb"}
+
+
+def lacking(kind, learning_rate=1e-3):
+    """A cell's parts in which imdb has no examples of this kind."""
+    from tests.analysis.conftest import simulate_parts
+
+    made = simulate_parts(learning_rate=learning_rate)
+    examples = made["corpus"].examples
+    gone = examples["benchmark"].eq("imdb") & examples["member"].eq(kind == "members")
+    made["corpus"] = replace(made["corpus"], examples=examples[~gone])
+    for name in ("clean", "contaminated"):
+        table = made[name].table
+        kept = table["example_id"].isin(examples["example_id"][~gone])
+        made[name] = replace(made[name], table=table[kept])
+    return made
+
+
+@pytest.mark.parametrize("kind", LACKS)
+def test_where_a_benchmark_lacks_a_kind_all_has_no_number_and_names_it_everywhere(kind):
+    parts = lacking(kind)
+    results = results_table("trial", 0, [make_cell(**parts)], AnalysisConfig(draws=20))
+    over = results.query("metric == 'auroc' and benchmark == 'all'")
+    assert set(over["occurrences"]) == {"1", "2", "4", "8", "any"}
+    assert set(over["method"]) == {"blind", "loss", "min_k", "min_k_plus_plus"}
+    assert over[["value", "ci_low", "ci_high"]].isna().all(axis=None)
+    assert set(over["needs"]) == {LACKS[kind]}
+    assert set(results["benchmark"]) == {"all", "boolq"}
+    rates = results.query("metric != 'auroc' and benchmark == 'all'")
+    assert rates["value"].isna().all()
+    assert rates["needs"].str.contains("imdb|a benchmark").all()
+    logged = keys.summary(results)
+    assert logged["needs/auroc/min_k/all"] == LACKS[kind]
+    assert "auroc/min_k/all" not in logged
+    assert shown(parts).startswith(f"all, the mean over 2 benchmarks: needs {LACKS[kind]}\n\n")
+
+
+def test_a_seed_that_lacks_a_kind_leaves_the_condition_without_all():
+    from tests.analysis.conftest import simulate_parts
+
+    short = lacking("non-members")
+    short["corpus"] = replace(short["corpus"], config={**short["corpus"].config, "seed": 1})
+    cells = [make_cell(**simulate_parts()), make_cell(**short)]
+    pooled = statistics("trial", 0, cells, AnalysisConfig(draws=20)).pooled
+    rows = pooled.query("metric == 'auroc' and occurrences == 'any' and method == 'loss'")
+    assert set(rows.query("benchmark == 'all'")["needs"]) == {LACKS["non-members"]}
+    assert rows.query("benchmark != 'all'")["value"].notna().all()
+
+
+def test_a_report_without_all_says_so_and_draws_the_benchmarks_that_it_has():
+    cells = [make_cell(**lacking("non-members", rate)) for rate in (1e-3, 1e-4)]
+    where = [CellPaths("corpus", "model", "clean", "contaminated")]
+    stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=20))
+    made = statistics("trial", 0, cells, stage.analysis)
+    findings = gather(stage, cells, made, [])
+    words, *controls = next(iter(findings.sentences.values()))
+    assert words == "all, the mean over benchmarks: needs non-members in imdb."
+    assert all(said.endswith(": not measured.") for said in controls)
+    first, second = (findings.of_condition(name) for name in findings.conditions)
+    drawn = chain(charts_of_condition(first), charts_of_condition(second), charts_over(findings))
+    assert {chart.name.split("-")[0] for chart in drawn} == {"auroc_by_benchmark"}
+    texts = [table.markdown() for table in chain(*findings.tables.values())]
+    assert any("needs non-members in imdb" in text for text in texts)
+    assert not any("holds 0.5" in text for text in texts)
+    assert "all" in page_data(findings)["benchmarks"]  # its captions say what is not shown
+
+
+def test_the_curves_of_all_are_there_only_where_every_benchmark_is():
+    for kind in LACKS:
+        found = samples([make_cell(**lacking(kind))], 0)
+        for table in (histogram_table(found), roc_table(found, AnalysisConfig(draws=20), 0)):
+            assert set(table["benchmark"]) == {"boolq"}

@@ -151,6 +151,7 @@ def claims(rng, lead: float) -> bool:
     comparisons, pooled = compared(rng, lead)
     rows = [
         {"metric": "auroc", "benchmark": "all", "checkpoint": "contaminated", "default": True,
+         "needs": "",
          "method": m.method, "variant": "", "occurrences": "any", "value": value["all"].value,
          "n_members": 60, "n_nonmembers": 60, "ci_low": 0.5, "ci_high": 0.9}
         for m, value in pooled.items()

@@ -16,6 +16,7 @@ from core.estimates import (
     interval,
     mean,
     mean_over,
+    needs_over,
     tpr_at_fpr,
 )
 
@@ -106,6 +107,14 @@ def test_a_mean_is_over_benchmarks_that_all_carry_the_rate_and_names_those_that_
     assert not mean_over(carried).needs
     none = {name: of_benchmark(size, 0.01) for name, size in sizes.items()}
     assert mean_over(none).needs == "≥ 500 non-members a benchmark"
+
+
+def test_what_each_benchmark_lacks_is_told_apart():
+    assert AUROC.needs(0, 0) == "non-members and members"
+    assert tpr_at_fpr(0.05).needs(0, 99) == "≥ 100 non-members and members"
+    lacks = {"a": AUROC.needs(1, 0), "b": "", "c": AUROC.needs(0, 1), "d": AUROC.needs(1, 0)}
+    assert needs_over(lacks) == "non-members in a, d; members in c"
+    assert needs_over({"a": "", "b": ""}) == ""
 
 
 @pytest.mark.parametrize("apart", [-50, 50])

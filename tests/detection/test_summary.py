@@ -46,7 +46,7 @@ def test_without_labels_it_prints_the_likeliest_members():
 def test_a_group_of_one_kind_has_no_metric():
     table, examples = scored([True, False, True, True], ("one", "two"))
     assert "one: 2 members, 0 non-members: no metric without both" in summary(table, examples)
-    assert "all, the mean over 2 benchmarks: none, since one lack" in summary(table, examples)
+    assert "all, the mean over 2 benchmarks: needs non-members in one\n" in summary(table, examples)
 
 
 def test_one_benchmark_is_printed_once():
