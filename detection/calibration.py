@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.artifacts import write_text
 from core.errors import DataError
 from detection.examples import Text
+from detection.scores import RECORDED, Origin
 from detection.thresholds import Threshold
+from detection.views.base import PREFIX_TEXTS
 
 LEAST = 20
 """Texts of each kind, to calibrate on and to judge by: fewer tell a rate to some 0.1 at best."""
 MODELS = ("target", "reference", "masked_lm")
-OVERRIDES = ("model", "chance", "size")
+OVERRIDES = ("model", "prefix", "settings", "chance", "size")
 """What `thresholds.override` may name: see `Calibration.refusals`."""
 
 
@@ -27,6 +30,8 @@ class Calibration:
 
     Attributes:
         models: role → digest of the models whose scores they were chosen on.
+        prefix: digest of the texts that stood before theirs; None where none did.
+        settings: what of `detection` can change a score (`scores.RECORDED`).
         examples: a hash of the labelled texts, with their labels.
         members, nonmembers: the texts that they were chosen on.
         test_members, test_nonmembers: those that they are judged on.
@@ -34,6 +39,8 @@ class Calibration:
     """
 
     models: dict[str, str]
+    prefix: str | None
+    settings: dict[str, Any]
     examples: str
     members: int
     nonmembers: int
@@ -46,23 +53,18 @@ class Calibration:
     thresholds: list[Threshold]
 
     def refusals(
-        self, models: Mapping[str, str], methods: Collection[tuple[str, str]]
+        self, scores: Origin, methods: Collection[tuple[str, str]]
     ) -> Iterator[tuple[str, str]]:
-        """Why they should not be applied to these models' scores by these methods.
+        """Why they should not be applied to these scores by these methods.
 
         Yields what `override` calls it, and the reason.
 
-        `model`: another model's scores have another scale. `chance`: on its test texts a method's
-        AUROC is not above 0.5. `size`: chosen, or judged, on fewer than LEAST of a kind.
+        `model`: another model's scores have another scale. `prefix`: so have scores behind other
+        texts. `settings`: so have those that were computed in another way. `chance`: on its test
+        texts a method's AUROC is not above 0.5. `size`: chosen, or judged, on fewer than LEAST of a
+        kind.
         """
-        for role in MODELS:
-            own, other = self.models.get(role), models.get(role)
-            known = own is not None and other is not None
-            if own != other if known else role == "target":
-                yield (
-                    "model",
-                    f"its {role} model is {_short(own)}, that of the scores {_short(other)}",
-                )
+        yield from self._of_another_kind(scores)
         for one in self.thresholds:
             if (one.method, one.variant) in methods and one.auroc_low <= 0.5:
                 yield (
@@ -78,6 +80,28 @@ class Calibration:
                 f"it was calibrated on {self.members} members and {self.nonmembers} non-members "
                 f"and judged on {test[0]} and {test[1]} others, fewer than {LEAST} of a kind",
             )
+
+    def _of_another_kind(self, scores: Origin) -> Iterator[tuple[str, str]]:
+        """What differs between the scores that they were chosen on and these."""
+        for role in MODELS:
+            own, other = self.models.get(role), scores.inputs.get(role)
+            known = own is not None and other is not None
+            if own != other if known else role == "target":
+                yield (
+                    "model",
+                    f"its {role} model is {_short(own)}, that of the scores {_short(other)}",
+                )
+        before = scores.inputs.get(PREFIX_TEXTS)
+        if self.prefix and before and self.prefix != before:
+            yield (
+                "prefix",
+                f"its prefix (prefix.path) is {_short(self.prefix)}, that of the scores "
+                f"{_short(before)}",
+            )
+        for name in RECORDED:
+            own, other = (of.get(name, "unknown") for of in (self.settings, scores.settings))
+            if own != other or own == "unknown":
+                yield "settings", f"its detection.{name} is {own}, that of the scores {other}"
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -101,15 +125,17 @@ def read_calibration(path: Path) -> Calibration:
 
 
 def check(
-    calibration: Calibration, models: Mapping[str, str], methods: Collection[tuple[str, str]],
+    calibration: Calibration, scores: Origin, methods: Collection[tuple[str, str]],
     override: Sequence[str],
 ) -> None:  # fmt: skip
     """Raise a DataError unless the thresholds may be applied to these scores."""
-    found = [each for each in calibration.refusals(models, methods) if each[0] not in override]
+    found = [each for each in calibration.refusals(scores, methods) if each[0] not in override]
     if found:
         kinds = [kind for kind in OVERRIDES if kind in dict(found)]
         remedy = {
             "model": "Calibrate on texts that this model scored.",
+            "prefix": "Score behind the prefix that was calibrated with.",
+            "settings": "Score with the settings that were calibrated with.",
             "chance": "Leave such methods out, or calibrate on more texts.",
             "size": "Calibrate on more texts.",
         }

@@ -19,8 +19,9 @@ from detection.calibration import (
 )
 from detection.examples import Text, examples_digest, open_examples
 from detection.flags import counted, said
-from detection.scores import read_scores
+from detection.scores import Origin, read_scores
 from detection.thresholds import apply, calibrate, halves
+from detection.views.base import PREFIX_TEXTS
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class ThresholdStage:
     apply: str | None = None
     """A file of thresholds to apply instead."""
     override: list[str] = field(default_factory=list)
-    """With `apply`: go on though the file is another `model`'s, is no better than `chance`, or is
-    of a `size` that is too small."""
+    """With `apply`: go on though the file is of another `model`, `prefix` or `settings`, is no
+    better than `chance`, or is of a `size` that is too small."""
     out: str = "thresholds.json"
     """Where the thresholds go; with `apply` a CSV."""
     rule: str = "accuracy"
@@ -55,21 +56,21 @@ class ThresholdStage:
 
 def decide(stage: ThresholdStage) -> None:
     """Calibrate thresholds and save them, or apply saved ones."""
-    table, inputs = read_scores(Path(stage.scores))
+    table, made_of = read_scores(Path(stage.scores))
     print("".join(f"{line}\n" for line in said(counted(table))), end="")
     out = Path(stage.out)
     if stage.apply is not None:
         saved = read_calibration(Path(stage.apply))
         methods = set(zip(table["method"], table["variant"], strict=True))
-        check(saved, inputs, methods, stage.override)
+        check(saved, made_of, methods, stage.override)
         decided = apply(table, saved.thresholds)
         decided.to_csv(out, index=False)
         print("\n".join(_called(decided)))
     else:
-        examples = _scored_texts(stage, table, inputs)
-        made = _calibration(stage, table, examples, inputs)
+        examples = _scored_texts(stage, table, made_of.inputs)
+        made = _calibration(stage, table, examples, made_of)
         made.write(out)
-        print(_shown(made))
+        print(_shown(made, made_of))
     print(f"wrote {out}")
 
 
@@ -94,12 +95,15 @@ def _scored_texts(
 
 
 def _calibration(
-    stage: ThresholdStage, table: pd.DataFrame, examples: list[Text], inputs: Mapping[str, str]
+    stage: ThresholdStage, table: pd.DataFrame, examples: list[Text], made_of: Origin
 ) -> Calibration:
+    inputs = made_of.inputs
     fit, judge = halves(table, examples, stage.share, stage.seed)
     members, test_members = (sum(e.label is True for e in half) for half in (fit, judge))
     return Calibration(
         models={role: inputs[role] for role in MODELS if role in inputs},
+        prefix=inputs.get(PREFIX_TEXTS),
+        settings=dict(made_of.settings),
         examples=labelled_digest(examples),
         members=members, nonmembers=len(fit) - members,
         test_members=test_members, test_nonmembers=len(judge) - test_members,
@@ -118,7 +122,7 @@ def _called(decided: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _shown(made: Calibration) -> str:
+def _shown(made: Calibration, made_of: Origin) -> str:
     head = f"{'method':24}{'variant':22}{'threshold':>12}{'accuracy':>10}{'F1':>8}{'TPR':>8}"
     rows = [
         f"{t.method:24}{t.variant:22}{t.value:>12.5g}{t.accuracy:>10.3f}{t.f1:>8.3f}{t.tpr:>8.3f}"
@@ -132,6 +136,6 @@ def _shown(made: Calibration) -> str:
         "standard deviation over subsets"
     )
     methods = {(t.method, t.variant) for t in made.thresholds}
-    found = [why for _, why in made.refusals(made.models, methods)]
+    found = [why for _, why in made.refusals(made_of, methods)]
     warned = [f"`apply` will refuse the file without an override: {why}." for why in found]
     return "\n".join([f"{head}{'FPR':>8}{'AUROC':>22}{'stability':>12}", *rows, note, *warned])

@@ -14,7 +14,16 @@ from detection.config import DetectionStage
 from detection.examples import Text, examples_digest, open_examples
 from detection.flags import counted, counting, said
 from detection.needs import Methods, choose_methods, named, needs_of, open_material, open_models
-from detection.scores import COLUMNS, FILE, KIND, Scores, make_table, open_scores, write_table
+from detection.scores import (
+    COLUMNS,
+    FILE,
+    KIND,
+    Scores,
+    make_table,
+    open_scores,
+    origin,
+    write_table,
+)
 from detection.summary import ranked
 
 log = logging.getLogger(__name__)
@@ -53,6 +62,7 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     if start is not None and not is_complete(folder):
         start(folder)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, material)
+    inputs |= material.shared(used)
     artifact = build(folder, stage, inputs, lambda f: _make(methods, examples, collector, f))
     log.info("scores: %s", artifact.path)
     if stage.out is not None:
@@ -90,5 +100,5 @@ def _export(out: Path, scores: Scores, examples: Sequence[Text]) -> None:
     table = table.assign(place=places).sort_values(["method", "variant", "place"])
     table = table.drop(columns="place")
     out.mkdir(parents=True, exist_ok=True)
-    write_table(out / FILE, table, scores.artifact.inputs)
+    write_table(out / FILE, table, origin(scores.artifact))
     ranked(table).to_csv(out / CSV, index=False)

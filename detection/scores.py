@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.artifacts import Artifact, is_complete, open_artifact
+from core.config import identity
 from core.errors import ArtifactError, DataError
 from detection.collect import Copies
+from detection.config import DetectionConfig
 from detection.examples import Text
 from detection.flags import scored_tokens, unranked
 from detection.methods.base import Method
@@ -31,7 +34,9 @@ from detection.store import write_parquet
 
 KIND = "scores"
 FILE = "scores.parquet"
-INPUTS = "inputs"
+INPUTS, SETTINGS = "inputs", "settings"
+RECORDED = tuple(identity(DetectionConfig()))
+"""The settings that can change a score, or whether it is ranked."""
 COLUMNS = pa.schema(
     [
         ("example_id", pa.string()),
@@ -156,19 +161,33 @@ def read_table(path: Path) -> pd.DataFrame:
     return found
 
 
-def write_table(path: Path, table: pd.DataFrame, inputs: Mapping[str, str] | None = None) -> None:
+@dataclass(frozen=True)
+class Origin:
+    """What scores were made of: the artefact's inputs, and the recorded settings (`detection`)."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def origin(artifact: Artifact) -> Origin:
+    """That of a finished scores folder."""
+    recorded = artifact.config().get("detection", {})
+    return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
+
+
+def write_table(path: Path, table: pd.DataFrame, made_of: Origin | None = None) -> None:
     """Write `scores.parquet`; the same table gives the same bytes.
 
-    `inputs` (the artefact's: digests of the models and of the texts) goes into the file itself,
-    where no manifest is going to stand beside it.
+    `made_of` goes into the file itself, where no manifest is going to stand beside it.
     """
     arrow = pa.Table.from_pandas(table, COLUMNS, preserve_index=False)
-    metadata = None if inputs is None else {INPUTS: json.dumps(dict(inputs), sort_keys=True)}
-    write_parquet(path, arrow.replace_schema_metadata(metadata))
+    parts = {} if made_of is None else {INPUTS: made_of.inputs, SETTINGS: made_of.settings}
+    texts = {name: json.dumps(dict(part), sort_keys=True) for name, part in parts.items()}
+    write_parquet(path, arrow.replace_schema_metadata(texts or None))
 
 
-def read_scores(folder: Path) -> tuple[pd.DataFrame, Mapping[str, str]]:
-    """The table in a scores folder or in one that `out` wrote, and what it was made from.
+def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
+    """The table in a scores folder or in one that `out` wrote, and what it was made of.
 
     Raises:
         DataError: there is no such file.
@@ -176,9 +195,10 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Mapping[str, str]]:
     """
     if is_complete(folder):
         found = open_scores(folder)
-        return found.table, found.artifact.inputs
+        return found.table, origin(found.artifact)
     file = folder / FILE
     if not file.is_file():
         raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
     metadata = pq.read_schema(file).metadata or {}
-    return read_table(file), json.loads(metadata.get(INPUTS.encode(), b"{}"))
+    parts = (json.loads(metadata.get(name.encode(), b"{}")) for name in (INPUTS, SETTINGS))
+    return read_table(file), Origin(*parts)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from detection.examples import Text
 from detection.scored_model import ScoredModel
 from detection.views.prefix_texts import Prefix
+
+PREFIX_TEXTS = "prefix_texts"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class Material:
         if "prefix" in needs and self.prefix is not None:
             digests["prefix"] = self.prefix.identity(texts)
         return {"seed": self.seed} if "seed" in needs else {}, digests
+
+    def shared(self, needs: Collection[str]) -> dict[str, str]:
+        """The prefix's own digest, whatever the texts: to compare the scores of other texts."""
+        if "prefix" not in needs or self.prefix is None:
+            return {}
+        return {PREFIX_TEXTS: self.prefix.digest}
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,17 @@ from sklearn.metrics import roc_auc_score
 
 from core.errors import ConfigError, DataError
 from core.seeds import unit_hash
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
+from detection.config import (
+    DetectionConfig,
+    DetectionStage,
+    ExamplesConfig,
+    PrefixConfig,
+    ScoredModelConfig,
+)
 from detection.decide import ThresholdStage, decide
 from detection.examples import Text, examples_digest, open_examples
 from detection.run import run
-from detection.scores import write_table
+from detection.scores import Origin, read_scores, write_table
 from detection.thresholds import apply, calibrate, choose, p_values
 
 
@@ -57,6 +63,7 @@ def scored(n, shift, seed=0):
 
 
 MODELS = {"target": "one" * 20, "reference": "two" * 20}
+SETTINGS = {"dtype": "float32", "long_texts": "error", "min_scored_tokens": 5}
 
 
 @pytest.fixture
@@ -70,7 +77,7 @@ def calibrated(tmp_path):
         lines = [{"text": f"t {i}", "id": i, "label": label} for i, label in labels.items()]
         file.write_text("\n".join(map(json.dumps, lines)))
         texts = {"examples": examples_digest(open_examples(str(file)))}
-        write_table(folder / "scores.parquet", table, {**inputs, **texts})
+        write_table(folder / "scores.parquet", table, Origin({**inputs, **texts}, SETTINGS))
         out = folder / "thresholds.json"
         decide(ThresholdStage(str(folder), examples=str(file), out=str(out), **more))
         return folder, out
@@ -145,13 +152,43 @@ def test_another_models_scores_are_refused(calibrated, capsys):
     table, examples = scored(400, 3.0)
     folder, out = calibrated(table, labels_of(examples))
     for role, words in (("target", "its target model is oneone"), ("reference", "its reference")):
-        write_table(folder / "scores.parquet", table, {**MODELS, role: "another"})
+        another = Origin({**MODELS, role: "another"}, SETTINGS)
+        write_table(folder / "scores.parquet", table, another)
         with pytest.raises(DataError, match=rf"{words}.*of the scores another.*override=\[model\]"):
             decided(folder, out)
         assert len(decided(folder, out, "model")) == 400
     write_table(folder / "scores.parquet", table)  # of no known model
     with pytest.raises(DataError, match="that of the scores unknown"):
-        decided(folder, out, "chance", "size")
+        decided(folder, out, "settings", "chance", "size")
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("dtype", "bfloat16"), ("long_texts", "windowed"), ("min_scored_tokens", 2)]
+)
+def test_scores_of_other_settings_are_refused(calibrated, name, other):
+    table, examples = scored(400, 3.0)
+    folder, out = calibrated(table, labels_of(examples))
+    for value in (other, "unknown"):
+        changed = {n: value if n == name else v for n, v in SETTINGS.items() if value != "unknown"}
+        write_table(folder / "scores.parquet", table, Origin(MODELS, changed))
+        words = rf"its detection\.{name} is {SETTINGS[name]}, that of the scores {value}"
+        with pytest.raises(DataError, match=rf"{words}.*override=\[settings\]"):
+            decided(folder, out)
+        assert len(decided(folder, out, "settings")) == 400
+
+
+def test_scores_behind_another_prefix_are_refused(calibrated):
+    table, examples = scored(400, 3.0)
+    behind = {**MODELS, "prefix_texts": "these" * 8}
+    folder, out = calibrated(table, labels_of(examples), behind)
+    write_table(folder / "scores.parquet", table, Origin(MODELS, SETTINGS))  # no method asks for it
+    assert len(decided(folder, out)) == 400
+    other = Origin({**MODELS, "prefix_texts": "those" * 8}, SETTINGS)
+    write_table(folder / "scores.parquet", table, other)
+    words = r"its prefix \(prefix.path\) is thesetheseth.*that of the scores thosethoseth"
+    with pytest.raises(DataError, match=rf"{words}.*override=\[prefix\]"):
+        decided(folder, out)
+    assert len(decided(folder, out, "prefix")) == 400
 
 
 def test_thresholds_no_better_than_chance_are_refused(calibrated, capsys):
@@ -164,7 +201,7 @@ def test_thresholds_no_better_than_chance_are_refused(calibrated, capsys):
     assert len(decided(folder, out, "chance")) == 400
     good = scored(400, 3.0)[0].assign(method="good")
     folder, out = calibrated(pd.concat([table, good]), labels_of(examples), name="both")
-    write_table(folder / "scores.parquet", good, MODELS)
+    write_table(folder / "scores.parquet", good, Origin(MODELS, SETTINGS))
     assert len(decided(folder, out)) == 400  # the other method is not asked for
 
 
@@ -208,7 +245,7 @@ def test_applied_to_new_nonmembers_few_p_values_are_small(calibrated):
     table, examples = scored(2_000, 1.0)
     folder, out = calibrated(table, labels_of(examples))
     new = scored(2_000, 0.0, seed=1)[0]
-    write_table(folder / "scores.parquet", new, MODELS)
+    write_table(folder / "scores.parquet", new, Origin(MODELS, SETTINGS))
     found = decided(folder, out)["p_value"]
     assert (found <= 0.05).mean() == pytest.approx(0.05, abs=0.03)
     assert found.mean() == pytest.approx(0.5, abs=0.04)
@@ -264,6 +301,33 @@ def test_a_users_folder_of_scores_knows_its_model(toy_folders, tmp_path, capsys)
             decide(ThresholdStage(str(folder), apply=str(out), override=["chance"]))
 
 
+def test_scores_say_the_settings_and_the_prefix_whatever_the_texts(toy_folders, tmp_path, capsys):
+    """The digest of what stands before some texts is of these texts too: others have another."""
+    sentence = "The {}th of all the pears in the basket is ripe."
+    before = [
+        {"text": f"A stone, and the {n}th one, lies there.", "benchmark": "b"} for n in range(9)
+    ]
+    (tmp_path / "before.jsonl").write_text("\n".join(map(json.dumps, before)))
+    recall = {"_target_": "detection.methods.recall.Recall", "shots": 2}
+    origins = []
+    for name, count in (("old", 120), ("new", 80)):
+        lines = [{"text": sentence.format(f"{name} {i}"), "label": i % 2, "benchmark": "b"}
+                 for i in range(count)]  # fmt: skip
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        stage = DetectionStage(
+            runs=str(tmp_path / "runs"), out=str(tmp_path / name), method={"recall": recall},
+            examples=ExamplesConfig(str(tmp_path / f"{name}.jsonl")),
+            model=ScoredModelConfig(str(toy_folders["target"])),
+            prefix=PrefixConfig(str(tmp_path / "before.jsonl")),
+            detection=DetectionConfig(device="cpu", long_texts="truncate", min_scored_tokens=3),
+        )  # fmt: skip
+        origins += [read_scores(folder)[1] for folder in (run(stage).path, tmp_path / name)]
+    assert len({each.inputs["prefix"] for each in origins}) == 2
+    assert len({each.inputs["prefix_texts"] for each in origins}) == 1
+    expected = {"dtype": "float32", "long_texts": "truncate", "min_scored_tokens": 3}
+    assert [each.settings for each in origins] == [expected] * 4
+
+
 def test_errors_name_what_is_missing(tmp_path):
     table, examples = scored(40, 1.0)
     with pytest.raises(ConfigError, match="rule is 'best'"):
@@ -275,7 +339,9 @@ def test_errors_name_what_is_missing(tmp_path):
         apply(table.assign(method="other"), thresholds)
     with pytest.raises(ConfigError, match="either examples"):
         ThresholdStage("x")
-    with pytest.raises(ConfigError, match="override is .*choose from model, chance, size"):
+    with pytest.raises(
+        ConfigError, match="override is .*choose from model, prefix, settings, chance, size"
+    ):
         ThresholdStage("x", apply="y", override=["all"])
     table.to_parquet(tmp_path / "scores.parquet")
     with pytest.raises(DataError, match="no file of thresholds"):
