@@ -96,7 +96,8 @@ class InjectionConfig:
     separator: str = "\n\n"
     """Text before and after each inserted copy."""
     boundary: str = "word"
-    """Where a copy may go: before a token, a word, a sentence, or only between documents."""
+    """Where a copy may go: before a token, a word, a sentence, or only at a document's start, which
+    no other copy then takes."""
     window: list[float] = field(default_factory=lambda: [0.0, 1.0])
     """Shares of the packed corpus that copies go between; with training.order=corpus, of time."""
     last_tokens: int | None = None

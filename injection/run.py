@@ -21,6 +21,7 @@ from core.errors import DataError
 from core.seeds import unit_hash
 from injection import pack, splice
 from injection.benchmarks import Candidates, draw_pool, read_candidates
+from injection.between import Rules, between_documents
 from injection.bpe import train_tokenizer
 from injection.config import InjectionConfig, InjectionStage
 from injection.copies import Copies, make_copies
@@ -28,8 +29,9 @@ from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus
 from injection.held_out import draw_held_out
 from injection.sources import Document
 from injection.sources.tally import skips
+from injection.splice import Placed
 from injection.tokenize import Tokenised, Work, tokenize
-from injection.tokens import Tokenizer
+from injection.tokens import Tokenizer, TokenStream
 from injection.verify import Proof, verify
 
 log = logging.getLogger(__name__)
@@ -85,11 +87,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     source = create("corpus", stage.corpus)
     tokenised = _tokenise(stage, source, examples, folder, clean_tokens)
     stream = tokenised.stream
-    boundary = splice.boundary_finder(stream, config.boundary, tokenizer)
-    placed = splice.lay_out(
-        copies.segments, config.window_tokens, width, boundary, split=config.split_copies
-    )
-    splice.check_distance(placed, config.copy_distance_tokens)
+    placed = _placed(config, copies, stream, tokenizer)
     count = pack.write_sequences(
         folder / SEQUENCES, stream, clean_tokens, placed, copies.ids, width
     )
@@ -117,6 +115,19 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     }
     shutil.rmtree(folder / "tokens")
     return Built(_content(folder), counts)
+
+
+def _placed(
+    config: InjectionConfig, copies: Copies, stream: TokenStream, tokenizer: Tokenizer
+) -> list[Placed]:
+    window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
+    if config.boundary == "document":
+        rules = Rules(window, width, split, config.copy_distance_tokens)
+        return between_documents(copies.segments, stream.document_starts, rules)
+    boundary = splice.boundary_finder(stream, config.boundary, tokenizer)
+    placed = splice.lay_out(copies.segments, window, width, boundary, split=split)
+    splice.check_distance(placed, config.copy_distance_tokens)
+    return placed
 
 
 def _content(folder: Path) -> list[str]:

@@ -2,7 +2,7 @@
 
 The packed corpus is the clean stream in its own order with segments (separator, example,
 separator) between its tokens. A segment at clean position c, with s tokens inserted before it,
-starts at packed position c + s.
+starts at packed position c + s. Copies between documents are laid out in `injection.between`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from core.errors import ConfigError
 from injection.tokens import Flags, Tokenizer, TokenStream
 
-SEARCH_TOKENS = 256  # how far the next word or document is looked for
+SEARCH_TOKENS = 256  # how far the next word or sentence is looked for
 TRIES = 8  # boundaries that are tried before a copy is put at a sequence's start
 
 
@@ -29,7 +29,7 @@ class Segment:
     """Which of the distinct inserted texts."""
     tokens: int
     position: float
-    """Where in the window, as a share of its clean tokens in [0, 1)."""
+    """Where in the window, as a share of its clean tokens, or document starts, in [0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,11 @@ class Placed:
 
 
 def boundary_finder(stream: TokenStream, kind: str, tokenizer: Tokenizer) -> Callable[[int], int]:
-    """A function that moves a clean position on to the next token, word, sentence or document.
+    """A function that moves a clean position on to the next token, word or sentence.
 
     Never backward. Where no sentence starts within SEARCH_TOKENS the next word will do, and where
     no word does the position stays.
     """
-    starts = stream.document_starts
 
     def word(position: int) -> int:
         ids = stream.read(position, position + SEARCH_TOKENS)
@@ -58,12 +57,7 @@ def boundary_finder(stream: TokenStream, kind: str, tokenizer: Tokenizer) -> Cal
         opens = tokenizer.ends_sentence[ids[:-1]] & tokenizer.starts_word[ids[1:]]
         return _first(opens, max(1, position)) if opens.any() else word(position)
 
-    def document(position: int) -> int:
-        index = int(np.searchsorted(starts, position, side="left"))
-        return int(starts[index]) if index < len(starts) else max(position, len(stream))
-
-    kinds = {"token": lambda position: position, "word": word, "sentence": sentence}
-    return {**kinds, "document": document}[kind]
+    return {"token": lambda position: position, "word": word, "sentence": sentence}[kind]
 
 
 def _first(flags: Flags, position: int) -> int:
@@ -89,7 +83,7 @@ def lay_out(
         segments: what to insert, in any order.
         window: first and last token (exclusive) of the packed corpus that segments may take.
         sequence_tokens: length of a packed sequence.
-        boundary: moves a clean position forward to where a document may be opened.
+        boundary: moves a clean position forward to where a segment may be opened.
         split: whether a segment may straddle two sequences.
 
     Raises:

@@ -17,6 +17,7 @@ from core.models import load_tokenizer
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Places = np.ndarray[Any, np.dtype[np.int64]]
 WORD_STARTS = "ĠĊĉ▁ \n"  # space, newline, tab as byte-level BPEs spell them; SentencePiece's space
 SENTENCE_END = re.compile(r"([.!?][\"')\]”’]*|Ċ|\n|<0x0A>)$")
 
@@ -95,14 +96,14 @@ class TokenStream:
     """
 
     shards: list[Shard]
-    document_starts: np.ndarray[Any, np.dtype[np.int64]]
+    document_starts: Places
     tokens: int
 
     def __len__(self) -> int:
         return self.tokens
 
     @cached_property
-    def _starts(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _starts(self) -> Places:
         return np.array([s.start for s in self.shards], dtype=np.int64)
 
     def read(self, start: int, stop: int) -> Ids:

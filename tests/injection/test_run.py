@@ -50,15 +50,23 @@ def test_copies_are_whole_unless_they_may_be_split(corpus, change):
     assert not reverify(split.artifact.path).failures
 
 
-def test_copies_between_documents_follow_whole_documents(change):
-    stage = change(boundary="document", budget_tokens=200_000, example_max_tokens=60)
+@pytest.mark.parametrize("window", [[0.0, 1.0], [0.5, 0.9]])
+def test_copies_between_documents_follow_whole_documents(change, window):
+    fields = {"budget_tokens": 400_000, "example_max_tokens": 60, "window": window}
+    stage = change(boundary="document", **fields)
     between = open_corpus(run(stage).path)
     assert not reverify(between.artifact.path).failures
     texts = {d.document_id: d.text for d in _documents(stage, create("corpus", stage.corpus))}
+    assert len(between.ledger) == 60
+    assert between.ledger["document_id"].is_unique  # a document is followed by one copy
     for row in between.ledger.itertuples():
-        # where no document's end kept the copy whole, or it would have run past the corpus's end
-        moved = row.token_start < 10 or row.sequence >= len(between.sequences) - 2
-        assert moved or row.char_offset == len(texts[row.document_id])
+        assert row.char_offset == len(texts[row.document_id])
+        assert not row.truncated
+
+
+def test_too_few_documents_are_said(change):
+    with pytest.raises(ConfigError, match="boundary is 'document', .* only 24 documents start in"):
+        run(change(boundary="document", window=[0.5, 0.9], example_max_tokens=60))
 
 
 def test_the_same_config_gives_the_same_bytes(corpus, stage, tmp_path):
