@@ -13,7 +13,7 @@ from core.progress import progress
 from training.config import TrainingStage
 
 PRETRAIN, TRAIN = "pretrain", "train"
-"""A run's type in Weights & Biases: its corpus holds no inserted copies, or it does."""
+"""A run's type in Weights & Biases: a base model made from nothing, or a study's training."""
 
 
 class Record:
@@ -113,6 +113,8 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
 
 
 def _job_type(stage: TrainingStage) -> str:
+    """By the weights and the corpus's part: a study without members is a study."""
     from injection import open_corpus
 
-    return PRETRAIN if open_corpus(stage.corpus_folder).ledger.empty else TRAIN
+    part = open_corpus(stage.corpus_folder).config["injection"]["part"]
+    return PRETRAIN if stage.model.path is None and part == "base" else TRAIN

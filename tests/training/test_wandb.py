@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,18 +15,27 @@ from tests.analysis.test_wandb import needs_reader
 from training.config import WandbConfig
 from training.metrics import Record
 
-from .conftest import Nothing
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """As far as the training's record reads it."""
+
+    injection: dict[str, Any]
 
 
 @pytest.fixture
-def clean_corpus(tmp_path):
-    """A corpus with nothing inserted, as the base model's."""
+def corpus_of(tmp_path):
+    """A corpus of one part, with nothing inserted."""
 
-    def make(folder):
-        pd.DataFrame(columns=list(LEDGER_COLUMNS)).to_parquet(folder / "ledger.parquet")
-        return Built(["ledger.parquet"])
+    def make(part):
+        def write(folder):
+            pd.DataFrame(columns=list(LEDGER_COLUMNS)).to_parquet(folder / "ledger.parquet")
+            return Built(["ledger.parquet"])
 
-    return build(tmp_path / "corpus" / "clean-000000000000", Nothing(), {}, make).path
+        config = CorpusConfig({"part": part, "members": 0})
+        return str(build(tmp_path / "corpus" / f"{part}-000000000000", config, {}, write).path)
+
+    return make
 
 
 def recorded(stage, folder):
@@ -42,8 +52,16 @@ def recorded(stage, folder):
 
 
 @needs_reader
-def test_the_base_models_run_is_told_apart_in_its_group(stage, clean_corpus, tmp_path):
-    base = recorded(replace(stage, corpus_folder=str(clean_corpus)), tmp_path / "a/model/m-0001")
-    study = recorded(stage, tmp_path / "b/model/m-0002")
-    assert (base["run_group"], base["job_type"]) == ("trial", "pretrain")
-    assert (study["run_group"], study["job_type"]) == ("trial", "train")
+def test_only_a_base_models_training_is_pretraining(stage, corpus_of, tmp_path):
+    """A study without members, such as a clean twin, trains the shared model like any other."""
+    scratch, given = stage.model, replace(stage.model, path="runs/model/base-0001")
+    cases = [
+        ("base", scratch, "pretrain"),
+        ("study", given, "train"),
+        ("study", scratch, "train"),
+        ("base", given, "train"),
+    ]
+    for number, (part, model, expected) in enumerate(cases):
+        own = replace(stage, corpus_folder=corpus_of(part), model=model)
+        run = recorded(own, tmp_path / f"{number}/model/m-000{number}")
+        assert (run["run_group"], run["job_type"]) == ("trial", expected)
