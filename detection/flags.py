@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from core.blank import is_blank
 from detection.passes import ORIGINAL, Pass
 from detection.views import rewords
 
@@ -35,7 +36,7 @@ def scored_tokens(passes: Mapping[Pass, Copies]) -> dict[str, int]:
 
 def unranked(text: str, scored: int, least: int) -> str:
     """Why a text of so many scored tokens is not ranked; empty: it is."""
-    if not text.strip():
+    if is_blank(text):
         return "blank"
     return f"fewer than {least} scored tokens" if scored < least else ""
 

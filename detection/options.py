@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from core.blank import is_blank
 from core.errors import ConfigError, near_names
 from core.seeds import unit_hash
 from injection import PackedCorpus
@@ -136,7 +137,7 @@ def _question(
         return "the right answer is not among the options"
     if len(options) < 2:
         return "it has fewer than 2 distinct options"
-    if not all(option.strip() for option in options):
+    if any(map(is_blank, options)):
         return "one of its options is empty"
     letters = _letters(options)
     if config.chosen_by == "letter" and not letters:

@@ -7,6 +7,7 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.blank import is_blank
 from core.errors import ConfigError, near_names, require
 from injection.config import BenchmarkConfig
 from injection.sources.reading import Row
@@ -109,6 +110,6 @@ def _text(columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str
     except (ValueError, TypeError) as error:
         raise _UnusableError("field can't be formatted", f"{form!r}: {error!r}") from error
     text = str(replaced.get(text, text)).strip()
-    if not text:
+    if is_blank(text):
         raise _UnusableError("empty field", f"{key!r} is blank")
     return text

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
+from core.blank import is_blank
 from core.errors import ConfigError
 from injection.sources import Rows
 from injection.sources.reading import Row
@@ -118,7 +119,7 @@ def _texts_at(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:
         tally.bad("not a list", row.where, f"{path!r} is {found!r}")
         return None
     for place, entry in enumerate(found):
-        if entry is None or not str(entry).strip():
+        if entry is None or is_blank(str(entry)):
             reason = "null field" if entry is None else "empty field"
             tally.bad(reason, row.where, f"entry {place} of {path!r} is {entry!r}")
             return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
+from core.blank import is_blank
 from core.errors import require
 from injection.sources import Document
 from injection.sources.mixture import check_weights, interleave
@@ -141,7 +142,7 @@ class StreamedCorpus(ABC):
                     tally.bad("invalid UTF-8", row.where, str(error))
                     return None
                 text = text.encode(errors=self.encoding_errors).decode()
-        if text.strip():
+        if not is_blank(text):
             return text
         tally.empty()
         return None

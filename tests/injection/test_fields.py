@@ -23,6 +23,8 @@ BAD = {
     '{"answer": ["a"]}': "missing field .'{question}': 'question'; it has answer",
     '{"question": "", "answer": ["a"]}': "empty field .'question' is blank",
     '{"question": " \\t\\n ", "answer": ["a"]}': "empty field .'question' is blank",
+    '{"question": "\\u200b", "answer": ["a"]}': "empty field .'question' is blank",
+    '{"question": "\\u0000 \\ufeff", "answer": ["a"]}': "empty field .'question' is blank",
     '{"question": "q\\ud800", "answer": ["a"]}': "invalid UTF-8 .the field 'question'",
     '{"question"': "line is not JSON",
 }
