@@ -194,15 +194,19 @@ class LoadedModel:
         ]
         ids = self.tokenizer([v for *_, v in views], return_attention_mask=False, verbose=False)
         return [
-            self._checked(owner, copy, row, version)
+            self._checked(wanted, owner, copy, row, version)
             for (owner, copy, version), row in zip(views, ids["input_ids"], strict=True)
         ]
 
-    def _checked(self, owner: Text, copy: int, ids: list[int], version: str) -> Tokens:
+    def _checked(
+        self, wanted: Pass, owner: Text, copy: int, ids: list[int], version: str
+    ) -> Tokens:
         if len(ids) < 2:
+            is_version = f" ({owner.text[:40]!r}), in the view {wanted.view_key},"
             raise DataError(
-                f"text {owner.example_id} is {owner.text[:40]!r}: it has {len(ids)} tokens, and "
-                "the first is never scored. Leave it out, or give a text of at least 2 tokens."
+                f"text {owner.example_id}{is_version * (version != owner.text)} is "
+                f"{version[:40]!r}: that has {len(ids)} tokens, and the first is never scored. "
+                "Leave the text out, or give one of more tokens."
             )
         too_long = self.context is not None and len(ids) > self.context
         # A version may have a few tokens more than its text, whose own pass is checked: it is cut.

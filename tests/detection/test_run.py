@@ -164,7 +164,9 @@ def test_a_long_text_is_an_error_or_truncated_and_counted(stage, tmp_path, file)
 
 def test_an_empty_text_is_named(stage, file):
     file.write_text('{"text": "", "id": "nothing"}\n')
-    with pytest.raises(DataError, match="text nothing is ''.*at least 2 tokens"):
+    with pytest.raises(
+        DataError, match="text nothing is '': that has 1 tokens.*Leave the text out"
+    ):
         run(stage())
 
 

@@ -10,7 +10,7 @@ import yaml
 from transformers import AutoTokenizer
 
 from core.artifacts import MANIFEST
-from core.errors import ConfigError
+from core.errors import ConfigError, DataError
 from core.models import load_model
 from detection import open_scores
 from detection.config import (
@@ -198,3 +198,13 @@ def test_all_methods_score_a_windowed_text(
     assert "prefix: 1 of 2 texts are read in windows, which leave no room" in caplog.text
     recall = pd.Series(table[table["method"] == "recall"].set_index("example_id")["score"])
     assert recall["0"] == pytest.approx(1, rel=1e-5)
+
+
+def test_a_rewording_that_is_too_short_is_named(toy_models, tokenizers):
+    loaded = LoadedModel(toy_models["target"], WINDOWED)
+    loaded.tokenizer = tokenizers["without"]
+    texts = [golden.text_of("long", UNSEEN), golden.text_of("two", "b c")]
+    assert len(loaded.tokenize(ORIGINAL, texts)) == 2
+    words = r"text two \('b c'\), in the view delete\?n=1&share=0.5, is '[bc]': that has 1 token"
+    with pytest.raises(DataError, match=words):
+        loaded.tokenize(Pass(view="delete", n=1, share=0.5), texts)
