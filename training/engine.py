@@ -51,9 +51,10 @@ def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str,
 
 
 def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
-    """The optimizer's groups: matrices decay; norms' weights and biases, all vectors, do not.
+    """The optimizer's groups: parameters with weight decay, then those without.
 
-    The same parameters decay as under `transformers.Trainer` (`get_decay_parameter_names`).
+    Matrices get weight decay. Vectors do not: they are biases and the weights of norms. This is
+    the rule of `transformers.Trainer` (`get_decay_parameter_names`).
     """
     groups: dict[bool, list[Any]] = {True: [], False: []}
     for parameter in model.parameters():
