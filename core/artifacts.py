@@ -161,7 +161,7 @@ def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:
         "schema": SCHEMA,
         "version": metadata.version("contamination-testbed"),
         "revision": code_revision(),
-        "digest": hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest(),
+        "digest": files_digest(files),
         "inputs": dict(inputs),
         "counts": dict(built.counts),
         "files": files,
@@ -195,11 +195,20 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def file_digests(folder: Path) -> dict[str, str]:
+    """The digest of every file below `folder`, by its path from there."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): file_digest(path) for path in files}
+
+
+def files_digest(files: Mapping[str, str]) -> str:
+    """SHA-256 over the files' names and digests."""
+    return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()
+
+
 def folder_digest(folder: Path) -> str:
     """SHA-256 over every file's name and bytes below `folder`: names a model without a manifest."""
-    files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
-    whole = {name: file_digest(path) for name, path in files.items()}
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+    return files_digest(file_digests(folder))
 
 
 def temporary(path: Path) -> Path:

@@ -13,6 +13,7 @@ from detection.methods.base import Method
 from detection.scored_model import ScoredModel, open_model
 from detection.views import Material, needs
 from detection.views.prefix_texts import Prefix, held_out_prefix, open_prefix
+from training import ancestry_of
 
 log = logging.getLogger(__name__)
 
@@ -64,24 +65,37 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Score
     return models
 
 
-def named(methods: Methods, models: Mapping[str, ScoredModel]) -> Methods:
+def named(methods: Methods, stage: DetectionStage) -> Methods:
     """The methods; what compares with the target's own past is called an upper bound.
 
     No attacker has the very model that the target was trained from: against it only what the
     training taught is left.
     """
-    if "reference" not in models or not models["target"].has_been(models["reference"]):
+    against = {name for (name, _), method in methods.items() if "reference" in needs_of(method)}
+    if not against or not _is_past(stage):
         return methods
-    against = [name for (name, _), m in methods.items() if "reference" in needs_of(m)]
     log.warning(
         "reference.path is the target's own past, which no attacker has: %s. For a fair reference "
         "give another model, which the target was not trained from.",
-        ", ".join(f"{name} is called {name}{UPPER_BOUND}" for name in dict.fromkeys(against)),
+        ", ".join(f"{name} is called {name}{UPPER_BOUND}" for name in sorted(against)),
     )
     return {
         (f"{name}{UPPER_BOUND}" if name in against else name, variant): method
         for (name, variant), method in methods.items()
     }
+
+
+def _is_past(stage: DetectionStage) -> bool:
+    """Whether the reference is the target's own past, as far as that is known."""
+    target = ancestry_of("model.path", stage.model.path)
+    if target.has_been(ancestry_of("reference.path", str(stage.reference.path))):
+        return True
+    if target.past is None:
+        log.info(
+            "Nothing records what model.path (%s) was trained from. Where that is reference.path, "
+            "read scores against it as an upper bound.", stage.model.path,
+        )  # fmt: skip
+    return False
 
 
 def open_material(stage: DetectionStage, used: Collection[str]) -> Material:

@@ -50,7 +50,7 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     examples = open_examples(stage.examples.path)
     used = {need for method in methods.values() for need in needs_of(method)}
     models, material = open_models(stage, used), open_material(stage, used)
-    methods = named(methods, models)
+    methods = named(methods, stage)
     drawn, digests = material.identity(sorted(used), examples)
     inputs = {
         **{role: m.digest for role, m in models.items()},

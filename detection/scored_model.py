@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,10 +33,6 @@ class ScoredModel:
         slug: a readable name for folders.
         step: the optimizer step of the checkpoint; -1 where it is unknown.
         trust_remote_code: whether Python code that comes with the model may run.
-        known_as: what a training records of it as its start; empty: the digest.
-        training: the digest of the training that it came from; empty: of none that is at hand.
-        started_from: what that training records of the model that it started from, and what that
-            one's records, as far as its folder is there.
     """
 
     field: str
@@ -46,16 +41,6 @@ class ScoredModel:
     slug: str
     step: int = UNKNOWN_STEP
     trust_remote_code: bool = False
-    known_as: str = ""
-    training: str = ""
-    started_from: tuple[str, ...] = ()
-
-    def has_been(self, other: ScoredModel) -> bool:
-        """Whether the other one is this model, what it was trained from, or an earlier step."""
-        earlier = bool(other.training) and other.training == self.training
-        weights = {other.digest.removesuffix(CODE), other.known_as}
-        own = {self.digest.removesuffix(CODE), *self.started_from}
-        return bool(weights & own) or (earlier and other.step <= self.step)
 
     @property
     def tokenizer_digest(self) -> str:
@@ -107,38 +92,14 @@ def _from_artifact(field: str, folder: Path) -> ScoredModel:
 
     checkpoint = training.open_checkpoint(folder)
     step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))
-    return ScoredModel(
-        field, checkpoint.hf, checkpoint.digest, folder.name, step,
-        training=checkpoint.digest, started_from=tuple(_started_from(folder)),
-    )  # fmt: skip
+    return ScoredModel(field, checkpoint.hf, checkpoint.digest, folder.name, step)
 
 
 def _from_export(field: str, folder: Path) -> ScoredModel:
     """A checkpoint of a finished training, at the step that its name says."""
-    import training
-
     step = int(folder.name.removeprefix("step-"))
-    trained = folder.resolve().parents[1]
-    slug = f"{trained.name}-{folder.name}"
-    return ScoredModel(
-        field, folder, folder_digest(folder), slug, step,
-        training=training.open_checkpoint(trained).digest,
-        started_from=tuple(_started_from(trained)),
-    )  # fmt: skip
-
-
-def _started_from(folder: Path) -> Iterator[str]:
-    """What the training in `folder` records of its start, and what that one's training records."""
-    import training
-
-    trained = training.open_checkpoint(folder)
-    start = trained.artifact.inputs.get("model")
-    if start is None:
-        return
-    yield start
-    before = Path(str(trained.config["model"]["path"]))
-    if training.is_checkpoint(before) and training.open_checkpoint(before).digest == start:
-        yield from _started_from(before)
+    slug = f"{folder.resolve().parents[1].name}-{folder.name}"
+    return ScoredModel(field, folder, folder_digest(folder), slug, step)
 
 
 def _from_hub(field: str, name: str) -> ScoredModel:
@@ -155,5 +116,4 @@ def _from_hub(field: str, name: str) -> ScoredModel:
             "a local Hugging Face folder, or a hub id on a machine that reaches the hub."
         ) from error
     digest = hashlib.sha256(f"{name}@{folder.name}".encode()).hexdigest()
-    slug = name.rpartition("/")[2]
-    return ScoredModel(field, folder, digest, slug, known_as=f"hub:{name}")
+    return ScoredModel(field, folder, digest, name.rpartition("/")[2])

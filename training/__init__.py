@@ -1,5 +1,6 @@
 """Continual pretraining on a contaminated corpus with DeepSpeed."""
 
+from training.ancestry import Ancestry, ancestry_of
 from training.checkpoint import Checkpoint, is_checkpoint, is_export, open_checkpoint
 
-__all__ = ["Checkpoint", "is_checkpoint", "is_export", "open_checkpoint"]
+__all__ = ["Ancestry", "Checkpoint", "ancestry_of", "is_checkpoint", "is_export", "open_checkpoint"]

@@ -25,6 +25,7 @@ import pandas as pd
 from core.artifacts import Artifact, is_complete, open_artifact
 
 KIND = "model"
+HF = "hf"
 EXPORTS = "exports"
 
 
@@ -37,7 +38,7 @@ class Checkpoint:
     @property
     def hf(self) -> Path:
         """The model and tokenizer as a Hugging Face folder."""
-        return self.artifact.path / "hf"
+        return self.artifact.path / HF
 
     @property
     def exports(self) -> dict[int, Path]:

@@ -25,6 +25,7 @@ from core.errors import require
 from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
 from training import checkpoint
+from training.ancestry import PAST, ancestry_of
 from training.config import TrainingStage
 from training.world import start_processes
 
@@ -113,6 +114,7 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
     from training.export import export
     from training.metrics import Record
 
+    past = world.by_leader(partial(_past, stage))  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
     saved = resume.newest(folder / "checkpoints", made_with, world)
     loop, saved, parameters = _set_up(stage, corpus, folder, made_with, saved, world)
@@ -131,8 +133,15 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
     if world.leader:
         exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
     tokens = order.sequences * loop.width
-    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters}
+    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, PAST: past}
     return Built(["exposures.parquet", *_weights(folder)], counts)
+
+
+def _past(stage: TrainingStage) -> list[str]:
+    """How the model that training starts from is known, and all that it has been."""
+    if stage.model.path is None:
+        return []
+    return sorted(ancestry_of("model.path", stage.model.path).all_names)
 
 
 def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with: Mapping[str, Any],

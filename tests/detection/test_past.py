@@ -1,12 +1,13 @@
 """A reference that is the target's own past is called an upper bound, wherever it comes from."""
 
 import json
+import logging
 import shutil
 
 import pytest
-import yaml
+from safetensors.torch import load_file, save_file
 
-from core.artifacts import MANIFEST, SCHEMA, folder_digest
+from core.artifacts import Built, commit, folder_digest
 from detection import open_scores
 from detection.config import (
     DetectionConfig,
@@ -16,7 +17,7 @@ from detection.config import (
     ScoredModelConfig,
 )
 from detection.run import run
-from detection.scored_model import ScoredModel, open_model
+from training.ancestry import PAST, ancestry_of
 
 from .conftest import MEMORISED, UNSEEN
 
@@ -27,24 +28,44 @@ METHODS = {
 
 
 @pytest.fixture
-def trained(tmp_path, toy_folders):
-    """Makes a finished training's folder: its weights, and what it started from."""
+def weights(toy_folders):
+    """Writes a model like a toy one, with weights that `number` sets apart."""
 
-    def make(name, weights, start=None, path=None, exports=()):
+    def write(folder, like, number):
+        shutil.copytree(toy_folders[like], folder)
+        file = folder / "model.safetensors"
+        tensors = load_file(file)
+        tensors["model.norm.weight"] = tensors["model.norm.weight"] + 1e-4 * number
+        save_file(tensors, file, metadata={"format": "pt"})
+
+    return write
+
+
+@pytest.fixture
+def trained(tmp_path, weights):
+    """Makes a finished training's folder: its weights, and what its manifest says of its start."""
+    made = []
+
+    def make(name, like, start=None, exports=(), recorded=True):
         folder = tmp_path / "runs" / "model" / name
-        shutil.copytree(toy_folders[weights], folder / "hf")
+        made.append(name)
+        number = 10 * len(made)
+        weights(folder / "hf", like, number)
         for step in exports:
-            export = folder / "exports" / f"step-{step:08d}"
-            shutil.copytree(toy_folders["reference"], export)
-            (export / "README").write_text(str(step))  # as their weights would differ
-        manifest = {"kind": "model", "schema": SCHEMA, "digest": f"digest of {name}",
-                    "inputs": {"model": start} if start else {}, "counts": {"steps": 40},
-                    "files": {}}  # fmt: skip
-        (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"path": path and str(path)}}))
-        (folder / MANIFEST).write_text(json.dumps(manifest))
+            weights(folder / "exports" / f"step-{step:08d}", "reference", number + step / 100)
+        before = ancestry_of("model.path", str(start)).all_names if start else ()
+        files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
+        counts = {"steps": 40, **({PAST: sorted(before)} if recorded else {})}
+        commit(folder, {"model": digest_of(start)} if start else {}, Built(files, counts))
         return folder
 
     return make
+
+
+def digest_of(start):
+    """What a training records of its start among its inputs."""
+    manifest = start / "manifest.json"
+    return json.loads(manifest.read_text())["digest"] if manifest.exists() else folder_digest(start)
 
 
 @pytest.fixture
@@ -53,11 +74,11 @@ def methods(tmp_path):
     file = tmp_path / "x.jsonl"
     file.write_text("".join(json.dumps({"text": t}) + "\n" for t in (MEMORISED, UNSEEN)))
 
-    def score(target, reference):
+    def score(target, reference, trusted=False):
         stage = DetectionStage(
             runs=str(tmp_path / "runs"), method=METHODS, examples=ExamplesConfig(str(file)),
-            model=ScoredModelConfig(str(target)), reference=ReferenceConfig(str(reference)),
-            detection=DetectionConfig(device="cpu"),
+            model=ScoredModelConfig(str(target)), detection=DetectionConfig(device="cpu"),
+            reference=ReferenceConfig(str(reference), trusted),
         )  # fmt: skip
         return {*open_scores(run(stage).path).table["method"]} - {"loss"}
 
@@ -68,48 +89,81 @@ UPPER, FAIR = {"reference_upper_bound"}, {"reference"}
 
 
 def test_what_the_target_was_trained_from_is_an_upper_bound(trained, methods, caplog):
-    first = trained("first", "reference")
-    second = trained("second", "reference", "digest of first", first)
-    target = trained("target", "target", "digest of second", second, exports=(10,))
-    for past in (first, second, target, target / "exports" / "step-00000010"):
-        assert methods(target, past) == UPPER
+    first = trained("first", "reference", exports=(10,))
+    second = trained("second", "reference", first)
+    target = trained("target", "target", second, exports=(10,))
+    step = "exports/step-00000010"
+    for past in (first, first / "hf", first / step, second, target, target / "hf", target / step):
+        assert methods(target, past) == UPPER, past
     assert "reference.path is the target's own past, which no attacker has" in caplog.text
-    assert methods(target / "exports" / "step-00000010", first) == UPPER
+    for own in (target / "hf", target / step):
+        assert methods(own, first) == UPPER, own
+
+
+def test_a_deleted_folder_on_the_way_hides_nothing(trained, methods):
+    first = trained("first", "reference")
+    second = trained("second", "reference", first)
+    target = trained("target", "target", second)
     shutil.rmtree(second)
-    assert methods(target, first) == FAIR  # the way there is lost
+    assert methods(target, first) == UPPER
 
 
-def test_a_plain_folder_that_the_target_was_trained_from_is_one_too(trained, methods, toy_folders):
-    base = toy_folders["reference"]
-    target = trained("target", "target", folder_digest(base), base)
-    assert methods(target, base) == UPPER
+def test_a_copy_is_known_by_its_weights(trained, methods, tmp_path, toy_folders):
+    base = trained("base", "reference")
+    target = trained("target", "target", base)
+    copy = shutil.copytree(base / "hf", tmp_path / "renamed")
+    (copy / "README.md").write_text("A model of my own.")
+    assert methods(target, copy) == UPPER
+    from_copy = trained("from-copy", "target", copy)
+    assert methods(from_copy, base) == UPPER
+    shutil.copytree(base, tmp_path / "runs" / "model" / "moved")
+    assert methods(target, tmp_path / "runs" / "model" / "moved") == UPPER
     assert methods(toy_folders["target"], toy_folders["target"]) == UPPER
 
 
-def test_another_model_is_a_fair_reference(trained, methods, toy_folders, caplog):
+def test_the_start_of_an_earlier_version_is_known_by_its_inputs(trained, methods):
+    base = trained("base", "reference")
+    assert methods(trained("target", "target", base, recorded=False), base) == UPPER
+    other = trained("other", "target", base / "hf", recorded=False)
+    assert methods(other, base) == UPPER
+
+
+def test_what_began_at_a_step_has_not_been_the_later_ones(trained, methods):
+    first = trained("first", "reference", exports=(10, 20, 30))
+    target = trained("target", "target", first / "exports" / "step-00000020")
+    known = [methods(target, first / f"exports/step-000000{n}") for n in (10, 20, 30)]
+    assert known == [UPPER, UPPER, FAIR]
+    assert methods(target, first) == FAIR
+    assert methods(first / "exports" / "step-00000020", first / "exports/step-00000010") == UPPER
+    assert methods(first / "exports" / "step-00000010", first / "exports/step-00000020") == FAIR
+
+
+def test_another_model_is_a_fair_reference(trained, methods, caplog):
     base = trained("base", "reference")
     other = trained("other", "reference")
-    target = trained("target", "target", "digest of base", base)
-    assert methods(target, other) == FAIR
-    assert methods(toy_folders["target"], toy_folders["reference"]) == FAIR
+    target = trained("target", "target", base)
+    with caplog.at_level(logging.INFO):
+        assert methods(target, other) == FAIR
+        assert methods(base, target) == FAIR
     assert "no attacker has" not in caplog.text
+    assert "Nothing records" not in caplog.text
 
 
-def test_a_hub_model_is_known_by_its_name(tmp_path):
-    base = ScoredModel("reference.path", tmp_path, "commit", "m", known_as="hub:org/m")
-    target = ScoredModel("model.path", tmp_path, "x", "t", started_from=("hub:org/m",))
+def test_that_nothing_is_known_of_a_plain_folder_is_said(methods, toy_folders, caplog):
+    with caplog.at_level(logging.INFO):
+        assert methods(toy_folders["target"], toy_folders["reference"]) == FAIR
+    assert f"Nothing records what model.path ({toy_folders['target']}) was trained" in caplog.text
+
+
+def test_a_hub_model_is_known_by_its_name(trained, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.digest_of", lambda start: f"hub:{start}")
+    target = ancestry_of("model.path", str(trained("target", "target", "org/m")))
+    base = ancestry_of("reference.path", "org/m")
     assert target.has_been(base)
     assert not base.has_been(target)
+    assert not target.has_been(ancestry_of("reference.path", "org/other"))
 
 
-def test_a_step_after_the_targets_is_not_its_past(trained):
-    target = trained("target", "target", exports=(10, 20))
-    steps = [open_model("model.path", str(target / f"exports/step-000000{n}")) for n in (10, 20)]
-    assert steps[1].has_been(steps[0])
-    assert not steps[0].has_been(steps[1])
-
-
-def test_a_models_own_code_does_not_hide_it(trained):
+def test_a_models_own_code_does_not_hide_it(trained, methods):
     base = trained("base", "reference")
-    target = open_model("model.path", str(trained("target", "target", "digest of base", base)))
-    assert target.has_been(open_model("reference.path", str(base), trust_remote_code=True))
+    assert methods(trained("target", "target", base), base, trusted=True) == UPPER

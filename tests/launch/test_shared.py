@@ -1,6 +1,7 @@
 """What names the base model: its own recipe, and nothing of what the cells vary."""
 
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,12 +60,18 @@ def base(monkeypatch):
     )
     monkeypatch.setattr(training.run, "_together", lambda stage, corpus, folder, inputs: at(folder))
 
-    def name(cell):
+    def name(cell, make=shared.base_model):
         own = cell.training.model.pretraining
         corpus = shared.base_corpus(cell.injection, cell.base_corpus, own)
-        return shared.base_model(cell.training, own, corpus, Stages(ClusterConfig())).path.name
+        return make(cell.training, own, corpus, Stages(ClusterConfig())).path.name
 
     return name
+
+
+@pytest.fixture
+def reference(base):
+    """The fair reference's folder by a plan."""
+    return partial(base, make=shared.reference_model)
 
 
 def planned(*overrides):
@@ -126,6 +133,39 @@ def test_a_command_that_sweeps_everything_else_leaves_it(base, quickstart):
     assert base(planned(*words)) == base(quickstart)
     assert base(planned("deepspeed@model.pretraining.deepspeed=zero2")) != base(quickstart)
     assert base(planned("corpus@base_corpus=news")) != base(quickstart)
+
+
+def test_the_reference_is_another_models_only_by_its_seeds(base, reference, quickstart):
+    own = reference(quickstart)
+    assert own != base(quickstart)
+    for name, value in TRAINING.items():
+        assert reference(changed(quickstart, "training", "training", **{name: value})) == own, name
+    assert reference(planned("seed=5", "injection.swap_members=true", "benchmark=[boolq]")) == own
+    recipe = quickstart.training.model.pretraining
+    for change in ({"seed": 5}, {"learning_rate": 1e-3}, {"budget_tokens": 300_000}):
+        cell = changed(quickstart, "training", "model", pretraining=replace(recipe, **change))
+        assert reference(cell) != own, change
+
+
+@pytest.mark.parametrize("seeds", [{}, {"init_seed": 7, "order_seed": 7}])
+def test_the_reference_shares_no_seed_with_the_base_model(quickstart, monkeypatch, seeds):
+    made = {}
+
+    def train(_, name, stage):
+        made[name] = stage.resolved()
+        return SimpleNamespace(path=Path(name))
+
+    monkeypatch.setattr(Stages, "train", train)
+    own = replace(quickstart.training.model.pretraining, **seeds)
+    corpus, stages = SimpleNamespace(path=Path("corpus")), Stages(ClusterConfig())
+    for make in (shared.base_model, shared.reference_model):
+        make(quickstart.training, own, corpus, stages)
+    base, other = made["training-base"], made["training-reference"]
+    assert base.training.init_seed != other.training.init_seed
+    assert base.training.order_seed != other.training.order_seed
+    same = replace(other.training, init_seed=base.training.init_seed,
+                   order_seed=base.training.order_seed)  # fmt: skip
+    assert replace(other, seed=base.seed, training=same) == base
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import gc
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ from torch import nn
 
 from core.errors import ArtifactError, ConfigError, DataError
 from core.models import load_config, load_model
-from training import open_checkpoint, resume
+from training import ancestry_of, open_checkpoint, resume
 from training.config import ModelConfig, TrainingConfig
 from training.data import Order, read_batch
 from training.loss import token_loss_sum
@@ -61,7 +62,8 @@ def plain_loop(stage):
 
 def test_the_artefact_holds_the_whole_run(stage):
     trained = open_checkpoint(run(stage).path)
-    assert trained.artifact.counts == {"steps": 12, "tokens": 45 * 32, "parameters": 35_376}
+    counts = {"steps": 12, "tokens": 45 * 32, "parameters": 35_376, "past": []}
+    assert trained.artifact.counts == counts
     assert trained.metrics["step"].tolist() == list(range(1, 13))
     assert trained.metrics["learning_rate"].tolist() == [0.005] + [0.01] * 11
     assert trained.exposures["step"].between(1, 12).all()
@@ -114,6 +116,18 @@ def test_continuing_starts_from_the_given_model(stage, change):
     assert trained.artifact.inputs["model"] == base.digest
     first = losses(trained.artifact.path)[0]
     assert first < losses(base.path)[0]
+
+
+def test_what_a_model_was_trained_from_is_known_when_its_folder_is_gone(stage, change):
+    first = run(change(export_steps=[3]))
+    starts = [first.path, first.path / "exports" / "step-00000003"]
+    known = [ancestry_of("model.path", str(start)) for start in starts]
+    last = first
+    for rate in (1e-9, 2e-9):
+        start = ModelConfig(name="toy", path=str(last.path))
+        last = run(replace(change(learning_rate=rate), model=start))
+    shutil.rmtree(first.path)
+    assert all(ancestry_of("model.path", str(last.path)).has_been(start) for start in known)
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_step(change, monkeypatch):

@@ -1,0 +1,98 @@
+"""Which weights a model is, and which it has been while it was trained.
+
+A model is known by the bytes of its weight files, wherever they stand and whatever stands beside
+them; one from the hub by its id. A finished training records in its manifest (`counts.past`) how
+all that it was trained from is known, so that folders which are deleted later hide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.artifacts import file_digest, file_digests, files_digest
+from core.models import resolve
+from training.checkpoint import EXPORTS, HF, Checkpoint, is_checkpoint, is_export, open_checkpoint
+
+PAST = "past"
+WEIGHTS = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Ancestry:
+    """How a model is known.
+
+    Attributes:
+        names: its own names; any one of them is enough.
+        past: the names of what it was earlier in its training, and before; None: no record says.
+    """
+
+    names: frozenset[str]
+    past: frozenset[str] | None = None
+
+    @property
+    def all_names(self) -> frozenset[str]:
+        """Its own, and those of its past as far as that is known."""
+        return self.names | (self.past or frozenset())
+
+    def has_been(self, other: Ancestry) -> bool:
+        """Whether the other one is this model, an earlier step of it, or what it came from."""
+        return not other.names.isdisjoint(self.all_names)
+
+
+def ancestry_of(field: str, path: str) -> Ancestry:
+    """That of the model at `path`.
+
+    Args:
+        field: the config field that holds `path`, for errors.
+        path: a finished training's folder, the `hf` or an export in it, another Hugging Face
+            folder, a GGUF file, or a hub id.
+
+    Raises:
+        ConfigError: there is no such folder.
+        ArtifactError: the training's folder is none of this version's.
+    """
+    given = resolve(field, path)
+    folder = Path(given)
+    if folder.is_file():
+        return Ancestry(frozenset({file_digest(folder)}))
+    if not folder.is_dir():
+        return Ancestry(frozenset({f"hub:{given}"}))
+    if is_checkpoint(folder):
+        return _of(open_checkpoint(folder), HF)
+    if folder.name == HF and is_checkpoint(folder.parent):
+        return _of(open_checkpoint(folder.parent), HF)
+    if is_export(folder):
+        return _of(open_checkpoint(folder.parents[1]), f"{EXPORTS}/{folder.name}")
+    return Ancestry(_names(file_digests(folder)))
+
+
+def _of(trained: Checkpoint, part: str) -> Ancestry:
+    """That of the model in a part of a finished training's folder, all by its manifest."""
+    artifact = trained.artifact
+    start = artifact.inputs.get("model")
+    before = artifact.counts.get(PAST, [start] if start else [])
+    exports = {"/".join(name.split("/")[:2]) for name in artifact.files if _is_in(EXPORTS, name)}
+    earlier = [export for export in exports if part == HF or export < part]
+    own = {trained.digest} if part == HF else set()
+    return Ancestry(
+        _names(_files(trained, part)) | own,
+        frozenset(before).union(*(_names(_files(trained, export)) for export in earlier)),
+    )
+
+
+def _files(trained: Checkpoint, part: str) -> dict[str, str]:
+    """The digests of the files of one part, by their names in it."""
+    files = trained.artifact.files.items()
+    return {name.removeprefix(f"{part}/"): d for name, d in files if _is_in(part, name)}
+
+
+def _is_in(part: str, name: str) -> bool:
+    return name.startswith(f"{part}/")
+
+
+def _names(files: Mapping[str, str]) -> frozenset[str]:
+    """The names of a folder with these files: by all of them, and by its weights alone."""
+    weights = {name: digest for name, digest in files.items() if name.endswith(WEIGHTS)}
+    return frozenset(files_digest(found) for found in (files, weights) if found)
