@@ -227,16 +227,23 @@ def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
 
 def _check_models(model: Configured, clean: ScoreTable, contaminated: ScoreTable) -> None:
     digest = model.artifact.digest
-    if digest not in contaminated.artifact.inputs.values():
+    if _scored(contaminated) != digest:
         raise ArtifactError(
             f"cells.contaminated is {contaminated.artifact.path}: these are not scores of the "
             f"model {model.artifact.path}; give the scores that were made from that folder."
         )
-    if digest in clean.artifact.inputs.values():
+    if _scored(clean) == digest:
         raise ArtifactError(
             f"cells.clean is {clean.artifact.path}: these are scores of the contaminated model "
             "itself; give the scores of the model that it was trained from."
         )
+
+
+def _scored(scores: ScoreTable) -> str:
+    """The digest of the model whose scores they are, whether or not code of its own ran."""
+    from detection.scored_model import CODE
+
+    return scores.artifact.inputs["target"].removesuffix(CODE)
 
 
 def _ranked(examples: pd.DataFrame, scores: Sequence[ScoreTable]) -> pd.DataFrame:

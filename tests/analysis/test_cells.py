@@ -57,6 +57,25 @@ def test_scores_of_another_model_are_refused(make_parts):
         make_cell(**{**parts, "contaminated": other["contaminated"]})
     with pytest.raises(ArtifactError, match="cells.clean is .* of the contaminated model itself"):
         make_cell(**{**parts, "clean": parts["contaminated"]})
+    model = parts["model"].artifact.digest
+    as_reference = with_inputs(other["contaminated"], reference=model)
+    with pytest.raises(ArtifactError, match="cells.contaminated is .* not scores of the model"):
+        make_cell(**{**parts, "contaminated": as_reference})
+
+
+def test_scores_are_of_their_target_whatever_the_reference_or_its_own_code(make_parts):
+    parts = make_parts()
+    model = parts["model"].artifact.digest
+    clean = with_inputs(parts["clean"], reference=model)
+    make_cell(**{**parts, "clean": clean})
+    own_code = with_inputs(parts["contaminated"], target=f"{model}+code")
+    make_cell(**{**parts, "contaminated": own_code})
+
+
+def with_inputs(scores, **inputs):
+    """The scores, made from other models."""
+    artifact = replace(scores.artifact, inputs={**scores.artifact.inputs, **inputs})
+    return replace(scores, artifact=artifact)
 
 
 def test_a_score_that_is_there_twice_is_an_error(make_parts):
