@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from detection.examples import Text
-from injection.near_duplicates import Item, across
+from injection.near_duplicates import Item, Keys, across
 
 
 def overlap(examples: Sequence[Text]) -> str:
-    """A sentence on the labelled texts that are near-duplicates across the labels, or nothing."""
+    """A sentence on the labelled texts that are near-duplicates across the labels, or nothing.
+
+    Each benchmark has a template of its own. Texts of different benchmarks are compared too, since
+    one model saw them all.
+    """
     known = [e for e in examples if e.label is not None]
     members = [bool(e.label) for e in known]
-    near = across([Item([e.text], [e.text]) for e in known], members)
+    items = [Item([e.text], [e.text], e.benchmark) for e in known]
+    near = across(items, members, Keys(items))
     if not near:
         return ""
     inside = sum(members[i] for i in near)
+    apart = sum(known[i].benchmark != known[other].benchmark for i, other in near.items())
+    between = f", {apart} of them of a text of another benchmark" if apart else ""
     first, other = next(iter(near.items()))
     return (
         f"{inside} members and {len(near) - inside} non-members are near-duplicates of one another "
-        "(13 words in a row in both, or no difference but case, punctuation and white space), such "
-        f"as {known[first].example_id} and {known[other].example_id}: no score can tell these "
-        "apart. Leave them out, or give both one label.\n"
+        "(13 words in a row in both, or no difference but case, punctuation and white space)"
+        f"{between}, such as {known[first].example_id} and {known[other].example_id}: no score can "
+        "tell these apart. Leave them out, or give both one label.\n"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from core.errors import ConfigError, near_names
 from core.seeds import derive
 from injection.config import BenchmarkConfig, InjectionStage
 from injection.fields import check_formats, fill
-from injection.near_duplicates import Apart, Item, across
+from injection.near_duplicates import Apart, Item, Keys, across
 from injection.occurrences import Counts
 from injection.sources.reading import Row
 from injection.sources.tally import Tally, skips
@@ -67,7 +67,7 @@ def read_candidates(stage: InjectionStage) -> list[Candidates]:
 
 
 def draw_pool(
-    stage: InjectionStage, candidates: Iterable[Candidates], tokenizer: Tokenizer
+    stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> pd.DataFrame:
     """Draw members and non-members at random from one pool a benchmark.
 
@@ -76,10 +76,13 @@ def draw_pool(
         special tokens), shortened, fields (JSON), text_sha256, near_duplicate_of (an example of the
         other side, or nothing).
     """
-    apart = Apart() if stage.injection.near_duplicates == "drop" else None
+    drop = stage.injection.near_duplicates == "drop"
+    keys = near_duplicate_keys(stage, candidates, tokenizer) if drop else None
+    apart = Apart(keys) if keys else None
     parts = [_draw(stage, c, tokenizer, apart) for c in candidates]
     pool = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
-    near = across(pool_items(stage, pool), pool["member"].astype(bool).tolist())
+    items = pool_items(stage, pool)
+    near = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
     names = {pool["example_id"][i]: pool["example_id"][other] for i, other in near.items()}
     return pool.assign(near_duplicate_of=[names.get(name, "") for name in pool["example_id"]])
 
@@ -93,14 +96,32 @@ COLUMNS = (
 def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
     """What stands for each example where near-duplicates are looked for."""
     return [
-        _item(stage.benchmark[row.benchmark], json.loads(row.fields), row.text)
+        _item(row.benchmark, stage.benchmark[row.benchmark], json.loads(row.fields), row.text)
         for row in pool.itertuples()
     ]
 
 
-def _item(config: BenchmarkConfig, fields: Mapping[str, str], text: str) -> Item:
+def near_duplicate_keys(
+    stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
+) -> Keys:
+    """What tells near-duplicates, with the templates of the pool that the other policies draw."""
+    limit, asked = max_example_tokens(stage, tokenizer), _asked(stage)
+    return Keys(
+        _item(c.name, c.config, json.loads(row["fields"]), row["text"])
+        for c in candidates
+        for row in fitting(replace(c, report=PoolReport()), tokenizer, limit, asked, None)
+    )
+
+
+def _item(name: str, config: BenchmarkConfig, fields: Mapping[str, str], text: str) -> Item:
     """The fields alone: what the template adds, all examples share."""
-    return Item([*fields.values()], [text, *([fields[config.distinct]] if config.distinct else [])])
+    distinct = [fields[config.distinct]] if config.distinct else []
+    return Item([*fields.values()], [text, *distinct], name)
+
+
+def _asked(stage: InjectionStage) -> int:
+    """Examples a benchmark's part of the pool."""
+    return stage.injection.members + stage.injection.nonmembers
 
 
 def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
@@ -125,7 +146,7 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
     formatted = _format_all(name, config, source, rows, tally, report)
     examples = list(_distinct(formatted, config, report))
     report.skipped = dict(tally.skipped)
-    asked = stage.injection.members + stage.injection.nonmembers
+    asked = _asked(stage)
     if len(examples) < asked:
         skipped = f" ({skips(report.skipped)})" if report.skipped else ""
         raise ConfigError(
@@ -193,7 +214,7 @@ def _draw(
     stage: InjectionStage, candidates: Candidates, tokenizer: Tokenizer, apart: Apart | None
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
-    asked = config.members + config.nonmembers
+    asked = _asked(stage)
     limit = max_example_tokens(stage, tokenizer)
     pool = pd.DataFrame(fitting(candidates, tokenizer, limit, asked, apart))
     if len(pool) < asked:
@@ -249,7 +270,8 @@ def fitting(
             report.too_long += fitted is None
         if fitted is None:
             continue
-        if apart and not apart.takes(_item(candidates.config, fitted.fields, fitted.text)):
+        item = _item(candidates.name, candidates.config, fitted.fields, fitted.text)
+        if apart and not apart.takes(item):
             report.near_duplicates += 1
         else:
             report.drawn += 1

@@ -112,7 +112,8 @@ class InjectionConfig:
     """Documents that hold an example of the pool already: off, flag (kept and reported) or drop."""
     near_duplicates: str = "flag"
     """Members and non-members that share 13 words in a row, or differ by case and punctuation only:
-    keep (counted), flag (counted and warned of) or drop (no two such examples enter the pool)."""
+    keep (counted), flag (counted and warned of; the same corpus) or drop (no two such examples
+    enter the pool)."""
     num_proc: int = runtime(1)
     """Processes that tokenise; the output is the same at any number."""
     shard_characters: int = runtime(2_000_000)
@@ -210,6 +211,12 @@ class InjectionStage:
             if getattr(own, f"{purpose}_seed") is None
         }
         return replace(self, injection=replace(own, **seeds))
+
+    def named(self) -> InjectionStage:
+        """What names the corpus: to warn of near-duplicates or to keep them makes the same one."""
+        if self.injection.near_duplicates != "keep":
+            return self
+        return replace(self, injection=replace(self.injection, near_duplicates="flag"))
 
 
 register("injection", InjectionConfig)

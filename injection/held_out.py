@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import pandas as pd
 
 from core.overlap import plain, stands_in
-from injection.benchmarks import Candidates, fitting, max_example_tokens, pool_items
+from injection.benchmarks import (
+    Candidates,
+    fitting,
+    max_example_tokens,
+    near_duplicate_keys,
+    pool_items,
+)
 from injection.config import InjectionStage
 from injection.near_duplicates import Apart
 from injection.tokens import Tokenizer
@@ -22,7 +28,7 @@ COLUMNS = ("example_id", "benchmark", "text", "n_tokens", "shortened", "fields",
 
 def draw_held_out(
     stage: InjectionStage,
-    candidates: Iterable[Candidates],
+    candidates: Sequence[Candidates],
     tokenizer: Tokenizer,
     pool: pd.DataFrame,
 ) -> pd.DataFrame:
@@ -35,8 +41,10 @@ def draw_held_out(
         One row an example: the pool's columns without member and occurrences.
     """
     asked = stage.injection.held_out
-    drop = stage.injection.near_duplicates == "drop"
-    apart = Apart(pool_items(stage, pool)) if drop else None
+    apart = None
+    if stage.injection.near_duplicates == "drop":
+        keys = near_duplicate_keys(stage, candidates, tokenizer)
+        apart = Apart(keys, pool_items(stage, pool))
     rows: list[dict[str, Any]] = []
     for each in candidates:
         limit = max_example_tokens(stage, tokenizer)

@@ -1,18 +1,28 @@
 """Near-duplicates between members and non-members.
 
 Two texts are near-duplicates where they share 13 words in a row (Brown et al. 2020, appendix C),
-or differ by case, punctuation and white space only. A model that saw the one has seen the other,
-or nearly: a pair across the sides counts against every method, whatever it measures.
+or differ by case, punctuation, symbols and white space only. A model that saw the one has seen the
+other, or nearly: a pair across the sides counts against every method, whatever it measures.
+
+What more than half of a group's texts share in a row is the group's template, not their text. That
+holds for 13 words in a row alone: texts that are equal as wholes are near-duplicates whatever.
+
+Texts are compared by their letters and digits (with the letters' marks), after Unicode's
+compatibility normalisation (NFKC) and without case. In the 13 words all else separates, so that
+"well-known" is the two words that "well known" is. Wholes are compared as if written in one:
+"well known", "well-known" and "wellknown" differ by punctuation and white space only.
 """
 
 from __future__ import annotations
 
+import hashlib
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from injection.ngrams import Hashes, Numbering, hashes_of
+from injection.ngrams import Hashes, hashes_of
 
 NGRAM = 13
 
@@ -24,35 +34,51 @@ class Item:
     Attributes:
         parts: texts in which n-grams are looked for.
         wholes: texts that are compared as wholes.
+        group: whose template it may have: its benchmark.
     """
 
     parts: Sequence[str]
     wholes: Sequence[str]
+    group: str = ""
 
 
 class Keys:
-    """Hashes of what near-duplicates have in common.
+    """Hashes of what near-duplicates have in common, without the templates of some items' groups.
 
     64 bits: of 10 million keys some two differ and are taken for equal once in 370,000 runs.
     """
 
-    def __init__(self) -> None:
-        self._numbers = Numbering()
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        """Learn the templates from the items."""
+        self._numbers: dict[str, int] = {}
+        grams: dict[str, list[Hashes]] = {}
+        for item in items:
+            grams.setdefault(item.group, []).append(self._grams(item))
+        self._template = {group: _common(each) for group, each in grams.items()}
 
     def of(self, item: Item) -> Hashes:
         """An item's distinct keys, one for each of its n-grams and wholes."""
-        parts = [(words, NGRAM) for words in map(self._numbers.of, item.parts)]
-        wholes = [(words, len(words)) for words in map(self._numbers.of, item.wholes)]
-        keys = [hashes_of(words, n) for words, n in parts + wholes if len(words) >= max(n, 1)]
-        return np.unique(np.concatenate([np.empty(0, np.uint64), *keys]))
+        own = np.setdiff1d(self._grams(item), self._template.get(item.group, _NONE))
+        wholes = {"".join(words_of(whole)) for whole in item.wholes} - {""}
+        return np.union1d(own, np.array([_hash(whole) for whole in wholes], np.uint64))
+
+    def _grams(self, item: Item) -> Hashes:
+        """The distinct n-grams of its parts."""
+        parts = [self._numbered(words_of(part)) for part in item.parts]
+        hashes = [hashes_of(words, NGRAM) for words in parts if len(words) >= NGRAM]
+        return np.unique(np.concatenate([_NONE, *hashes]))
+
+    def _numbered(self, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        numbers = (self._numbers.setdefault(word, len(self._numbers) + 1) for word in words)
+        return np.fromiter(numbers, np.int32)
 
 
 class Apart:
     """Takes items that are near-duplicates of none that was taken before."""
 
-    def __init__(self, items: Iterable[Item] = ()) -> None:
+    def __init__(self, keys: Keys, items: Iterable[Item] = ()) -> None:
         """Take some to begin with."""
-        self._keys, self._taken = Keys(), set[int]()
+        self._keys, self._taken = keys, set[int]()
         for item in items:
             self.takes(item)
 
@@ -65,27 +91,61 @@ class Apart:
         return apart
 
 
-def across(items: Sequence[Item], members: Sequence[bool]) -> dict[int, int]:
+def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[int, int]:
     """Each item that has a near-duplicate on the other side, and the first one that it has there.
 
-    What more than half of the items have in common is their template, not their text.
+    Of any group: a text that is a member of one benchmark may be a non-member of another.
     """
     found: dict[int, int] = {}
-    for owners in _owners(items):
+    for owners in _owners([keys.of(item) for item in items]):
         sides = [[o for o in owners if members[o]], [o for o in owners if not members[o]]]
-        if all(sides) and len(owners) <= max(2, len(items) / 2):
+        if all(sides):
             for own, other in (sides, sides[::-1]):
                 for item in own:
                     found[item] = min(found.get(item, other[0]), other[0])
     return dict(sorted(found.items()))
 
 
-def _owners(items: Sequence[Item]) -> Iterator[tuple[int, ...]]:
+def words_of(text: str) -> list[str]:
+    """Its runs of letters, digits and letters' marks, normalised."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return plain.translate(_KEPT).split()
+
+
+class _Kept(dict[int, int | None]):
+    """For `str.translate`: what words consist of stays, what can't be seen goes, all else splits.
+
+    Filled as characters come by.
+    """
+
+    def __missing__(self, code: int) -> int | None:
+        kind, name = unicodedata.category(chr(code)), unicodedata.name(chr(code), "")
+        if kind == "Cf" or "VARIATION SELECTOR" in name:  # a soft hyphen, an emoji's colours
+            self[code] = None
+        else:
+            self[code] = code if kind[0] in "LN" or kind in ("Mn", "Mc") else ord(" ")
+        return self[code]
+
+
+_KEPT = _Kept()
+_NONE = np.empty(0, np.uint64)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _common(each: Sequence[Hashes]) -> Hashes:
+    """What more than half of the texts have, and more than two."""
+    hashes, counts = np.unique(np.concatenate([_NONE, *each]), return_counts=True)
+    common: Hashes = hashes[counts > max(2, len(each) / 2)]
+    return common
+
+
+def _owners(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
     """The distinct sets of items that have a key in common, each in ascending order."""
-    hashes = Keys()
-    keys = [hashes.of(item) for item in items]
-    owners = np.repeat(np.arange(len(items)), [len(k) for k in keys])
-    joined = np.concatenate([np.empty(0, np.uint64), *keys])
+    owners = np.repeat(np.arange(len(keys)), [len(k) for k in keys])
+    joined = np.concatenate([_NONE, *keys])
     order = np.argsort(joined, kind="stable")
     _, first, counts = np.unique(joined[order], return_index=True, return_counts=True)
     several = zip(first[counts > 1], counts[counts > 1], strict=True)

@@ -129,23 +129,6 @@ class Numbers(dict[str, int]):
         return numbers
 
 
-class Numbering(Numbers):
-    """A table that grows: each new word gets the next number."""
-
-    def __init__(self) -> None:
-        """Number from 1."""
-        super().__init__({})
-        self.table: dict[str, int] = {}
-
-    def __missing__(self, written: str) -> int:
-        """The number of a word that was not met yet."""
-        bare = _bare(written)
-        self[written] = number = (
-            self.table.setdefault(bare, len(self.table) + 1) if bare else NO_WORD
-        )
-        return number
-
-
 def hashes_of(words: Words, n: int) -> Hashes:
     """A hash of each n words in a row, shape (words - n + 1,): a sum with random odd factors."""
     factors = _factors(n)

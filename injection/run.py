@@ -70,8 +70,11 @@ def run(stage: InjectionStage) -> Artifact:
         inputs["rewording"] = folder_digest(Path(path)) if Path(path).is_dir() else f"hub:{path}"
     name, config = stage.corpus.get("name", "corpus"), stage.injection
     slug = f"{name}-{config.part}-{config.budget_tokens}"
-    folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
-    artifact = build(folder, stage, inputs, lambda f: _make(stage, candidates, f))
+    named = stage.named()
+    folder = locate(Path(stage.runs), KIND, slug, named, inputs)
+    artifact = build(folder, named, inputs, lambda f: _make(stage, candidates, f))
+    if config.near_duplicates == "flag":
+        _warn_of_near_duplicates(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact
 
@@ -80,7 +83,6 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     config, width = stage.injection, stage.injection.sequence_tokens
     tokenizer = _tokenizer(stage, folder / "tokenizer")
     examples = draw_pool(stage, candidates, tokenizer)
-    near = _near_duplicates(config.near_duplicates, examples)
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = _clean_tokens(stage, copies)
@@ -109,7 +111,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
         "sequences": count,
         "tokens": count * width,
         "held_out": len(held_out),
-        "near_duplicates": near,
+        "near_duplicates": _near_duplicates(examples),
         "matching_documents": len(tokenised.matches),
         "clean_sha256": pack.prefix_hashes(stream),
     }
@@ -162,19 +164,23 @@ def _counts(
     }
 
 
-def _near_duplicates(policy: str, examples: pd.DataFrame) -> dict[str, int]:
+def _near_duplicates(examples: pd.DataFrame) -> dict[str, int]:
     """How many members have a near-duplicate among the non-members, and how many of these."""
     near = examples[examples["near_duplicate_of"] != ""]
     members = int(near["member"].sum())
-    if len(near) and policy == "flag":
-        one = near.iloc[0]
-        log.warning(
-            "pool: %d members and %d non-members are near-duplicates of one another (such as %s "
-            "and %s). examples.parquet names them (near_duplicate_of); "
-            "injection.near_duplicates=drop draws others in their place.",
-            members, len(near) - members, one["example_id"], one["near_duplicate_of"],
-        )  # fmt: skip
     return {"members": members, "nonmembers": len(near) - members}
+
+
+def _warn_of_near_duplicates(artifact: Artifact) -> None:
+    """Say what the manifest counts, whether the corpus was made just now or found made."""
+    near = artifact.counts["near_duplicates"]
+    if near["members"]:
+        log.warning(
+            "pool: %d members and %d non-members are near-duplicates of one another. "
+            "%s names them (near_duplicate_of); injection.near_duplicates=drop draws others in "
+            "their place.",
+            near["members"], near["nonmembers"], artifact.path / TABLES[0],
+        )  # fmt: skip
 
 
 def _tokenizer(stage: InjectionStage, folder: Path) -> Tokenizer:

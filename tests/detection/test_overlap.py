@@ -37,6 +37,19 @@ def test_near_duplicates_across_the_labels_are_counted_and_named(tmp_path):
     assert overlap(open_examples(written(tmp_path, same))) == ""
 
 
+def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_another(tmp_path):
+    template = "read this short text with care and then choose the one best answer of all"
+    rows = [{"text": f"{name}: {template} {name}{i}", "label": i % 2, "benchmark": name}
+            for name in "abcde" for i in range(4)]  # fmt: skip
+    for row in rows[4:]:
+        row["text"] = row["text"].replace("read", f"read-{row['benchmark']}")
+    assert overlap(open_examples(written(tmp_path, rows))) == ""
+    rows[-1] = {**rows[0], "label": 1, "benchmark": "e"}
+    said = overlap(open_examples(written(tmp_path, rows)))
+    assert said.startswith("1 members and 1 non-members")
+    assert "2 of them of a text of another benchmark, such as 0 and 19: " in said
+
+
 def test_the_command_says_it_above_the_table(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("detection.run.run", lambda stage: SimpleNamespace(path=tmp_path))
     monkeypatch.setattr("detection.scores.open_scores", lambda path: SimpleNamespace(table=None))

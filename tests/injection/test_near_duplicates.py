@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import unicodedata
 from dataclasses import replace
 from itertools import product
 
@@ -12,13 +14,17 @@ from core.errors import ConfigError
 from injection.benchmarks import draw_pool, read_candidates
 from injection.config import BenchmarkConfig
 from injection.corpus import open_corpus
-from injection.decontaminate import words_of
 from injection.held_out import draw_held_out
-from injection.near_duplicates import Apart, Item, across
+from injection.near_duplicates import Apart, Item, Keys, across
 from injection.run import run
 from injection.tokens import Tokenizer
 
 WORDS = [f"word{i}" for i in range(60)]
+
+
+def words_of(text):
+    """Of ASCII texts."""
+    return re.findall("[a-z0-9]+", text.lower())
 
 
 def near(one, other):
@@ -28,12 +34,16 @@ def near(one, other):
          for i in range(len(words) - 12)}
         for item in (one, other)
     ]  # fmt: skip
-    wholes = [{tuple(words_of(w)) for w in item.wholes} - {()} for item in (one, other)]
+    wholes = [{"".join(words_of(w)) for w in item.wholes} - {""} for item in (one, other)]
     return bool(grams[0] & grams[1] or wholes[0] & wholes[1])
 
 
-def item(text):
-    return Item([text], [text])
+def item(text, group=""):
+    return Item([text], [text], group)
+
+
+def found(items, members):
+    return across(items, members, Keys(items))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -46,7 +56,7 @@ def test_pairs_across_equal_the_definition(seed):
         start = rng.randrange(len(words) + 1)
         part = words[start : start + rng.choice([12, 13, 14, 99])]
         texts.append(" ".join([*rng.choices(WORDS, k=3), *part]))
-        texts.append(text.upper().replace(" ", rng.choice([" \n", ", ", " — "])) + "!")
+        texts.append(text.upper().replace(" ", rng.choice([" \n", ", ", " — ", "-"])) + "!")
     items = [item(text) for text in texts]
     members = [rng.random() < 0.5 for _ in items]
     expected = {}
@@ -54,21 +64,81 @@ def test_pairs_across_equal_the_definition(seed):
         if members[i] != members[j] and near(items[i], items[j]):
             expected.setdefault(i, j)
     assert expected
-    assert across(items, members) == expected
+    assert found(items, members) == expected
 
-    apart = Apart()
+    apart = Apart(Keys(items))
     taken = [one for one in items if apart.takes(one)]
     assert not any(near(a, b) for n, a in enumerate(taken) for b in taken[:n])
     for one in items:
         assert one in taken or any(near(one, other) for other in taken)
 
 
+TEMPLATE = "Read the following question with care and then choose the one best answer: {} {}"
+
+
 def test_what_a_template_adds_is_no_near_duplicate():
-    template = "Read the following question with care and then choose the one best answer: {} {}"
-    items = [item(template.format(i, WORDS[i] * 2)) for i in range(20)]
-    assert across(items, [i % 2 == 0 for i in range(20)]) == {}
-    items += [item(template.format(3, WORDS[3] * 2).upper())]
-    assert across(items, [i % 2 == 0 for i in range(21)]) == {3: 20, 20: 3}
+    items = [item(TEMPLATE.format(i, WORDS[i] * 2)) for i in range(20)]
+    assert found(items, [i % 2 == 0 for i in range(20)]) == {}
+    items += [item(TEMPLATE.format(3, WORDS[3] * 2).upper())]
+    assert found(items, [i % 2 == 0 for i in range(21)]) == {3: 20, 20: 3}
+
+
+@pytest.mark.parametrize("text", ["Is it so?", TEMPLATE.format("a", "b"), " ".join(WORDS[:13])])
+def test_equal_texts_are_near_duplicates_however_many_there_are(text):
+    items = [item(text if i % 4 else text.upper()) for i in range(8)] + [item("another")]
+    expected = {i: int(i % 2 == 0) for i in range(8)}
+    assert found(items, [i % 2 == 0 for i in range(9)]) == expected
+
+
+def test_each_benchmark_has_a_template_of_its_own():
+    own = {group: TEMPLATE.replace("question", f"question-{group}") for group in "abcd"}
+    items = [item(own[group].format(group, i), group) for group in own for i in range(5)]
+    members = [i % 2 == 0 for i in range(20)]
+    assert found(items, members) == {}
+    items[7] = item(items[2].wholes[0].upper(), "b")  # a text of another benchmark
+    assert found(items, members) == {2: 7, 7: 2}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a well-known man", "A well known man"),
+        ("a well-known man", "a wellknown man"),
+        ("The U.S. don't", "the US dont"),
+        ("caf\u00e9 au lait", unicodedata.normalize("NFD", "Caf\u00e9 au lait")),
+        ("\uff26\uff55\uff4c\uff4c width", "full width"),
+        ("the \ufb01rst stra\u00dfe", "The first STRASSE"),
+        ("all right \U0001f44d\U0001f3fd", "all right"),
+        ("all \u2764\ufe0f right", "all right"),
+        ("soft\u00adware", "software"),
+        ("a + b = c", "a b c"),
+    ],
+)
+def test_case_punctuation_symbols_and_spelling_in_unicode_do_not_tell_texts_apart(one, other):
+    assert found([item(one), item(other)], [True, False]) == {0: 1, 1: 0}
+    filler = " ".join(WORDS[:12])
+    parts = [Item([f"{filler} {text} {filler}"], []) for text in ("x", "y")]
+    assert found(parts, [True, False]) == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("caf\u00e9", "cafe"),
+        ("\u0915\u093f", "\u0915\u0940"),  # Devanagari ki and kii: their vowel signs are marks
+        ("step 1", "step 2"),
+        ("\U0001f44d", "\U0001f44e"),  # without any letter
+    ],
+)
+def test_letters_digits_and_their_marks_do(one, other):
+    assert found([item(one), item(other)], [True, False]) == {}
+
+
+def test_words_in_a_row_are_split_at_what_is_no_letter():
+    one = "it is a well-known fact that caf\u00e9s in the old town (there) close at \u2460 o'clock"
+    other = unicodedata.normalize("NFD", one).replace("-", " ").replace("'", "\u2019").upper()
+    items = [Item([f"{start} {text}"], []) for start, text in (("first", one), ("then", other))]
+    assert found(items, [True, False]) == {0: 1, 1: 0}
 
 
 PASSAGE = (
@@ -145,6 +215,18 @@ def test_dropped_pairs_leave_one_and_the_pool_is_filled_up(own, tokenizer):
         drawn(own(True, near_duplicates="drop", members=20, nonmembers=20), tokenizer)
 
 
+def test_dropping_knows_the_template_as_well(own, tokenizer):
+    stage = own(False, near_duplicates="drop")
+    source = stage.benchmark["mine"].sources["file"]
+    prompt = TEMPLATE.format("{question}", "Think it over.")
+    source = {**source, "fields": {**source["fields"], "question": prompt}}
+    config = replace(stage.benchmark["mine"], sources={"file": source}, distinct=None)
+    candidates = read_candidates(replace(stage, benchmark={"mine": config}))
+    pool = draw_pool(replace(stage, benchmark={"mine": config}), candidates, tokenizer)
+    assert len(pool) == 24
+    assert candidates[0].report.near_duplicates == 0
+
+
 def test_without_near_duplicates_the_policy_changes_nothing(own, stage, tokenizer):
     for base in (own(False), stage.resolved()):
         pools = [
@@ -177,9 +259,19 @@ def test_a_corpus_counts_and_names_them(own, caplog):
     counts = corpus.artifact.counts["near_duplicates"]
     assert counts["members"] == near["member"].sum() > 1
     assert counts["nonmembers"] == (~near["member"]).sum() > 1
-    (said,) = [r.message for r in caplog.records if "near-duplicates of one another" in r.message]
-    assert f"{counts['members']} members and {counts['nonmembers']} non-members" in said
-    assert near["example_id"].iloc[0] in said
+
+    def said():
+        return [r.message for r in caplog.records if "near-duplicates of one another" in r.message]
+
+    assert f"{counts['members']} members and {counts['nonmembers']} non-members" in said()[0]
+    assert len(said()) == 1
+    caplog.clear()
+    assert run(stage).path == corpus.artifact.path  # found made
+    assert len(said()) == 1
+    caplog.clear()
+    kept = replace(stage, injection=replace(stage.injection, near_duplicates="keep"))
+    assert run(kept).path == corpus.artifact.path
+    assert not said()
 
 
 def test_an_unknown_policy_is_refused(change):
