@@ -134,12 +134,13 @@ def _shown(name: str, examples: Sequence[Text], found: Estimates) -> str:
     head = f"{name}: {labels.count(True)} members, {labels.count(False)} non-members"
     if not found:
         return f"{head}: no metric without both"
-    width = 2 + max(7, *(len(variant) for _, variant in found))
+    names, variants = zip(("", "variant"), *found, strict=True)
+    long, width = max(20, 2 + max(map(len, names))), 2 + max(map(len, variants))
     texts = {method: [_cell(line[m.name]) for m in METRICS] for method, line in found.items()}
     wide = 2 + max(len(text) for texts_of in (HEADS, *texts.values()) for text in texts_of)
-    rows = [f"{'method':20}{'variant':{width}}" + "".join(f"{h:>{wide}}" for h in HEADS)]
+    rows = [f"{'method':{long}}{'variant':{width}}" + "".join(f"{h:>{wide}}" for h in HEADS)]
     for (method, variant), cells in texts.items():
-        rows.append(f"{method:20}{variant:{width}}" + "".join(f"{c:>{wide}}" for c in cells))
+        rows.append(f"{method:{long}}{variant:{width}}" + "".join(f"{c:>{wide}}" for c in cells))
     return "\n".join([f"{head} (95% intervals)", *_on_texts(examples, found), *rows])
 
 

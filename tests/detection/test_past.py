@@ -167,3 +167,12 @@ def test_a_hub_model_is_known_by_its_name(trained, monkeypatch):
 def test_a_models_own_code_does_not_hide_it(trained, methods):
     base = trained("base", "reference")
     assert methods(trained("target", "target", base), base, trusted=True) == UPPER
+
+
+def test_a_gguf_file_is_known_by_its_bytes(tmp_path):
+    files = [tmp_path / name for name in ("model.gguf", "copy.gguf", "other.gguf")]
+    for file, content in zip(files, (b"GGUF one", b"GGUF one", b"GGUF two"), strict=True):
+        file.write_bytes(content)
+    model, copy, other = (ancestry_of("reference.path", str(file)) for file in files)
+    assert model.has_been(copy)
+    assert not model.has_been(other)

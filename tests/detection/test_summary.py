@@ -56,6 +56,14 @@ def test_one_benchmark_is_printed_once():
     assert "all" not in summary(table, examples)
 
 
+def test_a_long_name_leaves_the_columns_in_line():
+    table, examples = scored([True, False] * 5)
+    table["method"] = table["method"].replace("b", "reference_upper_bound")
+    head, *rows = summary(table, examples).splitlines()[-3:]
+    assert head.startswith("method")
+    assert {len(row) for row in rows} == {len(head)}
+
+
 def worded(labels, changed, benchmarks=("",)):
     """As `scored`, each text of random words; `changed` is what happens to the members' texts."""
     rng = np.random.default_rng(1)
