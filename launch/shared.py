@@ -81,7 +81,8 @@ def validation_corpus(own: InjectionStage, tokens: int) -> Artifact:
     """Text of the study's own corpus that no model is trained on, with the study's tokenizer."""
     width = own.injection.sequence_tokens
     config = _clean(own, "validation", max(tokens, width), width)
-    return injection.run.run(replace(own, seed=0, benchmark={}, injection=config))
+    study = {"benchmark": {}, "occurrences": {}, "rewording": {}}
+    return injection.run.run(replace(own, seed=0, **study, injection=config))
 
 
 def _clean(

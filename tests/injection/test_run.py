@@ -130,6 +130,12 @@ def test_copies_keep_to_the_last_tokens(change):
         run(change(window=[0.99, 1.0], budget_tokens=120_000))
 
 
+def test_the_last_tokens_may_be_the_whole_corpus(corpus, change):
+    whole = open_corpus(run(change(last_tokens=59_904)).path)
+    assert whole.artifact.digest == corpus.artifact.digest  # so that one model is trained on both
+    assert whole.artifact.path.name[:-13] == corpus.artifact.path.name[:-13]
+
+
 def test_a_sentence_boundary_follows_the_end_of_a_sentence(change):
     corpus = open_corpus(run(change(boundary="sentence")).path)
     stage = change()

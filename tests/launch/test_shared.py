@@ -52,7 +52,8 @@ def base(monkeypatch):
     """The base model's folder by a plan: nothing is tokenised, nothing trained."""
 
     def at(folder, *_):
-        return SimpleNamespace(path=folder, digest=folder.name)
+        counts = {"near_duplicates": {"members": 0}}
+        return SimpleNamespace(path=folder, digest=folder.name, counts=counts)
 
     monkeypatch.setattr(injection.run, "build", at)
     monkeypatch.setattr(
@@ -201,3 +202,22 @@ def test_its_batch_is_divided_among_the_processes(quickstart):
     assert shared.base_training(stage, own, 2).training.micro_batch_sequences == 4
     with pytest.raises(ConfigError, match="batch_sequences is 16: give a multiple of .* 3"):
         shared.base_training(stage, own, 3)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["occurrences=fixed"],
+        ["rewording=swap"],
+        ["benchmark=[boolq]", "seed=5", "injection.near_duplicates=drop"],
+        ["injection.last_tokens=170_000", "training.order=corpus"],
+    ],
+)
+def test_what_is_inserted_does_not_name_the_validation_text(base, quickstart, words):
+    """With the fixture `base` nothing is made."""
+
+    def name(cell):
+        return shared.validation_corpus(cell.injection, 512).path.name
+
+    assert name(planned(*words)) == name(quickstart)
+    assert name(planned("corpus=news")) != name(quickstart)
