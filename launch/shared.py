@@ -81,8 +81,8 @@ def validation_corpus(own: InjectionStage, tokens: int) -> Artifact:
     """Text of the study's own corpus that no model is trained on, with the study's tokenizer."""
     width = own.injection.sequence_tokens
     config = _clean(own, "validation", max(tokens, width), width)
-    study = {"benchmark": {}, "occurrences": {}, "rewording": {}}
-    return injection.run.run(replace(own, seed=0, **study, injection=config))
+    clean = replace(own, seed=0, benchmark={}, occurrences={}, rewording={}, injection=config)
+    return injection.run.run(clean)
 
 
 def _clean(
