@@ -22,6 +22,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from core.estimates import Estimate, Metric, not_carried
 from core.metrics import Scores
@@ -107,9 +108,10 @@ def blind_baseline(
     shuffles = [shuffled(group, rng) for _ in range(NULLS)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
     learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
-    tried = list(classifiers(texts, learners).values())
     fold = [_order(group.max() + 1, seed, repeat)[group] % folds for repeat in range(REPEATS)]
-    places = [_places(tried, each, learners, member[roles]) for each in fold]
+    with threadpool_limits(limits=1, user_api="blas"):  # over such small matrices threads only wait
+        tried = list(classifiers(texts, learners).values())
+        places = [_places(tried, each, learners, member[roles]) for each in fold]
     placed = np.empty(roles.shape)
     np.put_along_axis(placed, roles, np.mean(places, axis=0), axis=0)
     return Blind(placed)

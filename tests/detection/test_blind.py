@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from core.estimates import chosen_metrics, interval, mean
 from detection import blind_classifiers
 from detection.blind import (
     NULLS,
+    REPEATS,
     Blind,
     _inner_aurocs,
     _places,
@@ -296,6 +298,26 @@ def test_more_texts_than_are_learnt_from(monkeypatch):
     member = drawn(120, 9)
     texts = [t + "!" * int(m) for t, m in zip(simulated(120, 9), member, strict=True)]
     assert auroc(texts, member) > 0.9
+
+
+def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
+    """On two cores, of which one was taken, two threads took 16 times as long."""
+    seen = []
+
+    def spied(*arguments):
+        seen.append(threads())
+        return _places(*arguments)
+
+    def threads():
+        return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+    monkeypatch.setattr("detection.blind._places", spied)
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threads()
+        blind_baseline(simulated(24, 12), drawn(24, 12), 0)
+        assert threads() == before
+    assert len(seen) == REPEATS
+    assert {number for numbers in seen for number in numbers} == {1}
 
 
 def test_it_is_a_function_of_the_seed():
