@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from core.blank import is_blank
 from core.config import create
 from core.errors import ConfigError, near_names
 from core.seeds import derive
@@ -305,4 +306,5 @@ def _shorten(
         middle = (low + high) // 2
         fits = len(tokenizer.encode(cut(middle).text)) <= limit
         low, high = (middle, high) if fits else (low, middle)
-    return cut(low) if low else None
+    short = cut(low)
+    return None if is_blank(short.fields[key]) else short

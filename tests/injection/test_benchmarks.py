@@ -76,6 +76,18 @@ def test_long_examples_are_shortened_or_left_out(change, stage, tokenizer):
     assert not examples[examples["benchmark"] == "truthfulqa"]["shortened"].any()
 
 
+def test_an_example_of_which_nothing_visible_would_be_left_is_left_out(change, tokenizer, tmp_path):
+    path = tmp_path / "mine.jsonl"
+    texts = [*(f"text {i}" for i in range(4)), *(f"\u200b {'word-' * 40}{i}" for i in range(9))]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    rows = {"_target_": "injection.sources.files.FileRows", "path": str(path)}
+    source = {"rows": rows, "fields": {"text": "{text}"}}
+    config = BenchmarkConfig(template="{text}", shorten="text", sources={"file": source})
+    stage = change(members=2, nonmembers=2, example_max_tokens=20)
+    drawn = pool(replace(stage, benchmark={"mine": config}), tokenizer)
+    assert sorted(drawn["text"]) == texts[:4]
+
+
 @pytest.mark.parametrize(
     ("fields", "match"),
     [
