@@ -113,11 +113,12 @@ def _longest(
 def _too_few(segments: Sequence[Segment], starts: int, rules: Rules) -> ConfigError:
     first, stop = rules.window
     whole = "" if rules.split else f" whole in sequences of {rules.sequence_tokens}"
+    apart = " or injection.copy_distance_tokens" if rules.distance else ""
     return ConfigError(
         f"injection.boundary is 'document', so each of the {len(segments):,} copies needs a "
-        f"document's start of its own that holds it{whole}, but only {starts:,} documents start "
-        f"in tokens {first:,} to {stop:,} of the corpus beside the copies: raise "
+        f"document's start of its own that holds it{whole}. Too few are among the {starts:,} that "
+        f"tokens {first:,} to {stop:,} of the corpus have beside the copies: raise "
         "injection.budget_tokens or injection.sequence_tokens, widen injection.window or "
-        "injection.last_tokens, lower the occurrences, set injection.split_copies=true, or choose "
-        "injection.boundary=sentence."
+        f"injection.last_tokens, lower the occurrences{apart}, set injection.split_copies=true, or "
+        "choose injection.boundary=sentence."
     )

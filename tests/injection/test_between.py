@@ -112,9 +112,9 @@ def test_copies_of_an_example_keep_their_distance():
 @pytest.mark.parametrize(
     ("n", "tokens", "of", "split", "said"),
     [
-        (30, 4, 30, True, "each of the 30 copies .* it, but only 29 documents start"),
-        (3, WIDTH, 30, False, "holds it whole in sequences of 64, but only 29 documents start"),
-        (1, 4, 1, True, "only 0 documents start in tokens 0 to"),
+        (30, 4, 30, True, "each of the 30 copies .* it. Too few are among the 29 that"),
+        (3, WIDTH, 30, False, "holds it whole in sequences of 64. Too few are among the 29 that"),
+        (1, 4, 1, True, "among the 0 that tokens 0 to"),
         (1, WIDTH + 1, 1_000, False, "holds it whole in sequences of 64"),
     ],
 )

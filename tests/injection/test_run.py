@@ -65,7 +65,9 @@ def test_copies_between_documents_follow_whole_documents(change, window):
 
 
 def test_too_few_documents_are_said(change):
-    with pytest.raises(ConfigError, match="boundary is 'document', .* only 24 documents start in"):
+    with pytest.raises(
+        ConfigError, match="boundary is 'document', .* among the 24 that tokens 29,952 to 53,914"
+    ):
         run(change(boundary="document", window=[0.5, 0.9], example_max_tokens=60))
 
 
