@@ -54,7 +54,7 @@ def fewest_examples(rate: float) -> int:
     The threshold that leaves c of n non-members above it has a true false-positive rate of
     (c + 1) / (n + 1) on average: with 100 non-members "FPR ≤ 0.001" is read at 0.0099.
     """
-    return ceil(ALARMS / rate - 1e-9)  # 5 / (1 - 0.95) is 99.99999999999991
+    return ceil(ALARMS / rate * (1 - 1e-9))  # 5 / (1 - 0.9999) is 50,000.00000000551
 
 
 def most_false_alarms(n_nonmembers: int, fpr: float) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import ceil
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
@@ -48,6 +51,13 @@ def test_a_tie_across_the_bound_is_excluded_whole():
     members, nonmembers = np.array([1.0, 1.0]), np.array([1.0, 1.0, 0.0, 0.0])
     assert metrics.tpr_at_fpr(members, nonmembers, 0.25) == 0
     assert metrics.tpr_at_fpr(members, nonmembers, 0.5) == 1
+
+
+@pytest.mark.parametrize("tpr", ["0.9", "0.95", "0.99", "0.999", "0.9999", "0.99999"])
+def test_the_fewest_examples_are_those_of_exact_arithmetic(tpr):
+    """5 / (1 - 0.9999) is 50,000.0000000055 and 5 / (1 - 0.95) is 99.99999999999991."""
+    assert metrics.fewest_examples(1 - float(tpr)) == ceil(5 / (1 - Fraction(tpr)))
+    assert metrics.fewest_examples(0.0123) == 407  # 406.5
 
 
 def test_no_rate_is_lost_to_rounding():
