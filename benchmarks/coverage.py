@@ -3,19 +3,17 @@
     python -m benchmarks.coverage [rates] [repetitions]
 
 - coverage of the 95% interval of one cell, at several sizes and strengths;
-- coverage and bias of the rates' intervals, for one benchmark and for the mean of four;
+- coverage of the rates' intervals (`benchmarks.rates`);
 - coverage of the hierarchical interval with 2 to 5 seeds, where seeds differ by chance alone, and
   where the models themselves differ (a spread between seeds of the given size, in d');
 - false positives of the paired test at 5%, of its two corrections, and of the dose trend's test.
 
-Scores are normal: members N(d', 1), non-members N(0, 1), so the AUROC is Φ(d'/√2).
+Other scores are normal: members N(d', 1), non-members N(0, 1), so the AUROC is Φ(d'/√2).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -23,37 +21,11 @@ from scipy.stats import norm
 from analysis.inference.dose_test import joint_test, stratum
 from analysis.inference.paired import Differences, holm, max_t, p_values
 from analysis.inference.pooled import hierarchical, pooled_estimate
+from benchmarks.rates import DRAWS, rates
 from core import bootstrap, metrics
 from core.bootstrap import Resample
-from core.estimates import (
-    Estimate,
-    Metric,
-    chosen_metrics,
-    estimate,
-    fpr_at_tpr,
-    interval,
-    mean,
-    tpr_at_fpr,
-)
+from core.estimates import Estimate, chosen_metrics, estimate, interval
 from core.metrics import Scores
-
-DRAWS = 1000
-RATES = (*map(tpr_at_fpr, (0.001, 0.01, 0.05)), fpr_at_tpr(0.95))
-BENCHMARKS = 4
-
-
-class Rate(NamedTuple):
-    """What simulations say of a rate's value and of its interval."""
-
-    one: float
-    """Coverage for one benchmark."""
-    mean: float
-    """Coverage for the mean over `BENCHMARKS`."""
-    bias: float
-    truth: float
-
-    def __str__(self) -> str:
-        return f"{self.truth:.3f} ({self.bias:+.3f}): {self.one:.1%}  {self.mean:.1%}"
 
 
 def d_prime(auroc: float) -> float:
@@ -85,52 +57,6 @@ def one_cell(auroc: float, size: int, repetitions: int) -> float:
         found = scored(rng.normal(d_prime(auroc), 1, size), rng.normal(size=size), drawn)
         held += holds(found, auroc)
     return held / repetitions
-
-
-def true_rate(metric: Metric, apart: float) -> float:
-    """The rate of two unit normals that are so far apart."""
-    if metric.higher_is_better:
-        return float(norm.sf(norm.isf(metric.guess) - apart))
-    return float(norm.sf(norm.isf(metric.guess) + apart))
-
-
-def rate_coverage(size: int, apart: float, repetitions: int) -> Mapping[str, Rate]:
-    """Of every rate that `size` members and as many non-members a benchmark carry."""
-    rng, wanted = np.random.default_rng(4), [m for m in RATES if not m.needs(size, size)]
-    truth = {metric.name: true_rate(metric, apart) for metric in wanted}
-    single: dict[str, list[Estimate]] = {name: [] for name in truth}
-    for i in range(repetitions * BENCHMARKS):
-        scores, drawn = rng.normal(size=(2, size)), bootstrap.resample(size, size, DRAWS, i)
-        for name, found in estimate(scores[0] + apart, scores[1], drawn, wanted).items():
-            single[name].append(found)
-    return {name: _rate(found, truth[name]) for name, found in single.items()}
-
-
-def _rate(single: Sequence[Estimate], truth: float) -> Rate:
-    means = [mean(single[i : i + BENCHMARKS]) for i in range(0, len(single), BENCHMARKS)]
-    shares = [float(np.mean([holds(each, truth) for each in some])) for some in (single, means)]
-    return Rate(*shares, float(np.mean([each.value for each in single])) - truth, truth)
-
-
-def rates(repetitions: int) -> int:
-    """Print the rates' table; how many coverages are not within 94 to 97%.
-
-    Three standard errors of the simulation more are allowed on either side.
-    """
-    print("\nrates: members + non-members, distance of the normals, rate, truth (mean bias of the")
-    print(f"value): coverage of one benchmark's interval, of that of the mean of {BENCHMARKS}")
-    bad = 0
-    for size in (100, 200, 500, 1000):
-        for metric in RATES:
-            if needs := metric.needs(size, size):
-                print(f"  {size:>4} + {size:<4}      {metric.name:<16} needs {needs}")
-        for apart in (0, 1, 2, 3.29):
-            for name, found in rate_coverage(size, apart, repetitions).items():
-                for share, times in ((found.one, BENCHMARKS), (found.mean, 1)):
-                    slack = 3 * (0.05 * 0.95 / (times * repetitions)) ** 0.5
-                    bad += not 0.94 - slack <= share <= 0.97 + slack
-                print(f"  {size:>4} + {size:<4} {apart:<4} {name:<16} {found}", flush=True)
-    return bad
 
 
 def over_seeds(seeds: int, spread: float, size: int, repetitions: int) -> float:
@@ -187,8 +113,9 @@ def dose_trend(size: int, repetitions: int) -> float:
 def main() -> int:
     """Print every figure; the exit status is 1 where a coverage is off.
 
-    One cell's is where it leaves 93 to 97%, a rate's by `rates`. `rates` as argument: these alone.
-    Below 25 + 25 examples and above an AUROC of 0.9 it may be more: see `core.estimates.intervals`.
+    One cell's is off where it leaves 93 to 97%; below 25 + 25 examples and above an AUROC of 0.9
+    it may be more (`core.estimates.intervals`). A rate's is as `benchmarks.rates.off` says. With
+    `rates` as argument these alone are printed.
     """
     asked = sys.argv[1:]
     repetitions = next((int(text) for text in asked if text.isdigit()), 1000)

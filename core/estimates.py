@@ -17,6 +17,10 @@ ALL = "all"
 """The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""
 
 
+Steps = tuple[float, float]
+"""The least and the most."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """A metric's name in the results, its definition, and the same for all draws at once."""
@@ -29,8 +33,8 @@ class Metric:
     higher_is_better: bool = True
     worth: Callable[[int, int], float] | None = None
     """`Estimate.worth` from the numbers of members and non-members."""
-    skewed: bool = False
-    """`Estimate.skewed`."""
+    steps: Callable[[Ranked], Steps | None] | None = None
+    """Of a rate: what ties leave possible; None where they are few."""
     least_members: int = 1
     least_nonmembers: int = 1
     """The fewest that carry the metric (`metrics.fewest_examples`)."""
@@ -62,8 +66,8 @@ class Estimate:
     draws: Scores
     worth: float | None = None
     """The most independent coin tosses that the value can be as certain as; None: unknown."""
-    skewed: bool = False
-    """Whether the draws' own percentiles say more than their variance: `intervals`."""
+    steps: Steps | None = None
+    """Of a rate: the least and the most that ties leave possible, without ties the value twice."""
     needs: str = ""
     """What the examples lack to carry the metric: then the value and its draws are NaN."""
 
@@ -81,20 +85,23 @@ AUROC = Metric("auroc", metrics.auroc, bootstrap.auroc, 0.5, worth=auroc_worth)
 
 
 def tpr_at_fpr(rate: float) -> Metric:
-    """At a known threshold it were a rate of as many tosses as there are members."""
+    """TPR at FPR ≤ `rate`. Its worth: were the threshold known, each member would be one toss."""
     return Metric(
         f"tpr_at_fpr_{rate:g}",
         partial(metrics.tpr_at_fpr, fpr=rate),
         partial(bootstrap.tpr_at_fpr, fpr=rate),
         guess=rate,
         worth=lambda members, nonmembers: members,
-        skewed=True,
+        steps=partial(bootstrap.tpr_steps, fpr=rate),
         least_nonmembers=metrics.fewest_examples(rate),
     )
 
 
 def fpr_at_tpr(rate: float) -> Metric:
-    """The members that stay below the threshold are to it what false alarms are to `tpr_at_fpr`."""
+    """FPR at TPR ≥ `rate`, which is `tpr_at_fpr` seen from below.
+
+    The threshold is set by the members that stay below it, and each non-member would be one toss.
+    """
     return Metric(
         f"fpr_at_tpr_{rate:g}",
         partial(metrics.fpr_at_tpr, tpr=rate),
@@ -102,7 +109,7 @@ def fpr_at_tpr(rate: float) -> Metric:
         guess=rate,
         higher_is_better=False,
         worth=lambda members, nonmembers: nonmembers,
-        skewed=True,
+        steps=partial(bootstrap.fpr_steps, tpr=rate),
         least_members=metrics.fewest_examples(1 - rate),
     )
 
@@ -130,7 +137,8 @@ def _estimate(ranked: Ranked, metric: Metric) -> Estimate:
         return not_carried(sizes, len(ranked.hits), needs)
     value = metric.value(ranked.members, ranked.nonmembers)
     worth = metric.worth(*sizes) if metric.worth else None
-    return Estimate(*sizes, value, metric.draws(ranked), worth, metric.skewed)
+    steps = (metric.steps(ranked) or (value, value)) if metric.steps else None
+    return Estimate(*sizes, value, metric.draws(ranked), worth, steps)
 
 
 def not_carried(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
@@ -149,7 +157,7 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
         float(np.mean([e.value for e in estimates])),
         np.mean([e.draws for e in estimates], axis=0),
         total_worth(estimates),
-        estimates[0].skewed,
+        mean_steps(estimates),
         total_needs(estimates),
     )
 
@@ -183,6 +191,15 @@ def total_worth(estimates: Sequence[Estimate]) -> float | None:
     return sum(worths) if len(worths) == len(estimates) else None
 
 
+def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
+    """The means of the least and of the most: as if all fell on the same side."""
+    steps = [e.steps for e in estimates if e.steps is not None]
+    if len(steps) < len(estimates):
+        return None
+    least, most = np.mean(steps, axis=0)
+    return float(least), float(most)
+
+
 def interval(estimate: Estimate, confidence: float) -> tuple[float, float]:
     """`intervals` of a single estimate."""
     low, high = intervals([estimate], confidence)
@@ -195,20 +212,23 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     - AUROC: Wilson's interval (1927) for a rate of n tosses, n such that the tosses' variance is
       that of the draws (Newcombe 2006), and `worth` at most. Percentiles are too narrow near 1: at
       0.98 of 25 + 25 examples they hold the truth in 84% of the cases.
-    - Skewed rates: the draws' percentiles, whose shape no symmetric variance has. They have no
-      width where every draw is 0 or 1, so they reach as far as the interval of a known threshold
-      does: Jeffreys' for `worth` tosses (Brown, Cai and DasGupta 2001).
+    - Rates: the percentiles of the draws, moved to have their median where the draws have their
+      mean (`bootstrap.tpr_at_fpr` puts it there). Draws that agree have no width, and draws of tied
+      scores don't reach the next step. So the interval holds Jeffreys' too, that of a known
+      threshold: of `worth` tosses (Brown, Cai and DasGupta 2001), from `steps`' least to its most.
     - Where the worth isn't known: the percentiles.
     """
-    low, high = bootstrap.intervals(np.stack([e.draws for e in estimates]), confidence)
+    draws = np.stack([e.draws for e in estimates])
+    low, high = bootstrap.intervals(draws, confidence)
     known = [i for i, e in enumerate(estimates) if e.worth is not None and not e.needs]
-    skewed = [i for i in known if estimates[i].skewed]
-    if plain := [i for i in known if not estimates[i].skewed]:
+    rates = [i for i in known if estimates[i].steps is not None]
+    if plain := [i for i in known if estimates[i].steps is None]:
         low[plain], high[plain] = _wilson([estimates[i] for i in plain], confidence)
-    if skewed:
-        lower, upper = _jeffreys([estimates[i] for i in skewed], confidence)
-        low[skewed] = np.minimum(low[skewed], lower)
-        high[skewed] = np.maximum(high[skewed], upper)
+    if rates:
+        lower, upper = _jeffreys([estimates[i] for i in rates], confidence)
+        move = draws[rates].mean(axis=1) - np.median(draws[rates], axis=1)
+        low[rates] = np.minimum(low[rates] + move, lower).clip(0)
+        high[rates] = np.maximum(high[rates] + move, upper).clip(max=1)
     return low, high
 
 
@@ -228,11 +248,12 @@ def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, S
 def _jeffreys(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     from scipy.special import betaincinv
 
-    value, tosses = _values(estimates)
-    hits, misses = value * tosses + 0.5, (1 - value) * tosses + 0.5
+    _, tosses = _values(estimates)
+    least, most = np.array([e.steps for e in estimates], float).T
     tail = (1 - confidence) / 2
-    lower, upper = betaincinv(hits, misses, tail), betaincinv(hits, misses, 1 - tail)
-    return np.minimum(lower, value), np.maximum(upper, value)  # 0 and 1 of none and of all
+    lower = betaincinv(least * tosses + 0.5, (1 - least) * tosses + 0.5, tail)
+    upper = betaincinv(most * tosses + 0.5, (1 - most) * tosses + 0.5, 1 - tail)
+    return np.minimum(lower, least), np.maximum(upper, most)  # 0 and 1 of none and of all
 
 
 def _values(estimates: Sequence[Estimate]) -> tuple[Scores, Scores]:

@@ -217,4 +217,5 @@ def _around(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) 
         off = float(np.mean((null - metric.guess) ** 2))
         sure = metric.guess * (1 - metric.guess)
         worth = metric.worth(*sizes) if off == 0 else min(metric.worth(*sizes), sure / off)
-    return Estimate(*sizes, float(value), np.resize(drawn, draws), worth, metric.skewed)
+    steps = (float(value), float(value)) if metric.steps else None
+    return Estimate(*sizes, float(value), np.resize(drawn, draws), worth, steps)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from analysis.cells import Cell, in_order
 from analysis.inference.results import Estimates, Measure, estimate_rows
-from core.estimates import Estimate, total_needs, total_worth
+from core.estimates import Estimate, mean_steps, total_needs, total_worth
 from core.metrics import Scores
 from core.seeds import derive
 
@@ -91,7 +91,7 @@ def pooled_estimate(
         float(np.mean([value.value for value in values])),
         hierarchical(draws, seed, examples),
         total_worth(list(apart.values())),
-        values[0].skewed,
+        mean_steps(values),
         total_needs(values),
     )
 

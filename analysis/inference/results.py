@@ -11,9 +11,10 @@ Columns (`COLUMNS`), where they need a word:
 - `default`: whether the variant stands for its method where methods are compared
   (`analysis.cells.default_variants`).
 - `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
-- `ci_low`, `ci_high`: the bootstrap interval over examples: Wilson's with the draws' variance for
-  AUROC, percentiles for the rates (`core.estimates.intervals` says why). The blind baseline's draws
-  are from shuffled labels (`detection.blind`).
+- `ci_low`, `ci_high`: the bootstrap interval over examples. For AUROC it is Wilson's with the
+  draws' variance. For the rates it is the draws' percentiles, moved to where a noisy threshold has
+  no bias, and at least as wide as Jeffreys' (`core.estimates.intervals`). The blind baseline's
+  draws are from shuffled labels (`detection.blind`).
 - `needs`: what the examples lack to carry the metric, such as "≥ 500 non-members"
   (`core.metrics.fewest_examples`); `value` and its interval are then NaN. Empty elsewhere. "all"
   has a number where every benchmark of the cell carries the metric; else its `needs` names those

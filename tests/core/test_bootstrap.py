@@ -25,9 +25,16 @@ def naive(members, nonmembers, drawn, metric):
 @cache
 def weights(n, rate):
     """w_k of the thresholds k = 1 to n."""
-    size = 4 * (n + 1) - 1
-    edges = [beta.cdf((k + 1 / 3) / (n + 2 / 3), rate * size, (1 - rate) * size) for k in range(n)]
-    return np.diff([0, *edges[1:], 1])
+    narrow, wide = 4 * (n + 1) - 1, 2 / 3 * (n + 1) - 1
+    edges = [(k + 0.5) / (n + 1) for k in range(1, n)]
+    below = 2 * beta.cdf(edges, rate * narrow, (1 - rate) * narrow)
+    return np.diff([0, *below - beta.cdf(edges, rate * wide, (1 - rate) * wide), 1])
+
+
+def moved(members, nonmembers, drawn, metric):
+    """`naive` draws whose mean is what the examples themselves have."""
+    draws = naive(members, nonmembers, drawn, metric)
+    return draws - draws.mean() + metric(members, nonmembers)
 
 
 def smoothed_tpr(members, nonmembers, fpr):
@@ -53,12 +60,34 @@ def test_equals_a_naive_loop_exactly(n_members, n_nonmembers, decimals):
     expected = naive(members, nonmembers, drawn, metrics.auroc)
     np.testing.assert_array_equal(bootstrap.auroc(ranked), expected)
     for rate in (0.01, 0.05, 0.5, 0.95):
-        expected = naive(members, nonmembers, drawn, partial(smoothed_tpr, fpr=rate))
+        expected = moved(members, nonmembers, drawn, partial(smoothed_tpr, fpr=rate))
         np.testing.assert_allclose(bootstrap.tpr_at_fpr(ranked, rate), expected, atol=1e-9)
-        expected = naive(members, nonmembers, drawn, partial(smoothed_fpr, tpr=rate))
+        expected = moved(members, nonmembers, drawn, partial(smoothed_fpr, tpr=rate))
         np.testing.assert_allclose(bootstrap.fpr_at_tpr(ranked, rate), expected, atol=1e-9)
     assert (bootstrap.tpr_at_fpr(ranked, 1.0) == 1).all()
     assert (bootstrap.fpr_at_tpr(ranked, 0.0) == 0).all()
+
+
+def test_steps_are_the_rates_of_the_thresholds_that_ties_leave_possible():
+    """Binomial(100, 0.05) is 1 to 10 in 95%: the 2nd to the 11th highest may be the threshold."""
+    rng = np.random.default_rng(6)
+    members, nonmembers = rng.normal(1, 1, 60), rng.normal(size=100)
+    drawn = bootstrap.resample(60, 100, 5, 0)
+    for decimals, tied in ((3, False), (1, False), (0, True)):
+        pair = members.round(decimals), nonmembers.round(decimals)
+        ranked = bootstrap.rank(*pair, drawn)
+        second, eleventh = sorted(pair[1])[-2], sorted(pair[1])[-11]
+        expected = tuple(sum(m > x for m in pair[0]) / 60 for x in (second, eleventh))
+        assert bootstrap.tpr_steps(ranked, 0.05) == (expected if tied else None)
+
+
+def test_steps_from_below_are_those_of_the_members_that_tie():
+    rng = np.random.default_rng(7)
+    members, nonmembers = rng.normal(1, 1, 100).round(), rng.normal(size=60).round()
+    ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 60, 5, 0))
+    second, eleventh = sorted(members)[1], sorted(members)[10]
+    expected = [sum(n >= x for n in nonmembers) / 60 for x in (eleventh, second)]
+    assert bootstrap.fpr_steps(ranked, 0.95) == pytest.approx(expected)
 
 
 def test_auroc_equals_the_product_with_the_comparison_matrix():

@@ -128,6 +128,26 @@ def test_the_interval_of_no_and_of_every_hit_is_jeffreys(apart):
     assert interval(found, 0.95) == pytest.approx(expected, abs=1e-9)
 
 
+def test_the_interval_of_tied_scores_reaches_jeffreys_beyond_both_steps():
+    rng = np.random.default_rng(8)
+    drawn = resample(60, 100, 100, 0)
+    (metric,), found = [tpr_at_fpr(0.05)], []
+    for _ in range(3):
+        scores = rng.normal(1, 1, 60).round(), rng.normal(size=100).round()
+        found.append(estimate(*scores, drawn, [metric])[metric.name])
+    whole = mean(found)
+    least, most = np.mean([each.steps for each in found], axis=0)
+    assert whole.steps == pytest.approx((least, most))
+    low, high = interval(whole, 0.95)
+    assert low <= beta.ppf(0.025, 180 * least + 0.5, 180 * (1 - least) + 0.5) < least
+    assert high >= beta.ppf(0.975, 180 * most + 0.5, 180 * (1 - most) + 0.5) > most
+    assert most - least > 0.1
+
+
+def test_a_mean_with_a_benchmark_that_has_no_number_has_no_steps():
+    assert mean([of_benchmark(100), of_benchmark(64)]).steps is None
+
+
 def test_an_interval_holds_its_value():
     rng = np.random.default_rng(0)
     for repetition in range(60):
