@@ -30,7 +30,7 @@ from filelock import SoftFileLease, Timeout
 from core.config import identity
 from core.errors import ArtifactError, DataError
 
-SCHEMA = 2  # of all artefacts: raised where the same config and inputs give other results
+SCHEMA = 3  # of all artefacts: raised where the same config and inputs give other results
 MANIFEST = "manifest.json"
 LOCKS = ".locks"
 REVISION = "REVISION"  # the file that names the revision in a copy of the code
