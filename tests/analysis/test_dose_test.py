@@ -7,16 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom, combine_pvalues, kendalltau
+from scipy.stats import binom, chi2, combine_pvalues, kendalltau, norm
 
 from analysis.config import AnalysisConfig
 from analysis.inference.dose_test import Detector, dose_tests, joint_test, stratum
 from analysis.inference.statistics import statistics
+from benchmarks import false_alarms
 
 SIZES = {"a": 12, "b": 32, "c": 80}
 """Members a benchmark; as many non-members."""
-RUNS = 200
+RUNS = 300
 FEW, MANY = binom.ppf([0.0005, 0.9995], RUNS, 0.05)
+LEAST, MOST = chi2.ppf([0.0005, 0.9995], RUNS)
 
 
 def drawn(rng, doses=(1, 2, 4, 8)) -> pd.DataFrame:
@@ -77,8 +79,12 @@ def test_benchmarks_of_three_members_leave_a_trend_elsewhere_alone():
     assert np.mean(beside) > np.mean(alone) - 0.1 > 0.6
 
 
-def rejected(found) -> int:
-    return sum(p < 0.05 for detector, (_, p) in found.items() if detector.benchmark == "all")
+def check_no_trend(found):
+    """The rate of false alarms at 5%, and (sharper) Σ z² of all runs: each within 99.9%."""
+    p_value = np.array([p for detector, (_, p) in found.items() if detector.benchmark == "all"])
+    assert len(p_value) == RUNS
+    assert FEW <= (p_value < 0.05).sum() <= MANY
+    assert LEAST <= (norm.isf(p_value) ** 2).sum() <= MOST
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["drawn anew", "the same draw"])
@@ -89,14 +95,12 @@ def test_the_same_shift_at_every_dose_is_no_trend(cell, shared):
     """
     rng = np.random.default_rng(0)
     tables = [drawn(rng, (0, 0, 1, 3))] * 3 if shared else [drawn(rng) for _ in range(3)]
-    found = dose_tests(seeds(cell, rng, tables, shifted))
-    assert FEW <= rejected(found) <= MANY
+    check_no_trend(dose_tests(seeds(cell, rng, tables, shifted)))
 
 
 def test_one_seed_of_unequal_strata_has_five_percent(cell):
     rng = np.random.default_rng(1)
-    found = dose_tests(seeds(cell, rng, [drawn(rng)], shifted))
-    assert FEW <= rejected(found) <= MANY
+    check_no_trend(dose_tests(seeds(cell, rng, [drawn(rng)], shifted)))
 
 
 def by_hand(cells, method):
@@ -170,3 +174,18 @@ def test_one_dose_has_no_test_and_says_so(make):
     assert set(found["method"]) == {"loss", "min_k", "min_k_plus_plus"}
     assert found[["tau", "p_value", "slope"]].isna().all().all()
     assert set(found["note"]) == {"one number of occurrences a benchmark: no dose test"}
+
+
+@pytest.mark.parametrize(
+    ("dose", "strongest", "status"),
+    [(20, 20, 0), (38, 0, 0), (2, 38, 0), (40, 20, 1), (0, 20, 1), (20, 40, 1)],
+)
+def test_the_benchmark_of_false_alarms_fails_where_a_share_is_off(
+    monkeypatch, capsys, dose, strongest, status
+):
+    """Of 400 runs 20 are 5%, and 1.5 points and three standard errors are 19 runs."""
+    runs = iter(np.tile(np.arange(400), 16))
+    monkeypatch.setattr(false_alarms, "dose_claims", lambda *_: (next(runs) < dose, True, True))
+    monkeypatch.setattr(false_alarms, "strongest_claim", lambda *_: next(runs) < strongest)
+    assert false_alarms.main(400) == status
+    assert ("OFF" in capsys.readouterr().out) == (status == 1)
