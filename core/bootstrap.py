@@ -34,6 +34,10 @@ NARROW makes noisier draws. A smaller one leaves more bias where the ROC bends s
 """
 
 
+STEP = 0.1
+"""So large a share of the members at one score is a step of the TPR (`tpr_steps`)."""
+
+
 @dataclass(frozen=True)
 class Resample:
     """How often each example was drawn: `members` is D×M, `nonmembers` is D×N."""
@@ -172,12 +176,18 @@ def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
     """The least and the most TPR that tied scores leave possible; None: the ties are few.
 
     Of n non-members, Binomial(n, `fpr`) lie above the true threshold: 95% of the time that leaves
-    the non-members of a few ranks as thresholds. Where they have at most half as many different
-    scores, the TPR is a step there, and one more false alarm can change it by the whole step.
+    the non-members of a few ranks as thresholds. The TPR has a step there where they have at most
+    half as many different scores, or where a share STEP of the members has the very score of
+    one of them. One more false alarm can change it by the whole step.
     """
     fewest, most = _alarms_above(len(ranked.nonmembers), fpr)
     near = ranked.nonmembers[fewest : most + 1]
-    if 2 * len(np.unique(near)) > len(near):
+    values = np.unique(near)
+    first, last = (
+        np.searchsorted(-ranked.members, -values, side=side) for side in ("left", "right")
+    )
+    heaviest = (last - first).max() / len(ranked.members)
+    if 2 * len(values) > len(near) and heaviest < STEP:
         return None
     least, highest = (float((ranked.members > threshold).mean()) for threshold in near[[0, -1]])
     return least, highest

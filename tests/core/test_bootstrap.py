@@ -81,6 +81,19 @@ def test_steps_are_the_rates_of_the_thresholds_that_ties_leave_possible():
         assert bootstrap.tpr_steps(ranked, 0.05) == (expected if tied else None)
 
 
+@pytest.mark.parametrize(("share", "tied"), [(0.5, True), (0.04, False)])
+def test_one_score_that_many_members_share_is_a_step(share, tied):
+    """An exact match: the rest of the scores are all different."""
+    rng = np.random.default_rng(8)
+    members, nonmembers = rng.normal(1, 1, 100), rng.normal(size=100)
+    third = np.sort(nonmembers)[-3]
+    members[: int(share * 100)] = third
+    ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 100, 5, 0))
+    ends = np.sort(nonmembers)[[-2, -11]]
+    expected = tuple((members[:, None] > ends).mean(axis=0).tolist())
+    assert bootstrap.tpr_steps(ranked, 0.05) == (expected if tied else None)
+
+
 def test_steps_from_below_are_those_of_the_members_that_tie():
     rng = np.random.default_rng(7)
     members, nonmembers = rng.normal(1, 1, 100).round(), rng.normal(size=60).round()

@@ -68,6 +68,21 @@ def test_tied_scores_have_an_interval_that_is_wide_but_holds_the_truth(benchmark
     check(found, 100, most=1)
 
 
+def test_an_exact_match_has_an_interval_that_holds_the_truth():
+    """40% of the members and 6% of the non-members have the highest score: the true TPR is 0."""
+    rng, (_, metric) = np.random.default_rng(5), chosen_metrics([0.05], [])
+    plans, found = [resample(100, 100, 200, i) for i in range(PLANS)], 0
+    for _ in range(60):
+        parts = []
+        for plan in plans[:4]:
+            members, nonmembers = rng.normal(size=(2, 100))
+            members[rng.random(100) < 0.4] = 9
+            nonmembers[rng.random(100) < 0.06] = 9
+            parts.append(estimate(members, nonmembers, plan, [metric])[metric.name])
+        found += interval(mean(parts), 0.95)[0] == 0
+    check(found, 60, least=0.93, most=1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [0.01, 0.05])
 @pytest.mark.parametrize(
