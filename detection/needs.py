@@ -90,10 +90,10 @@ def _is_past(stage: DetectionStage) -> bool:
     target = ancestry_of("model.path", stage.model.path)
     if target.has_been(ancestry_of("reference.path", str(stage.reference.path))):
         return True
-    if target.past is None:
+    if not target.whole:
         log.info(
-            "Nothing records what model.path (%s) was trained from. Where that is reference.path, "
-            "read scores against it as an upper bound.", stage.model.path,
+            "Nothing records all that model.path (%s) was trained from. If reference.path is part "
+            "of it, read scores against it as an upper bound.", stage.model.path,
         )  # fmt: skip
     return False
 

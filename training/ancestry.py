@@ -1,8 +1,9 @@
 """Which weights a model is, and which it has been while it was trained.
 
-A model is known by the bytes of its weight files, wherever they stand and whatever stands beside
-them; one from the hub by its id. A finished training records in its manifest (`counts.past`) how
-all that it was trained from is known, so that folders which are deleted later hide nothing.
+A model is known by the bytes of any of its weight files, whatever their names and whatever stands
+beside them; one from the hub by its id. A finished training records in its manifest (`counts.past`)
+how all that it was trained from is known, so that folders which are deleted later hide nothing,
+and whether that goes back to random weights (`counts.past_is_whole`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.artifacts import file_digest, file_digests, files_digest
 from core.models import resolve
 from training.checkpoint import EXPORTS, HF, Checkpoint, is_checkpoint, is_export, open_checkpoint
 
-PAST = "past"
+PAST, WHOLE = "past", "past_is_whole"
 WEIGHTS = ".safetensors"
 
 
@@ -25,20 +27,30 @@ class Ancestry:
 
     Attributes:
         names: its own names; any one of them is enough.
-        past: the names of what it was earlier in its training, and before; None: no record says.
+        past: the names of what it was earlier in its training, and before, as far as recorded.
+        whole: whether the record goes back to random weights.
     """
 
     names: frozenset[str]
-    past: frozenset[str] | None = None
+    past: frozenset[str] = frozenset()
+    whole: bool = False
 
     @property
     def all_names(self) -> frozenset[str]:
         """Its own, and those of its past as far as that is known."""
-        return self.names | (self.past or frozenset())
+        return self.names | self.past
+
+    def recorded(self) -> dict[str, Any]:
+        """What the manifest of a training that starts from it says."""
+        return {PAST: sorted(self.all_names), WHOLE: self.whole}
 
     def has_been(self, other: Ancestry) -> bool:
         """Whether the other one is this model, an earlier step of it, or what it came from."""
         return not other.names.isdisjoint(self.all_names)
+
+
+RANDOM = Ancestry(frozenset(), whole=True)
+"""That of random weights."""
 
 
 def ancestry_of(field: str, path: str) -> Ancestry:
@@ -79,6 +91,7 @@ def _of(trained: Checkpoint, part: str) -> Ancestry:
     return Ancestry(
         _names(_files(trained, part)) | own,
         frozenset(before).union(*(_names(_files(trained, export)) for export in earlier)),
+        artifact.counts.get(WHOLE, not start),
     )
 
 
@@ -93,6 +106,6 @@ def _is_in(part: str, name: str) -> bool:
 
 
 def _names(files: Mapping[str, str]) -> frozenset[str]:
-    """The names of a folder with these files: by all of them, and by its weights alone."""
-    weights = {name: digest for name, digest in files.items() if name.endswith(WEIGHTS)}
-    return frozenset(files_digest(found) for found in (files, weights) if found)
+    """The names of a folder with these files: that of all, and each file of weights is one."""
+    weights = (digest for name, digest in files.items() if name.endswith(WEIGHTS))
+    return frozenset({files_digest(files), *weights} if files else ())

@@ -25,7 +25,7 @@ from core.errors import require
 from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
 from training import checkpoint
-from training.ancestry import PAST, ancestry_of
+from training.ancestry import RANDOM, ancestry_of
 from training.config import TrainingStage
 from training.world import start_processes
 
@@ -133,15 +133,15 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
     if world.leader:
         exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
     tokens = order.sequences * loop.width
-    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, PAST: past}
+    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
     return Built(["exposures.parquet", *_weights(folder)], counts)
 
 
-def _past(stage: TrainingStage) -> list[str]:
+def _past(stage: TrainingStage) -> dict[str, Any]:
     """How the model that training starts from is known, and all that it has been."""
     if stage.model.path is None:
-        return []
-    return sorted(ancestry_of("model.path", stage.model.path).all_names)
+        return RANDOM.recorded()
+    return ancestry_of("model.path", stage.model.path).recorded()
 
 
 def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with: Mapping[str, Any],

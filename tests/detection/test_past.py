@@ -5,6 +5,7 @@ import logging
 import shutil
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from core.artifacts import Built, commit, folder_digest
@@ -17,7 +18,7 @@ from detection.config import (
     ScoredModelConfig,
 )
 from detection.run import run
-from training.ancestry import PAST, ancestry_of
+from training.ancestry import RANDOM, ancestry_of
 
 from .conftest import MEMORISED, UNSEEN
 
@@ -53,9 +54,9 @@ def trained(tmp_path, weights):
         weights(folder / "hf", like, number)
         for step in exports:
             weights(folder / "exports" / f"step-{step:08d}", "reference", number + step / 100)
-        before = ancestry_of("model.path", str(start)).all_names if start else ()
+        before = ancestry_of("model.path", str(start)) if start else RANDOM
         files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
-        counts = {"steps": 40, **({PAST: sorted(before)} if recorded else {})}
+        counts = {"steps": 40, **(before.recorded() if recorded else {})}
         commit(folder, {"model": digest_of(start)} if start else {}, Built(files, counts))
         return folder
 
@@ -121,6 +122,36 @@ def test_a_copy_is_known_by_its_weights(trained, methods, tmp_path, toy_folders)
     assert methods(toy_folders["target"], toy_folders["target"]) == UPPER
 
 
+def test_files_that_are_called_otherwise_or_stand_beside_hide_nothing(trained, methods, tmp_path):
+    base = trained("base", "reference")
+    target = trained("target", "target", base)
+    copy = shutil.copytree(base / "hf", tmp_path / "copy")
+    (copy / "model.safetensors").rename(copy / "model-00001-of-00001.safetensors")
+    index = {
+        "metadata": {},
+        "weight_map": dict.fromkeys(names_in(copy), "model-00001-of-00001.safetensors"),
+    }
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert methods(target, copy) == UPPER
+    more = shutil.copytree(base / "hf", tmp_path / "more")
+    (more / "original").mkdir()
+    save_file({"a": torch.ones(2)}, more / "original" / "consolidated.safetensors")
+    assert methods(target, more) == UPPER
+
+
+def names_in(folder):
+    return load_file(folder / "model-00001-of-00001.safetensors")
+
+
+def test_what_is_unknown_of_the_start_stays_unknown(trained, methods, toy_folders, caplog):
+    target = trained("target", "target", toy_folders["target"])
+    later = trained("later", "target", target)
+    other = trained("other", "reference")
+    with caplog.at_level(logging.INFO):
+        assert methods(later, other) == FAIR
+    assert f"Nothing records all that model.path ({later}) was trained" in caplog.text
+
+
 def test_the_start_of_an_earlier_version_is_known_by_its_inputs(trained, methods):
     base = trained("base", "reference")
     assert methods(trained("target", "target", base, recorded=False), base) == UPPER
@@ -152,7 +183,9 @@ def test_another_model_is_a_fair_reference(trained, methods, caplog):
 def test_that_nothing_is_known_of_a_plain_folder_is_said(methods, toy_folders, caplog):
     with caplog.at_level(logging.INFO):
         assert methods(toy_folders["target"], toy_folders["reference"]) == FAIR
-    assert f"Nothing records what model.path ({toy_folders['target']}) was trained" in caplog.text
+    assert (
+        f"Nothing records all that model.path ({toy_folders['target']}) was trained" in caplog.text
+    )
 
 
 def test_a_hub_model_is_known_by_its_name(trained, monkeypatch):

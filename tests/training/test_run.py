@@ -62,7 +62,13 @@ def plain_loop(stage):
 
 def test_the_artefact_holds_the_whole_run(stage):
     trained = open_checkpoint(run(stage).path)
-    counts = {"steps": 12, "tokens": 45 * 32, "parameters": 35_376, "past": []}
+    counts = {
+        "steps": 12,
+        "tokens": 45 * 32,
+        "parameters": 35_376,
+        "past": [],
+        "past_is_whole": True,
+    }
     assert trained.artifact.counts == counts
     assert trained.metrics["step"].tolist() == list(range(1, 13))
     assert trained.metrics["learning_rate"].tolist() == [0.005] + [0.01] * 11
