@@ -1,7 +1,7 @@
 """Near-duplicates between members and non-members.
 
 Two texts are near-duplicates where they share 13 words in a row (Brown et al. 2020, appendix C),
-or differ by case, punctuation, symbols and white space only. A model that saw the one has seen the
+or differ by case, punctuation, emoji and white space only. A model that saw the one has seen the
 other, or nearly: a pair across the sides counts against every method, whatever it measures.
 
 What more than half of a group's texts share in a row is the group's template, not their text. That
@@ -10,12 +10,15 @@ holds for 13 words in a row alone: texts that are equal as wholes are near-dupli
 Texts are compared by their letters and digits (with the letters' marks), after Unicode's
 compatibility normalisation (NFKC) and without case. In the 13 words all else separates, so that
 "well-known" is the two words that "well known" is. Wholes are compared as if written in one:
-"well known", "well-known" and "wellknown" differ by punctuation and white space only.
+"well known", "well-known" and "wellknown" differ by punctuation and white space only. But numbers
+stay apart ("1 23" is not "12 3"), and operators and signs stay ("x < -3" is not "x > 3"). They are
+no words in the 13: lines of "=====" would be near-duplicates.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -59,7 +62,7 @@ class Keys:
     def of(self, item: Item) -> Hashes:
         """An item's distinct keys, one for each of its n-grams and wholes."""
         own = np.setdiff1d(self._grams(item), self._template.get(item.group, _NONE))
-        wholes = {"".join(words_of(whole)) for whole in item.wholes} - {""}
+        wholes = {joined(whole) for whole in item.wholes} - {""}
         return np.union1d(own, np.array([_hash(whole) for whole in wholes], np.uint64))
 
     def _grams(self, item: Item) -> Hashes:
@@ -108,26 +111,44 @@ def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[i
 
 def words_of(text: str) -> list[str]:
     """Its runs of letters, digits and letters' marks, normalised."""
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return plain.translate(_KEPT).split()
+    return _plain(text).translate(_WORDS).split()
+
+
+def joined(text: str) -> str:
+    """Its words and operators, written in one but for a space between the digits of two numbers."""
+    parts = _SIGN.split(_plain(text).translate(_MINUS))  # every second one is a sign
+    kept = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
+    return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(kept.split()))
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 class _Kept(dict[int, int | None]):
     """For `str.translate`: what words consist of stays, what can't be seen goes, all else splits.
 
+    With `operators`, these stay too: Unicode's mathematical symbols (Sm) and those of code.
     Filled as characters come by.
     """
+
+    def __init__(self, *, operators: bool = False) -> None:
+        self._operators = operators
 
     def __missing__(self, code: int) -> int | None:
         kind, name = unicodedata.category(chr(code)), unicodedata.name(chr(code), "")
         if kind == "Cf" or "VARIATION SELECTOR" in name:  # a soft hyphen, an emoji's colours
             self[code] = None
         else:
-            self[code] = code if kind[0] in "LN" or kind in ("Mn", "Mc") else ord(" ")
+            word = kind[0] in "LN" or kind in ("Mn", "Mc")
+            operator = self._operators and (kind == "Sm" or chr(code) in "*/%#^")
+            self[code] = code if word or operator else ord(" ")
         return self[code]
 
 
-_KEPT = _Kept()
+_WORDS, _OPERATORS = _Kept(), _Kept(operators=True)
+_MINUS = {0x2212: "-", 0x2044: "/"}  # the sign of minus and the bar of a fraction
+_SIGN = re.compile(r"((?<!\w)-(?=\.?\d)|(?<![\w.])\.(?=\d)|!(?==))")  # -3, -.5, .5 and !=
 _NONE = np.empty(0, np.uint64)
 
 
