@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import typing
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,16 +113,46 @@ def read_calibration(path: Path) -> Calibration:
     """The file that `write` wrote.
 
     Raises:
-        DataError: it is none.
+        DataError: it is none, or has a field too few or too many, of a wrong type, or no threshold.
     """
+    command = "`python -m detection thresholds examples=…`"
     try:
         found = json.loads(path.read_text())
-        return Calibration(**{**found, "thresholds": [Threshold(**t) for t in found["thresholds"]]})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        if not isinstance(found, dict) or "thresholds" not in found:
+            raise ValueError("it has no thresholds")
+    except (OSError, ValueError) as error:
         raise DataError(
             f"apply is {str(path)!r}: it is no file of thresholds ({error}). Give one that "
-            "`python -m detection thresholds examples=…` wrote."
+            f"{command} wrote."
         ) from error
+    try:
+        read: Calibration = _read(found, Calibration, "")
+        if not read.thresholds:
+            raise ValueError("thresholds is []")
+    except ValueError as error:
+        raise DataError(
+            f"apply is {str(path)!r}, where {error}: an earlier version wrote it, or it was "
+            f"edited: calibrate again with {command}."
+        ) from error
+    return read
+
+
+def _read(value: Any, hint: Any, name: str) -> Any:
+    """The value, with dataclasses for objects, or a ValueError that names the field."""
+    kind, of = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if dataclasses.is_dataclass(hint) and type(value) is dict:
+        hints, prefix = typing.get_type_hints(hint), f"{name}." if name else ""
+        for other in sorted(hints.keys() ^ value.keys())[:1]:
+            raise ValueError(f"{prefix}{other} is {'missing' if other in hints else 'unknown'}")
+        return kind(**{n: _read(value[n], hints[n], f"{prefix}{n}") for n in hints})
+    if kind is list and type(value) is list:
+        return [_read(each, of[0], f"{name}[{i}]") for i, each in enumerate(value)]
+    if kind is dict and type(value) is dict:
+        return {key: _read(each, of[1], f"{name}.{key}") for key, each in value.items()}
+    allowed = {float: (float, int), Any: (type(value),)}.get(hint, of or (kind,))
+    if type(value) in allowed and value == value:  # a NaN does not equal itself
+        return value
+    raise ValueError(f"{name} is {json.dumps(value):.40}")
 
 
 def check(

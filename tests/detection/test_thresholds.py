@@ -148,6 +148,57 @@ def test_the_file_says_what_it_was_calibrated_on(calibrated):
     assert len(digests) == 2
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("thresholds", [], r"thresholds is \[\]"),
+        ("thresholds", None, "thresholds is null"),
+        ("thresholds", ["x"], r'thresholds\[0\] is "x"'),
+        ("settings", None, "settings is null"),
+        ("models", None, "models is null"),
+        ("models", {"target": 3}, "models.target is 3"),
+        ("prefix", 3, "prefix is 3"),
+        ("members", "50", 'members is "50"'),
+        ("members", None, "members is null"),
+        ("members", True, "members is true"),
+        ("test_members", 50.5, "test_members is 50.5"),
+        ("fpr", "low", 'fpr is "low"'),
+        ("settings", ..., "settings is missing"),
+        ("note", "mine", "note is unknown"),
+        ("thresholds.value", None, r"thresholds\[0\].value is null"),
+        ("thresholds.auroc_low", float("nan"), r"thresholds\[0\].auroc_low is NaN"),
+        ("thresholds.null", [1.0, "2"], r'thresholds\[0\].null\[1\] is "2"'),
+        ("thresholds.null", ..., r"thresholds\[0\].null is missing"),
+    ],
+)
+def test_an_older_or_edited_file_is_refused(calibrated, field, value, said):
+    table, examples = scored(200, 3.0)
+    folder, out = calibrated(table, labels_of(examples))
+    saved = json.loads(out.read_text())
+    *inner, name = field.split(".")
+    node = saved["thresholds"][0] if inner else saved
+    node.pop(name, None)
+    out.write_text(json.dumps(saved))
+    if value is not ...:
+        node[name] = value
+        out.write_text(json.dumps(saved))
+    with pytest.raises(
+        DataError, match=rf"apply is '.*thresholds.json', where {said}: an earlier version wrote "
+        "it, or it was edited: calibrate again",
+    ) as caught:  # fmt: skip
+        decided(folder, out, "model", "prefix", "settings", "chance", "size")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", '"x"', "{}", '{"auroc": 1}', "\udcff"])
+def test_another_file_is_refused(calibrated, text):
+    table, examples = scored(200, 3.0)
+    folder, out = calibrated(table, labels_of(examples))
+    out.write_text(text, errors="surrogateescape")
+    with pytest.raises(DataError, match="it is no file of thresholds .*Give one that"):
+        decided(folder, out)
+
+
 def test_another_models_scores_are_refused(calibrated, capsys):
     table, examples = scored(400, 3.0)
     folder, out = calibrated(table, labels_of(examples))
