@@ -156,6 +156,9 @@ class InjectionConfig:
                 self.last_tokens,
                 f"give at most injection.budget_tokens ({self.budget_tokens}) and no window.",
             )
+        first, stop = self.window_tokens
+        require(first < stop, "injection.window", self.window,
+                f"it holds none of the {self.packed_tokens:,} tokens; widen it.")  # fmt: skip
         require(not self.swap_members or self.members == self.nonmembers, "injection.swap_members",
                 True, "it needs as many members as nonmembers.")  # fmt: skip
         require(self.decontamination in POLICIES, "injection.decontamination",

@@ -64,6 +64,12 @@ def test_copies_between_documents_follow_whole_documents(change, window):
         assert not row.truncated
 
 
+@pytest.mark.parametrize("boundary", ["document", "token"])
+def test_a_window_without_tokens_is_said(change, boundary):
+    with pytest.raises(ConfigError, match=r"injection.window is .*holds none of the 59,904 tokens"):
+        change(boundary=boundary, window=[0.5, 0.5 + 1e-9])
+
+
 def test_too_few_documents_are_said(change):
     with pytest.raises(
         ConfigError, match="boundary is 'document', .* among the 24 that tokens 29,952 to 53,914"
