@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -35,7 +34,7 @@ def served(stage: Callable[[], int]) -> int:
     if not any(name in os.environ for name in LAUNCHED):
         return stage()  # before torch, which takes seconds to import
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `command`, to which only one comes
-    from core.world import asked_processes
+    from core.world import asked_processes, leave
 
     size = asked_processes()
     if size == 1:
@@ -46,11 +45,10 @@ def served(stage: Callable[[], int]) -> int:
     distributed.init_process_group("gloo", timeout=PATIENCE)
     try:
         status = _lead(stage, size) if distributed.get_rank() == 0 else _serve()
-    finally:
+    except BaseException:
         distributed.destroy_process_group()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)  # libraries' threads now and then abort a process of a group while it ends
+        raise
+    leave(status)
 
 
 def joined() -> Group | None:

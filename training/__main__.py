@@ -6,12 +6,25 @@ import sys
 
 from core.command import command
 from core.config import convert
+from core.world import asked_processes, leave
 from training.config import TrainingStage
 from training.memory_plan import MemoryStage, plan
 from training.run import run
 
-if __name__ == "__main__":
+
+def main() -> int:
+    """Train, or say what a training needs."""
     if sys.argv[1:2] == ["memory"]:
         del sys.argv[1]
-        sys.exit(command("memory", lambda config: print(plan(convert(config, MemoryStage)))))
-    sys.exit(command("training", lambda config: run(convert(config, TrainingStage))))
+        return command("memory", lambda config: print(plan(convert(config, MemoryStage))))
+    try:
+        status = command("training", lambda config: run(convert(config, TrainingStage)))
+    except SystemExit as end:  # said by a launcher that looks on
+        status = int(end.code or 0)
+    if asked_processes() > 1:
+        leave(status)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -45,7 +45,9 @@ def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, who
 
 
 def test_two_processes_train_as_one(corpus_folder, whole, tmp_path):
-    two = train(2, corpus_folder, tmp_path, *OPTIONS, f"validation_folder={corpus_folder}")
+    options = (*OPTIONS, f"validation_folder={corpus_folder}")
+    two = train(2, corpus_folder, tmp_path, *options)
+    assert train(2, corpus_folder, tmp_path, *options) == two  # finished: both end well at once
     assert losses(two) == pytest.approx(losses(whole), abs=TRAINING)
     found = [open_checkpoint(folder).evaluations for folder in (whole, two)]
     assert found[0]["step"].tolist() == [0, 5, 10, 12]
