@@ -13,3 +13,5 @@ FORWARD = 16 * EPSILON * LARGEST
 """Nats, of a token or of a mean over tokens, by one model in two forwards."""
 TRAINING = 64 * EPSILON * LARGEST
 """The same by two trainings of some dozens of steps."""
+LONG_TRAINING = 8 * TRAINING
+"""The same of some hundreds of steps: each carries on the differences of those before."""

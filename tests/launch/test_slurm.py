@@ -24,7 +24,7 @@ from tests.launch.test_sweep import report_of
 from tests.test_pipeline import SMALL, contents
 from tests.training.processes import losses
 
-from ..rounding import TRAINING
+from ..rounding import LONG_TRAINING
 
 WHY_NOT = slurm_cluster.missing()
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]
@@ -96,9 +96,9 @@ def test_two_tasks_train_as_one_process(two_nodes: Path, undisturbed: Path) -> N
     assert ours.outcome.state == "done", logs(two_nodes)
     for stage, name in (("train", "training-study"), ("detect", "detection-contaminated")):
         assert f"{name}: srun --ntasks=2" in log_of(two_nodes, ours.jobs[stage]).read_text()
-    assert (losses_of(ours) - losses_of(one)).abs().max() < TRAINING
+    assert (losses_of(ours) - losses_of(one)).abs().max() < LONG_TRAINING
     for name in ("clean", "contaminated"):
-        assert (scores_of(ours, name) - scores_of(one, name)).abs().max() < TRAINING
+        assert (scores_of(ours, name) - scores_of(one, name)).abs().max() < LONG_TRAINING
 
 
 def test_a_disturbed_sweep_run_again_is_the_undisturbed_one(
