@@ -127,7 +127,7 @@ def estimate(
 
 
 def estimate_ranked(ranked: Ranked, wanted: Sequence[Metric]) -> dict[str, Estimate]:
-    """The same of scores that are ranked already."""
+    """Every wanted metric (by name) of one method's ranked scores."""
     return {metric.name: _estimate(ranked, metric) for metric in wanted}
 
 
@@ -163,7 +163,7 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def mean_over(benchmarks: Mapping[str, Estimate]) -> Estimate:
-    """The same; its `needs` names the benchmarks that can't carry the metric."""
+    """The mean over benchmarks; its `needs` names those that can't carry the metric."""
     needs = needs_over({name: e.needs for name, e in benchmarks.items()})
     return replace(mean(list(benchmarks.values())), needs=needs)
 
