@@ -11,7 +11,6 @@ import dataclasses
 import errno
 import hashlib
 import json
-import logging
 import os
 import re
 import socket
@@ -25,17 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from filelock import SoftFileLease, Timeout
 
 from core.config import identity
 from core.errors import ArtifactError, DataError
+from core.lease import building
 
 SCHEMA = 3  # of all artefacts: raised where the same config and inputs give other results
 MANIFEST = "manifest.json"
-LOCKS = ".locks"
 REVISION = "REVISION"  # the file that names the revision in a copy of the code
-LEASE = 45.0  # seconds of silence after which another machine's builder counts as dead
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,43 +94,6 @@ def build(
                     check()
                     commit(folder, inputs, built)
     return open_artifact(folder, folder.parent.name)
-
-
-@contextmanager
-def building(folder: Path) -> Iterator[Callable[[], None]]:
-    """The only process that makes `folder`, on all machines that share it.
-
-    A lease: its holder gives a sign of life every 15 seconds. A dead one's is taken over at once
-    on its own machine, after LEASE seconds from another.
-
-    Yields:
-        What raises an ArtifactError where this process was itself taken for dead meanwhile.
-    """
-    place = folder.parent.parent / LOCKS
-    place.mkdir(parents=True, exist_ok=True)
-    lease = SoftFileLease(
-        place / f"{folder.parent.name}-{folder.name}.lease",
-        lease_duration=LEASE,
-        thread_local=False,  # taken in one thread, let go of in another: see World.by_leader
-        poll_interval=0.2,
-    )
-    try:
-        lease.acquire(timeout=1)
-    except Timeout:
-        log.info("waiting for another process that makes %s", folder)
-        lease.acquire()
-
-    def check() -> None:
-        if lease.compromise is not None:
-            raise ArtifactError(
-                f"This process gave no sign of life for {LEASE:g} seconds, so another one may be "
-                f"making {folder} ({lease.compromise.reason}). Run the same command again."
-            )
-
-    try:
-        yield check
-    finally:
-        lease.release()
 
 
 @contextmanager

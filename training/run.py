@@ -14,7 +14,6 @@ from core.artifacts import (
     Artifact,
     Built,
     begun,
-    building,
     commit,
     is_complete,
     locate,
@@ -22,6 +21,7 @@ from core.artifacts import (
 )
 from core.config import identity
 from core.errors import require
+from core.lease import building
 from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
 from training import checkpoint

@@ -18,6 +18,7 @@ from injection.sources.tally import Tally
 
 BLOCK_BYTES = 1 << 16  # of compressed input, which comes out several times as large
 BATCH_ROWS = 256
+LINE_BYTES = 1 << 30  # of the longest line that is read: a row is held in memory several times
 CSV_FIELD_CHARACTERS = 1 << 30  # the library's own limit of 131,072 is less than a long document
 ZSTD_WINDOW_BYTES = 1 << 31  # what `zstd --long=31` writes
 
@@ -71,6 +72,13 @@ class Reading:
             self.tally.bad("invalid UTF-8", where, str(error))
             return None
 
+    def line(self, raw: bytes | None, where: str) -> str | None:
+        """The same of a line, which is None where it is longer than LINE_BYTES."""
+        if raw is None:
+            self.tally.bad("line too long", where, f"more than {LINE_BYTES:,} bytes")
+            return None
+        return self.decode(raw, where)
+
 
 def read(shard: Shard, reading: Reading) -> Iterator[Row]:
     """The rows of one shard; what can't be read goes to the tally."""
@@ -84,8 +92,8 @@ def read(shard: Shard, reading: Reading) -> Iterator[Row]:
 def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
     for number, raw in enumerate(_lines(shard.path), 1):
         row = Row(shard, number, {})
-        line = reading.decode(raw, row.where) if raw.strip() else None
-        if line is None:
+        line = reading.line(raw, row.where)
+        if line is None or not line.strip():
             continue
         try:
             value = json.loads(line)
@@ -101,8 +109,8 @@ def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
 
 def _csv_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
     csv.field_size_limit(CSV_FIELD_CHARACTERS)
-    decoded = (reading.decode(raw, f"{shard.path}, line {n}")
-               for n, raw in enumerate(_lines(shard.path), 1))  # fmt: skip
+    raws = enumerate(_lines(shard.path), 1)
+    decoded = (reading.line(raw, f"{shard.path}, line {n}") for n, raw in raws)
     lines = (f"{line}\n" for line in decoded if line is not None)
     table = csv.DictReader(lines, delimiter="\t" if shard.format == "tsv" else ",", strict=True)
     try:
@@ -164,13 +172,22 @@ READERS: Mapping[str, Callable[[Shard, Reading], Iterator[Row]]] = {
 }
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    rest = b""
+def _lines(path: Path) -> Iterator[bytes | None]:
+    """A file's lines, None for one longer than LINE_BYTES, in time linear in the file's size."""
+    begun: list[bytes] = []
+    size = 0
     for block in _blocks(path):
-        *whole, rest = (rest + block).split(b"\n")
-        yield from whole
-    if rest:
-        yield rest
+        *ends, rest = block.split(b"\n")
+        for end in ends:
+            yield b"".join([*begun, end]) if size + len(end) <= LINE_BYTES else None
+            begun, size = [], 0
+        size += len(rest)
+        if size <= LINE_BYTES:
+            begun.append(rest)
+        else:  # the rest of it is not kept
+            begun.clear()
+    if size:
+        yield b"".join(begun) if size <= LINE_BYTES else None
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

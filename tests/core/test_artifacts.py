@@ -1,14 +1,9 @@
 import json
-import subprocess
-import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 
-from core import artifacts
-from core.artifacts import MANIFEST, Built, build, building, is_complete, locate, open_artifact
+from core.artifacts import MANIFEST, Built, build, locate, open_artifact
 from core.config import runtime
 from core.errors import ArtifactError
 
@@ -79,59 +74,3 @@ def test_a_folder_of_another_kind_or_schema_is_refused(tmp_path):
         open_artifact(folder, "corpus")
     with pytest.raises(ArtifactError, match="does not exist"):
         open_artifact(tmp_path / "nowhere", "corpus")
-
-
-HOLDER = """
-import sys, time
-from pathlib import Path
-from core.artifacts import building
-with building(Path(sys.argv[1])):
-    print("held", flush=True)
-    time.sleep(600)
-"""
-
-
-def test_a_dead_builders_turn_is_taken_over_at_once(tmp_path):
-    folder = tmp_path / "corpus" / "a-1"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True
-    )
-    assert holder.stdout.readline() == "held\n"
-    holder.kill()
-    holder.wait()
-    holder.stdout.close()
-    began = time.monotonic()
-    with building(folder):
-        assert time.monotonic() - began < 10
-
-
-def test_of_two_builders_one_makes_and_the_other_finds(tmp_path):
-    made = []
-
-    def make(folder):
-        made.append(folder)
-        time.sleep(1.5)  # the other has said that it waits
-        (folder / "a.txt").write_text("a")
-        return Built(["a.txt"])
-
-    folder = tmp_path / "corpus" / "a-1"
-    with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(build, folder, {"x": 1}, {}, make) for _ in range(2)]
-    assert both[0].result() == both[1].result()
-    assert made == [folder]
-
-
-def test_who_was_taken_for_dead_commits_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifacts, "LEASE", 1.5)
-
-    def make(folder):
-        (lease,) = (tmp_path / ".locks").glob("*.lease")
-        lease.unlink()  # as one does that takes it over
-        time.sleep(2)
-        (folder / "a.txt").write_text("a")
-        return Built(["a.txt"])
-
-    folder = tmp_path / "corpus" / "a-1"
-    with pytest.raises(ArtifactError, match="Run the same command again"):
-        build(folder, {"x": 1}, {}, make)
-    assert not is_complete(folder)

@@ -17,9 +17,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from core.artifacts import LEASE, LOCKS, building
 from core.command import CONF
 from core.errors import ConfigError
+from core.lease import LEASE, LOCKS, building
 from detection import open_scores
 from launch.run import run
 from launch.status import status

@@ -1,0 +1,90 @@
+"""Which process makes a run folder, among all processes and machines that share it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import SoftFileLease, Timeout
+
+from core.errors import ArtifactError
+
+LOCKS = ".locks"
+LEASE = 45.0
+"""Seconds without a sign of life after which a process on another machine counts as dead."""
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Callable[[], None]]:
+    """Hold the lease of `folder`: only its holder makes the folder.
+
+    The holder gives a sign of life every 15 seconds. The lease of a dead process is taken over at
+    once on the same machine, and after LEASE seconds from another machine. So is an empty one.
+
+    Yields:
+        A check that raises an ArtifactError where this process was itself taken for dead.
+    """
+    place = folder.parent.parent / LOCKS
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / f"{folder.parent.name}-{folder.name}.lease"
+    lease = SoftFileLease(
+        file,
+        lease_duration=LEASE,
+        thread_local=False,  # taken in one thread, let go of in another: see World.by_leader
+        poll_interval=0.2,
+    )
+    _acquire(lease, file, folder)
+
+    def check() -> None:
+        if lease.compromise is not None:
+            raise ArtifactError(
+                f"This process gave no sign of life for {LEASE:g} seconds, so another one may be "
+                f"making {folder} ({lease.compromise.reason}). Run the same command again."
+            )
+
+    try:
+        yield check
+    finally:
+        lease.release()
+
+
+def _acquire(lease: SoftFileLease, file: Path, folder: Path) -> None:
+    with suppress(Timeout):
+        lease.acquire(timeout=1)
+        return
+    holder = lease.owner
+    who = f"process {holder.pid} on {holder.hostname}" if holder else "another process"
+    log.info("waiting for %s, which makes %s (its lease is %s)", who, folder, file)
+    while True:
+        seen, since = _identity(file), time.monotonic()
+        with suppress(Timeout):
+            lease.acquire(timeout=LEASE)
+            return
+        if time.monotonic() - since >= LEASE:
+            _spoil_if_empty(file, seen)
+
+
+def _identity(file: Path) -> tuple[int, int, int] | None:
+    """What stays the same while nobody writes the file or replaces it."""
+    try:
+        now = file.stat()
+    except FileNotFoundError:
+        return None
+    return now.st_ino, now.st_ctime_ns, now.st_size
+
+
+def _spoil_if_empty(file: Path, seen: tuple[int, int, int] | None) -> None:
+    """Make an empty lease unreadable: `filelock` takes over an unreadable one, an empty one never.
+
+    A full disk or a crash between creating the file and writing it leaves one. (`filelock` spares
+    it because releases before 3.22 wrote nothing else.)
+    """
+    with suppress(FileNotFoundError), file.open("r+b") as stream:
+        now = os.fstat(stream.fileno())
+        if (now.st_ino, now.st_ctime_ns, now.st_size) == seen and not now.st_size:
+            stream.write(b"void\n")
