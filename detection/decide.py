@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from core.csv_files import write_csv
 from core.errors import DataError, require
 from detection.calibration import (
     MODELS,
@@ -64,7 +65,7 @@ def decide(stage: ThresholdStage) -> None:
         methods = set(zip(table["method"], table["variant"], strict=True))
         check(saved, made_of, methods, stage.override)
         decided = apply(table, saved.thresholds)
-        decided.to_csv(out, index=False)
+        write_csv(out, decided)
         print("\n".join(_called(decided)))
     else:
         examples = _scored_texts(stage, table, made_of.inputs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
+from core.csv_files import write_csv
 from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import Text, examples_digest, open_examples
@@ -101,4 +102,4 @@ def _export(out: Path, scores: Scores, examples: Sequence[Text]) -> None:
     table = table.drop(columns="place")
     out.mkdir(parents=True, exist_ok=True)
     write_table(out / FILE, table, origin(scores.artifact))
-    ranked(table).to_csv(out / CSV, index=False)
+    write_csv(out / CSV, ranked(table))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +20,7 @@ from analysis.charts.loss_chart import loss_caption, loss_chart
 from analysis.inference.controls import stamp
 from analysis.inference.results import ALL
 from analysis.training_record import has_losses
+from core.artifacts import file_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,7 +93,7 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
     records = findings.records.get(condition, ())
 
     def chart(name: str, title: str, caption: str, figure: Figure) -> Chart:
-        return Chart(f"{name}-{condition}", condition, title, caption, figure)
+        return Chart(f"{name}-{_stem(condition)}", condition, title, caption, figure)
 
     if has_doses(rows):
         figure = dose_chart(rows, config)
@@ -108,3 +110,11 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
     if has_losses(records):
         figure = loss_chart(records, rows, stamp(rows) is not None)
         yield chart("losses", "Loss during training", loss_caption(records), figure)
+
+
+def _stem(condition: str) -> str:
+    """The condition as part of a file's name; one with other characters keeps a hash of them."""
+    plain = file_name(condition)
+    if plain == condition:
+        return plain
+    return f"{plain}-{hashlib.sha256(condition.encode()).hexdigest()[:6]}"

@@ -32,7 +32,7 @@ def page(findings: Findings, config: Mapping[str, object]) -> str:
         "ledger": _ledger(findings.records),
         "config": html.escape(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)),
         "plotly": get_plotlyjs(),
-        "data": json.dumps(page_data(findings), separators=(",", ":")).replace("</", "<\\/"),
+        "data": _json(page_data(findings)),
         "js": _file("page.js"),
     }
     text = _file("page.html")
@@ -42,6 +42,12 @@ def page(findings: Findings, config: Mapping[str, object]) -> str:
         name, _, rest = piece.partition("}}")
         filled += [parts[name], rest]
     return "".join(filled)
+
+
+def _json(value: object) -> str:
+    """JSON that no HTML parser reads as markup: `<!--<script>` in it would hide the page's end."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)  # U+2028 and U+2029 too
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
 def _file(name: str) -> str:

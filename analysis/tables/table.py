@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.tables.latex import latex
+from core.csv_files import write_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +68,7 @@ def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Pa
         paths = {suffix: folder / f"{name}.{suffix}" for suffix in ("md", "csv", "tex")}
         paths["md"].write_text("\n".join(_section(*part) for part in places.items()))
         data = pd.concat([table.data for table in places.values()])
-        data.to_csv(paths["csv"], index=False, lineterminator="\n")
+        write_csv(paths["csv"], data)
         paths["tex"].write_text("\n\n".join(t.latex(p) for p, t in places.items()) + "\n")
         written += paths.values()
     return written

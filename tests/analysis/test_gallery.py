@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,9 +88,22 @@ def test_several_processes_write_the_same_files(findings, tmp_path, monkeypatch)
         assert [path.read_bytes() for path in one.paths] == [p.read_bytes() for p in two.paths]
 
 
-def test_losses_are_the_mean_over_seeds_with_their_range(record):
-    from dataclasses import replace
+def test_a_condition_with_a_slash_is_a_file_of_the_folder(findings, tmp_path):
+    part = findings.of_condition(next(iter(findings.conditions)))
+    names = []
+    for name in ("meta-llama/Llama-3", "meta-llama-Llama-3", "../up"):
+        pooled, curves, bins = (
+            table.assign(condition=name) for table in (part.pooled, part.curves, part.bins)
+        )
+        words = {"records": {}, "tables": {}, "sentences": {name: []}}
+        one = replace(part, pooled=pooled, curves=curves, bins=bins, **words)
+        for saved in (chart.save(tmp_path) for chart in charts_of_condition(one)):
+            assert {path.parent for path in saved.paths} == {tmp_path}
+            names += saved.paths
+    assert len(set(names)) == len(names) == len(list(tmp_path.iterdir()))
 
+
+def test_losses_are_the_mean_over_seeds_with_their_range(record):
     later = replace(record, evaluations=record.evaluations + 1.0)
     later.evaluations["step"] = record.evaluations["step"]
     table = loss_table([record, later])
@@ -98,8 +113,6 @@ def test_losses_are_the_mean_over_seeds_with_their_range(record):
 
 
 def test_losses_need_two_evaluations(record):
-    from dataclasses import replace
-
     assert has_losses([record])
     assert not has_losses([])
     assert not has_losses([replace(record, evaluations=record.evaluations.head(1))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -50,6 +51,17 @@ def read(text):
 def data(text):
     start = '<script type="application/json" id="data">'
     return json.loads(text.partition(start)[2].partition("</script>")[0])
+
+
+def test_no_name_reads_as_markup(findings):
+    name = "<!--<script>&amp;\u2028\u2029"
+    named = {part: getattr(findings, part).copy() for part in ("pooled", "curves", "bins")}
+    for table in named.values():
+        table["benchmark"] = table["benchmark"].replace({findings.pooled["benchmark"].min(): name})
+    text = page(replace(findings, **named), {"name": name})
+    inside = text.partition('id="data">')[2].partition("</script>")[0]
+    assert name in json.dumps(json.loads(inside), ensure_ascii=False)
+    assert not set(inside) & set("<>&\u2028\u2029")
 
 
 def test_it_is_well_formed_and_has_every_part(read):
