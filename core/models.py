@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError
+from core.weights import check_whole
 
 GGUF = ".gguf"
+LOADING = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+"""What `from_pretrained` is told so that it reports what does not fit: `check_whole` refuses it."""
 TRUSTING = ("model", "reference")  # the config nodes that have `trust_remote_code`
 
 
@@ -61,12 +64,16 @@ def load_model(field: str, path: str, dtype: str = "float32", **options: Any) ->
         path: a folder, a GGUF file (its weights are expanded to `dtype`) or a hub id.
         dtype: float32, bfloat16 or float16.
         options: passed to `from_pretrained` (device_map, trust_remote_code, …).
+
+    Raises:
+        ConfigError: it can't be loaded, or its weights are not whole.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, **options}
-    model = load(AutoModelForCausalLM, field, path, **options)
+    model, loaded = load(AutoModelForCausalLM, field, path, **options, **LOADING)
+    check_whole(field, path, model, loaded)
     if is_gguf(path) and "device_map" not in options:
         model = _unquantized(model)
     return model.eval()
@@ -85,6 +92,7 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
     Raises:
         ConfigError: it can't.
     """
+    from safetensors import SafetensorError
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -92,7 +100,7 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
     trusted = options.pop("trust_remote_code", False)
     try:
         return factory.from_pretrained(where, trust_remote_code=trusted, **source, **options)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         if "trust_remote_code" in str(error):
             raise ConfigError(_needs_trust(field, path)) from error
         first = str(error).strip().splitlines()[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from core.errors import ConfigError
-from core.models import load, load_tokenizer
+from core.models import LOADING, load, load_tokenizer
+from core.weights import check_whole
 
 FIELD = "masked_lm.path"
 
@@ -22,10 +23,10 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     tokenizer = load_tokenizer(FIELD, path)
     _require(tokenizer.is_fast, path, "its tokenizer is not a fast one")
     _require(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
-    options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+    options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
     model, loaded = load(AutoModelForMaskedLM, FIELD, path, **options)
-    absent = sorted(loaded["missing_keys"])
-    _require(not absent, path, f"its weights lack the masked-language head ({absent[:1]})")
+    # a pooler or a next-sentence head is surplus here in many published models
+    check_whole(FIELD, path, model, {**loaded, "unexpected_keys": ()})
     fits = len(tokenizer) <= model.get_input_embeddings().num_embeddings
     _require(fits, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model")
     return tokenizer, _placed(model.eval(), device)

@@ -407,7 +407,7 @@ def test_models_that_do_not_serve_are_named(bert, tmp_path):
     torch.nn.init.constant_(broken.bert.embeddings.LayerNorm.weight, float("nan"))
     for model, match in [
         (llama, "can't be loaded as a AutoModelForMaskedLM"),
-        (BertModel(config), "lack the masked-language head"),
+        (BertModel(config), "lack cls.predictions"),
         (small, "more than its model"),
         (broken, "NaN or infinite"),
     ]:
