@@ -18,21 +18,16 @@ from omegaconf.errors import OmegaConfBaseException
 from core import signs
 from core.errors import StoppedError, UserError, near_names
 from core.quiet import quiet_libraries
+from core.stopping import obeyed
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
-
-
-class _Stopped(BaseException):
-    """Ends a sweep as well: Hydra keeps a job's exceptions, and only those, to itself."""
-
-    def __init__(self, error: StoppedError) -> None:
-        self.error = error
 
 
 def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     """Compose `conf/<config_name>.yaml` with the command line's overrides and run it.
 
-    Returns the exit status: 0, 2 after an error that the user can mend, 143 after a SIGTERM.
+    Returns the exit status: 0, 2 after an error that the user can mend, 143 after SIGTERM and 130
+    after SIGINT.
     """
     # Threads that wait by spinning slow torch down some twenty-fold beside any other busy process.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -44,10 +39,10 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
         signs.leave_in(config.get("signs"))  # where a launcher that started this process looks
         try:
             run(config)
-        except StoppedError as error:
+        except StoppedError as error:  # Hydra lets it pass, which ends a sweep as well
             if not signs.failed(error):
                 sys.exit(error.status)
-            raise _Stopped(error) from error
+            raise
         except UserError as error:  # kept from Hydra, which would put a line of its own before it
             if signs.failed(error):
                 failed.append(error)
@@ -59,9 +54,10 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
             raise
 
     try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
-    except _Stopped as stopped:
-        return _say(stopped.error)
+        with obeyed():
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
+    except StoppedError as stopped:
+        return _say(stopped)
     except MissingConfigException as error:
         return _say(UserError(_unknown_choice(error)))
     except (HydraException, OmegaConfBaseException) as error:
@@ -73,12 +69,13 @@ def said(tool: Callable[[], int | None]) -> int:
     """Run a tool that is no Hydra application; its exit status, or 2 after a user's error."""
     quiet_libraries()
     try:
-        return tool() or 0
-    except UserError as error:
+        with obeyed():
+            return tool() or 0
+    except (UserError, StoppedError) as error:
         return _say(error)
 
 
-def _say(error: UserError) -> int:
+def _say(error: UserError | StoppedError) -> int:
     said = "stopped" if isinstance(error, StoppedError) else "error"
     print(f"{said}: {error}", file=sys.stderr)
     return error.status

@@ -5,8 +5,7 @@
     UserError
     ├── ConfigError      a value, a name or a combination that the configuration does not allow
     ├── DataError        an input file, row or text that can't be used
-    ├── ArtifactError    a run folder that is missing, unfinished or not what was expected
-    └── StoppedError     the work was asked to stop, and everything done so far is kept
+    └── ArtifactError    a run folder that is missing, unfinished or not what was expected
 """
 
 from __future__ import annotations
@@ -33,10 +32,18 @@ class ArtifactError(UserError):
     """A run folder that is missing, unfinished or not what was expected."""
 
 
-class StoppedError(UserError):
-    """SIGTERM came: the work is saved, and the same command goes on with it."""
+class StoppedError(BaseException):
+    """SIGTERM or SIGINT came: what is finished is kept, and the same command goes on with it.
 
-    status = 128 + 15  # as a shell names a process that SIGTERM ended
+    It is no `Exception`, so that code which catches those lets it pass.
+
+    Attributes:
+        status: the command's exit status, 128 + the signal's number as in a shell.
+    """
+
+    def __init__(self, message: str, status: int = 128 + 15) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def near_names(name: str, known: Iterable[str]) -> str:

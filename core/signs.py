@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.artifacts import write_text
-from core.errors import UserError
+from core.errors import StoppedError, UserError
 
 PROGRESS = "progress.json"
 FAILED = "failed"
@@ -65,6 +65,11 @@ class Failure:
     trace: str
 
     @property
+    def stopped(self) -> bool:
+        """Whether it is none: a signal ended the process."""
+        return self.kind == StoppedError.__name__
+
+    @property
     def of_peers(self) -> bool:
         """Whether it only says that another process is gone."""
         first = (self.message.splitlines() or [""])[0] if self.trace else ""
@@ -100,20 +105,20 @@ def failed(error: BaseException) -> bool:
     """
     if _folder is None:
         return True
-    user = isinstance(error, UserError)
+    said = error if isinstance(error, UserError | StoppedError) else None
     failure = Failure(
         rank=int(os.environ.get("RANK", "0")),
         host=socket.gethostname(),
         time=time.time(),
         kind=type(error).__name__,
-        status=error.status if isinstance(error, UserError) else 1,
+        status=said.status if said else 1,
         message=str(error),
-        trace="" if user else "".join(traceback.format_exception(error)),
+        trace="" if said else "".join(traceback.format_exception(error)),
     )
     with suppress(OSError):
         (_folder / FAILED).mkdir(parents=True, exist_ok=True)
         write_text(_folder / FAILED / f"rank-{failure.rank}.json", json.dumps(asdict(failure)))
-        if user or failure.of_peers:
+        if said or failure.of_peers:
             return False
         try:
             (_folder / FAILED / "said").touch(exist_ok=False)

@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 from core.command import command, said
-from core.errors import ArtifactError, StoppedError
+from core.errors import ArtifactError
+from core.stopping import SIGNALS
 from launch.folder import Launch
 from launch.status import status
 
-INTERRUPTED = 128 + 2  # as a shell names a process that Ctrl-C ended
+STOPPED = [128 + number for number in SIGNALS]
 
 
 def _report(folder: Path) -> int:
@@ -31,11 +32,8 @@ def _launch() -> int:
     code = 1
     try:
         code = command("pipeline", run)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-        raise
     finally:  # a cell's process that died ends Hydra's launcher, not what the others made
-        if code not in (INTERRUPTED, StoppedError.status):
+        if code not in STOPPED and not isinstance(sys.exception(), KeyboardInterrupt):
             code = max(code, said(conclude))
     return code
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
 import socket
 import threading
 import time
@@ -30,7 +29,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -39,6 +37,7 @@ from analysis.config import CellPaths
 from core import signs
 from core.artifacts import file_name, write_text
 from core.errors import StoppedError, UserError
+from core.stopping import last_words
 
 KIND = "launches"
 RUNTIME = ("launch.", "cluster.", "cluster=")  # overrides that say where and how far, not what
@@ -50,7 +49,7 @@ class Outcome:
     """What became of a cell.
 
     Attributes:
-        state: `done`, `failed`, `stopped` by SIGTERM, or `waiting` for its next stage.
+        state: `done`, `failed`, `stopped` by a signal, or `waiting` for its next stage.
         stage: the last one that was finished, where it waits.
         paths: its artefacts' folders, where it is done.
         error: why it failed or stopped, in one paragraph.
@@ -140,17 +139,20 @@ class Cell:
         if self.outcome is not None and self.outcome.state != "done":
             (self.folder / "outcome.json").unlink(missing_ok=True)
         signs.leave_in(self.folder)
-        with self._living(now), _stopping():
+        with self._living(now), last_words(self._stopped):
             try:
                 yield
             except StoppedError as error:
-                self.end(Outcome("stopped", error=str(error)))
+                self._stopped(error)
                 raise
             except Exception as error:
                 self.fail(error)
                 raise
             finally:
                 signs.leave_in(None)
+
+    def _stopped(self, error: StoppedError) -> None:
+        self.end(Outcome("stopped", error=str(error)))
 
     @contextmanager
     def _living(self, now: Running) -> Iterator[None]:
@@ -239,20 +241,3 @@ def digest(overrides: Sequence[str]) -> str:
     """A name for some overrides, whatever their order, and wherever and how far they are run."""
     kept = sorted(o for o in overrides if not o.lstrip("+~").startswith(RUNTIME))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
-
-
-@contextmanager
-def _stopping() -> Iterator[None]:
-    """Within it SIGTERM raises a StoppedError, where nothing else is there to answer it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise StoppedError("SIGTERM came. What is finished is kept: the same command goes on.")
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import psutil
 
-from core import signs
+from core import signs, stopping
 from core.artifacts import is_complete
 from core.errors import ConfigError, StoppedError, UserError
+from core.parent import tied
+from core.stopping import deferred
 from launch import snapshot
 from launch.config import ClusterConfig
 
@@ -97,7 +97,7 @@ class Processes:
 
         Raises:
             UserError: what one of them said that the user can mend.
-            StoppedError: SIGTERM came, and they have saved what they did.
+            StoppedError: a signal came, and they have saved what they did.
             CrashedError: they crashed once too often; the first one's traceback comes first.
         """
         call, before = self.command(module, name), ""
@@ -155,7 +155,7 @@ class Processes:
         return {**kept, **snapshot.environment(self.code)}
 
     def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
-        """Let them save and end; not every launcher passes SIGTERM on, so some are gone round."""
+        """Let them save and end. Not every launcher passes SIGTERM on to its processes."""
         if self.cluster.kind == "slurm":  # srun would kill its tasks
             subprocess.run(["scancel", "--signal=TERM", os.environ["SLURM_JOB_ID"]])
         elif self.cluster.kind == "deepspeed":  # it would leave them alone
@@ -166,14 +166,14 @@ class Processes:
         else:
             process.send_signal(signal.SIGTERM)
 
-    def _error(self, status: int, stopped: bool) -> UserError:
+    def _error(self, status: int, stopped: bool) -> UserError | StoppedError:
         """Why they ended, by what they left."""
         failures = signs.read_failures(self.folder)
-        if stopped or (failures and all(f.status == StoppedError.status for f in failures)):
-            said = [f.message for f in failures if f.status == StoppedError.status]
-            return StoppedError(
-                said[0] if said else "SIGTERM came before there was anything new to save."
-            )
+        if stopped or (failures and all(f.stopped for f in failures)):
+            said = next((f for f in failures if f.stopped), None)
+            if said is None:
+                return stopping.stopped("before there was anything new to save.")
+            return StoppedError(said.message, said.status)
         if not failures or failures[0].of_peers:
             seen = [f"; rank {f.rank} on {f.host} saw {f.kind}: {f.message}" for f in failures[:1]]
             return CrashedError(
@@ -195,28 +195,23 @@ class Processes:
 def _wait(
     call: Sequence[str], environment: dict[str, str], ask: Callable[[subprocess.Popen[bytes]], None]
 ) -> tuple[int, bool]:
-    """Run a command; its exit status, and whether SIGTERM came. Then `ask` tells it to stop."""
-    stopped = False
+    """Run a command; its exit status, and whether a signal came. Then `ask` tells it to stop."""
     process: subprocess.Popen[bytes] | None = None
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal stopped
-        stopped = True
+    def answer() -> None:
         if process is not None:
             ask(process)
 
-    before: Any = signal.signal(signal.SIGTERM, stop)
-    try:
-        process = subprocess.Popen(call, env=environment)
-        if stopped:
+    with deferred(answer) as stopped:
+        # a session of its own: Ctrl-C in a terminal reaches it through `ask` alone
+        process = subprocess.Popen(tied(call), env=environment, start_new_session=True)
+        if stopped():
             ask(process)
-        return process.wait(), stopped
-    except KeyboardInterrupt:
-        if process is not None:  # it heard of it as well, and has to end its own processes
-            process.wait()
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        try:
+            return process.wait(), stopped()
+        except StoppedError:  # by a second Ctrl-C
+            process.terminate()
+            raise
 
 
 def _await(artifact: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,13 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from core.errors import ConfigError, StoppedError
+from core.errors import ConfigError
 from launch import snapshot
 from launch.config import STAGES, ClusterConfig
 from launch.folder import Cell, Launch
 
 ANALYSE = "analyse"
 log = logging.getLogger(__name__)
+STOPPED = 128 + signal.SIGTERM  # the exit status of a command that saved before it ended
 
 
 @dataclass
@@ -50,9 +52,9 @@ class Job:
             status = Job.child.wait()
             if status == 0:
                 return
-            if status == StoppedError.status:
+            if status == STOPPED:
                 self._queue_again()
-            killed = (status < 0 or status > 128) and status != StoppedError.status
+            killed = (status < 0 or status > 128) and status != STOPPED
             if left == 0 or not killed:
                 sys.exit(status if status > 0 else 128 - status)  # as a shell names a signal
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, DataError, StoppedError
+from core import stopping
+from core.errors import ConfigError, DataError
 from core.world import World
 from training import resume
 from training.checkpoint import EXPORTS
@@ -20,7 +21,6 @@ from training.export import export
 from training.flops import utilization
 from training.metrics import Record
 from training.step import optimizer_step
-from training.stop import Stop
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Loop:
 
         Raises:
             DataError: the loss or the gradient is not finite.
-            StoppedError: SIGTERM came; a checkpoint was written.
+            StoppedError: SIGTERM or SIGINT came; a checkpoint was written.
         """
         exported = export_steps(self.config, self.order, self.width)
-        with Stop() as stop:
+        with stopping.deferred() as stopped:
             if first_step == 0:
                 self._evaluate(0, record)
             for step in range(first_step + 1, self.order.steps + 1):
@@ -76,7 +76,7 @@ class Loop:
                 if step in exported:
                     place = self.folder / EXPORTS / f"step-{step:08d}"
                     export(self.engine, self.tokenizer, place, self.world)
-                self._checkpoint(step, asked=self.world.any(stop.asked))
+                self._checkpoint(step, asked=self.world.any(stopped()))
 
     @property
     def width(self) -> int:
@@ -115,15 +115,15 @@ class Loop:
             record.evaluation({"step": step, "tokens": self.tokens(step), **found})
 
     def _checkpoint(self, step: int, *, asked: bool) -> None:
-        """Save where it is due or SIGTERM came; the end of the run needs none of itself."""
+        """Save where it is due or a signal came; the end of the run needs none of itself."""
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
         if asked or due:
             place = self.folder / "checkpoints"
             saved = resume.next_save(place, step, self.world, self.identity)
             resume.save(self.engine, place, saved, self.config.keep_checkpoints, self.world)
         if asked:
-            raise StoppedError(
-                f"SIGTERM came at step {step} of {self.order.steps}. All of it is saved in "
+            raise stopping.stopped(
+                f"at step {step} of {self.order.steps}. All of it is saved in "
                 f"{self.folder}: the same command goes on from here."
             )
 

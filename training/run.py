@@ -50,7 +50,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     Raises:
         ConfigError: a value or a combination that can't be trained with.
         DataError: a loss that is not finite.
-        StoppedError: SIGTERM came; the same call goes on from a checkpoint.
+        StoppedError: a signal came; the same call goes on from a checkpoint.
     """
     from training.models import model_digest
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import signal
 import socket
 
 import torch
 
+from core.parent import end_with_parent
 from core.quiet import silenced
 from core.world import World, asked_processes
 
 
 def start_processes() -> World:
     """Join the launcher's process group, or make one of this process alone."""
+    launched = "RANK" in os.environ
     asked_processes()
+    if launched:
+        end_with_parent(signal.SIGKILL, os.getppid())  # what it has not saved is lost either way
+    atexit.register(_leave)
     _prepare_environment()
     with silenced():  # both try out a compiler
         import deepspeed
@@ -46,6 +53,12 @@ def _prepare_environment() -> None:
         alone = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1"}
         for name, value in {**alone, "MASTER_PORT": port}.items():
             os.environ.setdefault(name, str(value))
+
+
+def _leave() -> None:
+    """Its threads now and then abort a process that ends with the group still there."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _avoid_compilation() -> None:

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from core import signs
 from core.errors import ConfigError, DataError, StoppedError
+from core.stopping import obeyed
 from launch import snapshot
 from launch.__main__ import main
 from launch.config import ClusterConfig
@@ -75,10 +76,12 @@ def test_another_run_of_a_done_cell_leaves_it_done(launch):
 
 def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
     cell = launch.cells()[0]
-    with pytest.raises(StoppedError), cell.run():
+    with pytest.raises(StoppedError), obeyed(), cell.run():
         signal.raise_signal(signal.SIGTERM)
-    assert state(cell)[0] == "waiting"
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert state(cell) == (
+        "waiting",
+        "stopped: SIGTERM came. What is finished is kept: the same command goes on.",
+    )
 
 
 def test_ctrl_c_concludes_nothing(monkeypatch):
@@ -90,6 +93,9 @@ def test_ctrl_c_concludes_nothing(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["launch", "-m", "seed=0,1"])
     with pytest.raises(KeyboardInterrupt):
         main()
+    for code in (130, 143):
+        monkeypatch.setattr("launch.__main__.command", lambda *_, code=code: code)
+        assert main() == code
 
 
 def test_a_launch_is_the_same_wherever_and_however_far_it_runs():

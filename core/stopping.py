@@ -1,0 +1,180 @@
+"""SIGTERM and SIGINT (Ctrl-C) end the work at any moment, whatever code is running.
+
+The signal raises a `StoppedError` in the main thread. Two things could keep it from ending the
+process: a library may swallow the error (it is no `Exception`, but it can be lost in a callback),
+and Python handles no signal while C code runs. So a second thread, which the system wakes at once,
+ends the process where it still lives GRACE_SECONDS later. Everything on disk is as after a kill:
+unfinished, never half-finished, and the same command goes on with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import FrameType
+
+from core.errors import StoppedError
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+GRACE_SECONDS = 8.0
+AGAIN_SECONDS = 1.0
+"""A second Ctrl-C this much later ends what had still wanted to save."""
+
+
+@dataclass
+class _Stop:
+    """What came, and who answers it. One at a time in a process: signals belong to the process."""
+
+    number: int | None = None
+    since: float = 0.0
+    answers: list[Callable[[], None]] = field(default_factory=list)
+    last_words: list[Callable[[StoppedError], None]] = field(default_factory=list)
+
+    @property
+    def asked(self) -> bool:
+        """Whether a signal came."""
+        return self.number is not None
+
+    def error(self, where: str = "") -> StoppedError:
+        """The error that says which one; another process of several may have got it."""
+        number = signal.Signals(self.number or signal.SIGTERM)
+        where = where or ". What is finished is kept: the same command goes on."
+        return StoppedError(f"{number.name} came{where}", 128 + number)
+
+
+_stop: _Stop | None = None
+
+
+def stopped(where: str) -> StoppedError:
+    """The error that ends `deferred` work: "SIGTERM came" and where it stands then."""
+    return (_stop or _Stop()).error(f" {where}")
+
+
+@contextmanager
+def obeyed() -> Iterator[None]:
+    """Within it SIGTERM and SIGINT end the work; inside another one it does nothing.
+
+    Raises:
+        StoppedError: one came, also where the work then ended by itself.
+    """
+    global _stop
+    if _stop is not None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stop = _stop = _Stop()
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    before = {number: signal.signal(number, _handle) for number in SIGNALS}
+    fd_before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    watch = threading.Thread(target=_watch, args=(wake, stop), name="stopping", daemon=True)
+    watch.start()
+    try:
+        yield
+        if stop.asked:
+            raise stop.error()
+    finally:
+        _stop = None
+        signal.set_wakeup_fd(fd_before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(woken)  # ends the thread
+        watch.join()
+        os.close(wake)
+
+
+@contextmanager
+def deferred(answer: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
+    """Within it a signal raises nothing: the work looks for it, and saves before it ends.
+
+    Outside `obeyed`, or in a thread, no signal is looked for.
+
+    Args:
+        answer: is called when one comes.
+
+    Yields:
+        Whether one came.
+    """
+    stop = _stop if threading.current_thread() is threading.main_thread() else None
+    if stop is None:
+        yield lambda: False
+        return
+    stop.answers.append(answer)
+    try:
+        if stop.asked:
+            answer()
+        yield lambda: stop.asked
+    finally:
+        stop.answers.remove(answer)
+        stop.since = time.monotonic()
+
+
+@contextmanager
+def last_words(say: Callable[[StoppedError], None]) -> Iterator[None]:
+    """Within it `say` is called before the process is ended without unwinding."""
+    stop = _stop
+    if stop is not None:
+        stop.last_words.append(say)
+    try:
+        yield
+    finally:
+        if stop is not None:
+            stop.last_words.remove(say)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    stop = _stop
+    if stop is None:
+        return
+    first, waited = not stop.asked, time.monotonic() - stop.since
+    if first:
+        stop.number, stop.since = number, time.monotonic()
+    if not stop.answers:
+        raise stop.error()
+    if not first and number == signal.SIGINT and waited > AGAIN_SECONDS:
+        raise stop.error()
+    for answer in stop.answers:
+        answer()
+
+
+def _watch(wake: int, stop: _Stop) -> None:
+    """End the process where a signal that came is not answered in time."""
+    while came := os.read(wake, 1):
+        known = next((n for n in SIGNALS if n == came[0]), None)
+        if known is None:  # another signal, with a handler of its own
+            continue
+        since = time.monotonic()
+        while time.monotonic() < max(since, stop.since) + GRACE_SECONDS or stop.answers:
+            time.sleep(0.2)
+            if _stop is not stop:
+                return
+        stop.number = stop.number or known
+        _end(stop)
+
+
+def _end(stop: _Stop) -> None:
+    error = stop.error()
+    for say in stop.last_words:
+        with suppress(Exception):
+            say(error)
+    with suppress(Exception):
+        print(f"stopped: {error}", file=sys.stderr, flush=True)
+    os._exit(error.status)
+
+
+def _forget() -> None:
+    """A forked process answers signals as any other does."""
+    global _stop
+    if _stop is not None:
+        _stop = None
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+os.register_at_fork(after_in_child=_forget)

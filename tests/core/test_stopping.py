@@ -1,0 +1,145 @@
+"""SIGTERM and Ctrl-C end the work whatever code runs, and work that saves may save."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+START = """
+import hashlib, multiprocessing, os, signal, sys, threading, time
+from core import stopping
+from core.command import said
+stopping.GRACE_SECONDS = 1.0
+
+def ready():
+    print("ready", flush=True)
+"""
+
+WORK = {
+    "loop": """
+def work():
+    ready()
+    while True:
+        pass
+""",
+    "broad except": """
+def work():
+    ready()
+    while True:
+        try:
+            time.sleep(0.01)
+        except Exception:
+            pass
+""",
+    "swallowed": """
+def work():
+    ready()
+    while True:
+        try:
+            time.sleep(0.01)
+        except BaseException:
+            pass
+""",
+    "swallowed, then done": """
+def work():
+    ready()
+    try:
+        time.sleep(60)
+    except BaseException:
+        pass
+""",
+    "C code": """
+def work():
+    threading.Timer(0.5, ready).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+""",
+}
+CALL = "sys.exit(said(work))"
+
+
+def run(code, *numbers):
+    """The exit status and the error output of the code, sent the signals once it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", START + code],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    for number in numbers:
+        process.send_signal(number)
+    out, error = process.communicate(timeout=50)
+    return process.returncode, out, error
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("kind", WORK)
+def test_a_signal_ends_any_work(kind, number):
+    status, _, error = run(WORK[kind] + CALL, number)
+    assert status == 128 + number
+    assert error.startswith(f"stopped: {number.name} came")
+    assert error.count("\n") == 1
+
+
+DEFERRED = """
+def work():
+    with stopping.deferred() as stopped:
+        ready()
+        while not stopped():
+            time.sleep(0.05)
+        time.sleep(SAVING)
+        print("saved", flush=True)
+        raise stopping.stopped("at step 3 of 9.")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_deferred_work_saves_for_as_long_as_it_takes(number):
+    code = DEFERRED.replace("SAVING", "2.5") + CALL
+    assert run(code, number) == (
+        128 + number, "saved\n", f"stopped: {number.name} came at step 3 of 9.\n"
+    )  # fmt: skip
+
+
+def test_a_second_ctrl_c_ends_deferred_work():
+    code = "stopping.AGAIN_SECONDS = 0\n" + DEFERRED.replace("SAVING", "60")
+    again = """
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+"""
+    status, out, error = run(code + again + CALL, signal.SIGINT)
+    assert (status, out) == (130, "")
+    assert error.startswith("stopped: SIGINT came.")
+
+
+def test_last_words_are_said_before_a_hard_end():
+    code = """
+def work():
+    with stopping.last_words(lambda error: print(error.status, flush=True)):
+        threading.Timer(0.5, ready).start()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+    assert run(code + CALL, signal.SIGTERM)[:2] == (143, "143\n")
+
+
+def test_a_forked_process_that_is_ended_stops_nobody_else():
+    code = """
+def work():
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    child.terminate()
+    child.join()
+    time.sleep(1.5)
+    ready()
+    return child.exitcode + 15
+"""
+    assert run(code + CALL)[0] == 0
+
+
+def test_handlers_are_put_back():
+    code = """
+before = [signal.getsignal(number) for number in stopping.SIGNALS]
+assert said(lambda: None) == 0
+assert [signal.getsignal(number) for number in stopping.SIGNALS] == before
+assert signal.set_wakeup_fd(-1) == -1
+ready()
+"""
+    assert run(code)[0] == 0
