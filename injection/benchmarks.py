@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,17 +34,23 @@ class Formatted:
 
 
 @dataclass
-class PoolReport:
-    """What happened to a benchmark's rows on the way into the pool."""
+class ReadCounts:
+    """What became of a benchmark's rows when they were read."""
 
     rows: int = 0
     duplicates: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Rows that can't be used: reason → number."""
+
+
+@dataclass
+class DrawCounts:
+    """What became of its examples when they were drawn."""
+
     too_long: int = 0
     shortened: int = 0
     near_duplicates: int = 0
     drawn: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-    """Rows that can't be used: reason → number."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,15 @@ class Candidates:
     name: str
     config: BenchmarkConfig
     examples: list[Formatted]
-    report: PoolReport = field(default_factory=PoolReport)
+    counts: ReadCounts = field(default_factory=ReadCounts)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Members and non-members, and by benchmark what became of the others."""
+
+    examples: pd.DataFrame
+    counts: Mapping[str, DrawCounts]
 
 
 def read_candidates(stage: InjectionStage) -> list[Candidates]:
@@ -69,23 +83,25 @@ def read_candidates(stage: InjectionStage) -> list[Candidates]:
 
 def draw_pool(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
-) -> pd.DataFrame:
+) -> Pool:
     """Draw members and non-members at random from one pool a benchmark.
 
     Returns:
-        One row an example: example_id, benchmark, text, member, occurrences, n_tokens (without
-        special tokens), shortened, fields (JSON), text_sha256, near_duplicate_of (an example of the
-        other side, or nothing).
+        `examples` has one row an example: example_id, benchmark, text, member, occurrences,
+        n_tokens (without special tokens), shortened, fields (JSON), text_sha256,
+        near_duplicate_of (an example of the other side, or nothing).
     """
     drop = stage.injection.near_duplicates == "drop"
     keys = near_duplicate_keys(stage, candidates, tokenizer) if drop else None
     apart = Apart(keys) if keys else None
-    parts = [_draw(stage, c, tokenizer, apart) for c in candidates]
+    counts = {c.name: DrawCounts() for c in candidates}
+    parts = [_draw(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
     pool = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
     items = pool_items(stage, pool)
     near = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
     names = {pool["example_id"][i]: pool["example_id"][other] for i, other in near.items()}
-    return pool.assign(near_duplicate_of=[names.get(name, "") for name in pool["example_id"]])
+    found = [names.get(name, "") for name in pool["example_id"]]
+    return Pool(pool.assign(near_duplicate_of=found), counts)
 
 
 COLUMNS = (
@@ -110,7 +126,7 @@ def near_duplicate_keys(
     return Keys(
         _item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
-        for row in fitting(replace(c, report=PoolReport()), tokenizer, limit, asked, None)
+        for row in fitting(c, tokenizer, limit, asked)
     )
 
 
@@ -143,13 +159,13 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
     source = config.sources[wanted]
     tally = Tally(config.on_error, f"benchmark.{name}.on_error")
     rows = create(f"benchmark.{name}.sources.{wanted}.rows", source["rows"]).rows(tally)
-    report = PoolReport()
-    formatted = _format_all(name, config, source, rows, tally, report)
-    examples = list(_distinct(formatted, config, report))
-    report.skipped = dict(tally.skipped)
+    counts = ReadCounts()
+    formatted = _format_all(name, config, source, rows, tally, counts)
+    examples = list(_distinct(formatted, config, counts))
+    counts.skipped = dict(tally.skipped)
     asked = _asked(stage)
     if len(examples) < asked:
-        skipped = f" ({skips(report.skipped)})" if report.skipped else ""
+        skipped = f" ({skips(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
             f"benchmark {name} ({wanted}) has {len(examples)} distinct examples{skipped}, but "
             f"injection.members={stage.injection.members} and injection.nonmembers="
@@ -157,7 +173,7 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
         )
     rng = np.random.default_rng(derive(stage.injection.pool_seed, "pool", name))
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
-    return Candidates(name, config, [examples[i] for i in rng.permutation(len(examples))], report)
+    return Candidates(name, config, [examples[i] for i in rng.permutation(len(examples))], counts)
 
 
 def source_name(stage: InjectionStage, name: str, config: BenchmarkConfig) -> str:
@@ -183,11 +199,11 @@ def _format_all(
     source: Mapping[str, Any],
     rows: Iterator[Row],
     tally: Tally,
-    report: PoolReport,
+    counts: ReadCounts,
 ) -> Iterator[Formatted]:
     check_formats(name, config, source["fields"])
     for row in rows:
-        report.rows += 1
+        counts.rows += 1
         fields = fill(row, source["fields"], source.get("values") or {}, tally)
         if fields is not None:
             yield _formatted(name, config, fields)
@@ -199,27 +215,31 @@ def _formatted(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) ->
 
 
 def _distinct(
-    examples: Iterator[Formatted], config: BenchmarkConfig, report: PoolReport
+    examples: Iterator[Formatted], config: BenchmarkConfig, counts: ReadCounts
 ) -> Iterator[Formatted]:
     seen: set[str] = set()
     for example in examples:
         key = example.fields[config.distinct] if config.distinct else example.text
         if key in seen:
-            report.duplicates += 1
+            counts.duplicates += 1
         else:
             seen.add(key)
             yield example
 
 
 def _draw(
-    stage: InjectionStage, candidates: Candidates, tokenizer: Tokenizer, apart: Apart | None
+    stage: InjectionStage,
+    candidates: Candidates,
+    tokenizer: Tokenizer,
+    apart: Apart | None,
+    counts: DrawCounts,
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
     asked = _asked(stage)
     limit = max_example_tokens(stage, tokenizer)
-    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, asked, apart))
+    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, asked, apart, counts))
     if len(pool) < asked:
-        near = candidates.report.near_duplicates
+        near = counts.near_duplicates
         others = f" and are near-duplicates of no other ({near} are)" if near else ""
         raise ConfigError(
             f"benchmark {name}: only {len(pool)} of {len(candidates.examples)} examples have at "
@@ -253,29 +273,35 @@ def _drawn(seed: int | None) -> int:
 
 
 def fitting(
-    candidates: Candidates, tokenizer: Tokenizer, limit: int, asked: int, apart: Apart | None
+    candidates: Candidates,
+    tokenizer: Tokenizer,
+    limit: int,
+    asked: int,
+    apart: Apart | None = None,
+    counts: DrawCounts | None = None,
 ) -> Iterator[dict[str, Any]]:
     """The first `asked` examples that fit, shortened where the benchmark allows it.
 
-    With `apart`, only those that are no near-duplicates of the ones that it took before.
+    With `apart`, only those that are no near-duplicates of the ones that it took before. `counts`
+    gets what became of them.
     """
-    report = candidates.report
+    counts = counts or DrawCounts()
     for example in candidates.examples:
-        if report.drawn == asked:
+        if counts.drawn == asked:
             return
         n_tokens = len(tokenizer.encode(example.text))
         fitted: Formatted | None = example
         if n_tokens > limit:
             fitted = _shorten(candidates, example, tokenizer, limit)
-            report.shortened += fitted is not None
-            report.too_long += fitted is None
+            counts.shortened += fitted is not None
+            counts.too_long += fitted is None
         if fitted is None:
             continue
         item = _item(candidates.name, candidates.config, fitted.fields, fitted.text)
         if apart and not apart.takes(item):
-            report.near_duplicates += 1
+            counts.near_duplicates += 1
         else:
-            report.drawn += 1
+            counts.drawn += 1
             yield {
                 "example_id": example.example_id,
                 "benchmark": candidates.name,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from core.config import create
 from core.errors import DataError
 from core.seeds import unit_hash
 from injection import pack, splice
-from injection.benchmarks import Candidates, draw_pool, read_candidates
+from injection.benchmarks import Candidates, Pool, draw_pool, read_candidates
 from injection.between import Rules, between_documents
 from injection.bpe import train_tokenizer
 from injection.config import InjectionConfig, InjectionStage
@@ -82,7 +81,8 @@ def run(stage: InjectionStage) -> Artifact:
 def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
     tokenizer = _tokenizer(stage, folder / "tokenizer")
-    examples = draw_pool(stage, candidates, tokenizer)
+    pool = draw_pool(stage, candidates, tokenizer)
+    examples = pool.examples
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = _clean_tokens(stage, copies)
@@ -107,7 +107,7 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
     counts = {
-        **_counts(examples, copies, candidates, source),
+        **_counts(pool, copies, candidates, source),
         "sequences": count,
         "tokens": count * width,
         "held_out": len(held_out),
@@ -138,18 +138,20 @@ def _content(folder: Path) -> list[str]:
 
 
 def _counts(
-    examples: pd.DataFrame, copies: Copies, candidates: list[Candidates], source: Any
+    pool: Pool, copies: Copies, candidates: list[Candidates], source: Any
 ) -> dict[str, Any]:
+    examples = pool.examples
     members = examples["member"].astype(bool)
     for c in candidates:
+        drawn = pool.counts[c.name]
         log.info(
             "pool: %s: %d drawn of %d rows (%d duplicates, %d near-duplicates and %d too long left "
             "out, %d shortened)",
-            c.name, c.report.drawn, c.report.rows, c.report.duplicates, c.report.near_duplicates,
-            c.report.too_long, c.report.shortened,
+            c.name, drawn.drawn, c.counts.rows, c.counts.duplicates, drawn.near_duplicates,
+            drawn.too_long, drawn.shortened,
         )  # fmt: skip
-        if c.report.skipped:
-            log.warning("pool: %s: %s", c.name, skips(c.report.skipped))
+        if c.counts.skipped:
+            log.warning("pool: %s: %s", c.name, skips(c.counts.skipped))
     skipped: Mapping[str, int] = getattr(source, "skipped", Counter())
     if skipped:
         log.warning("corpus: %s", skips(skipped))
@@ -159,7 +161,7 @@ def _counts(
         "members": int(members.sum()),
         "nonmembers": int((~members).sum()),
         "unexposed_members": int((members & (examples["occurrences"] == 0)).sum()),
-        "pool": {c.name: dataclasses.asdict(c.report) for c in candidates},
+        "pool": {c.name: asdict(c.counts) | asdict(pool.counts[c.name]) for c in candidates},
         "skipped": dict(skipped),
     }
 
@@ -231,7 +233,7 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Copie
     """
     plain = replace(stage, rewording={}).resolved()
     tokenizer = Tokenizer(str(plain.tokenizer.path))
-    return make_copies(plain, draw_pool(plain, candidates, tokenizer), tokenizer)
+    return make_copies(plain, draw_pool(plain, candidates, tokenizer).examples, tokenizer)
 
 
 def _clean_tokens(stage: InjectionStage, copies: Copies) -> int:

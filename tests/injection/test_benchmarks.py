@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from core.errors import ConfigError, DataError
@@ -20,7 +21,7 @@ def tokenizer():
 
 def pool(stage, tokenizer):
     stage = stage.resolved()
-    return draw_pool(stage, read_candidates(stage), tokenizer)
+    return draw_pool(stage, read_candidates(stage), tokenizer).examples
 
 
 def test_every_benchmark_gives_its_formatted_text(stage, tokenizer):
@@ -126,3 +127,11 @@ def test_a_row_without_a_column_is_named(stage, tokenizer):
 def test_no_benchmark_is_called_as_the_mean_over_benchmarks():
     with pytest.raises(ConfigError, match="benchmark is 'all': it names the mean"):
         InjectionStage(benchmark={"all": BenchmarkConfig()})
+
+
+def test_a_second_draw_from_the_same_candidates_is_the_first(stage, tokenizer):
+    stage = stage.resolved()
+    candidates = read_candidates(stage)
+    first, second = (draw_pool(stage, candidates, tokenizer) for _ in range(2))
+    pd.testing.assert_frame_equal(first.examples, second.examples)
+    assert first.counts == second.counts

@@ -55,7 +55,7 @@ def test_a_row_that_cannot_be_used_stops_or_is_counted(own, line):
     assert sorted(e.fields["answer"] for e in found.examples) == sorted(
         row["answer"][0] for row in GOOD
     )
-    assert list(found.report.skipped) == [BAD[line].split(" .")[0]]
+    assert list(found.counts.skipped) == [BAD[line].split(" .")[0]]
 
 
 def test_what_was_skipped_is_said_where_too_few_are_left(own, change):
@@ -71,7 +71,7 @@ def test_nulls_of_parquet_are_nulls(own, tmp_path):
     stage = own(fields={"question": "{question}", "answer": "{answer}"}, on_error="skip")
     stage.benchmark["mine"].sources["file"]["rows"]["path"] = str(tmp_path / "mine.parquet")
     (found,) = read_candidates(stage)
-    assert (len(found.examples), found.report.skipped) == (29, {"null field": 1})
+    assert (len(found.examples), found.counts.skipped) == (29, {"null field": 1})
 
 
 def test_words_that_read_like_nulls_are_words(own):

@@ -31,7 +31,7 @@ def tokenizer():
 def draw(stage, tokenizer):
     stage = stage.resolved()
     candidates = read_candidates(stage)
-    pool = draw_pool(stage, candidates, tokenizer)
+    pool = draw_pool(stage, candidates, tokenizer).examples
     return pool, draw_held_out(stage, candidates, tokenizer, pool)
 
 

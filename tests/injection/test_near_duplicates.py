@@ -211,7 +211,7 @@ def tokenizer():
 
 
 def drawn(stage, tokenizer):
-    return draw_pool(stage, read_candidates(stage), tokenizer)
+    return draw_pool(stage, read_candidates(stage), tokenizer).examples
 
 
 def asked(row):
@@ -233,12 +233,13 @@ def test_pairs_are_named_on_both_sides(own, tokenizer, policy):
 def test_dropped_pairs_leave_one_and_the_pool_is_filled_up(own, tokenizer):
     stage = own(True, near_duplicates="drop")
     candidates = read_candidates(stage)
-    pool = draw_pool(stage, candidates, tokenizer)
+    made = draw_pool(stage, candidates, tokenizer)
+    pool = made.examples
     assert (len(pool), int(pool["member"].sum())) == (24, 12)
     assert len({asked(row) for row in pool.itertuples()}) == 24
     assert (pool["near_duplicate_of"] == "").all()
-    report = candidates[0].report
-    assert (report.drawn, report.near_duplicates > 4) == (24, True)
+    (counts,) = made.counts.values()
+    assert (counts.drawn, counts.near_duplicates > 4) == (24, True)
     held_out = draw_held_out(stage, candidates, tokenizer, pool)
     both = [asked(row) for row in [*pool.itertuples(), *held_out.itertuples()]]
     assert len(both) == len(set(both)) == 29
@@ -254,8 +255,8 @@ def test_dropping_knows_the_template_as_well(own, tokenizer):
     config = replace(stage.benchmark["mine"], sources={"file": source}, distinct=None)
     candidates = read_candidates(replace(stage, benchmark={"mine": config}))
     pool = draw_pool(replace(stage, benchmark={"mine": config}), candidates, tokenizer)
-    assert len(pool) == 24
-    assert candidates[0].report.near_duplicates == 0
+    assert len(pool.examples) == 24
+    assert pool.counts["mine"].near_duplicates == 0
 
 
 def test_without_near_duplicates_the_policy_changes_nothing(own, stage, tokenizer):
