@@ -114,6 +114,8 @@ def begun(folder: Path, config: Any) -> Iterator[None]:
 
 def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:
     """Write the manifest, last and atomically: from here on the folder counts as complete."""
+    for name in built.content:
+        sync(folder / name)
     files = {name: file_digest(folder / name) for name in sorted(built.content)}
     manifest = {
         "kind": folder.parent.name,
@@ -170,6 +172,15 @@ def folder_digest(folder: Path) -> str:
     return files_digest(file_digests(folder))
 
 
+def sync(path: Path) -> None:
+    """Until the file's bytes, or the folder's names, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def temporary(path: Path) -> Path:
     """A name beside the path that no other process takes, on this machine or another."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
@@ -183,6 +194,7 @@ def write_text(path: Path, text: str) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     part.replace(path)
+    sync(path.parent)
 
 
 @cache

@@ -1,12 +1,16 @@
-"""Checkpoints to resume from, which can't be torn.
+"""Checkpoints to resume from, which can't be torn, and of which a damaged one is not opened.
 
 ::
 
     checkpoints/
     ├── step-00000100/             what DeepSpeed writes, every process its part
-    │   └── complete.json          written last, after every process: only with it does it count
-    └── universal-00000100/        the same made for any number of processes, where it was needed
-        └── complete.json
+    │   └── complete.json          written last, after every process, with the files' hashes: only
+    │                              with it does it count
+    ├── universal-00000100/        the same made for any number of processes, where it was needed
+    │   └── complete.json
+    └── damaged-step-00000200/     one whose files are no longer those of its marker
+
+DeepSpeed unpickles what it loads, which can run any code: so the hashes are compared before.
 """
 
 from __future__ import annotations
@@ -17,15 +21,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import write_text
+from core.artifacts import file_digest, sync, write_text
 from core.errors import ConfigError, DataError
 from core.world import World
 
 MARKER = "complete.json"
+HASHED_AT_ONCE = 4
 log = logging.getLogger(__name__)
 
 
@@ -38,12 +45,14 @@ class Saved:
         step: the optimizer steps done.
         world: the processes that wrote it.
         identity: the configuration that it was made with, and the inputs' digests.
+        files: the SHA-256 of each file, by its path in the folder.
     """
 
     path: Path
     step: int
     world: int
     identity: Mapping[str, Any]
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> None:
@@ -52,12 +61,13 @@ def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> No
         str(folder), tag=saved.path.name, client_state={"step": saved.step}, save_latest=False
     )
     world.wait()
-    if world.leader:
-        marker = {"step": saved.step, "world": saved.world, "identity": saved.identity}
-        write_text(saved.path / MARKER, json.dumps(marker))
+
+    def seal() -> None:
+        _mark(saved)
         for old in completed(folder)[:-keep]:
             _remove(old)
-    world.wait()
+
+    world.by_leader(seal)
 
 
 def next_save(folder: Path, step: int, world: World, identity: Mapping[str, Any]) -> Saved:
@@ -66,21 +76,49 @@ def next_save(folder: Path, step: int, world: World, identity: Mapping[str, Any]
 
 
 def newest(folder: Path, identity: Mapping[str, Any], world: World) -> Saved | None:
-    """The newest complete checkpoint, ready to load; torn ones are removed.
+    """The newest whole checkpoint, ready to load; torn ones are removed, damaged ones set aside.
 
     Raises:
         ConfigError: it was made with another configuration.
         DataError: it can't be made to fit another number of processes.
     """
-    if world.leader:
-        for torn in {*folder.glob("*-*")} - {p.parent for p in folder.glob(f"*-*/{MARKER}")}:
-            shutil.rmtree(torn)
-    found = world.from_leader(completed(folder))
-    if not found:
-        return None
-    saved = _read(found[-1])
-    _check(saved, identity)
+    saved = world.by_leader(partial(_newest_whole, folder))
+    if saved is not None:
+        _check(saved, identity)
     return saved
+
+
+def _newest_whole(folder: Path) -> Saved | None:
+    torn = {*folder.glob("step-*"), *folder.glob("universal-*")}
+    for path in torn - {marker.parent for marker in folder.glob(f"*-*/{MARKER}")}:
+        shutil.rmtree(path)
+    for path in reversed(completed(folder)):
+        saved, wrong = _whole(path)
+        if saved is not None:
+            return saved
+        aside = path.with_name(f"damaged-{path.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        path.rename(aside)
+        log.warning(
+            "The checkpoint %s is damaged (%s): it is kept as %s, and training goes on from "
+            "the one before, or else from the start.", path, wrong, aside.name,
+        )  # fmt: skip
+    return None
+
+
+def _whole(path: Path) -> tuple[Saved | None, str]:
+    """The checkpoint where its files are those of its marker, else what is wrong."""
+    try:
+        saved = _read(path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return None, f"{MARKER}: {error!r}"
+    now = _hashes(path)
+    for name in sorted({*saved.files, *now}):
+        if name not in now:
+            return None, f"{name} is missing"
+        if saved.files.get(name) != now[name]:
+            return None, f"{name} is not what was written"
+    return saved, ""
 
 
 def load(engine: Any, saved: Saved | None) -> int:
@@ -114,14 +152,15 @@ def universal(saved: Saved, world: World) -> Saved:
     place = saved.path.with_name(saved.path.name.replace("step", "universal"))
 
     def convert() -> None:
-        if not (place / MARKER).is_file():
+        if _whole(place)[0] is None:
             log.info("converting the checkpoint of %d processes for %d", saved.world, world.size)
             shutil.rmtree(place, ignore_errors=True)
             _convert(saved.path, place)
-            write_text(place / MARKER, (saved.path / MARKER).read_text())
+            _mark(made)
 
+    made = replace(saved, path=place)
     world.by_leader(convert)
-    return Saved(place, saved.step, saved.world, saved.identity)
+    return made
 
 
 def _convert(source: Path, place: Path) -> None:
@@ -139,19 +178,35 @@ def _convert(source: Path, place: Path) -> None:
         )
 
 
+def _mark(saved: Saved) -> None:
+    """Write the marker, once every file is on the disk."""
+    for file in saved.path.rglob("*"):
+        sync(file)
+    marker = {"step": saved.step, "world": saved.world, "identity": saved.identity}
+    write_text(saved.path / MARKER, json.dumps({**marker, "files": _hashes(saved.path)}))
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """The files' SHA-256, several at a time: hashing does not hold Python's lock."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    found.pop(MARKER, None)
+    with ThreadPoolExecutor(HASHED_AT_ONCE) as pool:
+        return dict(zip(found, pool.map(file_digest, found.values()), strict=True))
+
+
 def _read(path: Path) -> Saved:
     marker = json.loads((path / MARKER).read_text())
-    return Saved(path, marker["step"], marker["world"], marker["identity"])
+    return Saved(path, *(marker[key] for key in ("step", "world", "identity", "files")))
 
 
 def _check(saved: Saved, identity: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another configuration, and name the first field that differs."""
     was, now = _flat(saved.identity), _flat(identity)
-    for field in sorted({*was, *now}):
-        if was.get(field) != now.get(field):
+    for name in sorted({*was, *now}):
+        if was.get(name) != now.get(name):
             raise ConfigError(
-                f"{field} is {now.get(field)!r}, but the checkpoint {saved.path} was made with "
-                f"{was.get(field)!r}. Set it back, or delete the folder {saved.path.parent} to "
+                f"{name} is {now.get(name)!r}, but the checkpoint {saved.path} was made with "
+                f"{was.get(name)!r}. Set it back, or delete the folder {saved.path.parent} to "
                 "start again."
             )
 

@@ -49,10 +49,10 @@ def corpus_folder(tmp_path_factory):
     ).path
 
 
-@pytest.fixture
-def stage(corpus_folder, tmp_path):
+@pytest.fixture(scope="session")
+def toy_stage(corpus_folder):
+    """A training of 12 steps; it lacks its runs folder."""
     return TrainingStage(
-        runs=str(tmp_path),
         corpus_folder=str(corpus_folder),
         model=ModelConfig(
             name="toy",
@@ -67,6 +67,11 @@ def stage(corpus_folder, tmp_path):
         ),
         wandb=WandbConfig(mode="disabled"),
     )  # fmt: skip
+
+
+@pytest.fixture
+def stage(toy_stage, tmp_path):
+    return replace(toy_stage, runs=str(tmp_path))
 
 
 @pytest.fixture
