@@ -83,8 +83,9 @@ def obeyed() -> Iterator[None]:
         signal.set_wakeup_fd(fd_before)
         for number, handler in before.items():
             signal.signal(number, handler)
-        os.close(woken)  # ends the thread
+        os.write(woken, b"\0")  # wakes the thread, which then ends
         watch.join()
+        os.close(woken)
         os.close(wake)
 
 
@@ -131,22 +132,24 @@ def _handle(number: int, frame: FrameType | None) -> None:
     stop = _stop
     if stop is None:
         return
-    first, waited = not stop.asked, time.monotonic() - stop.since
-    if first:
+    if not stop.asked:
         stop.number, stop.since = number, time.monotonic()
-    if not stop.answers:
+        if not stop.answers:
+            raise stop.error()
+        for answer in stop.answers:
+            answer()
+    elif number == signal.SIGINT and time.monotonic() > stop.since + AGAIN_SECONDS:
         raise stop.error()
-    if not first and number == signal.SIGINT and waited > AGAIN_SECONDS:
-        raise stop.error()
-    for answer in stop.answers:
-        answer()
 
 
 def _watch(wake: int, stop: _Stop) -> None:
     """End the process where a signal that came is not answered in time."""
-    while came := os.read(wake, 1):
+    while True:
+        came = os.read(wake, 1)
+        if _stop is not stop:
+            return
         known = next((n for n in SIGNALS if n == came[0]), None)
-        if known is None:  # another signal, with a handler of its own
+        if known is None:  # another signal, which has a handler of its own
             continue
         since = time.monotonic()
         while time.monotonic() < max(since, stop.since) + GRACE_SECONDS or stop.answers:

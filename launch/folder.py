@@ -37,7 +37,7 @@ from analysis.config import CellPaths
 from core import signs
 from core.artifacts import file_name, write_text
 from core.errors import StoppedError, UserError
-from core.stopping import last_words
+from core.stopping import last_words, obeyed
 
 KIND = "launches"
 RUNTIME = ("launch.", "cluster.", "cluster=")  # overrides that say where and how far, not what
@@ -139,7 +139,7 @@ class Cell:
         if self.outcome is not None and self.outcome.state != "done":
             (self.folder / "outcome.json").unlink(missing_ok=True)
         signs.leave_in(self.folder)
-        with self._living(now), last_words(self._stopped):
+        with obeyed(), self._living(now), last_words(self._stopped):
             try:
                 yield
             except StoppedError as error:

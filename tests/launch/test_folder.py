@@ -12,7 +12,6 @@ from omegaconf import OmegaConf
 
 from core import signs
 from core.errors import ConfigError, DataError, StoppedError
-from core.stopping import obeyed
 from launch import snapshot
 from launch.__main__ import main
 from launch.config import ClusterConfig
@@ -76,7 +75,7 @@ def test_another_run_of_a_done_cell_leaves_it_done(launch):
 
 def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
     cell = launch.cells()[0]
-    with pytest.raises(StoppedError), obeyed(), cell.run():
+    with pytest.raises(StoppedError), cell.run():
         signal.raise_signal(signal.SIGTERM)
     assert state(cell) == (
         "waiting",

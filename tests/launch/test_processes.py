@@ -281,6 +281,20 @@ def test_without_retries_a_killed_process_ends_the_launch(long, tmp_path, start)
     assert "died without a word" in status(runs)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["launch", "torchrun"])
+def test_a_killed_launcher_leaves_no_process(long, tmp_path, start, killed):
+    runs = copied(long, tmp_path / "runs")
+    launch = start(runs, *LONG, TWO, "cluster.retries=0")
+    launch.until(lambda: steps_done(runs) >= 10)
+    torchrun, *workers = psutil.Process(launch.process.pid).children(recursive=True)
+    assert "torch.distributed.run" in torchrun.cmdline()
+    (launch.process if killed == "launch" else torchrun).kill()
+    _, alive = psutil.wait_procs(workers, timeout=15)
+    assert len(workers) >= 2
+    assert not alive
+
+
 def raised(said):
     """What each traceback ends with, in their order, but for torchrun's own."""
     plain = re.sub(r"^\[rank\d\]: ", "", said, flags=re.MULTILINE)
