@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -113,8 +114,8 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
 
 
 def _stem(condition: str) -> str:
-    """The condition as part of a file's name; one with other characters keeps a hash of them."""
+    """The condition as part of a file's name; one with other characters gets a hash of them."""
     plain = file_name(condition)
-    if plain == condition:
-        return plain
+    if re.fullmatch(r"[\w.=+-]+", condition, re.ASCII):
+        return condition
     return f"{plain}-{hashlib.sha256(condition.encode()).hexdigest()[:6]}"

@@ -130,12 +130,12 @@ def scores_of(folder):
 
 @pytest.fixture
 def half_broken_folder(toy_folders, tokenizer, tmp_path):
-    """The model with NaN for tokens of FAR."""
+    """The model whose logits for tokens of FAR are beyond float32."""
     model = load_model("model.path", str(toy_folders["target"]))
     near = {i for noun in NOUNS for i in tokenizer(f"A {noun} waits here.")["input_ids"]}
     far = sorted(set(tokenizer(f"cat {FAR}")["input_ids"]) - near)
     with torch.no_grad():
-        model.model.embed_tokens.weight[far] = float("nan")
+        model.model.embed_tokens.weight[far] = 1e30  # its square is not
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     return tmp_path / "model"

@@ -372,7 +372,7 @@ FORMATTED = {
 
 @pytest.mark.parametrize("name", FORMATTED)
 def test_hub_rows_read_like_embedded_rows(monkeypatch, name):
-    from injection.benchmarks import PoolReport, _format_all
+    from injection.benchmarks import ReadCounts, _format_all
     from injection.config import BenchmarkConfig
 
     known = {key.rstrip("-"): row for key, row in HUB_ROWS.items()}
@@ -387,7 +387,7 @@ def test_hub_rows_read_like_embedded_rows(monkeypatch, name):
         source = config.sources[kind]
         tally = Tally("stop", "")
         rows = create(kind, source["rows"]).rows(tally)
-        example = next(_format_all(name, config, source, rows, tally, PoolReport()))
+        example = next(_format_all(name, config, source, rows, tally, ReadCounts()))
         if kind == "hub":
             assert example.text == FORMATTED[name]
             assert name != "truthfulqa" or example.fields["options"] == "A\nC\nD"
