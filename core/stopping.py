@@ -170,6 +170,18 @@ def _end(stop: _Stop) -> None:
     os._exit(error.status)
 
 
+_fork = threading.local()
+
+
+def _hold() -> None:
+    """Before a fork: a signal to the new process waits until it has forgotten this one's pipe."""
+    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _go_on() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
+
+
 def _forget() -> None:
     """A forked process answers signals as any other does."""
     global _stop
@@ -178,6 +190,7 @@ def _forget() -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _go_on()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_forget)

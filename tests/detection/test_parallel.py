@@ -135,7 +135,12 @@ def half_broken_folder(toy_folders, tokenizer, tmp_path):
     near = {i for noun in NOUNS for i in tokenizer(f"A {noun} waits here.")["input_ids"]}
     far = sorted(set(tokenizer(f"cat {FAR}")["input_ids"]) - near)
     with torch.no_grad():
-        model.model.embed_tokens.weight[far] = 1e30  # its square is not
+        model.model.embed_tokens.weight[:, 0] = 0  # tells FAR's tokens from the others
+        model.model.embed_tokens.weight[far, 0] = 1
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight[0] = layer.mlp.down_proj.weight[0] = 0
+        mlp = model.model.layers[0].mlp  # the product of the two is beyond float32
+        mlp.gate_proj.weight[0, 0] = mlp.up_proj.weight[0, 0] = 1e30
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     return tmp_path / "model"
