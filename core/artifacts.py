@@ -26,6 +26,7 @@ from typing import Any
 import yaml
 
 from core.config import identity
+from core.content import file_digest, files_digest
 from core.errors import ArtifactError, DataError
 from core.lease import building
 
@@ -148,28 +149,6 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
             f"not a {kind} of schema {SCHEMA}: give the folder that the {kind} stage wrote."
         )
     return Artifact(folder, kind, *(manifest[k] for k in ("digest", "inputs", "counts", "files")))
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def file_digests(folder: Path) -> dict[str, str]:
-    """The digest of every file below `folder`, by its path from there."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): file_digest(path) for path in files}
-
-
-def files_digest(files: Mapping[str, str]) -> str:
-    """SHA-256 over the files' names and digests."""
-    return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()
-
-
-def folder_digest(folder: Path) -> str:
-    """SHA-256 over every file's name and bytes below `folder`: names a model without a manifest."""
-    return files_digest(file_digests(folder))
 
 
 def sync(path: Path) -> None:

@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.artifacts import MANIFEST, file_digest, folder_digest
+from core.artifacts import MANIFEST
+from core.content import digests, file_digest, folder_digest
 from core.errors import ConfigError
 from core.models import resolve
 
@@ -47,8 +48,8 @@ class ScoredModel:
         """A hash of the tokenizer's files; a GGUF file holds its own."""
         if self.folder.is_file():
             return self.digest
-        found = {p for pattern in TOKENIZER_FILES for p in self.folder.glob(pattern)}
-        lines = [f"{path.name} {file_digest(path)}" for path in sorted(found)]
+        found = {p.name: p for pattern in TOKENIZER_FILES for p in self.folder.glob(pattern)}
+        lines = [f"{name} {digest}" for name, digest in sorted(digests(found).items())]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pandas as pd
 
-from core.artifacts import Artifact, Built, build, folder_digest, locate
+from core.artifacts import Artifact, Built, build, locate
 from core.config import create
+from core.content import folder_digest
 from core.errors import DataError
 from core.seeds import unit_hash
 from injection import pack, splice

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import file_digest, file_digests, files_digest
+from core.content import file_digest, file_digests, files_digest
 from core.models import resolve
 from training.checkpoint import EXPORTS, HF, Checkpoint, is_checkpoint, is_export, open_checkpoint
 

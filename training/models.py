@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import file_digest, folder_digest
+from core.content import file_digest, folder_digest
 from core.errors import ConfigError
 from core.models import is_gguf, load_model, resolve
 from training.checkpoint import is_checkpoint, open_checkpoint

@@ -21,18 +21,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import file_digest, sync, write_text
+from core.artifacts import sync, write_text
+from core.content import digests
 from core.errors import ConfigError, DataError
 from core.world import World
 
 MARKER = "complete.json"
-HASHED_AT_ONCE = 4
 log = logging.getLogger(__name__)
 
 
@@ -187,11 +186,10 @@ def _mark(saved: Saved) -> None:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """The files' SHA-256, several at a time: hashing does not hold Python's lock."""
+    """The files' SHA-256, each read anew: what a disk has spoilt keeps its times."""
     found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     found.pop(MARKER, None)
-    with ThreadPoolExecutor(HASHED_AT_ONCE) as pool:
-        return dict(zip(found, pool.map(file_digest, found.values()), strict=True))
+    return digests(found, remembered=False)
 
 
 def _read(path: Path) -> Saved:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.artifacts import MANIFEST, file_digest
+from core.artifacts import MANIFEST
+from core.content import file_digest
 from core.errors import DataError
 from core.overlap import plain, stands_in
 from detection.examples import Text

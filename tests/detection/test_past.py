@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from core.artifacts import Built, commit, folder_digest
+from core.artifacts import Built, commit
+from core.content import folder_digest
 from detection import open_scores
 from detection.config import (
     DetectionConfig,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.artifacts import file_digest
 from core.config import convert
+from core.content import file_digest
 from core.errors import ConfigError
 from core.models import load_config, load_model, load_tokenizer, resolve
 from detection.scored_model import open_model
