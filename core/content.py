@@ -61,9 +61,14 @@ def digests(files: Mapping[str, Path], *, remembered: bool = True) -> dict[str, 
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """The digest of every file below `folder`, by its path from there."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return digests({str(path.relative_to(folder)): path for path in files})
+    """The digest of every file below `folder` that is not hidden, by its path from there."""
+    files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*"))}
+    return digests({n: p for n, p in files.items() if p.is_file() and not _is_hidden(n)})
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether git, the hub's client or a file manager may have put it there."""
+    return any(part.startswith(".") for part in Path(name).parts)
 
 
 def files_digest(files: Mapping[str, str]) -> str:
@@ -159,11 +164,11 @@ def _place(path: str) -> Path:
 def _recall(path: Path) -> str | None:
     """The digest of a large file that has not changed since, or None."""
     with suppress(OSError, RuntimeError, ValueError, TypeError):  # no record, or a garbled one
+        if path.stat().st_size < LARGE_BYTES:
+            return None
         path = path.resolve()
         with path.open("rb") as stream:
             state = _state(stream)
-        if state[0] < LARGE_BYTES:
-            return None
         record = _Record(**json.loads(_place(str(path)).read_text()))
         same = record == _Record(str(path), *state, record.time_ns, record.sha256)
         if same and record.holds and re.fullmatch("[0-9a-f]{64}", record.sha256):

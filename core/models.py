@@ -8,12 +8,17 @@ import os
 from pathlib import Path
 from typing import Any
 
+from core.content import digests, file_digest, files_digest, folder_digest
 from core.errors import ConfigError
+from core.hub import commit, commit_digest
 from core.weights import check_whole
 
 GGUF = ".gguf"
 LOADING = {"output_loading_info": True, "ignore_mismatched_sizes": True}
 """What `from_pretrained` is told so that it reports what does not fit: `check_whole` refuses it."""
+TOKENIZER_FILES = (
+    "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges*", "*.model",
+)  # fmt: skip
 TRUSTING = ("model", "reference")  # the config nodes that have `trust_remote_code`
 
 
@@ -40,6 +45,24 @@ def resolve(field: str, path: str) -> str:
             "(huggyllama/llama-7b)."
         )
     return path
+
+
+def model_digest(field: str, path: str) -> str:
+    """What names the model at `path`: a hash of its files, or of its commit on the hub.
+
+    Raises:
+        ConfigError: there is no such folder, or the hub can't give it.
+    """
+    found = Path(given := resolve(field, path))
+    if found.is_file():
+        return file_digest(found)
+    return folder_digest(found) if found.is_dir() else commit_digest(given, commit(field, given))
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """A hash of the tokenizer's files in a Hugging Face folder."""
+    found = {p.name: p for pattern in TOKENIZER_FILES for p in folder.glob(pattern)}
+    return files_digest(digests(found))
 
 
 def load_tokenizer(field: str, path: str, **options: Any) -> Any:

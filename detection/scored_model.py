@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.artifacts import MANIFEST
-from core.content import digests, file_digest, folder_digest
+from core.content import file_digest, folder_digest
 from core.errors import ConfigError
-from core.models import resolve
+from core.hub import commit_digest, snapshot
+from core.models import resolve, tokenizer_digest
 
 UNKNOWN_STEP = -1
 CODE = "+code"  # what a digest ends with where the model's own code runs
-TOKENIZER_FILES = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab*",
-    "merges*",
-)
 MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.py")
 
 
@@ -46,11 +39,7 @@ class ScoredModel:
     @property
     def tokenizer_digest(self) -> str:
         """A hash of the tokenizer's files; a GGUF file holds its own."""
-        if self.folder.is_file():
-            return self.digest
-        found = {p.name: p for pattern in TOKENIZER_FILES for p in self.folder.glob(pattern)}
-        lines = [f"{name} {digest}" for name, digest in sorted(digests(found).items())]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return self.digest if self.folder.is_file() else tokenizer_digest(self.folder)
 
 
 def open_model(field: str, path: str, *, trust_remote_code: bool = False) -> ScoredModel:
@@ -104,17 +93,6 @@ def _from_export(field: str, folder: Path) -> ScoredModel:
 
 
 def _from_hub(field: str, name: str) -> ScoredModel:
-    """A hub model, named by the commit of its files: hashing many gigabytes tells no more."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        folder = Path(snapshot_download(name, allow_patterns=list(MODEL_FILES)))
-    except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ConfigError(
-            f"{field} is {name!r}: no such folder here, and the hub can't give it ({first}). Give "
-            "a local Hugging Face folder, or a hub id on a machine that reaches the hub."
-        ) from error
-    digest = hashlib.sha256(f"{name}@{folder.name}".encode()).hexdigest()
+    folder = snapshot(field, name, MODEL_FILES)
+    digest = commit_digest(name, folder.name)
     return ScoredModel(field, folder, digest, name.rpartition("/")[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,12 @@ class Candidates:
     config: BenchmarkConfig
     examples: list[Formatted]
     counts: ReadCounts = field(default_factory=ReadCounts)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that was read: wherever the rows are, whatever the pool's seed."""
+        examples = sorted((e.example_id, sorted(e.fields.items()), e.text) for e in self.examples)
+        return hashlib.sha256(json.dumps([examples, asdict(self.counts)]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

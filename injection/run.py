@@ -6,9 +6,9 @@ import hashlib
 import json
 import logging
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ import pandas as pd
 
 from core.artifacts import Artifact, Built, build, locate
 from core.config import create
-from core.content import folder_digest
-from core.errors import DataError
+from core.errors import DataError, require
+from core.models import model_digest
 from core.seeds import unit_hash
 from injection import pack, splice
 from injection.benchmarks import Candidates, Pool, draw_pool, read_candidates
@@ -27,7 +27,7 @@ from injection.config import InjectionConfig, InjectionStage
 from injection.copies import Copies, make_copies
 from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus
 from injection.held_out import draw_held_out
-from injection.sources import Document
+from injection.sources import Corpus, Document
 from injection.sources.tally import skips
 from injection.splice import Placed
 from injection.tokenize import Tokenised, Work, tokenize
@@ -47,7 +47,10 @@ def check(stage: InjectionStage) -> list[Candidates]:
 
 def check_nodes(stage: InjectionStage) -> None:
     """What can be wrong before a benchmark's rows are read."""
-    create("corpus", stage.corpus)
+    source = create("corpus", stage.corpus)
+    lacks = [name for name in ("documents", "fingerprint", "skipped") if not hasattr(source, name)]
+    require(not lacks, "corpus._target_", stage.corpus["_target_"],
+            f"its class has no {', '.join(lacks)}: see docs/add-a-benchmark.md.")  # fmt: skip
     if stage.benchmark:
         create("occurrences", stage.occurrences)
         if stage.rewording:
@@ -61,34 +64,44 @@ def run(stage: InjectionStage) -> Artifact:
     """Make the contaminated corpus, or find it made."""
     stage = stage.resolved()
     candidates = check(stage)
-    given = stage.tokenizer.path
-    inputs = {"tokenizer": Tokenizer(given).digest} if given else {}
     source = create("corpus", stage.corpus)
-    if hasattr(source, "fingerprint"):  # its texts may change under the same config
-        inputs["corpus"] = source.fingerprint()
-    if path := stage.rewording.get("path"):
-        inputs["rewording"] = folder_digest(Path(path)) if Path(path).is_dir() else f"hub:{path}"
+    inputs = inputs_of(stage, source, candidates)
     name, config = stage.corpus.get("name", "corpus"), stage.injection
     slug = f"{name}-{config.part}-{config.budget_tokens}"
     named = stage.named()
     folder = locate(Path(stage.runs), KIND, slug, named, inputs)
-    artifact = build(folder, named, inputs, lambda f: _make(stage, candidates, f))
+    make = partial(_make, stage, source, inputs["corpus"], candidates)
+    artifact = build(folder, named, inputs, make)
     if config.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact
 
 
-def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> Built:
+def inputs_of(
+    stage: InjectionStage, source: Corpus, candidates: Sequence[Candidates]
+) -> dict[str, str]:
+    """The digests of what the corpus is made of, by what names it in the configuration."""
+    found = {f"benchmark.{c.name}": c.digest for c in candidates}
+    if path := stage.tokenizer.path:
+        found["tokenizer"] = Tokenizer(path).digest
+    if path := stage.rewording.get("path"):
+        found["rewording"] = model_digest("rewording.path", path)
+    return {**found, "corpus": source.fingerprint()}
+
+
+def _make(
+    stage: InjectionStage, source: Corpus, content: str, candidates: list[Candidates], folder: Path
+) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
-    tokenizer = _tokenizer(stage, folder / "tokenizer")
+    tokenizer = _tokenizer(stage, source, folder / "tokenizer")
     pool = draw_pool(stage, candidates, tokenizer)
     examples = pool.examples
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = _clean_tokens(stage, copies)
-    source = create("corpus", stage.corpus)
     tokenised = _tokenise(stage, source, examples, folder, clean_tokens)
+    _check_unchanged(source, content, folder)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
     count = pack.write_sequences(
@@ -120,6 +133,16 @@ def _make(stage: InjectionStage, candidates: list[Candidates], folder: Path) -> 
     return Built(_content(folder), counts)
 
 
+def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
+    """Raise a DataError where the documents that were read are not those that name the folder."""
+    if source.fingerprint() != content:
+        shutil.rmtree(folder / "tokens")
+        raise DataError(
+            "corpus: its files changed while they were read, so nothing was made of them: run the "
+            "same command again once nothing writes to them."
+        )
+
+
 def _placed(
     config: InjectionConfig, copies: Copies, stream: TokenStream, tokenizer: Tokenizer
 ) -> list[Placed]:
@@ -139,7 +162,7 @@ def _content(folder: Path) -> list[str]:
 
 
 def _counts(
-    pool: Pool, copies: Copies, candidates: list[Candidates], source: Any
+    pool: Pool, copies: Copies, candidates: list[Candidates], source: Corpus
 ) -> dict[str, Any]:
     examples = pool.examples
     members = examples["member"].astype(bool)
@@ -153,9 +176,8 @@ def _counts(
         )  # fmt: skip
         if c.counts.skipped:
             log.warning("pool: %s: %s", c.name, skips(c.counts.skipped))
-    skipped: Mapping[str, int] = getattr(source, "skipped", Counter())
-    if skipped:
-        log.warning("corpus: %s", skips(skipped))
+    if source.skipped:
+        log.warning("corpus: %s", skips(source.skipped))
     return {
         "inserted_tokens": copies.tokens,
         "copies": len(copies.segments),
@@ -163,7 +185,7 @@ def _counts(
         "nonmembers": int((~members).sum()),
         "unexposed_members": int((members & (examples["occurrences"] == 0)).sum()),
         "pool": {c.name: asdict(c.counts) | asdict(pool.counts[c.name]) for c in candidates},
-        "skipped": dict(skipped),
+        "skipped": dict(source.skipped),
     }
 
 
@@ -186,18 +208,17 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
         )  # fmt: skip
 
 
-def _tokenizer(stage: InjectionStage, folder: Path) -> Tokenizer:
+def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
     """The tokenizer to pack with, kept in the corpus's own folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
-        source = create("corpus", stage.corpus)
         train_tokenizer(stage.tokenizer, _documents(stage, source), folder)
     else:
         Tokenizer(stage.tokenizer.path).hf.save_pretrained(folder)
     return Tokenizer(str(folder))
 
 
-def _documents(stage: InjectionStage, source: Any) -> Iterator[Document]:
+def _documents(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """The corpus's documents of the chosen part; the parts are divided by the documents' hash."""
     config = stage.injection
     low, high = {
@@ -212,7 +233,7 @@ def _documents(stage: InjectionStage, source: Any) -> Iterator[Document]:
 
 
 def _tokenise(
-    stage: InjectionStage, source: Any, examples: pd.DataFrame, folder: Path, clean_tokens: int
+    stage: InjectionStage, source: Corpus, examples: pd.DataFrame, folder: Path, clean_tokens: int
 ) -> Tokenised:
     config = stage.injection
     rows = examples.itertuples() if config.decontamination != "off" else ()

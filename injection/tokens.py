@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from core.models import load_tokenizer
+from core.models import load_tokenizer, resolve, tokenizer_digest
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -26,6 +27,7 @@ class Tokenizer:
     """A Hugging Face fast tokenizer, with the few calls that packing needs."""
 
     def __init__(self, path: str) -> None:
+        self._path = Path(resolve("tokenizer.path", path))
         self.hf = load_tokenizer("tokenizer.path", path)
         self._fast = self.hf.backend_tokenizer
         self._fast.no_truncation()
@@ -55,8 +57,11 @@ class Tokenizer:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the tokenizer's whole definition."""
-        return hashlib.sha256(self._fast.to_str().encode()).hexdigest()
+        """SHA-256 of its files; of one from the hub or a GGUF file, of all that it tells apart."""
+        if self._path.is_dir():
+            return tokenizer_digest(self._path)
+        definition = [self._fast.to_str(), self.hf.special_tokens_map]
+        return hashlib.sha256(json.dumps(definition).encode()).hexdigest()
 
     def _table(self, holds: Any) -> Flags:
         table = np.zeros(len(self.hf), dtype=bool)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from core.content import file_digest, folder_digest
+from core import models
 from core.errors import ConfigError
 from core.models import is_gguf, load_model, resolve
 from training.checkpoint import is_checkpoint, open_checkpoint
@@ -24,13 +23,10 @@ def hf_folder(field: str, path: str) -> str:
 
 
 def model_digest(field: str, path: str) -> str:
-    """What names the model at `path`: its artefact's digest, its files' hash, or its hub id."""
+    """What names the model at `path`: its artefact's digest, or that of its files."""
     if is_checkpoint(path):
         return open_checkpoint(path).artifact.digest
-    found = Path(hf_folder(field, path))
-    if found.is_file():
-        return file_digest(found)
-    return folder_digest(found) if found.is_dir() else f"hub:{path}"
+    return models.model_digest(field, path)
 
 
 def make_config(config: ModelConfig, vocabulary: int) -> Any:

@@ -28,6 +28,10 @@ class Corpus(Protocol):
         """Stream the documents."""
         ...
 
+    def fingerprint(self) -> str:
+        """What changes with the documents' content: a hash of the files that they come from."""
+        ...
+
     @property
     def skipped(self) -> Counter[str]:
         """What the latest stream left out so far: reason → number."""

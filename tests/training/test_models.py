@@ -211,3 +211,35 @@ def test_quantized_weights_are_refused_before_any_training(tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=r"model.path is .*quantization_config .*gguf"):
         make_model(ModelConfig(path=str(folder)), 1024, 64, 0)
+
+
+def test_a_folder_is_named_by_the_content_of_its_files(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(GOLDEN, folder)
+    before = model_digest("model.path", str(folder))
+    weights = folder / "model.safetensors"
+    was, content = weights.stat(), weights.read_bytes()
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "fetched").write_text("just now")  # as the hub's client leaves it
+    os.utime(weights, ns=(0, 0))
+    assert model_digest("model.path", str(folder)) == before
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(weights, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert model_digest("model.path", str(folder)) != before
+    assert model_digest("model.path", str(folder)) == open_model("model.path", str(folder)).digest
+
+
+def test_a_hub_model_is_named_by_its_commit(monkeypatch, tmp_path):
+    commits = ["c1", "c1", "c2"]
+
+    def snapshot(name, **options):
+        assert (name, options["repo_type"], options["revision"]) == ("me/it", "model", None)
+        return str(tmp_path / commits.pop(0))
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    first = model_digest("model.path", "me/it")
+    assert open_model("model.path", "me/it").digest == first  # detection calls it the same
+    assert model_digest("model.path", "me/it") != first
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match="model.path is 'me/it': no such folder here"):
+        model_digest("model.path", "me/it")

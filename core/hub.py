@@ -1,0 +1,52 @@
+"""What a name on the Hugging Face hub stands for: the commit, which changes with the content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.errors import ConfigError
+
+
+def snapshot(
+    field: str, name: str, files: Sequence[str], *, kind: str = "model", revision: str | None = None
+) -> Path:
+    """A folder with the files of that name on the hub; the folder's own name is their commit.
+
+    Where the hub can't be reached it is the folder of an earlier time.
+
+    Args:
+        field: the config field that holds `name`, for the error.
+        name: owner/name.
+        files: patterns of the files that are wanted.
+        kind: model or dataset.
+        revision: a branch, tag or commit; None: the newest.
+
+    Raises:
+        ConfigError: the hub can't give it.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        found = snapshot_download(
+            name, repo_type=kind, revision=revision, allow_patterns=list(files)
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"{field} is {name!r}: no such folder here, and the hub can't give it ({first}). Give "
+            "a local folder, or a hub id on a machine that reaches the hub."
+        ) from error
+    return Path(found)
+
+
+def commit(field: str, name: str, *, kind: str = "model", revision: str | None = None) -> str:
+    """The commit of that name on the hub, of which little more than the name is fetched."""
+    return snapshot(field, name, ["README.md"], kind=kind, revision=revision).name
+
+
+def commit_digest(name: str, commit: str) -> str:
+    """What names a model's files on the hub: hashing many gigabytes tells no more."""
+    return hashlib.sha256(f"{name}@{commit}".encode()).hexdigest()
