@@ -52,21 +52,19 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
         DataError: a loss that is not finite.
         StoppedError: a signal came; the same call goes on from a checkpoint.
     """
-    from training.models import model_digest
-
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder,
             "give a folder that the injection stage wrote, runs/corpus/….")  # fmt: skip
     stage = stage.resolved()
     corpus = open_corpus(stage.corpus_folder)
-    inputs = {"corpus": corpus.artifact.digest}
-    if stage.model.path is not None:
-        inputs["model"] = model_digest("model.path", stage.model.path)
+    world = start_processes() if start is None and asked_processes() > 1 else None
+    find = partial(_inputs, stage, corpus)
+    inputs = world.by_leader(find) if world else find()  # one process reads the model's files
     slug = (
         f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.artifact.path.name[:-13]}"
     )
     folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
     if start is None:
-        artifact = _together(stage, corpus, folder, inputs)
+        artifact = _together(stage, corpus, folder, inputs, world)
     else:
         if not is_complete(folder):
             start(folder)
@@ -75,13 +73,23 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     return artifact
 
 
-def _together(
-    stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str]
-) -> Artifact:
+def _inputs(stage: TrainingStage, corpus: PackedCorpus) -> dict[str, str]:
+    """The digests of what the model is made of."""
+    from training.models import model_digest
+
+    inputs = {"corpus": corpus.artifact.digest}
+    if stage.model.path is not None:
+        inputs["model"] = model_digest("model.path", stage.model.path)
+    return inputs
+
+
+def _together(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
+              world: World | None) -> Artifact:  # fmt: skip
     """The folder, made by all processes and committed by the first."""
-    if asked_processes() == 1 and is_complete(folder):
-        return _tidied(folder)
-    world = start_processes()
+    if world is None:
+        if is_complete(folder):
+            return _tidied(folder)
+        world = start_processes()
     with ExitStack() as held:
         checks: list[Callable[[], None]] = []
 

@@ -184,3 +184,29 @@ def test_the_optimizers_states_do_not_stay_in_memory(stage):
     stage = replace(stage, deepspeed={"zero_optimization": {"stage": 1}})
     parameters = run(stage).counts["parameters"]
     assert numbers() - before < 3 * parameters  # weights, gradients and moments are 5 times as many
+
+
+def test_of_several_processes_one_reads_the_start_models_files(stage, monkeypatch):
+    """The others are told its digest, and would each have read it whole."""
+
+    class Follower:
+        leader = False
+
+        def by_leader(self, work):
+            return {"corpus": "c", "model": "the leader's"}
+
+    found = {}
+
+    def together(stage, corpus, folder, inputs, world):
+        found.update(inputs=inputs, world=world, folder=folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("training.run.asked_processes", lambda: 2)
+    monkeypatch.setattr("training.run.start_processes", Follower)
+    monkeypatch.setattr("training.run._together", together)
+    monkeypatch.setattr("core.content.digests", None)
+    given = replace(stage.model, path="tests/golden/target")
+    with pytest.raises(KeyboardInterrupt):
+        run(replace(stage, model=given))
+    assert found["inputs"]["model"] == "the leader's"
+    assert isinstance(found["world"], Follower)
