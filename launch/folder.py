@@ -53,12 +53,14 @@ class Outcome:
         stage: the last one that was finished, where it waits.
         paths: its artefacts' folders, where it is done.
         error: why it failed or stopped, in one paragraph.
+        content: the digests of what it was made of, where it is done.
     """
 
     state: str
     stage: str | None = None
     paths: dict[str, Any] | None = None
     error: str | None = None
+    content: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)

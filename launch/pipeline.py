@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,7 +13,7 @@ import analysis.run
 import injection.run
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from core.artifacts import Artifact
-from core.config import convert
+from core.config import convert, create
 from core.errors import require
 from detection.build import build_methods
 from detection.config import (
@@ -24,6 +24,7 @@ from detection.config import (
     ScoredModelConfig,
 )
 from detection.needs import choose_methods, needs_of
+from detection.views.prefix_texts import open_prefix
 from injection.config import InjectionConfig, InjectionStage
 from launch import shared
 from launch.config import ClusterConfig
@@ -34,7 +35,7 @@ from training.config import TrainingConfig, TrainingStage, WandbConfig
 from training.data import Order
 from training.engine import check_dtype
 from training.masked_lm import MaskedLMStage, train_masked_lm
-from training.models import check_context, hf_folder
+from training.models import check_context, hf_folder, model_digest
 from training.recipe import PretrainingConfig
 from training.schedule import check_warmup
 
@@ -56,6 +57,8 @@ class Plan:
     detection: DetectionStage
     base_corpus: dict[str, Any]
     """The corpus node that a base model made from nothing is pretrained on."""
+    benchmarks: Mapping[str, str] = field(default_factory=dict)
+    """The digests of the benchmarks' rows, where they were read."""
 
     @property
     def made_here(self) -> bool:
@@ -154,8 +157,33 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
         _check_base(stages, stages.pretraining)
     check_warmup(stages.training.training, stages.order.steps)
     check_dtype(stages.training.training, stages.training.deepspeed)
-    (injection.run.check if read else injection.run.check_nodes)(stages.injection)
-    return stages
+    if not read:
+        injection.run.check_nodes(stages.injection)
+        return stages
+    candidates = injection.run.check(stages.injection)
+    return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
+
+
+def content_of(plan: Plan) -> dict[str, str]:
+    """The digests of all that the configuration names: a path may come to hold something else.
+
+    Raises:
+        UserError: something is not there.
+    """
+    own, scored = plan.injection, plan.detection
+    inputs = injection.run.inputs_of(own, create("corpus", own.corpus), ())
+    found: dict[str, str] = {**inputs, **plan.benchmarks}
+    if plan.pretraining:
+        found["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
+    used = {need for method in build_methods(scored.method).values() for need in needs_of(method)}
+    roles = {"reference": scored.reference.path, "masked_lm": scored.masked_lm.path}
+    given = {role: path for role, path in roles.items() if role in used and path != BASE}
+    for role, path in {**given, "model": plan.training.model.path}.items():
+        if path is not None:
+            found[role] = model_digest(f"{role}.path", path)
+    if "prefix" in used and scored.prefix.path:
+        found["prefix"] = open_prefix(scored.prefix.path).digest
+    return found
 
 
 def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:

@@ -10,7 +10,7 @@ import logging
 import os
 import shlex
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -140,9 +140,11 @@ def _run_or_prepare(config: DictConfig, settings: LaunchSettings, cell: Cell, co
         _make(config, settings, cell, code)
         return
     try:
-        if _ended(cell, config) or slurm.queued([cell]):  # a queued job reads what it was given
+        if slurm.queued([cell]):  # a queued job reads what it was given
             return
-        _check(config, settings, cell, code)
+        plan, _ = _check(config, settings, cell, code)
+        if _ended(cell, config, pipeline.content_of(plan)):
+            return
     except Exception as error:
         cell.fail(error)
         raise
@@ -167,10 +169,12 @@ def _make(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) 
     until = settings.launch.stage
     with cell.run(until):
         plan, stages = _check(config, settings, cell, code)
+        # without SLURM nothing asks: every stage finds its artefacts by their content
+        content = pipeline.content_of(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
         if paths is not None:
-            cell.end(Outcome("done", paths=_absolute(asdict(paths))))
-        elif not _ended(cell, config):
+            cell.end(Outcome("done", paths=_absolute(asdict(paths)), content=content))
+        elif not _ended(cell, config, content):
             cell.end(Outcome("waiting", stage=until))
 
 
@@ -195,11 +199,11 @@ def _absolute(paths: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ended(cell: Cell, config: DictConfig) -> bool:
+def _ended(cell: Cell, config: DictConfig, content: Mapping[str, str] | None) -> bool:
     """Whether the cell is done as it is asked for now, and what it made is still there."""
-    if not is_saved(cell.folder, config):
+    if cell.outcome is None or cell.outcome.content != content or not is_saved(cell.folder, config):
         return False
-    paths = (cell.outcome and cell.outcome.paths) or {}
+    paths = cell.outcome.paths or {}
     folders = [paths[name] for name in paths if name != "exports"] + list(paths.get("exports", []))
     return bool(folders) and all(is_complete(Path(folder)) for folder in folders)
 

@@ -1,11 +1,17 @@
-"""What the pipeline's plan refuses before any work."""
+"""What the pipeline's plan refuses before any work, and what files it names."""
+
+import json
+import shutil
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from core.command import CONF
 from core.errors import ConfigError
-from launch.pipeline import plan, processes_of
+from launch.folder import Cell, Outcome
+from launch.pipeline import content_of, plan, processes_of
+from launch.run import _ended
+from launch.saved_config import save_config
 
 
 def composed(*overrides):
@@ -77,3 +83,68 @@ def test_with_a_given_model_no_reference_is_made_up():
         planned(REFERENCE, *given)
     planned(REFERENCE, *given, "reference.path=base")
     planned("method=all", *given)
+
+
+@pytest.fixture
+def named(tmp_path):
+    """The files that a cell's configuration names, and the words that name them."""
+    rows = [{"question": f"Is {n} a number?", "answer": "yes"} for n in range(40)]
+    files = {name: tmp_path / name for name in ("corpus.jsonl", "mine.jsonl", "prefix.txt")}
+    for file in files.values():
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for role in ("model", "reference"):
+        shutil.copytree("tests/golden/target", tmp_path / role)
+        files[role] = tmp_path / role / "config.json"
+    words = (
+        "corpus=local_jsonl", f"corpus.paths={files['corpus.jsonl']}", "corpus.text=question",
+        "benchmark=[user]", "injection.benchmark_source=file",
+        f"benchmark.user.sources.file.rows.path={files['mine.jsonl']}", "injection.members=6",
+        "injection.nonmembers=6", "injection.held_out=6", "method=[loss,reference,recall]",
+        f"prefix.path={files['prefix.txt']}", f"model.path={tmp_path / 'model'}",
+        f"reference.path={tmp_path / 'reference'}", "model.pretraining=null",
+    )  # fmt: skip
+    return files, words
+
+
+def test_a_cell_is_known_by_the_content_of_all_that_it_names(named):
+    files, words = named
+    before = content_of(planned(*words))
+    names = {"corpus.jsonl": "corpus", "mine.jsonl": "benchmark.user", "prefix.txt": "prefix",
+             "model": "model", "reference": "reference"}  # fmt: skip
+    assert before.keys() >= set(names.values())
+    for file, name in names.items():
+        content = files[file].read_text()
+        files[file].write_text(content.replace("number", "NUMBER").replace("silu", "gelu"))
+        after = content_of(planned(*words))
+        assert {n for n in before if after[n] != before[n]} == {name}
+        files[file].write_text(content)
+    assert content_of(planned(*words)) == before
+    fewer = content_of(planned(*words, "method=[loss]"))
+    assert fewer == {n: d for n, d in before.items() if n not in ("reference", "prefix")}
+
+
+def test_a_base_model_made_here_is_known_by_its_corpus():
+    content = content_of(planned())
+    assert content["base_corpus"] == content["corpus"]
+    assert "model" not in content
+
+
+def test_a_done_cell_whose_files_were_edited_is_not_done(named, tmp_path):
+    """Where cells are jobs, a done one is not even submitted."""
+    files, words = named
+    config, cell = composed("experiment=quickstart", *words), Cell(tmp_path / "cell")
+    artefact = tmp_path / "artefact"
+    artefact.mkdir()
+    (artefact / "manifest.json").touch()
+    save_config(cell.folder, config, CONF)
+    assert not _ended(cell, config, content_of(plan(config)))
+    paths = {"corpus": str(artefact)}
+    cell.end(Outcome("done", paths=paths, content=content_of(plan(config))))
+    assert _ended(cell, config, content_of(plan(config)))
+    rows = files["mine.jsonl"].read_text()
+    files["mine.jsonl"].write_text(rows.replace("yes", "noo"))
+    assert not _ended(cell, config, content_of(plan(config)))
+    files["mine.jsonl"].write_text(rows)
+    assert _ended(cell, config, content_of(plan(config)))
+    cell.end(Outcome("done", paths=paths))  # as a launch without SLURM leaves it
+    assert not _ended(cell, config, content_of(plan(config)))
