@@ -26,26 +26,44 @@ from typing import Any
 import yaml
 
 from core.config import identity
-from core.content import file_digest, files_digest
+from core.content import digests, files_digest
 from core.errors import ArtifactError, DataError
 from core.lease import building
+from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest, sealed
 
-SCHEMA = 3  # of all artefacts: raised where the same config and inputs give other results
-MANIFEST = "manifest.json"
+SCHEMA = 4  # of all artefacts: raised where the same config and inputs give other results
+CONFIG = "config.yaml"
 REVISION = "REVISION"  # the file that names the revision in a copy of the code
 
 
 @dataclass(frozen=True)
 class Built:
-    """What a stage made: its content files (checksummed) and counts worth recording."""
+    """What a stage made.
+
+    Attributes:
+        content: its files, which the digest names.
+        counts: worth recording.
+        records: further files that are read later, which the digest leaves out: they hold times.
+    """
 
     content: Sequence[str]
     counts: Mapping[str, Any] = field(default_factory=dict)
+    records: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A finished run folder. `digest` is a hash of the content files alone."""
+    """A finished run folder.
+
+    Attributes:
+        path: the folder.
+        kind: what it holds.
+        digest: a hash of the content files alone.
+        inputs: the digests of what it was made from, by name.
+        counts: what the stage counted.
+        files: the content files' SHA-256.
+        records: that of the other files which are read.
+    """
 
     path: Path
     kind: str
@@ -53,10 +71,11 @@ class Artifact:
     inputs: Mapping[str, str]
     counts: Mapping[str, Any]
     files: Mapping[str, str]
+    records: Mapping[str, str] = field(default_factory=dict)
 
     def config(self) -> dict[str, Any]:
         """The resolved config that the folder was made from."""
-        loaded = yaml.safe_load((self.path / "config.yaml").read_text())
+        loaded = yaml.safe_load((self.path / CONFIG).read_text())
         return dict(loaded)
 
 
@@ -101,7 +120,7 @@ def build(
 def begun(folder: Path, config: Any) -> Iterator[None]:
     """Start (or go on with) the folder; a full disk in the body is said as such."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "config.yaml", yaml.safe_dump(plain(config), sort_keys=False))
+    write_text(folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False))
     try:
         yield
     except OSError as error:
@@ -115,9 +134,13 @@ def begun(folder: Path, config: Any) -> Iterator[None]:
 
 def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:
     """Write the manifest, last and atomically: from here on the folder counts as complete."""
-    for name in built.content:
+    names = sorted({CONFIG, *built.content, *built.records})
+    for name in [*foreign(folder, dict.fromkeys(names))]:  # of an attempt that was killed
+        (folder / name).unlink()
+    for name in names:
         sync(folder / name)
-    files = {name: file_digest(folder / name) for name in sorted(built.content)}
+    found = digests({name: folder / name for name in names})
+    files = {name: found.pop(name) for name in sorted(built.content)}
     manifest = {
         "kind": folder.parent.name,
         "schema": SCHEMA,
@@ -127,12 +150,18 @@ def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:
         "inputs": dict(inputs),
         "counts": dict(built.counts),
         "files": files,
+        "records": found,
+        "bytes": {name: (folder / name).stat().st_size for name in names},
     }
-    write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    write_text(folder / MANIFEST, sealed(manifest))
 
 
 def open_artifact(folder: Path | str, kind: str) -> Artifact:
-    """Open a finished folder of the given kind, or say what is wrong with it."""
+    """Open a finished folder of the given kind, once it is known to be whole.
+
+    Raises:
+        ArtifactError: it is missing, unfinished, damaged, or another kind's.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise ArtifactError(
@@ -142,13 +171,28 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
         raise ArtifactError(
             f"{kind} folder {folder} has no {MANIFEST}, so it is unfinished: run its stage again."
         )
-    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest = read_manifest(folder)
     if manifest["kind"] != kind or manifest["schema"] != SCHEMA:
         raise ArtifactError(
             f"{folder} holds a {manifest['kind']} of schema {manifest['schema']}, "
             f"not a {kind} of schema {SCHEMA}: give the folder that the {kind} stage wrote."
         )
-    return Artifact(folder, kind, *(manifest[k] for k in ("digest", "inputs", "counts", "files")))
+    ensure_whole(folder, manifest)
+    parts = ("digest", "inputs", "counts", "files", "records")
+    return Artifact(folder, kind, *(manifest[part] for part in parts))
+
+
+def check_owner(path: Path | str) -> None:
+    """Where a model or tokenizer is in a finished folder of this version, see that it is whole.
+
+    Raises:
+        ArtifactError: it is damaged.
+    """
+    for owner in Path(path).resolve().parents[:2]:
+        if is_complete(owner) and (owner / CONFIG).is_file():
+            manifest = read_manifest(owner)
+            if manifest["schema"] == SCHEMA:
+                ensure_whole(owner, manifest)
 
 
 def sync(path: Path) -> None:

@@ -15,7 +15,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from core import signs
+from core import signs, wholeness
 from core.errors import StoppedError, UserError, near_names
 from core.quiet import quiet_libraries
 from core.stopping import obeyed
@@ -38,6 +38,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     def job(config: DictConfig) -> None:
         signs.leave_in(config.get("signs"))  # where a launcher that started this process looks
         try:
+            wholeness.follow(config.get("verify", wholeness.CHANGED))
             run(config)
         except StoppedError as error:  # Hydra lets it pass, which ends a sweep as well
             if not signs.failed(error):

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from core.artifacts import check_owner
 from core.content import digests, file_digest, files_digest, folder_digest
 from core.errors import ConfigError
 from core.hub import commit, commit_digest
@@ -32,7 +33,14 @@ def resolve(field: str, path: str) -> str:
 
     Raises:
         ConfigError: `path` can only be a local path, and nothing fit is there.
+        ArtifactError: it is in a finished run folder that is damaged.
     """
+    found = _resolve(field, path)
+    check_owner(found)
+    return found
+
+
+def _resolve(field: str, path: str) -> str:
     local = Path(path).expanduser()
     if local.is_dir() or (is_gguf(local) and local.is_file()):
         return str(local.resolve())
@@ -135,7 +143,7 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
 
 def _source(field: str, path: str) -> tuple[str, dict[str, Any]]:
     """What `from_pretrained` is given to find `path`: its first argument and some of the others."""
-    target = resolve(field, path)
+    target = _resolve(field, path)  # whoever named it has checked it
     if not is_gguf(target):
         return target, {"local_files_only": True} if os.path.isdir(target) else {}
     if importlib.util.find_spec("gguf") is None:

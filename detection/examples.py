@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import MANIFEST
+from core.artifacts import is_complete
 from core.errors import DataError
 from core.estimates import ALL
 
@@ -85,7 +85,7 @@ def _checked(path: str, examples: list[Text]) -> list[Text]:
 
 
 def _corpus_rows(folder: Path) -> Iterator[Text]:
-    if not (folder / MANIFEST).is_file() and not (folder / "examples.parquet").is_file():
+    if not is_complete(folder) and not (folder / "examples.parquet").is_file():
         raise DataError(
             f"examples.path is {str(folder)!r}: the folder is no finished corpus. Give the folder "
             "that the injection stage wrote, or a JSONL file."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.artifacts import MANIFEST
+from core.artifacts import is_complete
 from core.content import file_digest, folder_digest
 from core.errors import ConfigError
 from core.hub import commit_digest, snapshot
@@ -65,13 +65,13 @@ def _open(field: str, path: str) -> ScoredModel:
         return ScoredModel(field, folder, file_digest(folder), folder.stem)
     if not folder.is_dir():
         return _from_hub(field, given)
-    if (folder / MANIFEST).is_file():
+    if is_complete(folder):
         return _from_artifact(field, folder)
     if training.is_export(folder):
         return _from_export(field, folder)
     if not (folder / "config.json").is_file():
         raise ConfigError(
-            f"{field} is {path!r}: the folder has neither {MANIFEST} nor config.json. Give a "
+            f"{field} is {path!r}: the folder has neither manifest.json nor config.json. Give a "
             "finished model folder of the training stage, or a Hugging Face folder."
         )
     return ScoredModel(field, folder, folder_digest(folder), folder.name)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,8 +17,10 @@ import numpy as np
 import pandas as pd
 
 from core.artifacts import write_text
+from core.content import digests
 from core.errors import ConfigError
 from core.progress import progress
+from core.wholeness import sealed, unsealed
 from injection.decontaminate import Matcher
 from injection.sources import Document
 from injection.tokens import Shard, Tokenizer, TokenStream
@@ -138,12 +139,13 @@ def _chunks(documents: Iterator[Document], characters: int) -> Iterator[list[Doc
 def tokenize_shard(work: Work, number: int, documents: list[Document]) -> dict[str, Any]:
     """One shard, made or found; `<number>.json` is written last and marks it complete."""
     done = work.folder / f"{number:05d}.json"
-    if not done.exists():
+    files = [work.folder / f"{number:05d}.{part}" for part in ("ids", "parquet")]
+    if not _is_whole(done, files):
         kept, matches = _decontaminated(work, number, documents)
         encoded = _tokenizer(work.tokenizer).encode_documents([d.text for d in kept])
         lengths = np.array([len(e) for e in encoded], dtype=np.int64)
         ids = np.concatenate([np.empty(0, np.int32), *(np.asarray(e, np.int32) for e in encoded)])
-        (work.folder / f"{number:05d}.ids").write_bytes(ids.tobytes())
+        files[0].write_bytes(ids.tobytes())
         table = pd.DataFrame(
             {
                 "document_id": pd.Series([d.document_id for d in kept], dtype=str),
@@ -151,10 +153,22 @@ def tokenize_shard(work: Work, number: int, documents: list[Document]) -> dict[s
                 "start": np.cumsum(lengths) - lengths,
             }
         )
-        table.to_parquet(work.folder / f"{number:05d}.parquet")
-        write_text(done, json.dumps({"tokens": int(lengths.sum()), "matches": matches}))
-    found: dict[str, Any] = json.loads(done.read_text())
-    return found
+        table.to_parquet(files[1])
+        made = {"tokens": int(lengths.sum()), "matches": matches, "sha256": _hashes(files)}
+        write_text(done, sealed(made))
+    return unsealed(done.read_text())
+
+
+def _is_whole(done: Path, files: Sequence[Path]) -> bool:
+    """Whether a shard is there as it was written."""
+    try:
+        return bool(unsealed(done.read_text())["sha256"] == _hashes(files))
+    except (OSError, ValueError):
+        return False
+
+
+def _hashes(files: Sequence[Path]) -> list[str]:
+    return [*digests({path.name: path for path in files}).values()]
 
 
 def _decontaminated(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import detection.run
 import training.run
+from core import wholeness
 from core.artifacts import Artifact, plain
 from detection.config import DetectionStage
 from launch.config import ClusterConfig
@@ -60,7 +61,7 @@ class Stages:
         stage: TrainingStage | DetectionStage,
         artifact: Path,
     ) -> None:
-        asked = {**plain(stage), "signs": str(self.folder)}
+        asked = {**plain(stage), "signs": str(self.folder), "verify": wholeness.policy()}
         save_config(self.folder / "stages" / name, asked, self.code / "conf")
         module = "training" if isinstance(stage, TrainingStage) else "detection"
         processes.run(module, name, artifact)

@@ -4,7 +4,7 @@
 
     runs/model/<slug>-<hash>/
     ├── config.yaml         the resolved config
-    ├── metrics.jsonl       one line a step (a record of the run: holds times, not checksummed)
+    ├── metrics.jsonl       one line a step (a record of the run: holds times, not in the digest)
     ├── evaluations.jsonl   validation, members' and non-members' losses, where they were asked for
     ├── exposures.parquet   the optimizer step at which each inserted copy was seen
     ├── checkpoints/        to resume from; only while the run is unfinished
@@ -27,6 +27,8 @@ from core.artifacts import Artifact, is_complete, open_artifact
 KIND = "model"
 HF = "hf"
 EXPORTS = "exports"
+METRICS = "metrics.jsonl"
+EVALUATIONS = "evaluations.jsonl"
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,10 @@ class Checkpoint:
     @property
     def exports(self) -> dict[int, Path]:
         """Optimizer step → the model's Hugging Face folder at it, in order; the last is not in."""
-        found = sorted((self.artifact.path / EXPORTS).glob("step-*"))
-        return {int(path.name.removeprefix("step-")): path for path in found}
+        inside = [name for name in self.artifact.files if name.startswith(f"{EXPORTS}/")]
+        found = sorted({name.split("/")[1] for name in inside})
+        place = self.artifact.path / EXPORTS
+        return {int(step.removeprefix("step-")): place / step for step in found}
 
     @property
     def digest(self) -> str:
@@ -64,13 +68,14 @@ class Checkpoint:
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row a step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second, mfu."""
-        return pd.read_json(self.artifact.path / "metrics.jsonl", lines=True)
+        return pd.read_json(self.artifact.path / METRICS, lines=True)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """One row an evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
-        path = self.artifact.path / "evaluations.jsonl"
-        return pd.read_json(path, lines=True) if path.exists() else pd.DataFrame({"step": []})
+        if EVALUATIONS not in self.artifact.records:
+            return pd.DataFrame({"step": []})
+        return pd.read_json(self.artifact.path / EVALUATIONS, lines=True)
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:

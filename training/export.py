@@ -11,7 +11,7 @@ from training.engine import zero_stage
 
 
 def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
-    """Write the model whole, or find it written: the folder appears when all is in it.
+    """Write the model whole: the folder appears when all is in it.
 
     Args:
         engine: the DeepSpeed engine, of any ZeRO stage; every process has to call this.
@@ -19,8 +19,6 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
         folder: the Hugging Face folder to make.
         world: this process's place.
     """
-    if world.from_leader(folder.is_dir()):
-        return
     partitioned = zero_stage(engine.config) == 3
     weights = engine._zero3_consolidated_16bit_state_dict() if partitioned else None
 

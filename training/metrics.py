@@ -10,6 +10,7 @@ from typing import Any
 from core.artifacts import write_text
 from core.config import identity
 from core.progress import progress
+from training.checkpoint import EVALUATIONS, METRICS
 from training.config import TrainingStage
 
 PRETRAIN, TRAIN = "pretrain", "train"
@@ -22,8 +23,8 @@ class Record:
     def __init__(self, stage: TrainingStage, folder: Path, first_step: int, steps: int,
                  inputs: Mapping[str, str], *, first_tokens: int = 0) -> None:  # fmt: skip
         """Args: the run; the steps, and their tokens, that an earlier run has done; its inputs."""
-        self._steps = Lines(folder / "metrics.jsonl", first_step)
-        self._evaluations = Lines(folder / "evaluations.jsonl", first_step)
+        self._steps = Lines(folder / METRICS, first_step)
+        self._evaluations = Lines(folder / EVALUATIONS, first_step)
         self._first_tokens = first_tokens
         self._bar = progress(
             total=steps, initial=first_step, desc=f"train {stage.model.name}", unit="step"

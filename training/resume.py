@@ -15,13 +15,12 @@ DeepSpeed unpickles what it loads, which can run any code: so the hashes are com
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,9 @@ from typing import Any
 from core.artifacts import sync, write_text
 from core.content import digests
 from core.errors import ConfigError, DataError
+from core.wholeness import sealed, unsealed
 from core.world import World
+from training.leftovers import Leftovers, leftovers
 
 MARKER = "complete.json"
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Saved:
         world: the processes that wrote it.
         identity: the configuration that it was made with, and the inputs' digests.
         files: the SHA-256 of each file, by its path in the folder.
+        beside: what stood in the model folder when it was saved.
     """
 
     path: Path
@@ -52,6 +54,7 @@ class Saved:
     world: int
     identity: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)
+    beside: Leftovers = field(default_factory=Leftovers)
 
 
 def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> None:
@@ -117,7 +120,8 @@ def _whole(path: Path) -> tuple[Saved | None, str]:
             return None, f"{name} is missing"
         if saved.files.get(name) != now[name]:
             return None, f"{name} is not what was written"
-    return saved, ""
+    wrong = saved.beside.wrong(path.parents[1])
+    return (None, wrong) if wrong else (saved, "")
 
 
 def load(engine: Any, saved: Saved | None) -> int:
@@ -181,8 +185,9 @@ def _mark(saved: Saved) -> None:
     """Write the marker, once every file is on the disk."""
     for file in saved.path.rglob("*"):
         sync(file)
-    marker = {"step": saved.step, "world": saved.world, "identity": saved.identity}
-    write_text(saved.path / MARKER, json.dumps({**marker, "files": _hashes(saved.path)}))
+    whole = replace(saved, files=_hashes(saved.path), beside=leftovers(saved.path.parents[1]))
+    marker = {name: part for name, part in asdict(whole).items() if name != "path"}
+    write_text(saved.path / MARKER, sealed(marker))
 
 
 def _hashes(folder: Path) -> dict[str, str]:
@@ -193,8 +198,8 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _read(path: Path) -> Saved:
-    marker = json.loads((path / MARKER).read_text())
-    return Saved(path, *(marker[key] for key in ("step", "world", "identity", "files")))
+    marker = unsealed((path / MARKER).read_text())
+    return Saved(path, **{**marker, "beside": Leftovers(**marker["beside"])})
 
 
 def _check(saved: Saved, identity: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from injection import PackedCorpus, open_corpus
 from training import checkpoint
 from training.ancestry import RANDOM, ancestry_of
 from training.config import TrainingStage
+from training.leftovers import clear
 from training.world import start_processes
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
     past = world.by_leader(partial(_past, stage))  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
     saved = resume.newest(folder / "checkpoints", made_with, world)
+    world.by_leader(partial(clear, folder, saved.step if saved else 0))
     loop, saved, parameters = _set_up(stage, corpus, folder, made_with, saved, world)
     order, first = loop.order, resume.load(loop.engine, saved)
     record = None
@@ -142,7 +144,8 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
         exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
     tokens = order.sequences * loop.width
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
-    return Built(["exposures.parquet", *_weights(folder)], counts)
+    records = [n for n in (checkpoint.METRICS, checkpoint.EVALUATIONS) if (folder / n).is_file()]
+    return Built(["exposures.parquet", *_weights(folder)], counts, records)
 
 
 def _past(stage: TrainingStage) -> dict[str, Any]:
@@ -201,5 +204,6 @@ def _width(corpus: PackedCorpus) -> int:
 
 def _weights(folder: Path) -> list[str]:
     """The files of the model and of its exports."""
-    found = [*folder.glob("hf/*"), *folder.glob(f"{checkpoint.EXPORTS}/step-*/*")]
+    parts = (checkpoint.HF, f"{checkpoint.EXPORTS}/step-*")
+    found = [path for part in parts for path in folder.glob(f"{part}/**/*") if path.is_file()]
     return sorted(str(path.relative_to(folder)) for path in found)

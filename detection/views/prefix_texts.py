@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.artifacts import MANIFEST
+from core.artifacts import is_complete
 from core.content import file_digest
 from core.errors import DataError
 from core.overlap import plain, stands_in
@@ -105,7 +105,7 @@ def open_prefix(path: str) -> Prefix:
 def held_out_prefix(path: str) -> Prefix | None:
     """The texts that a corpus folder holds out, the benchmarks by turns; None where it has none."""
     folder = Path(path).expanduser()
-    if not (folder / MANIFEST).is_file():
+    if not is_complete(folder):
         return None
     import injection
 

@@ -6,6 +6,7 @@ import pytest
 from core.artifacts import MANIFEST, Built, build, locate, open_artifact
 from core.config import runtime
 from core.errors import ArtifactError
+from core.wholeness import sealed, unsealed
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,12 @@ def test_a_folder_of_another_kind_or_schema_is_refused(tmp_path):
     build(folder, Settings(), {}, make("x"))
     with pytest.raises(ArtifactError, match="not a model"):
         open_artifact(folder, "model")
-    manifest = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps({**manifest, "schema": 99}))
+    manifest = unsealed((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(sealed({**manifest, "schema": 99}))
     with pytest.raises(ArtifactError, match="schema 99"):
+        open_artifact(folder, "corpus")
+    (folder / MANIFEST).write_text(json.dumps({"kind": "corpus", "schema": 3}))
+    with pytest.raises(ArtifactError, match="schema 3"):
         open_artifact(folder, "corpus")
     with pytest.raises(ArtifactError, match="does not exist"):
         open_artifact(tmp_path / "nowhere", "corpus")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from core.artifacts import Built, commit
+from core.artifacts import Built, begun, commit
 from core.errors import ConfigError
 from detection import open_scores
 from detection.collect import Collector
@@ -35,7 +35,8 @@ def make_corpus(folder, held_out=HELD_OUT, members=(True, False, False)):
     columns = ["example_id", "benchmark", "text"]
     pd.DataFrame(rows).to_parquet(folder / "examples.parquet")
     pd.DataFrame(kept, columns=columns).to_parquet(folder / "held_out.parquet")
-    commit(folder, {}, Built(["examples.parquet", "held_out.parquet"]))
+    with begun(folder, {}):
+        commit(folder, {}, Built(["examples.parquet", "held_out.parquet"]))
     return folder
 
 

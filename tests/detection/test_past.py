@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from core.artifacts import Built, commit
+from core.artifacts import Built, begun, commit
 from core.content import folder_digest
 from detection import open_scores
 from detection.config import (
@@ -58,7 +58,8 @@ def trained(tmp_path, weights):
         before = ancestry_of("model.path", str(start)) if start else RANDOM
         files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
         counts = {"steps": 40, **(before.recorded() if recorded else {})}
-        commit(folder, {"model": digest_of(start)} if start else {}, Built(files, counts))
+        with begun(folder, {}):
+            commit(folder, {"model": digest_of(start)} if start else {}, Built(files, counts))
         return folder
 
     return make

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.artifacts import MANIFEST, SCHEMA
+from core.artifacts import MANIFEST, Built, begun, commit
 from core.command import CONF
 from core.errors import ArtifactError, ConfigError, DataError
 from detection import open_scores
@@ -17,6 +17,7 @@ from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, Sc
 from detection.loaded import LoadedModel
 from detection.passes import Pass
 from detection.run import run
+from detection.scores import read_table
 
 from .conftest import MEMORISED, UNSEEN
 from .golden import texts
@@ -183,9 +184,9 @@ def test_a_model_that_is_not_there(stage, tmp_path):
 def test_a_training_artefact_gives_its_weights_and_step(stage, tmp_path, toy_folders):
     folder = tmp_path / "runs" / "model" / "toy-0"
     shutil.copytree(toy_folders["target"], folder / "hf")
-    manifest = {"kind": "model", "schema": SCHEMA, "digest": "d", "inputs": {},
-                "counts": {"steps": 40}, "files": {}}  # fmt: skip
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    files = [str(path.relative_to(folder)) for path in folder.glob("hf/*")]
+    with begun(folder, {}):
+        commit(folder, {}, Built(files, {"steps": 40}))
     table = open_scores(run(stage(model=ScoredModelConfig(str(folder)))).path).table
     assert set(table["checkpoint_step"]) == {40}
 
@@ -249,8 +250,7 @@ def test_the_table_says_which_variant_is_the_methods_own(stage):
 
 
 def test_a_table_of_an_earlier_version_is_refused(stage):
-    artifact = run(stage())
-    path = artifact.path / "scores.parquet"
+    path = run(stage()).path / "scores.parquet"
     pd.read_parquet(path).drop(columns="default").to_parquet(path)
     with pytest.raises(ArtifactError, match="has no column default: .* Score again"):
-        _ = open_scores(artifact.path).table
+        read_table(path)

@@ -7,6 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from core.artifacts import Built, commit
 from core.config import create
 from core.errors import ArtifactError, ConfigError, DataError
 from injection import open_corpus
@@ -297,6 +298,11 @@ def test_tampering_is_seen_from_the_command_line(corpus, tmp_path):
     column = pa.FixedSizeListArray.from_arrays(pa.array(ids.ravel()), 128)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_batch(pa.record_batch([column], schema=table.schema))
+    damaged = verify(folder)
+    assert damaged.returncode == 2
+    assert "is damaged: sequences/part-00000.arrow" in damaged.stderr
+    whole = corpus.artifact
+    commit(folder, whole.inputs, Built(list(whole.files), whole.counts))  # as if written so
     tampered = verify(folder)
     assert tampered.returncode == 1
     assert row["example_id"] in tampered.stdout

@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -69,8 +68,7 @@ def test_a_checkpoint_of_another_configuration_is_refused_by_name(tmp_path):
     place = tmp_path / "step-00000003"
     place.mkdir()
     was = {"training": {"learning_rate": 0.1, "clip_norm": 1.0}, "inputs": {"corpus": "a"}}
-    marker = json.dumps({"step": 3, "world": 1, "identity": was, "files": {}})
-    (place / resume.MARKER).write_text(marker)
+    resume._mark(resume.Saved(place, 3, 1, was))
     (tmp_path / "step-00000006").mkdir()  # torn
     saved = resume.newest(tmp_path, was, ALONE)
     assert (saved.step, saved.world) == (3, 1)

@@ -1,5 +1,6 @@
 """A damaged checkpoint is never opened: training goes on from the one before."""
 
+import json
 import logging
 import os
 import pickle
@@ -8,16 +9,23 @@ from dataclasses import replace
 
 import pytest
 
+from core.artifacts import MANIFEST
 from training import loop, open_checkpoint, resume
 from training.run import run
 
 SAVED = ("step-00000003", "step-00000006")
 
 
+def exporting(stage):
+    """The stage with exports before the first checkpoint, and between the two."""
+    return replace(stage, training=replace(stage.training, export_steps=[2, 5]))
+
+
 @pytest.fixture(scope="module")
 def interrupted(toy_stage, tmp_path_factory):
     """A run that was killed with two checkpoints, and its folder when it is whole."""
     folder = tmp_path_factory.mktemp("interrupted")
+    toy_stage = exporting(toy_stage)
     whole = open_checkpoint(run(replace(toy_stage, runs=str(folder / "whole"))).path).artifact
     real = loop._guard
 
@@ -84,7 +92,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
     interrupted, toy_stage, tmp_path, caplog, kind
 ):
     runs = damaged(interrupted, tmp_path, SAVED[1:], DAMAGE[kind])
-    made = run(replace(toy_stage, runs=str(runs)))
+    made = run(replace(exporting(toy_stage), runs=str(runs)))
     assert made.files == interrupted[1].files
     assert "resuming after step 3" in caplog.text
     assert f"{SAVED[1]} is damaged" in caplog.text
@@ -97,13 +105,13 @@ def test_a_damaged_marker_is_a_damaged_checkpoint(
 ):
     runs = damaged(interrupted, tmp_path, SAVED[1:], lambda file: file.write_text(content),
                    resume.MARKER)  # fmt: skip
-    assert run(replace(toy_stage, runs=str(runs))).files == interrupted[1].files
+    assert run(replace(exporting(toy_stage), runs=str(runs))).files == interrupted[1].files
     assert "resuming after step 3" in caplog.text
 
 
 def test_without_a_whole_one_training_starts_again(interrupted, toy_stage, tmp_path, caplog):
     runs = damaged(interrupted, tmp_path, SAVED, flip)
-    assert run(replace(toy_stage, runs=str(runs))).files == interrupted[1].files
+    assert run(replace(exporting(toy_stage), runs=str(runs))).files == interrupted[1].files
     assert "resuming" not in caplog.text
     assert caplog.text.count("is damaged") == 2
 
@@ -111,5 +119,46 @@ def test_without_a_whole_one_training_starts_again(interrupted, toy_stage, tmp_p
 def test_a_file_that_was_put_beside_is_named(interrupted, toy_stage, tmp_path, caplog):
     runs = damaged(interrupted, tmp_path, SAVED[1:],
                    lambda file: file.with_name("more.pt").write_bytes(b"x"))  # fmt: skip
-    assert run(replace(toy_stage, runs=str(runs))).files == interrupted[1].files
+    assert run(replace(exporting(toy_stage), runs=str(runs))).files == interrupted[1].files
     assert "more.pt is not what was written" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["a bit", "truncated", "deleted"])
+@pytest.mark.parametrize(
+    ("file", "resumed"),
+    [("exports/step-00000005/model.safetensors", "resuming after step 3"),
+     ("exports/step-00000002/config.json", None), ("metrics.jsonl", "")],
+)  # fmt: skip
+def test_a_damaged_export_or_record_is_made_again(
+    interrupted, toy_stage, tmp_path, caplog, file, kind, resumed
+):
+    runs = shutil.copytree(interrupted[0], tmp_path / "runs")
+    (place,) = runs.glob(f"model/*/{file}")
+    if kind == "a bit":
+        content = bytearray(place.read_bytes())
+        content[len(content) // 8] ^= 1  # of a record: in the lines before the first checkpoint
+        place.write_bytes(content)
+    else:
+        DAMAGE[kind](place)
+    made = run(replace(exporting(toy_stage), runs=str(runs)))
+    assert made.files == interrupted[1].files
+    assert losses(made.path) == losses(interrupted[1].path)
+    assert f"{file} is " in caplog.text
+    assert "resuming" not in caplog.text if resumed is None else resumed in caplog.text
+
+
+def losses(folder):
+    """Each step's loss, which the record holds."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [(line["step"], line["loss"]) for line in lines]
+
+
+@pytest.mark.parametrize("file", ["hf/model.safetensors", "exports/step-00000005/config.json"])
+def test_without_a_manifest_nothing_of_the_model_is_taken_over(
+    interrupted, toy_stage, tmp_path, file
+):
+    folder = shutil.copytree(interrupted[1].path, tmp_path / "model" / interrupted[1].path.name)
+    (folder / MANIFEST).unlink()
+    flip(folder / file)
+    made = run(replace(exporting(toy_stage), runs=str(tmp_path)))
+    assert made.files == interrupted[1].files
