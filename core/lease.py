@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 from filelock import SoftFileLease, Timeout
 
 from core.errors import ArtifactError
@@ -29,15 +31,9 @@ def building(folder: Path) -> Iterator[Callable[[], None]]:
     Yields:
         A check that raises an ArtifactError where this process was itself taken for dead.
     """
-    place = folder.parent.parent / LOCKS
-    place.mkdir(parents=True, exist_ok=True)
-    file = place / f"{folder.parent.name}-{folder.name}.lease"
-    lease = SoftFileLease(
-        file,
-        lease_duration=LEASE,
-        thread_local=False,  # taken in one thread, let go of in another: see World.by_leader
-        poll_interval=0.2,
-    )
+    file = lease_file(folder)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lease = _lease(file)
     _acquire(lease, file, folder)
 
     def check() -> None:
@@ -51,6 +47,49 @@ def building(folder: Path) -> Iterator[Callable[[], None]]:
         yield check
     finally:
         lease.release()
+
+
+def lease_file(folder: Path) -> Path:
+    """Where the folder's lease is while a process holds it."""
+    return folder.parent.parent / LOCKS / f"{folder.parent.name}-{folder.name}.lease"
+
+
+def holder(file: Path) -> str | None:
+    """Who holds a lease, in words; None: no living process, as far as can be seen from here."""
+    try:
+        quiet = time.time() - file.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    owner = _lease(file).owner
+    if owner is not None and owner.hostname == socket.gethostname():
+        alive = psutil.pid_exists(owner.pid)
+    else:
+        alive = quiet < LEASE
+    who = f"process {owner.pid} on {owner.hostname}" if owner else "a process that is not named"
+    return who if alive else None
+
+
+@contextmanager
+def if_free(file: Path) -> Iterator[bool]:
+    """Hold a lease unless a living process does; whether it is held now."""
+    lease, held = _lease(file), False
+    with suppress(Timeout):
+        lease.acquire(timeout=1)
+        held = True
+    try:
+        yield held
+    finally:
+        if held:
+            lease.release()
+
+
+def _lease(file: Path) -> SoftFileLease:
+    return SoftFileLease(
+        file,
+        lease_duration=LEASE,
+        thread_local=False,  # taken in one thread, let go of in another: see World.by_leader
+        poll_interval=0.2,
+    )
 
 
 def _acquire(lease: SoftFileLease, file: Path, folder: Path) -> None:

@@ -1,14 +1,17 @@
 """`python -m launch experiment=quickstart [overrides]`: the whole way; `-m` for a sweep.
 
 `python -m launch status [runs=DIR | FOLDER]`: what became of each cell; `… report FOLDER`: a
-launch's report again.
+launch's report again; `… check [runs=DIR] [--prune [--yes]]`: what of the artefacts is whole, and
+what is damaged or left over.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from core import wholeness
 from core.command import command, said
 from core.errors import ArtifactError
 from core.stopping import SIGNALS
@@ -23,7 +26,38 @@ def _report(folder: Path) -> int:
 
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is no launch's folder: give one of runs/launches/.")
-    return report(Launch(folder.resolve()))
+    launch = Launch(folder.resolve())
+    wholeness.follow(launch.config().get("verify", wholeness.CHANGED))
+    return report(launch)
+
+
+def _check(words: Sequence[str]) -> int:
+    from launch.check import DAMAGED, check, listed, prune
+
+    options = {word for word in words if word.startswith("--")}
+    places = [word for word in words if word not in options]
+    if options - {"--prune", "--yes"} or len(places) > 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    runs = Path(*places).as_posix().removeprefix("runs=") if places else "runs"
+    found = check(Path(runs))
+    print(listed(Path(runs), found))
+    if "--prune" in options:
+        prune(found, _yes if "--yes" in options else _asked)
+    return 2 if any(f.state == DAMAGED for f in found) else 0
+
+
+def _yes(question: str) -> bool:
+    print(f"{question} yes")
+    return True
+
+
+def _asked(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # nobody is there to answer
+        print()
+        return False
 
 
 def _launch() -> int:
@@ -45,6 +79,8 @@ def main() -> int:
             return said(lambda: print(status(Path("runs"))))
         case ["status", place]:
             return said(lambda: print(status(Path(place.removeprefix("runs=")))))
+        case ["check", *words]:
+            return said(lambda: _check(words))
         case ["report", folder]:
             return said(lambda: _report(Path(folder)))
         case ["status" | "report", *_]:

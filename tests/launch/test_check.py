@@ -1,0 +1,142 @@
+"""`python -m launch check`: what is damaged or left over is named, and only that can be removed."""
+
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+import analysis.folder
+import detection.accuracy
+import detection.scores
+import detection.store
+import detection.views.rewordings
+import injection.corpus
+import training.checkpoint
+import training.masked_lm
+from core.artifacts import MANIFEST, Built, begun, build, temporary
+from core.errors import ConfigError
+from core.lease import building, lease_file
+from core.wholeness import sealed, unsealed
+from launch.__main__ import main
+from launch.check import ARTIFACTS, check, listed, prune
+
+
+def make(folder):
+    (folder / "data.txt").write_text("x" * 1000)
+    return Built(["data.txt"])
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for name in ("corpus/whole-1", "scores/damaged-1", "model/older-1", "model/trained-1"):
+        build(tmp_path / name, {}, {}, make)
+    (tmp_path / "scores/damaged-1/data.txt").write_text("x" * 999 + "y")
+    older = tmp_path / "model/older-1" / MANIFEST
+    manifest = unsealed(older.read_text())
+    older.write_text(sealed({**manifest, "schema": 99}))
+    (tmp_path / "model/trained-1/checkpoints/step-00000003").mkdir(parents=True)
+    with begun(tmp_path / "model/half-1", {}):
+        (tmp_path / "model/half-1/checkpoints/damaged-step-00000003").mkdir(parents=True)
+    (tmp_path / "corpus" / f".table.{socket.gethostname()}.{gone()}").write_text("half")
+    temporary(tmp_path / "corpus" / "table").write_text("half")  # this process lives
+    (tmp_path / "launches" / "notes").mkdir(parents=True)
+    return tmp_path
+
+
+def gone():
+    """The number of a process that has ended."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def states(runs):
+    return {str(f.path.relative_to(runs)): f.state for f in check(runs) if f.state != "whole"}
+
+
+def test_each_thing_is_what_it_is(runs):
+    found = states(runs)
+    (left,) = (name for name in found if "table" in name)
+    assert found == {
+        "scores/damaged-1": "damaged", "model/half-1": "unfinished", "model/older-1": "older",
+        "model/half-1/checkpoints/damaged-step-00000003": "orphaned",
+        "model/trained-1/checkpoints": "orphaned", left: "orphaned",
+    }  # fmt: skip
+    text = listed(runs, check(runs))
+    assert text.startswith(f"{runs}: 2 whole (")
+    assert "data.txt has the SHA-256" in text
+    assert "of schema 99" in text
+
+
+def test_the_status_and_the_table_are_the_commands(runs, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["launch", "check", f"runs={runs}"])
+    assert main() == 2
+    assert "damaged" in capsys.readouterr().out
+    shutil.rmtree(runs / "scores" / "damaged-1")
+    assert main() == 0
+    assert "unfinished" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["launch", "check", "--prun"])
+    assert main() == 2
+
+
+def test_only_what_is_agreed_is_removed(runs):
+    before = states(runs)
+    asked = []
+
+    def no(question):
+        asked.append(question)
+        return False
+
+    prune(check(runs), no)
+    assert states(runs) == before
+    assert [q.split(",")[0].rpartition(" (")[0] for q in asked] == ["Remove 4", "Remove 1"]
+    prune(check(runs), lambda question: "left over" in question)
+    assert states(runs) == {"scores/damaged-1": "damaged", "model/older-1": "older"}
+    prune(check(runs), lambda question: True)
+    assert states(runs) == {"model/older-1": "older"}
+    assert sorted(p.name for p in runs.glob("*/*-1")) == ["older-1", "trained-1", "whole-1"]
+
+
+def test_what_a_process_makes_is_not_removed(runs, capsys):
+    folder = runs / "model" / "half-1"
+    found = check(runs)
+    with building(folder):
+        assert states(runs)["model/half-1"] == "running"
+        prune(found, lambda question: True)  # found before it began
+        assert (folder / "config.yaml").is_file()
+        assert f"kept {folder}" in capsys.readouterr().out
+    assert states(runs)["model/half-1"] == "unfinished"
+
+
+def test_the_lease_of_the_dead_is_left_over(runs):
+    lease = lease_file(runs / "corpus" / "other-1")
+    code = "import os,sys; from core.lease import building; from pathlib import Path\n"
+    code += "with building(Path(sys.argv[1])): os._exit(0)"
+    place = str(runs / "corpus" / "other-1")
+    subprocess.run([sys.executable, "-c", code, place], check=True)
+    assert states(runs)[str(lease.relative_to(runs))] == "orphaned"
+    prune(check(runs), lambda question: "left over" in question)
+    assert not lease.exists()
+
+
+def test_every_stage_is_looked_at():
+    owners = (injection.corpus, training.checkpoint, training.masked_lm, detection.store,
+              detection.views.rewordings, detection.scores, detection.accuracy,
+              analysis.folder)  # fmt: skip
+    assert {owner.KIND for owner in owners} == {*ARTIFACTS}
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        check(tmp_path / "nowhere")
+
+
+def test_a_check_writes_nothing(runs):
+    def looks():
+        return {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in [runs, *runs.rglob("*")]}
+
+    before = looks()
+    check(runs)
+    assert looks() == before
