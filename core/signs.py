@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from core.artifacts import write_text
 from core.errors import StoppedError, UserError
+from core.wholeness import sealed, unsealed
 
 PROGRESS = "progress.json"
 FAILED = "failed"
@@ -86,15 +86,14 @@ def progress(now: Progress) -> None:
     """How far this process is."""
     if _folder is not None:
         with suppress(OSError):  # whoever looks on must not end the work
-            write_text(_folder / PROGRESS, json.dumps(asdict(now)))
+            write_text(_folder / PROGRESS, sealed(asdict(now)))
 
 
 def read_progress(folder: Path) -> Progress | None:
-    """What was left last; None where nothing was."""
-    try:
-        return Progress(**json.loads((folder / PROGRESS).read_text()))
-    except FileNotFoundError:
-        return None
+    """What was left last; None where nothing was, or nothing that can be read."""
+    with suppress(FileNotFoundError, ValueError):
+        return Progress(**unsealed((folder / PROGRESS).read_text()))
+    return None
 
 
 def failed(error: BaseException) -> bool:
@@ -117,7 +116,7 @@ def failed(error: BaseException) -> bool:
     )
     with suppress(OSError):
         (_folder / FAILED).mkdir(parents=True, exist_ok=True)
-        write_text(_folder / FAILED / f"rank-{failure.rank}.json", json.dumps(asdict(failure)))
+        write_text(_folder / FAILED / f"rank-{failure.rank}.json", sealed(asdict(failure)))
         if said or failure.of_peers:
             return False
         try:
@@ -131,8 +130,8 @@ def read_failures(folder: Path) -> list[Failure]:
     """The failures, the first cause first: those that only miss their peers come last."""
     found = []
     for place in (folder / FAILED).glob("rank-*.json"):
-        with suppress(FileNotFoundError):  # another node starts again
-            found.append(Failure(**json.loads(place.read_text())))
+        with suppress(FileNotFoundError, ValueError):  # another node starts again
+            found.append(Failure(**unsealed(place.read_text())))
     return sorted(found, key=lambda f: (f.of_peers, f.time))
 
 

@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import socket
 import threading
@@ -36,11 +35,18 @@ from omegaconf import DictConfig, OmegaConf
 from analysis.config import CellPaths
 from core import signs
 from core.artifacts import file_name, write_text
-from core.errors import StoppedError, UserError
+from core.errors import ArtifactError, StoppedError, UserError
 from core.stopping import last_words, obeyed
+from core.wholeness import sealed, unsealed
+from launch.saved_config import load_config
 
 KIND = "launches"
-RUNTIME = ("launch.", "cluster.", "cluster=")  # overrides that say where and how far, not what
+RUNTIME = (
+    "launch.",
+    "cluster.",
+    "cluster=",
+    "verify=",
+)  # overrides that say where and how far, not what
 BEAT = 5.0  # seconds between two signs of life
 
 
@@ -86,12 +92,12 @@ class Cell:
     def register(self, overrides: Sequence[str]) -> None:
         """Say that the cell is to be run."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._write("overrides", list(overrides))
+        self._write("overrides", {"overrides": list(overrides)})
 
     @property
     def overrides(self) -> list[str]:
         """What tells the cell from the others."""
-        return list(self._read("overrides") or [])
+        return list((self._read("overrides") or {}).get("overrides", []))
 
     @property
     def outcome(self) -> Outcome | None:
@@ -181,14 +187,14 @@ class Cell:
             if self._read("running") == asdict(now):
                 file.unlink(missing_ok=True)
 
-    def _write(self, name: str, value: Any) -> None:
-        write_text(self.folder / f"{name}.json", json.dumps(value, indent=1))
+    def _write(self, name: str, value: Mapping[str, Any]) -> None:
+        write_text(self.folder / f"{name}.json", sealed(value))
 
-    def _read(self, name: str) -> Any:
-        try:
-            return json.loads((self.folder / f"{name}.json").read_text())
-        except FileNotFoundError:
-            return None
+    def _read(self, name: str) -> dict[str, Any] | None:
+        """What was written; None: nothing, or it is damaged, which is to know nothing as well."""
+        with suppress(FileNotFoundError, ValueError):
+            return unsealed((self.folder / f"{name}.json").read_text())
+        return None
 
 
 @dataclass(frozen=True)
@@ -207,11 +213,11 @@ class Launch:
         for overrides in cells:
             self.cell(overrides).register(overrides)
         names = [digest(overrides) for overrides in cells]
-        write_text(self.folder / "cells.json", json.dumps(names))
+        write_text(self.folder / "cells.json", sealed({"cells": names}))
 
     def config(self) -> DictConfig:
         """What the command said, with the runs folder as it is called here."""
-        saved = OmegaConf.load(self.folder / "config.yaml")
+        saved = load_config(self.folder)
         return cast(DictConfig, OmegaConf.merge(saved, {"runs": str(self.folder.parents[1])}))
 
     def cell(self, overrides: Sequence[str]) -> Cell:
@@ -219,11 +225,20 @@ class Launch:
         return Cell(self.folder / "cells" / digest(overrides))
 
     def cells(self) -> list[Cell]:
-        """All cells, in the order of their overrides."""
+        """All cells, in the order of their overrides.
+
+        Raises:
+            ArtifactError: it is not known which they are.
+        """
         found = [Cell(path.parent) for path in self.folder.glob("cells/*/overrides.json")]
-        with suppress(FileNotFoundError):
-            names = json.loads((self.folder / "cells.json").read_text())
-            found = [cell for cell in found if cell.folder.name in names or not names]
+        file = self.folder / "cells.json"
+        try:
+            names = unsealed(file.read_text())["cells"] if file.exists() else []
+        except ValueError as error:
+            raise ArtifactError(
+                f"{file} is damaged ({error}): give the launch's command again, which writes it."
+            ) from error
+        found = [cell for cell in found if cell.folder.name in names or not names]
         return sorted(found, key=lambda cell: cell.overrides)
 
     def named_cells(self) -> list[tuple[str, Cell]]:

@@ -27,7 +27,7 @@ from launch import pipeline, slurm, snapshot
 from launch.config import LaunchSettings
 from launch.folder import Cell, Launch, Outcome
 from launch.outlook import outlook
-from launch.saved_config import is_saved, save_config
+from launch.saved_config import is_saved, load_config, save_config
 from launch.shared import base_training
 from launch.stages import Stages
 from launch.sweep import CODE, Sweep, begin, combinations
@@ -49,6 +49,7 @@ def run(config: DictConfig) -> Artifact | None:
         print(_described(config, settings))
         return None
     if settings.launch.cell is not None:
+        load_config(Path(settings.launch.cell))  # it is what this process was started with
         _make(config, settings, Cell(Path(settings.launch.cell)), snapshot.HOME)
         return None
     overrides = list(HydraConfig.get().overrides.task)

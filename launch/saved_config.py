@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from core.artifacts import write_text
+from core.errors import ArtifactError
 
 
 def save_config(folder: Path, config: Any, conf: Path) -> None:
@@ -26,16 +28,36 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # OmegaConf's own YAML: it quotes the text "1e-5", which it would read back as a number
     text = OmegaConf.to_yaml(OmegaConf.create({**header, **_resolved(config)}))
-    write_text(folder / "config.yaml", text)
+    write_text(folder / "config.yaml", f"{_seal(text)}\n{text}")
+
+
+def load_config(folder: Path) -> DictConfig:
+    """What was saved there.
+
+    Raises:
+        ArtifactError: it is no longer what was saved.
+    """
+    file = folder / "config.yaml"
+    seal, _, text = file.read_text(errors="replace").partition("\n")
+    if seal != _seal(text):
+        raise ArtifactError(
+            f"{file} is damaged, or an earlier version wrote it. Give the launch's command again, "
+            "which writes it."
+        )
+    return cast(DictConfig, OmegaConf.create(text))
+
+
+def _seal(text: str) -> str:
+    return f"# of what follows: {hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def is_saved(folder: Path, config: Any) -> bool:
     """Whether what is saved there makes the same as the configuration."""
     try:
-        saved = OmegaConf.load(folder / "config.yaml")
-    except FileNotFoundError:
+        saved = load_config(folder)
+    except (FileNotFoundError, ArtifactError):
         return False
-    runtime = ("defaults", "launch", "cluster")
+    runtime = ("defaults", "launch", "cluster", "verify")
     both = [{k: v for k, v in _resolved(c).items() if k not in runtime} for c in (saved, config)]
     return both[0] == both[1]
 

@@ -20,16 +20,10 @@ def take(folder: Path) -> Path:
     Beside them `REVISION` names the git revision (+ where it was changed) and `changes.diff` has
     what was changed.
     """
-    files = sorted(
-        path
-        for part in (*PACKAGES, "conf")
-        for path in (HOME / part).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    )
-    content = hashlib.sha256()
-    for file in files:
-        content.update(f"{file.relative_to(HOME)}\n".encode() + file.read_bytes())
-    place = folder / f"code-{content.hexdigest()[:12]}"
+    files, digest = _code(HOME)
+    place = folder / f"code-{digest[:12]}"
+    if place.is_dir() and _code(place)[1] != digest:  # it is damaged
+        shutil.rmtree(place)
     if not place.is_dir():
         part = temporary(place)
         for file in files:
@@ -42,6 +36,20 @@ def take(folder: Path) -> Path:
         except OSError:  # the same launch, begun twice at once
             shutil.rmtree(part)
     return place
+
+
+def _code(home: Path) -> tuple[list[Path], str]:
+    """The files of the packages and `conf/`, and a hash of their names and bytes."""
+    files = sorted(
+        path
+        for part in (*PACKAGES, "conf")
+        for path in (home / part).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
+    content = hashlib.sha256()
+    for file in files:
+        content.update(f"{file.relative_to(home)}\n".encode() + file.read_bytes())
+    return files, content.hexdigest()
 
 
 def environment(code: Path) -> dict[str, str]:

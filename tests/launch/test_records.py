@@ -1,0 +1,78 @@
+"""A launch's records that are damaged say nothing, rather than something else."""
+
+import pytest
+
+from core import signs
+from core.errors import ArtifactError
+from launch import snapshot
+from launch.folder import Launch, Outcome
+from launch.saved_config import is_saved, load_config, save_config
+from launch.status import status
+
+
+def flips(file):
+    """The file with one bit flipped, in each of its bytes by turns; then as it was."""
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        held = bytearray(whole)
+        held[place] ^= 1 << place % 8
+        file.write_bytes(held)
+        yield
+    for held in (b"", whole[: len(whole) // 2], bytes(len(whole))):
+        file.write_bytes(held)
+        yield
+    file.write_bytes(whole)
+
+
+def test_a_damaged_outcome_is_none(tmp_path):
+    launch = Launch.named(str(tmp_path), "study", ["seed=0"])
+    launch.register([["seed=0"]])
+    (cell,) = launch.cells()
+    cell.end(Outcome("done", paths={"corpus": "runs/corpus/one"}))
+    for _ in flips(cell.folder / "outcome.json"):
+        assert cell.outcome is None
+        assert launch.done() == []
+        assert "waiting" in status(tmp_path)
+    assert cell.outcome == Outcome("done", paths={"corpus": "runs/corpus/one"})
+
+
+def test_a_damaged_list_of_cells_is_refused(tmp_path):
+    launch = Launch.named(str(tmp_path), "study", ["seed=0"])
+    launch.register([["seed=0"]])
+    launch.register([["seed=1"]])
+    for _ in flips(launch.folder / "cells.json"):
+        with pytest.raises(ArtifactError, match="cells.json is damaged"):
+            launch.cells()
+    assert [cell.overrides for cell in launch.cells()] == [["seed=1"]]
+
+
+def test_a_damaged_configuration_is_refused(tmp_path):
+    save_config(tmp_path, {"seed": 1, "name": "a: 'b'"}, tmp_path)
+    for _ in flips(tmp_path / "config.yaml"):
+        with pytest.raises(ArtifactError, match="config.yaml is damaged"):
+            load_config(tmp_path)
+        assert not is_saved(tmp_path, {"seed": 1, "name": "a: 'b'"})
+    assert load_config(tmp_path)["seed"] == 1
+
+
+def test_a_damaged_sign_is_none(tmp_path):
+    signs.leave_in(tmp_path)
+    try:
+        signs.progress(signs.Progress("train", 1, 2, "step", 3.0))
+        signs.failed(ValueError("x"))
+    finally:
+        signs.leave_in(None)
+    for _ in flips(tmp_path / signs.PROGRESS):
+        assert signs.read_progress(tmp_path) is None
+    for _ in flips(tmp_path / signs.FAILED / "rank-0.json"):
+        assert signs.read_failures(tmp_path) == []
+    assert signs.read_progress(tmp_path).n == len(signs.read_failures(tmp_path)) == 1
+
+
+def test_a_damaged_copy_of_the_code_is_made_again(tmp_path):
+    code = snapshot.take(tmp_path)
+    file = code / "core" / "seeds.py"
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"sha256", b"sha512"))
+    assert snapshot.take(tmp_path) == code
+    assert file.read_bytes() == whole
