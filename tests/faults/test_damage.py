@@ -1,0 +1,181 @@
+"""Every file of a finished pipeline, damaged in five ways: it is refused by name, or made again.
+
+`DAMAGE_SEED=N pytest -m slow tests/faults/test_damage.py` damages other places; the default is 0.
+"""
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from core.artifacts import MANIFEST
+from launch.check import ARTIFACTS
+from tests.faults.warm import Warm
+from tests.test_pipeline import SMALL
+
+pytestmark = pytest.mark.slow
+SEED = int(os.environ.get("DAMAGE_SEED", "0"))
+REREAD = "method=[loss,zlib,min_k,min_k_plus_plus,max_k]"  # another score of the passes' statistics
+
+
+@pytest.fixture(scope="module")
+def warm():
+    server = Warm()
+    yield server
+    server.close()
+
+
+class Pipeline:
+    """A finished pipeline, and its copy that is damaged."""
+
+    def __init__(self, warm, folder):
+        self.runs, self.whole, self.warm = folder / "runs", folder / "whole", warm
+        status, said = self.again()
+        assert status == 0, said
+        shutil.copytree(self.runs, self.whole)
+
+    def again(self, *more):
+        words = [*SMALL, "wandb.mode=disabled", f"runs={self.runs}", *more]
+        return self.warm.launch(*words)
+
+    def check(self):
+        return self.warm.launch("check", f"runs={self.runs}")
+
+    def restore(self):
+        shutil.rmtree(self.runs)
+        shutil.copytree(self.whole, self.runs)
+
+    def contents(self, runs=None):
+        """Every artefact's name, digest and checksums."""
+        runs = runs or self.runs
+        found = {}
+        for path in runs.glob(f"*/*/{MANIFEST}"):
+            manifest = json.loads(path.read_text())
+            found[str(path.parent.relative_to(runs))] = manifest["digest"], manifest["files"]
+        return found
+
+    def state(self):
+        """All artefacts' files, with their sizes and times."""
+        files = [p for kind in ARTIFACTS for p in (self.runs / kind).glob("*/**/*") if p.is_file()]
+        return {p: (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
+
+
+@pytest.fixture(scope="module")
+def finished(warm, tmp_path_factory):
+    return Pipeline(warm, tmp_path_factory.mktemp("damage"))
+
+
+@pytest.fixture
+def pipeline(finished):
+    finished.restore()
+    return finished
+
+
+def flip(content, draw):
+    place = draw.randrange(len(content))
+    content[place] ^= 1 << draw.randrange(8)
+
+
+def zero(content, draw):
+    place = draw.randrange(max(1, len(content) - 4096))
+    content[place : place + 4096] = bytes(len(content[place : place + 4096]))
+
+
+def truncate(content, draw):
+    del content[draw.randrange(1, len(content)) :]
+
+
+def empty(content, draw):
+    content.clear()
+
+
+WAYS = {"a bit flipped": flip, "4 KiB zeroed": zero, "truncated": truncate, "emptied": empty,
+        "deleted": None}  # fmt: skip
+
+
+def damage(file, way, seed):
+    if WAYS[way] is None:
+        file.unlink()
+        return
+    before = file.read_bytes()
+    content = bytearray(before)
+    WAYS[way](content, random.Random(seed))
+    assert content != before
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["corpus", "model", "passes", "scores", "report"])
+def test_a_damaged_file_is_refused_by_name_or_made_again(pipeline, kind, way):
+    files = sorted(p for p in (pipeline.whole / kind).glob("*/**/*") if p.is_file())
+    refused = remade = 0
+    for number, original in enumerate(files):
+        name = original.relative_to(pipeline.whole)
+        file = pipeline.runs / name
+        folder, inside = pipeline.runs.joinpath(*name.parts[:2]), Path(*name.parts[2:])
+        seed = f"{SEED} {way} {number}"
+        damage(file, way, seed)
+        at = f"{name} {way} (seed {seed!r})"
+        unfinished = way == "deleted" and file.name == MANIFEST
+        status, said = pipeline.check()
+        bad = [line for line in said.splitlines()[1:] if line.strip()]
+        assert (status, len(bad)) == (0 if unfinished else 2, 1), (at, said)
+        state = "unfinished" if unfinished else "damaged"
+        assert f"{state} " in bad[0], (at, said)
+        assert str(folder) in bad[0], (at, said)
+        assert unfinished or str(inside) in bad[0], (at, said)
+        before = pipeline.state()
+        status, said = pipeline.again(*[REREAD] * (kind == "passes" and not unfinished))
+        assert "Traceback" not in said, (at, said)
+        if unfinished:
+            assert status == 0, (at, said)
+            if kind == "passes":  # nothing needs it now
+                status, said = pipeline.again(REREAD)
+                assert status == 0, (at, said)
+            pristine, now = pipeline.contents(pipeline.whole), pipeline.contents()
+            assert {n: now[n] for n in pristine} == pristine, at
+            remade += 1
+            pipeline.restore()
+            continue
+        errors = [line for line in said.splitlines() if line.startswith("error: ")]
+        assert (status, len(errors)) == (2, 1), (at, said)
+        assert f"{folder} is damaged: {inside}" in errors[0], (at, said)
+        assert f"rm -r {folder}" in errors[0], (at, said)
+        assert before.items() <= pipeline.state().items(), at
+        refused += 1
+        pipeline.restore()
+    print(f"{kind}, {way}, seed {SEED}: {len(files)} files, {refused} refused, {remade} made again")
+    assert refused + remade == len(files)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_records_of_a_launch_change_no_result(pipeline, way):
+    files = [p for p in pipeline.whole.glob("launches/*/**/*") if p.is_file()]
+    files = [p for p in files if not any(part.startswith("code-") for part in p.parts)]
+    files = sorted([*files, pipeline.whole / "report" / "latest.json"])
+    for number, original in enumerate(files):
+        file = pipeline.runs / original.relative_to(pipeline.whole)
+        seed = f"{SEED} {way} {number}"
+        at = f"{file.relative_to(pipeline.runs)} {way} (seed {seed!r})"
+        damage(file, way, seed)
+        status, said = pipeline.warm.launch("status", f"runs={pipeline.runs}")
+        assert "Traceback" not in said, (at, said)
+        status, said = pipeline.again()
+        assert status == 0, (at, said)
+        assert "Traceback" not in said, (at, said)
+        assert pipeline.contents() == pipeline.contents(pipeline.whole), at
+        pipeline.restore()
+    print(f"launches, {way}, seed {SEED}: {len(files)} files, no other result")
+
+
+def test_a_copy_of_the_code_that_is_damaged_is_made_again(pipeline):
+    files = [p for p in pipeline.whole.glob("launches/*/code-*/**/*") if p.is_file()]
+    for number, original in enumerate(random.Random(SEED).sample(sorted(files), 5)):
+        file = pipeline.runs / original.relative_to(pipeline.whole)
+        damage(file, "a bit flipped", f"{SEED} {number}")
+        status, said = pipeline.again()
+        assert status == 0, said
+        assert file.read_bytes() == original.read_bytes(), file
