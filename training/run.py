@@ -56,10 +56,10 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder,
             "give a folder that the injection stage wrote, runs/corpus/….")  # fmt: skip
     stage = stage.resolved()
-    corpus = open_corpus(stage.corpus_folder)
     world = start_processes() if start is None and asked_processes() > 1 else None
-    find = partial(_inputs, stage, corpus)
-    inputs = world.by_leader(find) if world else find()  # one process reads the model's files
+    find = partial(_inputs, stage)  # one process hashes the files, the others find that done
+    inputs = world.by_leader(find) if world else find()
+    corpus = open_corpus(stage.corpus_folder)
     slug = (
         f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.artifact.path.name[:-13]}"
     )
@@ -74,11 +74,11 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     return artifact
 
 
-def _inputs(stage: TrainingStage, corpus: PackedCorpus) -> dict[str, str]:
+def _inputs(stage: TrainingStage) -> dict[str, str]:
     """The digests of what the model is made of."""
     from training.models import model_digest
 
-    inputs = {"corpus": corpus.artifact.digest}
+    inputs = {"corpus": open_corpus(stage.corpus_folder).artifact.digest}
     if stage.model.path is not None:
         inputs["model"] = model_digest("model.path", stage.model.path)
     return inputs

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import injection
 from core.errors import ArtifactError, ConfigError, DataError
 from core.models import load_config, load_model
 from training import ancestry_of, open_checkpoint, resume
@@ -186,14 +187,20 @@ def test_the_optimizers_states_do_not_stay_in_memory(stage):
     assert numbers() - before < 3 * parameters  # weights, gradients and moments are 5 times as many
 
 
-def test_of_several_processes_one_reads_the_start_models_files(stage, monkeypatch):
-    """The others are told its digest, and would each have read it whole."""
+def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
+    """The others are told the start model's digest, and open the corpus once that is verified."""
+    told = []
 
     class Follower:
         leader = False
 
         def by_leader(self, work):
+            told.append(work)
             return {"corpus": "c", "model": "the leader's"}
+
+    def opened(folder):
+        assert told
+        return injection.open_corpus(folder)
 
     found = {}
 
@@ -204,7 +211,8 @@ def test_of_several_processes_one_reads_the_start_models_files(stage, monkeypatc
     monkeypatch.setattr("training.run.asked_processes", lambda: 2)
     monkeypatch.setattr("training.run.start_processes", Follower)
     monkeypatch.setattr("training.run._together", together)
-    monkeypatch.setattr("core.content.digests", None)
+    monkeypatch.setattr("training.run.open_corpus", opened)
+    monkeypatch.setattr("core.models.folder_digest", None)
     given = replace(stage.model, path="tests/golden/target")
     with pytest.raises(KeyboardInterrupt):
         run(replace(stage, model=given))
