@@ -36,6 +36,7 @@ from injection.verify import Proof, verify
 
 log = logging.getLogger(__name__)
 
+TOKENS = "tokens"  # the clean corpus's, while it is packed
 TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", "contamination.parquet")
 
 
@@ -72,6 +73,7 @@ def run(stage: InjectionStage) -> Artifact:
     folder = locate(Path(stage.runs), KIND, slug, named, inputs)
     make = partial(_make, stage, source, inputs["corpus"], candidates)
     artifact = build(folder, named, inputs, make)
+    shutil.rmtree(folder / TOKENS, ignore_errors=True)  # up to its manifest a killed run needs them
     if config.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
     log.info("corpus: %s", artifact.path)
@@ -129,14 +131,13 @@ def _make(
         "matching_documents": len(tokenised.matches),
         "clean_sha256": pack.prefix_hashes(stream),
     }
-    shutil.rmtree(folder / "tokens")
     return Built(_content(folder), counts)
 
 
 def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
     """Raise a DataError where the documents that were read are not those that name the folder."""
     if source.fingerprint() != content:
-        shutil.rmtree(folder / "tokens")
+        shutil.rmtree(folder / TOKENS)
         raise DataError(
             "corpus: its files changed while they were read, so nothing was made of them: run the "
             "same command again once nothing writes to them."
@@ -238,7 +239,7 @@ def _tokenise(
     config = stage.injection
     rows = examples.itertuples() if config.decontamination != "off" else ()
     work = Work(
-        folder=folder / "tokens",
+        folder=folder / TOKENS,
         tokenizer=folder / "tokenizer",
         pool={r.example_id: (r.text, *json.loads(r.fields).values()) for r in rows},
         drop=config.decontamination == "drop",

@@ -10,7 +10,7 @@ import pytest
 from core.artifacts import Built, commit
 from core.config import create
 from core.errors import ArtifactError, ConfigError, DataError
-from injection import open_corpus
+from injection import open_corpus, tokens
 from injection.config import BenchmarkConfig
 from injection.run import _documents, reverify, run
 from injection.show import show
@@ -249,6 +249,23 @@ def test_a_killed_run_goes_on_to_the_same_result(corpus, stage, tmp_path, monkey
         open_corpus(folder)
     assert same_content(open_corpus(run(stage).path), corpus)
     assert not (folder / "tokens").exists()
+
+
+def test_a_run_killed_while_it_removes_its_tokens_goes_on(corpus, stage, tmp_path, monkeypatch):
+    def killed(path, **_):
+        if path.name == "tokens":
+            (path / "00000.parquet").unlink()
+            tokens._read_table.cache_clear()  # as another process has none
+            raise KeyboardInterrupt
+
+    stage, rmtree = replace(stage, runs=str(tmp_path)), shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(stage)
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    again = run(stage)
+    assert same_content(open_corpus(again.path), corpus)
+    assert not (again.path / "tokens").exists()
 
 
 @pytest.mark.parametrize(
