@@ -11,7 +11,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
+TORCHRUN = "torch.distributed.run"
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+LAUNCHER = "CONTAMINATION_LAUNCHER"
+"""Tells the processes of a torchrun its pid: it may be dead before they can ask."""
 
 
 def end_with_parent(number: signal.Signals, parent: int) -> None:
@@ -35,7 +38,23 @@ def tied(call: Sequence[str]) -> list[str]:
 def main() -> None:
     """Become the command."""
     end_with_parent(signal.SIGTERM, int(sys.argv[1]))
+    os.environ[LAUNCHER] = str(os.getpid())
+    if sys.argv[2:5] == [sys.executable, "-m", TORCHRUN]:
+        sys.exit(_torchrun(sys.argv[5:]))
     os.execvp(sys.argv[2], sys.argv[2:])
+
+
+def _torchrun(words: Sequence[str]) -> int:
+    """Torchrun in this process, without the traceback that it shows when a signal ends it."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.run import main as run
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until torchrun's own is there
+    try:
+        run(list(words))
+    except SignalException as stopped:
+        return 128 + stopped.sigval
+    return 0
 
 
 if __name__ == "__main__":

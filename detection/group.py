@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,6 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from core.errors import UserError
-from core.parent import end_with_parent
 from detection.slices import Slice
 
 T = TypeVar("T")
@@ -35,7 +33,6 @@ def served(stage: Callable[[], int]) -> int:
     """
     if not any(name in os.environ for name in LAUNCHED):
         return stage()  # before torch, which takes seconds to import
-    end_with_parent(signal.SIGKILL, os.getppid())
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `command`, to which only one comes
     from core.world import asked_processes, leave
 

@@ -1,5 +1,6 @@
 """Benchmark examples into a corpus, at a chosen frequency and size, with an exact ledger."""
 
+import core.early  # noqa: F401 (signals are answered from here on)
 from injection.corpus import PackedCorpus, open_corpus
 
 __all__ = ["PackedCorpus", "open_corpus"]

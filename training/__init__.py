@@ -1,5 +1,6 @@
 """Continual pretraining on a contaminated corpus with DeepSpeed."""
 
+import core.early  # noqa: F401 (signals are answered from here on)
 from training.ancestry import Ancestry, ancestry_of
 from training.checkpoint import Checkpoint, is_checkpoint, is_export, open_checkpoint
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import signal
 import socket
 
 import torch
 
-from core.parent import end_with_parent
 from core.quiet import silenced
 from core.world import World, asked_processes
 
 
 def start_processes() -> World:
     """Join the launcher's process group, or make one of this process alone."""
-    launched = "RANK" in os.environ
     asked_processes()
-    if launched:
-        end_with_parent(signal.SIGKILL, os.getppid())  # what it has not saved is lost either way
     atexit.register(_leave)
     _prepare_environment()
     with silenced():  # both try out a compiler

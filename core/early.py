@@ -1,0 +1,44 @@
+"""Before a command has begun and after it has ended: SIGTERM, SIGINT, and the launcher's death.
+
+`python -m <package>` imports the package for seconds before its command runs. Each package of this
+project that can be run imports this first. A signal then ends the process at once: there is
+nothing to save yet, or nothing left. While the command runs `core.stopping` answers instead.
+A launcher's process ends with its launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+from core.parent import LAUNCHER, end_with_parent
+
+PACKAGES = ("injection", "training", "detection", "analysis", "launch")
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    if "RANK" not in os.environ:  # of a launcher's processes the launcher says it
+        said = f"stopped: {signal.Signals(number).name} came. The same command goes on.\n"
+        os.write(2, said.encode())
+    os._exit(128 + number)
+
+
+def _launcher() -> int:
+    """The launcher's process: this one's parent, or what that was before it died."""
+    told = os.environ.get(LAUNCHER) if "TORCHELASTIC_RUN_ID" in os.environ else None
+    return int(told or os.getppid())
+
+
+def _is_run() -> bool:
+    """Whether Python is about to run one of the packages: another program keeps its handlers."""
+    return sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in PACKAGES
+
+
+if _is_run():
+    for _number in SIGNALS:
+        signal.signal(_number, _end)
+    if "RANK" in os.environ:  # what it has not saved is lost either way
+        end_with_parent(signal.SIGKILL, _launcher())

@@ -1,0 +1,88 @@
+"""From the first import on a signal ends a command, and a launcher's death its processes."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from core.early import PACKAGES
+from core.parent import LAUNCHER
+
+HOOK = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("numpy", "omegaconf", "torch", "pandas"):
+            import os, signal, time
+            {then}
+
+sys.meta_path.insert(0, Finder())
+"""
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells of a parent's death")
+SLEEP = "print('importing', flush=True); time.sleep(60)"
+
+
+def run(call, environment):
+    return subprocess.run(call, env=environment, capture_output=True, text=True, timeout=50)
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Of a Python that does something when it comes to a library."""
+
+    def hooked(then, **more):
+        (tmp_path / "sitecustomize.py").write_text(HOOK.format(then=then))
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        kept = {k: v for k, v in os.environ.items() if k != "RANK"}
+        return {**kept, "PYTHONPATH": path, **more}
+
+    return hooked
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_signal_during_the_imports_is_one_paragraph(environment, package, number):
+    hooked = environment(f"os.kill(os.getpid(), signal.{number.name})")
+    done = run([sys.executable, "-m", package, "--help"], hooked)
+    assert (done.returncode, done.stdout) == (128 + number, "")
+    assert done.stderr.startswith(f"stopped: {number.name} came.")
+    assert done.stderr.count("\n") == 1
+
+
+def test_another_program_keeps_its_handlers():
+    code = f"""
+import signal
+before = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
+import {", ".join(PACKAGES)}
+assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == before
+"""
+    subprocess.run([sys.executable, "-c", code, *PACKAGES], check=True, timeout=60)
+
+
+@LINUX
+def test_a_process_whose_launcher_dies_during_its_imports_ends(environment):
+    call = f"import subprocess; subprocess.run([{sys.executable!r}, '-m', 'training'])"
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", call], stdout=subprocess.PIPE, text=True,
+        env=environment(SLEEP, RANK="0"),
+    )  # fmt: skip
+    with launcher:
+        assert launcher.stdout.readline() == "importing\n"
+        workers = psutil.Process(launcher.pid).children()
+        launcher.kill()
+        assert len(workers) == 1
+        assert not psutil.wait_procs(workers, timeout=15)[1]
+
+
+@LINUX
+def test_a_process_whose_launcher_has_died_before_it_began_ends(environment):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    told = {"RANK": "0", "TORCHELASTIC_RUN_ID": "x", LAUNCHER: str(gone.pid)}
+    done = run([sys.executable, "-m", "training"], environment(SLEEP, **told))
+    assert done.returncode == -signal.SIGKILL
+    assert done.stdout == ""
