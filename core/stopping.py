@@ -1,9 +1,10 @@
 """SIGTERM and SIGINT (Ctrl-C) end the work at any moment, whatever code is running.
 
-The signal raises a `StoppedError` in the main thread. Two things could keep it from ending the
-process: a library may swallow the error (it is no `Exception`, but it can be lost in a callback),
-and Python handles no signal while C code runs. So a second thread, which the system wakes at once,
-ends the process where it still lives GRACE_SECONDS later. Everything on disk is as after a kill:
+The signal raises a `StoppedError` in the main thread. Python drops what is raised in a callback or
+a destructor: there it is raised again a little later. Two things could still keep it from ending
+the process: a library may swallow the error, though it is no `Exception`, and Python handles no
+signal while C code runs. So a second thread, which the system wakes at once, ends the process where
+it still lives GRACE_SECONDS later. Everything on disk is as after a kill:
 unfinished, never half-finished, and the same command goes on with it.
 """
 
@@ -33,6 +34,8 @@ class _Stop:
 
     number: int | None = None
     since: float = 0.0
+    dropped: bool = False
+    """Whether the error was raised where Python drops it."""
     answers: list[Callable[[], None]] = field(default_factory=list)
     last_words: list[Callable[[StoppedError], None]] = field(default_factory=list)
 
@@ -51,9 +54,9 @@ class _Stop:
 _stop: _Stop | None = None
 
 
-def stopped(where: str) -> StoppedError:
+def stopped(where: str = "") -> StoppedError:
     """The error that ends `deferred` work: "SIGTERM came" and where it stands then."""
-    return (_stop or _Stop()).error(f" {where}")
+    return (_stop or _Stop()).error(where and f" {where}")
 
 
 @contextmanager
@@ -72,6 +75,7 @@ def obeyed() -> Iterator[None]:
     os.set_blocking(woken, False)
     before = {number: signal.signal(number, _handle) for number in SIGNALS}
     fd_before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     watch = threading.Thread(target=_watch, args=(wake, stop), name="stopping", daemon=True)
     watch.start()
     try:
@@ -80,6 +84,7 @@ def obeyed() -> Iterator[None]:
             raise stop.error()
     finally:
         _stop = None
+        sys.unraisablehook = hook
         signal.set_wakeup_fd(fd_before)
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -142,6 +147,14 @@ def _handle(number: int, frame: FrameType | None) -> None:
         raise stop.error()
 
 
+def _unraisable(found: sys.UnraisableHookArgs) -> None:
+    """What Python calls with an error that it is going to drop."""
+    if _stop is not None and isinstance(found.exc_value, StoppedError):
+        _stop.dropped = True
+    else:
+        sys.__unraisablehook__(found)
+
+
 def _watch(wake: int, stop: _Stop) -> None:
     """End the process where a signal that came is not answered in time."""
     while True:
@@ -156,6 +169,9 @@ def _watch(wake: int, stop: _Stop) -> None:
             time.sleep(0.2)
             if _stop is not stop:
                 return
+            if stop.dropped:
+                stop.number, stop.dropped = None, False
+                signal.pthread_kill(threading.main_thread().ident or 0, known)
         stop.number = stop.number or known
         _end(stop)
 

@@ -173,6 +173,8 @@ class Processes:
             said = next((f for f in failures if f.stopped), None)
             if said is None:
                 return stopping.stopped("before there was anything new to save.")
+            if stopped:  # whatever signal they were then told by
+                return stopping.stopped(said.message.partition(" came ")[2])
             return StoppedError(said.message, said.status)
         if not failures or failures[0].of_peers:
             seen = [f"; rank {f.rank} on {f.host} saw {f.kind}: {f.message}" for f in failures[:1]]

@@ -80,6 +80,29 @@ def test_a_signal_ends_any_work(kind, number):
     assert error.count("\n") == 1
 
 
+def test_what_is_raised_in_a_destructor_is_raised_again():
+    code = """
+class Held:
+    def __del__(self):
+        ready()
+        time.sleep(1)
+
+def work():
+    stopping.GRACE_SECONDS = 40
+    held = Held()
+    try:
+        del held
+        time.sleep(30)
+        print("not stopped")
+    finally:
+        print("unwound")
+"""
+    assert run(code + CALL, signal.SIGTERM) == (
+        143, "unwound\n",
+        "stopped: SIGTERM came. What is finished is kept: the same command goes on.\n",
+    )  # fmt: skip
+
+
 DEFERRED = """
 def work():
     with stopping.deferred() as stopped:

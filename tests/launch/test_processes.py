@@ -357,14 +357,16 @@ def test_the_first_traceback_is_that_of_the_process_that_failed(one, tmp_path, s
 
 
 @pytest.mark.slow
-def test_sigterm_saves_and_the_same_command_goes_on_to_the_same_end(long, tmp_path, start):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_the_same_command_goes_on_to_the_same_end(long, tmp_path, start, number):
     runs = copied(long, tmp_path / "runs")
     launch = start(runs, *LONG, TWO)
     launch.until(lambda: steps_done(runs) >= 30)
-    launch.process.send_signal(signal.SIGTERM)
-    said = launch.ended(status=143, within=60)
-    assert "stopped: SIGTERM came at step" in said
-    assert re.search(r"waiting +stopped: SIGTERM came at step", status(runs))
+    launch.process.send_signal(number)
+    said = launch.ended(status=128 + number, within=60)
+    assert said.count(f"stopped: {number.name} came at step") == 1
+    assert "Traceback" not in said
+    assert re.search(rf"waiting +stopped: {number.name} came at step", status(runs))
     said = start(runs, *LONG, TWO).ended()
     assert "resuming after step" in said
     assert losses(study(runs)) == losses(study(long))
