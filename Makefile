@@ -1,5 +1,6 @@
 # make quickstart   set up and run the main job on real data
 # make test         set up and run the tests
+# make faults       set up and run all of the fault harness, for half an hour or more
 # make check        set up and run the linters and the type checker
 
 PYTHON ?= python3
@@ -15,13 +16,16 @@ TORCH_VERSION ?= 2.13.0
 TORCH ?= $(if $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),cuda,cpu),cuda)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: quickstart test check format clean
+.PHONY: quickstart test faults check format clean
 
 quickstart: $(VENV)/.installed
 	$(RUN) launch experiment=quickstart
 
 test: $(VENV)/.installed
 	$(RUN) pytest
+
+faults: $(VENV)/.installed
+	FAULT_KILLS=216 $(RUN) pytest -m slow tests/faults
 
 check: $(VENV)/.installed
 	$(RUN) ruff check .

@@ -1,0 +1,291 @@
+"""Commands that are killed at random times, and started again until they end.
+
+A chain is one command on one runs folder: it is started, killed, started again, and after some
+kills left to finish. Then its artefacts are compared with those of a run that was left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+from core.artifacts import MANIFEST
+from core.lease import LOCKS
+from tests.launch.started import ENVIRONMENT
+from tests.test_pipeline import contents
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+TARGETS = ("all", "launcher")
+KINDS = {"corpus": "inject", "model": "train", "passes": "detect", "scores": "detect",
+         "report": "analyse"}  # fmt: skip
+MARK = "FAULT_RUN"
+KILLS_IN_A_ROW = 6
+ORPHAN_SECONDS = 15.0
+OBEY_SECONDS = 10.0
+STEP_SECONDS = 2.0  # of the toy's training, on a busy machine
+
+Contents = dict[str, dict[str, str]]  # artefact → file → checksum
+Draw = tuple[random.Random, signal.Signals, str]
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is killed.
+
+    Attributes:
+        name: for the table.
+        words: the command, given its runs folder.
+        prepare: makes the runs folder that it starts with.
+    """
+
+    name: str
+    words: Callable[[Path], list[str]]
+    prepare: Callable[[Path], object] = lambda runs: runs.mkdir()
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill, and what came of it.
+
+    Attributes:
+        seconds: from the signal to the command's end.
+        asleep: it came before Python had loaded any library.
+        orphans: the command lines of what was alive ORPHAN_SECONDS later.
+    """
+
+    command: str
+    signal: signal.Signals
+    target: str
+    stage: str
+    status: int
+    seconds: float
+    asleep: bool
+    traceback: bool
+    orphans: list[str]
+
+    @property
+    def obeyed(self) -> bool:
+        """Whether the status says the signal, in time; SIGKILL asks for no obedience."""
+        if self.signal == signal.SIGKILL:
+            return True
+        by_default = self.status == -self.signal and (self.asleep or self.stage == "end")
+        said = self.status == 128 + self.signal or by_default
+        return said and not self.traceback and self.seconds < OBEY_SECONDS + STEP_SECONDS
+
+
+@dataclass
+class Tally:
+    """What all chains came to."""
+
+    kills: list[Kill] = field(default_factory=list)
+    finished: int = 0
+    others: list[str] = field(default_factory=list)
+    """Artefacts that are not those of the run left alone."""
+    interventions: list[str] = field(default_factory=list)
+    """Runs that ended badly though nobody killed them: what they said."""
+
+
+class Run:
+    """A command that runs, with every process that it starts, known by a mark they inherit."""
+
+    def __init__(self, words: list[str], log: Path) -> None:
+        self.log, self.began, self.mark = log, time.time(), f"{MARK}={uuid.uuid4()}".encode()
+        name, _, value = self.mark.decode().partition("=")
+        with log.open("w") as out:
+            self.process = subprocess.Popen(
+                words, env={**ENVIRONMENT, name: value}, stdout=out, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def alive(self) -> dict[int, str]:
+        """Its processes with their command lines; zombies have ended."""
+        found = {}
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if self.mark in (place / "environ").read_bytes().split(b"\0"):
+                    words = (place / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(place.name)] = words.decode(errors="replace")[:200]
+        return found
+
+    def signal(self, number: signal.Signals, target: str) -> None:
+        """To the launcher, or to every process as systemd, SLURM and containers do it."""
+        for pid in self.alive() if target == "all" else [self.process.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def end(self) -> None:
+        """Kill what is left."""
+        for _ in range(100):
+            left = self.alive()
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not left:
+                break
+            time.sleep(0.05)
+        self.process.wait()
+
+    def asleep(self) -> bool:
+        """Whether Python has loaded no library of the project's yet."""
+        with suppress(OSError):
+            return b"site-packages" not in Path(f"/proc/{self.process.pid}/maps").read_bytes()
+        return False
+
+
+def stage_of(runs: Path, began: float) -> str:
+    """What the run is at, by the leases that it took and the cell that it says it runs."""
+
+    def fresh(place: Path) -> float:
+        with suppress(OSError):
+            return place.stat().st_mtime if place.stat().st_mtime >= began else 0.0
+        return 0.0
+
+    leases = [(fresh(p), p.name.split("-")[0]) for p in runs.glob(f"{LOCKS}/*.lease")]
+    since, kind = max(leases, default=(0.0, ""))
+    if since:
+        return KINDS[kind]
+    if any(fresh(p) for p in runs.glob("launches/*/cells/*/running.json")):
+        return "between"
+    done = [p for p in runs.glob("launches/*/cells/*/outcome.json") if fresh(p)]
+    return "end" if done or any(map(fresh, runs.glob(f"*/*/{MANIFEST}"))) else "start"
+
+
+def kill(command: Command, runs: Path, log: Path, after: float, number: signal.Signals,
+         target: str, tally: Tally) -> bool:  # fmt: skip
+    """Start the command and kill it; whether it lived that long."""
+    run = Run(command.words(runs), log)
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            run.process.wait(after)
+            _ended(run, tally)
+            return False
+        stage, asleep, sent = stage_of(runs, run.began), run.asleep(), time.monotonic()
+        run.signal(number, target)
+        with suppress(subprocess.TimeoutExpired):
+            run.process.wait(120)
+        seconds = time.monotonic() - sent
+        while (left := run.alive()) and time.monotonic() < sent + ORPHAN_SECONDS:
+            time.sleep(0.1)
+        status = run.process.poll()
+        said = run.said()
+        tally.kills.append(
+            Kill(command.name, number, target, stage, -999 if status is None else status, seconds,
+                 asleep, _traceback(said), sorted(left.values()))
+        )  # fmt: skip
+        if not tally.kills[-1].obeyed or left:
+            print(tally.kills[-1], said[-3000:], sep="\n", flush=True)
+        elif len(tally.kills) % 10 == 0:
+            print(f"{len(tally.kills)} kills, {tally.finished} compared", flush=True)
+    finally:
+        run.end()
+    return True
+
+
+def finish(command: Command, runs: Path, log: Path, whole: Contents, tally: Tally) -> None:
+    """The command once more, left alone; then its artefacts are compared."""
+    run = Run(command.words(runs), log)
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            run.process.wait(600)
+        _ended(run, tally)
+    finally:
+        run.end()
+    _compare(runs, whole, tally)
+
+
+def _traceback(said: str) -> bool:
+    """Whether there is one, but for those of torchrun, which two signals at once confuse."""
+    found = said.split("Traceback (most recent call last)")[1:]
+    return not all("torch/distributed/elastic" in text for text in found)
+
+
+def _ended(run: Run, tally: Tally) -> None:
+    """Whoever ended by itself ended well, or a hand is needed."""
+    said = run.said()
+    if run.process.poll() != 0 or _traceback(said):
+        tally.interventions.append(f"status {run.process.poll()}: {said[-4000:]}")
+
+
+def chain(command: Command, place: Path, whole: Contents, seconds: float,
+          draws: Iterator[Draw], tally: Tally) -> None:  # fmt: skip
+    """Kill and start again on one runs folder after another, until the draws are used up.
+
+    Args:
+        command: what is killed.
+        place: where the runs folders go.
+        whole: the artefacts of a run that was left alone.
+        seconds: how long that one took.
+        draws: of each kill, its random numbers, signal and target.
+        tally: where it is counted.
+    """
+    log = place / "log"
+    runs, kills, folders = None, 0, 0
+    for draw, number, target in draws:
+        killed = False
+        while not killed:
+            if runs is None:
+                folders += 1
+                runs, kills = place / f"runs-{folders}", 0
+                command.prepare(runs)
+            killed = kill(command, runs, log, draw.uniform(0, seconds), number, target, tally)
+            if not killed:  # it had ended before
+                runs = _compare(runs, whole, tally)
+        kills += 1
+        if kills == KILLS_IN_A_ROW:
+            runs = finish(command, runs, log, whole, tally)
+    if runs is not None:
+        finish(command, runs, log, whole, tally)
+
+
+def _compare(runs: Path, whole: Contents, tally: Tally) -> None:
+    tally.finished += 1
+    found = contents(runs)
+    others = [name for name in {*found, *whole} if found.get(name) != whole.get(name)]
+    tally.others += sorted(f"{runs}: {name}" for name in others)
+
+
+def plan(count: int, seed: int) -> list[Draw]:
+    """The kills: every signal at every target equally often, in a random order."""
+    draw = random.Random(seed)
+    every = list(product(SIGNALS, TARGETS))
+    cases = [every[i % len(every)] for i in range(count)]
+    draw.shuffle(cases)
+    return [(random.Random(draw.getrandbits(64)), *case) for case in cases]
+
+
+def table(tally: Tally) -> str:
+    """The kills by command, signal, target and stage, and what came of them."""
+    lines = ["command        signal   target     kills  obeyed  slowest s  orphans  statuses"]
+    groups: dict[tuple[str, signal.Signals, str], list[Kill]] = {}
+    for one in tally.kills:
+        groups.setdefault((one.command, one.signal, one.target), []).append(one)
+    for (command, number, target), kills in sorted(groups.items(), key=str):
+        obeyed = "" if number == signal.SIGKILL else sum(k.obeyed for k in kills)
+        statuses = ", ".join(f"{n} × {s}" for s, n in Counter(k.status for k in kills).items())
+        lines.append(
+            f"{command:14} {number.name:8} {target:9} {len(kills):6} {obeyed:7} "
+            f"{max(k.seconds for k in kills):10.1f} {sum(len(k.orphans) for k in kills):8}  "
+            f"{statuses}"
+        )
+    stages = Counter(f"{k.command} {k.stage}" for k in tally.kills)
+    lines.append("hit: " + ", ".join(f"{n} × {stage}" for stage, n in sorted(stages.items())))
+    lines.append(
+        f"{len(tally.kills)} kills, {tally.finished} runs compared: {len(tally.others)} other "
+        f"artefacts, {len(tally.interventions)} interventions, "
+        f"{sum(len(k.orphans) for k in tally.kills)} orphans, "
+        f"{sum(not k.obeyed for k in tally.kills)} disobeyed"
+    )
+    return "\n".join(lines)
