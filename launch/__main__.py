@@ -44,7 +44,7 @@ def _check(words: Sequence[str]) -> int:
     print(listed(Path(runs), found))
     if "--prune" in options:
         prune(found, _yes if "--yes" in options else _asked)
-    return 2 if any(f.state == DAMAGED for f in found) else 0
+    return 2 if any(f.state == DAMAGED and f.path.exists() for f in found) else 0
 
 
 def _yes(question: str) -> bool:

@@ -8,7 +8,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,13 +98,10 @@ def _remove(found: Sequence[Found], why: str, agreed: Callable[[str], bool]) -> 
         place = each.path
         folder = next((p for p in (place, *place.parents) if _is_artifact(p)), None)
         lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
-        if lease is None:
-            _delete(place)
-        else:
-            with if_free(lease) as free:
-                print(f"removed {place}" if free else f"kept {place}: a process makes it now")
-                if free and folder is not None:
-                    _delete(place)
+        with if_free(lease) if lease else nullcontext(True) as free:
+            if free and place != lease:  # a lease goes as it is let go of
+                _delete(place)
+            print(f"removed {place}" if free else f"kept {place}: a process makes it now")
 
 
 def _delete(place: Path) -> None:

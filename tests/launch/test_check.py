@@ -74,9 +74,13 @@ def test_the_status_and_the_table_are_the_commands(runs, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["launch", "check", f"runs={runs}"])
     assert main() == 2
     assert "damaged" in capsys.readouterr().out
-    shutil.rmtree(runs / "scores" / "damaged-1")
+    shutil.move(runs / "scores" / "damaged-1", runs / "aside")
     assert main() == 0
     assert "unfinished" in capsys.readouterr().out
+    shutil.move(runs / "aside", runs / "scores" / "damaged-1")
+    monkeypatch.setattr(sys, "argv", ["launch", "check", f"runs={runs}", "--prune", "--yes"])
+    assert main() == 0
+    assert states(runs) == {"model/older-1": "older"}
     monkeypatch.setattr(sys, "argv", ["launch", "check", "--prun"])
     assert main() == 2
 
