@@ -62,7 +62,7 @@ def check(runs: Path) -> list[Found]:
             found.append(_artifact(folder, size))
             bar.update(size)
     busy = [f.path for f in found if f.state in (UNFINISHED, RUNNING)]
-    found += [*_leases(runs), *_temporary(runs, busy), *_checkpoints(found)]
+    found += [*_leases(runs), *_temporary(runs, busy), *_resumed(found)]
     return sorted(found, key=lambda f: (STATES.index(f.state), str(f.path)))
 
 
@@ -166,12 +166,13 @@ def _is_written(path: Path, match: re.Match[str]) -> bool:
     return True
 
 
-def _checkpoints(found: Sequence[Found]) -> Iterator[Found]:
-    """Checkpoints that nothing resumes from: damaged ones, and those of finished trainings."""
+def _resumed(found: Sequence[Found]) -> Iterator[Found]:
+    """What nothing resumes from: a finished folder's checkpoints or tokens, damaged checkpoints."""
     for each in found:
-        folder = each.path / "checkpoints"
-        whole = each.state == WHOLE and folder.is_dir() and holder(lease_file(each.path)) is None
-        for path in [folder] if whole else folder.glob("damaged-*"):
+        left = [*each.path.glob("checkpoints/damaged-*")]
+        if each.state == WHOLE and holder(lease_file(each.path)) is None:
+            left = [p for name in ("checkpoints", "tokens") if (p := each.path / name).is_dir()]
+        for path in left:
             yield Found(path, ORPHANED, _bytes(path), "nothing resumes from it")
 
 

@@ -37,6 +37,7 @@ def runs(tmp_path):
     manifest = unsealed(older.read_text())
     older.write_text(sealed({**manifest, "schema": 99}))
     (tmp_path / "model/trained-1/checkpoints/step-00000003").mkdir(parents=True)
+    (tmp_path / "corpus/whole-1/tokens").mkdir()
     with begun(tmp_path / "model/half-1", {}):
         (tmp_path / "model/half-1/checkpoints/damaged-step-00000003").mkdir(parents=True)
     (tmp_path / "corpus" / f".table.{socket.gethostname()}.{gone()}").write_text("half")
@@ -62,7 +63,8 @@ def test_each_thing_is_what_it_is(runs):
     assert found == {
         "scores/damaged-1": "damaged", "model/half-1": "unfinished", "model/older-1": "older",
         "model/half-1/checkpoints/damaged-step-00000003": "orphaned",
-        "model/trained-1/checkpoints": "orphaned", left: "orphaned",
+        "model/trained-1/checkpoints": "orphaned", "corpus/whole-1/tokens": "orphaned",
+        left: "orphaned",
     }  # fmt: skip
     text = listed(runs, check(runs))
     assert text.startswith(f"{runs}: 2 whole (")
@@ -95,7 +97,7 @@ def test_only_what_is_agreed_is_removed(runs):
 
     prune(check(runs), no)
     assert states(runs) == before
-    assert [q.split(",")[0].rpartition(" (")[0] for q in asked] == ["Remove 4", "Remove 1"]
+    assert [q.split(",")[0].rpartition(" (")[0] for q in asked] == ["Remove 5", "Remove 1"]
     prune(check(runs), lambda question: "left over" in question)
     assert states(runs) == {"scores/damaged-1": "damaged", "model/older-1": "older"}
     prune(check(runs), lambda question: True)
