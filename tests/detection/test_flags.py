@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from core.errors import ArtifactError, ConfigError
+from core.errors import ConfigError
 from detection import open_scores
 from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.examples import open_examples
@@ -129,11 +129,3 @@ def test_each_flag_is_counted_once():
         "not ranked, and in no metric: 1 of 3 texts: blank.",
         "surp: 1 of 3 texts: fell back.",
     ]
-
-
-def test_scores_of_an_earlier_version_are_refused(stage):
-    artifact = run(stage({"loss": LOSS}))
-    file = artifact.path / "scores.parquet"
-    pd.read_parquet(file).drop(columns=["flag", "ranked"]).to_parquet(file)
-    with pytest.raises(ArtifactError, match="no column flag, ranked: .* Score again"):
-        _ = open_scores(artifact.path).table
