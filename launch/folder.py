@@ -154,13 +154,15 @@ class Cell:
                 self._stopped(error)
                 raise
             except Exception as error:
-                self.fail(error)
+                with suppress(OSError):  # of a full disk
+                    self.fail(error)
                 raise
             finally:
                 signs.leave_in(None)
 
     def _stopped(self, error: StoppedError) -> None:
-        self.end(Outcome("stopped", error=str(error)))
+        with suppress(OSError):
+            self.end(Outcome("stopped", error=str(error)))
 
     @contextmanager
     def _living(self, now: Running) -> Iterator[None]:

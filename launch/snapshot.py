@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from core.artifacts import REVISION, code_revision, temporary
@@ -26,15 +27,14 @@ def take(folder: Path) -> Path:
         shutil.rmtree(place)
     if not place.is_dir():
         part = temporary(place)
-        for file in files:
-            (part / file.relative_to(HOME)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, part / file.relative_to(HOME))
-        (part / REVISION).write_text(code_revision() + "\n")
-        (part / "changes.diff").write_text(_changes())
         try:
+            _copy(files, part)
             part.rename(place)
-        except OSError:  # the same launch, begun twice at once
-            shutil.rmtree(part)
+        except OSError:
+            if not place.is_dir():  # else by the same launch, begun twice at once
+                raise
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
     return place
 
 
@@ -50,6 +50,14 @@ def _code(home: Path) -> tuple[list[Path], str]:
     for file in files:
         content.update(f"{file.relative_to(home)}\n".encode() + file.read_bytes())
     return files, content.hexdigest()
+
+
+def _copy(files: Sequence[Path], place: Path) -> None:
+    for file in files:
+        (place / file.relative_to(HOME)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place / file.relative_to(HOME))
+    (place / REVISION).write_text(code_revision() + "\n")
+    (place / "changes.diff").write_text(_changes())
 
 
 def environment(code: Path) -> dict[str, str]:

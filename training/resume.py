@@ -15,11 +15,14 @@ DeepSpeed unpickles what it loads, which can run any code: so the hashes are com
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +36,7 @@ from core.world import World
 from training.leftovers import Leftovers, leftovers
 
 MARKER = "complete.json"
+FULL_BYTES = 2**20  # what a failed write may leave of a full disk
 log = logging.getLogger(__name__)
 
 
@@ -59,9 +63,10 @@ class Saved:
 
 def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> None:
     """Save the engine's whole state; the marker, written after every rank, makes it count."""
-    engine.save_checkpoint(
-        str(folder), tag=saved.path.name, client_state={"step": saved.step}, save_latest=False
-    )
+    with _full_disk_named(folder):
+        engine.save_checkpoint(
+            str(folder), tag=saved.path.name, client_state={"step": saved.step}, save_latest=False
+        )
     world.wait()
 
     def seal() -> None:
@@ -70,6 +75,18 @@ def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> No
             _remove(old)
 
     world.by_leader(seal)
+
+
+@contextmanager
+def _full_disk_named(folder: Path) -> Iterator[None]:
+    """Torch says only that it has not written what it should have: say why."""
+    try:
+        yield
+    except RuntimeError as error:
+        full = folder.is_dir() and shutil.disk_usage(folder).free < FULL_BYTES
+        if full and "inline_container" in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
+        raise
 
 
 def next_save(folder: Path, step: int, world: World, identity: Mapping[str, Any]) -> Saved:

@@ -1,7 +1,9 @@
 """A launch's records, what status reads from them, and the snapshot."""
 
+import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,6 +153,29 @@ def test_a_snapshot_is_the_code_and_runs_from_any_folder(tmp_path):
     file, revision = done.stdout.splitlines()
     assert file == str(code / "core" / "artifacts.py")
     assert revision == (code / "REVISION").read_text().strip()
+
+
+def test_a_snapshot_for_which_there_is_no_space_leaves_nothing(tmp_path, monkeypatch):
+    real, copied = shutil.copyfile, []
+
+    def copyfile(*names):
+        copied.append(real(*names))
+        if len(copied) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", copyfile)
+    with pytest.raises(OSError, match="No space left"):
+        snapshot.take(tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_cell_that_ends_on_a_full_disk_keeps_its_error(launch, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("launch.folder.Cell.end", full)
+    with pytest.raises(DataError, match="the first"), launch.cells()[0].run():
+        raise DataError("the first")
 
 
 def test_an_edit_is_another_snapshot(tmp_path, monkeypatch):

@@ -6,10 +6,13 @@ import os
 import pickle
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from core.artifacts import MANIFEST
+from core.world import World
 from training import loop, open_checkpoint, resume
 from training.run import run
 
@@ -162,3 +165,16 @@ def test_without_a_manifest_nothing_of_the_model_is_taken_over(
     flip(folder / file)
     made = run(replace(exporting(toy_stage), runs=str(tmp_path)))
     assert made.files == interrupted[1].files
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
+@pytest.mark.parametrize(("free", "raised"), [(0, "No space left"), (2**30, "inline_container")])
+def test_torchs_error_on_a_full_disk_is_the_disks(tmp_path, monkeypatch, free, raised):
+    class Engine:
+        def save_checkpoint(self, *_, **__):
+            torch.save({"weights": torch.zeros(10**6)}, "/dev/full")
+
+    world = World(0, 1, torch.device("cpu"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises((OSError, RuntimeError), match=raised):
+        resume.save(Engine(), tmp_path, resume.next_save(tmp_path, 3, world, {}), 1, world)
