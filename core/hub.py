@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from core.errors import ConfigError
 
@@ -29,6 +34,7 @@ def snapshot(
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    prepare_hub()
     try:
         found = snapshot_download(
             name, repo_type=kind, revision=revision, allow_patterns=list(files)
@@ -50,3 +56,22 @@ def commit(field: str, name: str, *, kind: str = "model", revision: str | None =
 def commit_digest(name: str, commit: str) -> str:
     """What names a model's files on the hub: hashing many gigabytes tells no more."""
     return hashlib.sha256(f"{name}@{commit}".encode()).hexdigest()
+
+
+@cache
+def prepare_hub() -> None:
+    """To be called before something is read from the hub; nothing else looks its name up.
+
+    Where its name has no address the hub's client serves what it has kept, and says at once what
+    it has not: as with HF_HUB_OFFLINE=1. Left to itself it tries each file for half a minute.
+    """
+    from huggingface_hub import constants
+
+    host = urlsplit(constants.ENDPOINT).hostname
+    if constants.HF_HUB_OFFLINE or host is None or getproxies().keys() & {"https", "all"}:
+        return  # a proxy looks it up
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # for processes that are started from here
+        constants.HF_HUB_OFFLINE = True

@@ -16,6 +16,7 @@ from core.world import World, asked_processes
 def start_processes() -> World:
     """Join the launcher's process group, or make one of this process alone."""
     asked_processes()
+    launched = "RANK" in os.environ
     atexit.register(_leave)
     _prepare_environment()
     with silenced():  # both try out a compiler
@@ -25,7 +26,10 @@ def start_processes() -> World:
     cuda = torch.cuda.is_available()
     if cuda:  # a task that is shown one GPU alone calls it 0
         os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    deepspeed.init_distributed(dist_backend="nccl" if cuda else "gloo", verbose=False)
+    backend = "nccl" if cuda else "gloo"
+    if not launched:
+        _begin_alone(backend)
+    deepspeed.init_distributed(dist_backend=backend, verbose=False)
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
     if cuda:
         torch.cuda.set_device(local)
@@ -42,12 +46,22 @@ def _prepare_environment() -> None:
     os.environ.setdefault("DS_LOG_LEVEL", "warning")
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     if "RANK" not in os.environ:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        alone = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1"}
-        for name, value in {**alone, "MASTER_PORT": port}.items():
+        for name, value in {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}.items():
             os.environ.setdefault(name, str(value))
+
+
+def _begin_alone(backend: str) -> None:
+    """A group of one, without a network: torch's own store asks for the names of addresses."""
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
+    before = os.environ.get("GLOO_SOCKET_IFNAME")
+    if loopback is not None and before is None:  # else gloo looks up this machine's name
+        os.environ["GLOO_SOCKET_IFNAME"] = loopback
+    try:
+        store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+        torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
+    finally:
+        if before is None:
+            os.environ.pop("GLOO_SOCKET_IFNAME", None)
 
 
 def _leave() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from core.content import folder_digest
 from core.errors import DataError
-from core.hub import commit
+from core.hub import commit, prepare_hub
 from injection.sources.reading import Row, Shard
 from injection.sources.streamed import StreamedCorpus
 from injection.sources.tally import Tally
@@ -79,6 +79,7 @@ def load(
     Raises:
         DataError: the hub can't be reached, has no such data set, split or revision, or breaks off.
     """
+    prepare_hub()  # before `datasets`, which notes down what it says
     import datasets
 
     try:
