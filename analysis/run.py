@@ -13,12 +13,14 @@ from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, open_report
 from analysis.mirror.runs import mirror
 from analysis.training_record import Record, open_record
 from core.artifacts import Artifact, Built, build, is_complete, locate, write_text
+from core.disk import writable
 
 log = logging.getLogger(__name__)
 
 
 def run(stage: AnalysisStage) -> Artifact:
     """Write the report on the stage's cells (or find it finished) and show its main table."""
+    stage.wandb.check_login()
     records = [open_record(paths) for paths in stage.cells]
     return write_report(stage, [open_cell(paths) for paths in stage.cells], records)
 
@@ -36,7 +38,8 @@ def write_report(
     folder = locate(runs, KIND, stage.name, stage, inputs)
     new = not is_complete(folder)
     artifact = build(folder, stage, inputs, lambda folder: _make(folder, stage, cells, records))
-    write_text(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
+    if writable(runs / KIND):  # a read-only runs folder serves what is finished
+        write_text(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
     _show(artifact, stage.analysis.confidence)
     if new:
         mirror(stage, cells, open_report(artifact.path))

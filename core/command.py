@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from core import signs, wholeness
+from core.disk import disk_errors
 from core.errors import StoppedError, UserError, near_names
 from core.quiet import quiet_libraries
 from core.stopping import obeyed
@@ -39,7 +40,8 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
         signs.leave_in(config.get("signs"))  # where a launcher that started this process looks
         try:
             wholeness.follow(config.get("verify", wholeness.CHANGED))
-            run(config)
+            with disk_errors():
+                run(config)
         except StoppedError as error:  # Hydra lets it pass, which ends a sweep as well
             if not signs.failed(error):
                 sys.exit(error.status)
@@ -55,10 +57,10 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
             raise
 
     try:
-        with obeyed():
+        with obeyed(), disk_errors():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
-    except StoppedError as stopped:
-        return _say(stopped)
+    except (StoppedError, UserError) as error:
+        return _say(error)
     except MissingConfigException as error:
         return _say(UserError(_unknown_choice(error)))
     except (HydraException, OmegaConfBaseException) as error:
@@ -70,7 +72,7 @@ def said(tool: Callable[[], int | None]) -> int:
     """Run a tool that is no Hydra application; its exit status, or 2 after a user's error."""
     quiet_libraries()
     try:
-        with obeyed():
+        with obeyed(), disk_errors():
             return tool() or 0
     except (UserError, StoppedError) as error:
         return _say(error)

@@ -21,10 +21,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from core.artifacts import Artifact, is_complete
 from core.config import convert
-from core.errors import ConfigError, StoppedError, UserError
+from core.disk import disk_errors, writable
+from core.errors import ConfigError, StoppedError, UserError, require
 from core.world import asked_processes
 from launch import pipeline, slurm, snapshot
-from launch.config import LaunchSettings
+from launch.config import ClusterConfig, LaunchSettings
 from launch.folder import Cell, Launch, Outcome
 from launch.outlook import outlook
 from launch.saved_config import is_saved, load_config, save_config
@@ -62,7 +63,9 @@ def run(config: DictConfig) -> Artifact | None:
         code = Path(os.environ[CODE])
         _one_of_many(config, settings, Launch(code.parent).cell(overrides), code)
         return None
-    pipeline.plan(config)  # what is wrong is said before anything is written
+    plan, _ = _check(config, settings, Cell(Path()), Path())  # before anything is written
+    if not writable(config.runs):
+        return _read_only(config, plan, settings)
     code = begin(config, overrides, [overrides])
     launch = Launch(code.parent)
     _run_or_prepare(config, settings, launch.cell(overrides), code)
@@ -70,6 +73,15 @@ def run(config: DictConfig) -> Artifact | None:
         _submit(launch, code, settings)
         return None
     return pipeline.report(config, launch.done()) if launch.done() else None
+
+
+def _read_only(
+    config: DictConfig, plan: pipeline.Plan, settings: LaunchSettings
+) -> Artifact | None:
+    """The cell and its report from what is finished, without a record of this launch."""
+    log.info("runs=%s can't be written to: it serves what is finished there.", config.runs)
+    paths = pipeline.run_cell(plan, Stages(ClusterConfig()), settings.launch.stage)
+    return pipeline.report(config, [paths]) if paths else None
 
 
 def conclude() -> int:
@@ -123,7 +135,8 @@ def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) 
 def _one_of_many(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
     """A cell of a sweep: its errors are kept with it, and the others go on."""
     try:
-        _run_or_prepare(config, settings, cell, code)
+        with disk_errors():
+            _run_or_prepare(config, settings, cell, code)
     except StoppedError:
         raise
     except UserError as error:
@@ -187,6 +200,9 @@ def _check(
     stages = Stages(settings.cluster, cell.folder, code)
     processes = stages.processes("train").count
     check_batch(plan.training.training, processes)
+    require(bool(plan.injection.benchmark) or settings.launch.stage in ("inject", "train"),
+            "benchmark", [], "choose some to score, such as benchmark=[boolq], or stop before "
+            "(launch.stage=train).")  # fmt: skip
     if plan.pretraining:
         base_training(plan.training, plan.pretraining, processes)
     return plan, stages

@@ -37,9 +37,9 @@ class Sweep(Callback):
             try:
                 words = list(config.hydra.overrides.task)
                 Sweep.code = begin(config, words, combinations(config))
-            except Exception as error:
+            except Exception as error:  # each cell says it; Hydra's warning would come before
                 Sweep.failed = error
-                raise
+                return
             os.environ[CODE] = str(Sweep.code)
 
 
