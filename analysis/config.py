@@ -8,6 +8,8 @@ from core.config import register, runtime
 from core.errors import require
 from training.config import WandbConfig
 
+MOST_DRAWS = 1_000_000
+
 
 @dataclass(frozen=True)
 class AnalysisConfig:
@@ -26,7 +28,8 @@ class AnalysisConfig:
     """Folds of the blind baseline: each example is scored by a classifier that never saw it."""
 
     def __post_init__(self) -> None:
-        require(self.draws >= 20, "analysis.draws", self.draws, "give at least 20 resamples.")
+        require(20 <= self.draws <= MOST_DRAWS, "analysis.draws", self.draws,
+                f"give 20 to {MOST_DRAWS:,} resamples.")  # fmt: skip
         require(
             0.5 <= self.confidence < 1,
             "analysis.confidence",

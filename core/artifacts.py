@@ -8,11 +8,11 @@ machine. A folder without ``manifest.json`` is unfinished.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,8 @@ import yaml
 
 from core.config import identity
 from core.content import digests, files_digest
-from core.errors import ArtifactError, DataError
+from core.disk import disk_errors
+from core.errors import ArtifactError, ConfigError, UserError
 from core.lease import building
 from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest, sealed
 
@@ -118,18 +119,19 @@ def build(
 
 @contextmanager
 def begun(folder: Path, config: Any) -> Iterator[None]:
-    """Start (or go on with) the folder; a full disk in the body is said as such."""
+    """Start (or go on with) the folder; what the disk refuses is said, and bad input is undone."""
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False))
     try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise DataError(
-            f"No space is left for {folder} ({error}). What is there is unfinished and will "
-            "not be taken for whole: free some space and run the same command again."
-        ) from error
+        with disk_errors(folder):
+            yield
+    except UserError as error:
+        # what a configuration that can't work is named after will never be gone on with
+        empty = [path.name for path in folder.iterdir()] == ["config.yaml"]
+        if new and (empty or isinstance(error, ConfigError)):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:

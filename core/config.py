@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import InstantiationException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from core.errors import ConfigError
+from core.errors import ConfigError, near_names
 
 T = TypeVar("T")
 
@@ -43,17 +43,28 @@ def convert(config: DictConfig, schema: type[T]) -> T:
         if dataclasses.is_dataclass(hint):
             values[name] = _typed(name, hint, config[name])
         elif inner and typing.get_origin(hint) is dict:
-            values[name] = {
-                str(k): _typed(f"{name}.{k}", inner, v) for k, v in config[name].items()
-            }
+            nodes = _collection(name, config[name], DictConfig)
+            values[name] = {str(k): _typed(f"{name}.{k}", inner, v) for k, v in nodes.items()}
         elif inner:
-            values[name] = [_typed(f"{name}.{i}", inner, v) for i, v in enumerate(config[name])]
+            nodes = _collection(name, config[name], ListConfig)
+            values[name] = [_typed(f"{name}.{i}", inner, v) for i, v in enumerate(nodes)]
         else:
             plain[name] = config[name]
     return schema(**values, **_plain_values(schema, plain))
 
 
+def _collection(name: str, node: Any, kind: type) -> Any:
+    if isinstance(node, kind):
+        return node
+    example = f"{name}=[{{…}}]" if kind is ListConfig else f"{name}={{name: {{…}}}}"
+    raise ConfigError(f"{name} is {node!r}: give {example}. See the options with --cfg job.")
+
+
 def _typed(name: str, schema: Any, node: Any) -> Any:
+    known = [f.name for f in dataclasses.fields(schema)]
+    for key in _collection(name, node, DictConfig):
+        if key not in known:  # added with a +, where Hydra takes any
+            raise ConfigError(f"{name}.{key}: unknown field. {near_names(str(key), known)}")
     try:
         merged = OmegaConf.merge(_structured(schema), node)
         merged._set_parent(node._get_parent())  # an interpolation may name another node
@@ -123,5 +134,9 @@ def create(field: str, node: Mapping[str, Any]) -> Any:
         cause = error.__cause__
         if isinstance(cause, ConfigError):
             raise ConfigError(f"{field}: {cause}") from error
+        given = {key: value for key, value in node.items() if key != "_target_"}
         reason = str(cause or error).strip().splitlines()[0]
-        raise ConfigError(f"{field} can't be made from {node['_target_']}: {reason}.") from error
+        raise ConfigError(
+            f"{field} can't be made from {node['_target_']} with {given}: {reason}. See "
+            f"conf/{field.rpartition('.')[2]}/."
+        ) from error

@@ -54,6 +54,12 @@ def near_names(name: str, known: Iterable[str]) -> str:
     return f"{hint}Known: {', '.join(known)}."
 
 
+def said(error: Exception) -> str:
+    """Another library's error in one line; its kind as well where the words alone say little."""
+    words = " ".join(str(error).split())
+    return words if " " in words else f"{type(error).__name__}: {words}"
+
+
 def require(condition: bool, field: str, value: object, remedy: str) -> None:
     """Raise a ConfigError naming the field, the value and the remedy unless `condition` holds."""
     if not condition:

@@ -10,8 +10,8 @@ from typing import Any
 
 from core.artifacts import check_owner
 from core.content import digests, file_digest, files_digest, folder_digest
-from core.errors import ConfigError
-from core.hub import commit, commit_digest
+from core.errors import ConfigError, said
+from core.hub import commit, commit_digest, prepare_hub
 from core.weights import check_whole
 
 GGUF = ".gguf"
@@ -123,18 +123,19 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
     Raises:
         ConfigError: it can't.
     """
-    from safetensors import SafetensorError
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     where, source = _source(field, path)
+    if not source:
+        prepare_hub()
     trusted = options.pop("trust_remote_code", False)
     try:
         return factory.from_pretrained(where, trust_remote_code=trusted, **source, **options)
-    except (OSError, ValueError, SafetensorError) as error:
+    except Exception as error:  # whatever the library's readers make of the user's files
         if "trust_remote_code" in str(error):
             raise ConfigError(_needs_trust(field, path)) from error
-        first = str(error).strip().splitlines()[0]
+        first = said(error)
         raise ConfigError(
             f"{field} is {path!r}: it can't be loaded as a {factory.__name__} ({first}). Give a "
             "local Hugging Face folder, or a hub id on a machine that reaches the hub."

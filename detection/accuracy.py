@@ -27,6 +27,7 @@ import numpy as np
 
 from core.artifacts import Artifact, Built, build, locate
 from core.errors import DataError
+from core.models import resolve
 from detection.answers import make_table
 from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
 from detection.decoder import load_decoder
@@ -61,6 +62,7 @@ class AccuracyStage:
         alone = replace(self, reference=ReferenceConfig())
         if self.reference.path is None:
             return [alone]
+        resolve("reference.path", self.reference.path)
         other = ScoredModelConfig(self.reference.path, self.reference.trust_remote_code)
         return [alone, replace(alone, model=other)]
 

@@ -12,7 +12,7 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from core.config import convert
-from core.errors import ConfigError, near_names
+from core.errors import ConfigError, near_names, require
 from detection.methods.base import Method
 
 
@@ -43,6 +43,8 @@ def _variants(name: str, node: Any) -> list[Method]:
             names = near_names(key, known) if known else "It has none."
             raise ConfigError(f"method.{name}.{key}: unknown hyperparameter. {names}")
     values = [value if isinstance(value, list) else [value] for value in given.values()]
+    for key, some in zip(given, values, strict=True):
+        require(bool(some), f"method.{name}.{key}", some, "give one value, or several, in a list.")
     return [_make(name, kind, dict(zip(given, c, strict=True))) for c in itertools.product(*values)]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from core.csv_files import write_csv
+from core.disk import check_file
 from core.errors import DataError, require
 from detection.calibration import (
     MODELS,
@@ -57,6 +58,7 @@ class ThresholdStage:
 
 def decide(stage: ThresholdStage) -> None:
     """Calibrate thresholds and save them, or apply saved ones."""
+    check_file("out", stage.out)
     table, made_of = read_scores(Path(stage.scores))
     print("".join(f"{line}\n" for line in said(counted(table))), end="")
     out = Path(stage.out)

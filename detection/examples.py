@@ -122,7 +122,9 @@ def _row(path: Path, number: int, line: bytes) -> Mapping[str, Any]:
         row = json.loads(line)
         text = row["text"]
         text.encode()  # JSON may spell half of a surrogate pair, which is no text
-    except (UnicodeError, json.JSONDecodeError) as error:
+        for key in ("id", "benchmark"):
+            str(row.get(key)).encode()
+    except (UnicodeError, json.JSONDecodeError, RecursionError) as error:
         problem: str = f"it is not JSON in UTF-8 ({error})"
     except (TypeError, KeyError, AttributeError):
         problem = "it is not an object with a string as its `text`"

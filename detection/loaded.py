@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from core.errors import DataError
 from core.models import load_config, load_tokenizer
@@ -69,12 +69,16 @@ class LoadedModel:
     @cached_property
     def context(self) -> int | None:
         """The most tokens that the model takes; None where it names no limit."""
+        limit = getattr(self._config, "max_position_embeddings", None)
+        return None if limit is None else int(limit)
+
+    @cached_property
+    def _config(self) -> Any:
         config = load_config(
             self.source.field, str(self.source.folder),
             trust_remote_code=self.source.trust_remote_code,
         )  # fmt: skip
-        limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
-        return None if limit is None else int(limit)
+        return config.get_text_config(decoder=True)
 
     def run(self, wanted: Pass, texts: Sequence[Text], known: Stored | None = None) -> list[Row]:
         """The pass's rows, in the order of `texts`.
@@ -207,6 +211,13 @@ class LoadedModel:
                 f"text {owner.example_id}{is_version * (version != owner.text)} is "
                 f"{version[:40]!r}: that has {len(ids)} tokens, and the first is never scored. "
                 "Leave the text out, or give one of more tokens."
+            )
+        vocabulary = getattr(self._config, "vocab_size", None)
+        if vocabulary is not None and max(ids) >= vocabulary:
+            raise DataError(
+                f"{self.source.field} is {str(self.source.folder)!r}: its tokenizer gives the text "
+                f"{owner.example_id} the token {max(ids)}, but the model's vocabulary has "
+                f"{vocabulary}. Give the model its own tokenizer."
             )
         too_long = self.context is not None and len(ids) > self.context
         # A version may have a few tokens more than its text, whose own pass is checked: it is cut.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from core.disk import check_writable
 from core.errors import ConfigError, DataError, require
 from core.models import load_tokenizer
 from core.seeds import derive
@@ -72,6 +73,8 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
         ConfigError: a method that reads more than the original text's pass.
         DataError: no member or no non-member among the examples.
     """
+    if stage.out is not None:
+        check_writable("out", stage.out)
     methods = build_methods(stage.method)
     others = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
     if others:
@@ -97,6 +100,8 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
             one, stats[one.text.sha256][0], tokenizer, stage.online.window_tokens
         )
     ]
+    require(bool(windows), "online.window_tokens", stage.online.window_tokens,
+            "no joined text is so long: lower it, or give longer texts.")  # fmt: skip
     return _scores(methods, windows), [text for text, _ in windows]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
 from core.csv_files import write_csv
+from core.disk import check_writable
 from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import Text, examples_digest, open_examples
@@ -47,6 +48,8 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
         DataError: a text or a file that can't be scored.
         ArtifactError: a corpus or model folder that is unfinished.
     """
+    if stage.out is not None:
+        check_writable("out", stage.out)
     methods = choose_methods(stage)
     examples = open_examples(stage.examples.path)
     used = {need for method in methods.values() for need in needs_of(method)}

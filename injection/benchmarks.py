@@ -13,7 +13,7 @@ import pandas as pd
 
 from core.blank import is_blank
 from core.config import create
-from core.errors import ConfigError, near_names
+from core.errors import ConfigError, near_names, require
 from core.seeds import derive
 from injection.config import BenchmarkConfig, InjectionStage
 from injection.fields import check_formats, fill
@@ -164,6 +164,9 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
     wanted = source_name(stage, name, config)
     source = config.sources[wanted]
     tally = Tally(config.on_error, f"benchmark.{name}.on_error")
+    for part in ("rows", "fields"):
+        require(isinstance(source.get(part), Mapping), f"benchmark.{name}.sources.{wanted}.{part}",
+                source.get(part), "give a mapping, as conf/benchmark/user.yaml does.")  # fmt: skip
     rows = create(f"benchmark.{name}.sources.{wanted}.rows", source["rows"]).rows(tally)
     counts = ReadCounts()
     formatted = _format_all(name, config, source, rows, tally, counts)

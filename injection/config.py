@@ -14,6 +14,8 @@ BOUNDARIES = ("token", "word", "sentence", "document")
 PARTS = ("base", "study", "validation", "all")
 POLICIES = ("off", "flag", "drop")
 NEAR_DUPLICATES = ("keep", "flag", "drop")
+VOCABULARY = (260, 1_000_000)
+"""Entries of a byte-level BPE: the bytes and the special tokens at least."""
 CHOSEN_BY = ("sum", "token", "character", "byte", "letter")
 
 
@@ -64,8 +66,11 @@ class TokenizerConfig:
     """Characters of the corpus that the BPE is trained on."""
 
     def __post_init__(self) -> None:
-        require(self.vocab_size >= 260, "tokenizer.vocab_size", self.vocab_size,
-                "a byte-level BPE needs at least 260 entries.")  # fmt: skip
+        low, high = VOCABULARY
+        require(low <= self.vocab_size <= high, "tokenizer.vocab_size", self.vocab_size,
+                f"a byte-level BPE has {low} to {high:,} entries.")  # fmt: skip
+        require(self.train_characters >= 1, "tokenizer.train_characters", self.train_characters,
+                "give 1 or more.")  # fmt: skip
 
 
 @dataclass(frozen=True)

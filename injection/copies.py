@@ -43,6 +43,7 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
     Raises:
         ConfigError: a reworded copy does not fit, or copies can't be as far apart as asked.
     """
+    _room(stage, int(examples["occurrences"].sum()))  # a copy is a token at least
     owners = [
         (index, copy)
         for index, count in enumerate(examples["occurrences"])

@@ -57,6 +57,9 @@ def check_formats(name: str, config: BenchmarkConfig, fields: Mapping[str, str])
         for column, spec, _ in _parts(option, form):
             require(len(spec or "") <= SPEC_CHARACTERS, option, form,
                     f"the format of {column!r} is too long to be meant.")  # fmt: skip
+            require("." not in column, option, form,
+                    f"a column has no attributes: write {column.replace('.', '[', 1)}] for a value "
+                    "inside of one.")  # fmt: skip
     others = (config.distinct, config.shorten, config.answer_field)
     named = used | {name for name in others if name is not None}
     for unknown in sorted(named - set(fields)):

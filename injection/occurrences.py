@@ -9,6 +9,7 @@ import numpy as np
 
 from core.errors import require
 
+MOST = 1_000_000_000  # copies of a member
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -33,7 +34,8 @@ class Fixed:
     count: int = 1
 
     def __post_init__(self) -> None:
-        require(self.count >= 0, "occurrences.count", self.count, "give a frequency of 0 or more.")
+        require(0 <= self.count <= MOST, "occurrences.count", self.count,
+                f"give a frequency of 0 to {MOST:,}.")  # fmt: skip
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """The same number for all, shape (n,)."""
@@ -51,7 +53,8 @@ class Ladder:
             len(self.rungs) > 0, "occurrences.rungs", self.rungs, "give at least one frequency."
         )
         for rung in self.rungs:
-            require(rung >= 0, "occurrences.rungs", rung, "give frequencies of 0 or more.")
+            require(0 <= rung <= MOST, "occurrences.rungs", rung,
+                    f"give frequencies of 0 to {MOST:,}.")  # fmt: skip
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """A rung for each, shape (n,); the rungs' shares differ by one member at most."""
@@ -66,7 +69,8 @@ class Poisson:
     rate: float = 4.0
 
     def __post_init__(self) -> None:
-        require(self.rate > 0, "occurrences.rate", self.rate, "give a mean above 0.")
+        require(0 < self.rate <= MOST, "occurrences.rate", self.rate,
+                f"give a mean above 0 and at most {MOST:,}.")  # fmt: skip
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Independent draws, shape (n,)."""

@@ -43,6 +43,8 @@ TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", "contamination.parquet
 def check(stage: InjectionStage) -> list[Candidates]:
     """Everything that can be wrong before a token is written; the candidates that were read."""
     check_nodes(stage)
+    own = stage.injection
+    check_budget("injection.budget_tokens", own.budget_tokens, create("corpus", stage.corpus))
     return read_candidates(stage)
 
 
@@ -59,6 +61,16 @@ def check_nodes(stage: InjectionStage) -> None:
     for name, config in stage.benchmark.items():
         if config.occurrences:
             create(f"benchmark.{name}.occurrences", config.occurrences)
+
+
+def check_budget(field: str, budget_tokens: int, source: Any) -> None:
+    """Refuse at once a budget that no tokenizer can fill from the source, where its size is known.
+
+    A byte has one token at most, but for a tokenizer that rewrites its text first.
+    """
+    size = getattr(source, "most_bytes", lambda: None)()
+    require(size is None or budget_tokens <= 2 * size, field, budget_tokens,
+            f"the corpus has {size or 0:,} bytes: lower it, or take a larger corpus.")  # fmt: skip
 
 
 def run(stage: InjectionStage) -> Artifact:

@@ -71,6 +71,7 @@ class ClusterConfig:
         for name in ("retries", "grace_seconds", "requeues"):
             value = getattr(self, name)
             require(value >= 0, f"cluster.{name}", value, "give 0 or more.")
+        require(1 <= self.port <= 65535, "cluster.port", self.port, "give 1 to 65535.")
         require(0 <= self.node_rank < self.nodes, "cluster.node_rank", self.node_rank,
                 f"give 0 to {self.nodes - 1}: there are cluster.nodes={self.nodes}.")  # fmt: skip
         require(self.nodes == 1 or self.kind == "torchrun", "cluster.nodes", self.nodes,

@@ -15,6 +15,7 @@ from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from core.artifacts import Artifact
 from core.config import convert, create
 from core.errors import require
+from core.models import resolve
 from detection.build import build_methods
 from detection.config import (
     DetectionStage,
@@ -30,12 +31,13 @@ from launch import shared
 from launch.config import ClusterConfig
 from launch.stages import Stages
 from training import open_checkpoint
+from training.check import check_recipe
 from training.checkpoint import Checkpoint
 from training.config import TrainingConfig, TrainingStage, WandbConfig
 from training.data import Order
 from training.engine import check_dtype
 from training.masked_lm import MaskedLMStage, train_masked_lm
-from training.models import check_context, hf_folder, model_digest
+from training.models import check_architecture, hf_folder, model_digest
 from training.recipe import PretrainingConfig
 from training.schedule import check_warmup
 
@@ -155,11 +157,17 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
                 "say how the base model is pretrained, or give model.path.")  # fmt: skip
     if stages.pretraining:
         _check_base(stages, stages.pretraining)
-    check_warmup(stages.training.training, stages.order.steps)
-    check_dtype(stages.training.training, stages.training.deepspeed)
+    _check_paths(stages.detection)
+    training, width = stages.training, stages.injection.injection.sequence_tokens
+    check_recipe(training.training, training.deepspeed, stages.order, width)
+    training.wandb.check_login()
     if not read:
         injection.run.check_nodes(stages.injection)
         return stages
+    if stages.pretraining:
+        budget = stages.pretraining.budget_tokens
+        source = create("base_corpus", stages.base_corpus)
+        injection.run.check_budget("model.pretraining.budget_tokens", budget, source)
     candidates = injection.run.check(stages.injection)
     return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
 
@@ -186,6 +194,15 @@ def content_of(plan: Plan) -> dict[str, str]:
     return found
 
 
+def _check_paths(stage: DetectionStage) -> None:
+    """Raise a UserError where what methods need is not where the user says."""
+    for name, path in (("reference", stage.reference.path), ("masked_lm", stage.masked_lm.path)):
+        if path not in (None, BASE):
+            resolve(f"{name}.path", str(path))
+    if stage.prefix.path is not None:
+        open_prefix(stage.prefix.path)
+
+
 def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
     """A window of the corpus is a window of time only where training keeps the corpus's order."""
     whole = injection.last_tokens is None and injection.window == [0, 1]
@@ -207,7 +224,7 @@ def _check_base(plan: Plan, own: PretrainingConfig) -> None:
     given = plan.injection.tokenizer.path
     require(given is None, "tokenizer.path", given,
             "a base model that is made here has its own tokenizer: leave it out.")  # fmt: skip
-    check_context(plan.training.model, own.sequence_tokens)
+    check_architecture(plan.training.model, own.vocab_size, own.sequence_tokens)
     check_warmup(own, Order(own.sequences, own.batch_sequences, None).steps)
     check_dtype(own, own.deepspeed)
 

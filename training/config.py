@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +31,7 @@ class ModelConfig:
     """Run the Python code that comes with the model at `path`, where it needs some."""
 
     def __post_init__(self) -> None:
+        require(bool(self.name), "model.name", self.name, "give it a name.")
         require(self.path is not None or self.architecture is not None, "model.path", self.path,
                 "give a Hugging Face folder or hub id, or a model.architecture.")  # fmt: skip
 
@@ -65,7 +68,8 @@ class TrainingConfig(Recipe):
             self._require(getattr(self, name) >= 1, name, "give 1 or more.")
         for name in ("evaluate_every_steps", "peak_tflops"):
             value = getattr(self, name)
-            self._require(value is None or value > 0, name, "give a number above 0, or null.")
+            valid = value is None or 0 < value < math.inf
+            self._require(valid, name, "give a number above 0, or null.")
         for name in ("export_steps", "export_tokens"):
             valid = all(value >= 1 for value in getattr(self, name))
             self._require(valid, name, "give numbers of 1 or more.")
@@ -82,6 +86,19 @@ class WandbConfig:
     def __post_init__(self) -> None:
         require(self.mode in WANDB_MODES, "wandb.mode", self.mode,
                 f"choose from {', '.join(WANDB_MODES)}.")  # fmt: skip
+        valid = re.fullmatch(r"[^/\\#?%:]{1,128}", self.project)
+        require(bool(valid), "wandb.project", self.project,
+                "give 1 to 128 characters, none of / \\ # ? % :.")  # fmt: skip
+
+    def check_login(self) -> None:
+        """Raise a ConfigError, before any work, where the mirror is online and nobody logged in."""
+        if self.mode != "online":
+            return
+        import wandb
+
+        require(wandb.login(prompt=False, verify=False), "wandb.mode", self.mode,
+                "nobody is logged in here. Run `wandb login`, set WANDB_API_KEY, or choose "
+                "wandb.mode=offline.")  # fmt: skip
 
 
 @dataclass(frozen=True)

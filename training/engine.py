@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from core.errors import ConfigError
+from core.errors import ConfigError, require
 from core.world import World
 from training.config import TrainingConfig
 from training.recipe import Recipe
@@ -88,8 +89,17 @@ def engine_config(
 
 
 def zero_stage(deepspeed_config: dict[str, Any]) -> int:
-    """Which ZeRO stage a DeepSpeed configuration asks for."""
-    return int(deepspeed_config.get("zero_optimization", {}).get("stage", 0))
+    """Which ZeRO stage a DeepSpeed configuration asks for.
+
+    Raises:
+        ConfigError: there is no such stage.
+    """
+    zero = deepspeed_config.get("zero_optimization", {})
+    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else zero
+    field = f"deepspeed.zero_optimization{'.stage' if isinstance(zero, Mapping) else ''}"
+    require(isinstance(zero, Mapping) and stage in range(4), field, stage,
+            "give a stage from 0 to 3, or deepspeed=zero1: see conf/deepspeed/.")  # fmt: skip
+    return int(stage)
 
 
 def clips_itself(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> bool:

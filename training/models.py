@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from core import models
-from core.errors import ConfigError
+from core.errors import ConfigError, said
 from core.models import is_gguf, load_model, resolve
 from training.checkpoint import is_checkpoint, open_checkpoint
 from training.config import ModelConfig
@@ -39,19 +39,34 @@ def make_config(config: ModelConfig, vocabulary: int) -> Any:
     Raises:
         ConfigError: transformers refuses it.
     """
-    from transformers import AutoConfig
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     given = {k: v for k, v in (config.architecture or {}).items() if v is not None}
     fields = {"vocab_size": vocabulary, **given}
     kind = fields.pop("model_type", "llama")
     try:
-        return AutoConfig.for_model(kind, **fields)
-    except ValueError as error:
-        first = str(error).strip().splitlines()[0]
+        made = AutoConfig.for_model(kind, **fields)
+        with torch.device("meta"):  # what a model's own code refuses, without its weights
+            AutoModelForCausalLM.from_config(made)
+        _check_heads(made)
+    except Exception as error:  # whatever that code makes of the user's numbers
         raise ConfigError(
-            f"model.architecture is {config.architecture!r}: transformers refuses it ({first}). "
-            "Give a model_type that it knows and fields of that model's config.json."
+            f"model.architecture is {config.architecture!r}: transformers refuses it "
+            f"({said(error)}). Give a model_type that it knows and fields of that model's "
+            "config.json."
         ) from error
+    return made
+
+
+def _check_heads(config: Any) -> None:
+    """What a model's code notices in its first forward pass only, or never."""
+    heads = getattr(config, "num_attention_heads", 1)
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    if heads % groups:
+        raise ValueError(f"num_attention_heads={heads} is no multiple of {groups} key-value heads")
+    if getattr(config, "num_hidden_layers", 1) < 1:
+        raise ValueError(f"num_hidden_layers={config.num_hidden_layers} is below 1")
 
 
 def check_context(config: ModelConfig, sequence_tokens: int) -> None:
@@ -66,6 +81,19 @@ def check_context(config: ModelConfig, sequence_tokens: int) -> None:
             f"sequences of {sequence_tokens} tokens: leave it out (null), or pack sequences of as "
             "many (model.pretraining.sequence_tokens; injection.sequence_tokens without one)."
         )
+
+
+def check_architecture(config: ModelConfig, vocabulary: int, sequence_tokens: int) -> Any:
+    """The Hugging Face config of a model that is made here, checked against its corpus.
+
+    Raises:
+        ConfigError: transformers refuses it, or its vocabulary or its context does not fit.
+    """
+    check_context(config, sequence_tokens)
+    shape = {**(config.architecture or {}), CONTEXT: sequence_tokens}
+    made = make_config(replace(config, architecture=shape), vocabulary)
+    _check(made, vocabulary, sequence_tokens)
+    return made
 
 
 def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed: int,
@@ -97,9 +125,7 @@ def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed:
             model = load_model("model.path", given, trust_remote_code=config.trust_remote_code)
         _check_plain(config.path, model)
     else:
-        check_context(config, sequence_tokens)
-        shape = {**(config.architecture or {}), CONTEXT: sequence_tokens}
-        hf_config = make_config(replace(config, architecture=shape), vocabulary)
+        hf_config = check_architecture(config, vocabulary, sequence_tokens)
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(hf_config)
     _check(model.config, vocabulary, sequence_tokens)
@@ -134,8 +160,9 @@ def _check_plain(path: str, model: Any) -> None:
 def _check(config: Any, vocabulary: int, sequence_tokens: int) -> None:
     if config.vocab_size < vocabulary:
         raise ConfigError(
-            f"The model has {config.vocab_size} tokens, the corpus's tokenizer {vocabulary}: pack "
-            "the corpus with the model's own tokenizer (tokenizer.path=<the model's folder>)."
+            f"The model has {config.vocab_size} tokens (model.path's, or "
+            f"model.architecture.vocab_size), the corpus's tokenizer {vocabulary}: pack the corpus "
+            "with the model's own tokenizer (tokenizer.path=<the model's folder>)."
         )
     context = getattr(config, CONTEXT)
     if context < sequence_tokens:

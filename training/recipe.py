@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from core.errors import require
+from injection.config import VOCABULARY
 
 DTYPES = ("float32", "bfloat16")
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine")
@@ -42,7 +44,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip_norm"):
-            self._require(getattr(self, name) > 0, name, "give a number above 0.")
+            self._require(0 < getattr(self, name) < math.inf, name, "give a number above 0.")
+        self._require(0 <= self.weight_decay < math.inf, "weight_decay", "give 0 or more.")
+        for name in ("beta1", "beta2"):
+            self._require(0 <= getattr(self, name) < 1, name, "give a number from 0 to below 1.")
         self._require(self.batch_sequences >= 1, "batch_sequences", "give 1 or more.")
         self._require(self.warmup_steps >= 0, "warmup_steps", "give 0 or more.")
         for name, known in (
@@ -86,6 +91,9 @@ class PretrainingConfig(Recipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._require(self.sequence_tokens >= 8, "sequence_tokens", "give 8 or more.")
+        low, high = VOCABULARY
+        self._require(low <= self.vocab_size <= high, "vocab_size", f"give {low} to {high:,}.")
+        self._require(self.tokenizer_characters >= 1, "tokenizer_characters", "give 1 or more.")
         self._require(self.budget_tokens >= self.sequence_tokens, "budget_tokens",
                       f"give {self.sequence_tokens} or more, one sequence.")  # fmt: skip
 

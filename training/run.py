@@ -64,6 +64,8 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
         f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.artifact.path.name[:-13]}"
     )
     folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
+    if not is_complete(folder):
+        _check(stage, corpus)
     if start is None:
         artifact = _together(stage, corpus, folder, inputs, world)
     else:
@@ -82,6 +84,18 @@ def _inputs(stage: TrainingStage) -> dict[str, str]:
     if stage.model.path is not None:
         inputs["model"] = model_digest("model.path", stage.model.path)
     return inputs
+
+
+def _check(stage: TrainingStage, corpus: PackedCorpus) -> None:
+    """Raise a ConfigError, before any work and before other processes are started."""
+    from training.check import check_recipe
+    from training.models import check_architecture
+
+    width = _width(corpus)
+    stage.wandb.check_login()
+    check_recipe(stage.training, stage.deepspeed, _order(stage, corpus), width)
+    if stage.model.path is None:
+        check_architecture(stage.model, _vocabulary(corpus), width)
 
 
 def _together(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
@@ -161,20 +175,17 @@ def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with:
     from training.engine import clips_itself, engine_config, start_engine, zero_stage
     from training.evaluate import evaluation_texts
     from training.flops import flops_per_token
-    from training.loop import Loop, export_steps
+    from training.loop import Loop
     from training.models import make_model
     from training.resume import universal
-    from training.schedule import check_warmup
 
     config, order, width = stage.training, _order(stage, corpus), _width(corpus)
     assert config.init_seed is not None
-    check_warmup(config, order.steps)
-    export_steps(config, order, width)
     deepspeed = engine_config(config, stage.deepspeed, world)
     if saved and saved.world != world.size and zero_stage(deepspeed):
         saved = universal(saved, world)
         deepspeed["checkpoint"] = {"load_universal": True}
-    model = make_model(stage.model, len(corpus.tokenizer.hf), width, config.init_seed, deepspeed)
+    model = make_model(stage.model, _vocabulary(corpus), width, config.init_seed, deepspeed)
     parameters = sum(getattr(p, "ds_numel", p.numel()) for p in model.parameters())
     engine = start_engine(model, config, deepspeed, order.steps, world)
     texts: Texts = {}
@@ -200,6 +211,11 @@ def _order(stage: TrainingStage, corpus: PackedCorpus) -> Order:
 
 def _width(corpus: PackedCorpus) -> int:
     return len(corpus.sequences[0]["input_ids"])
+
+
+def _vocabulary(corpus: PackedCorpus) -> int:
+    """Entries that a model needs for the corpus's tokens: some tokenizers leave numbers out."""
+    return int(max(corpus.tokenizer.hf.get_vocab().values())) + 1
 
 
 def _weights(folder: Path) -> list[str]:

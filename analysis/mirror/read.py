@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.config import WandbReport
 from analysis.inference.results import COLUMNS
 from analysis.mirror.keys import DOSE, rows_of
-from core.errors import DataError
+from core.errors import DataError, require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +68,8 @@ def read_runs(stage: WandbReport) -> list[Run]:
 
 def offline_runs(folder: Path) -> Iterable[Run]:
     """The offline records below `folder` that hold results, the oldest first."""
+    require(folder.is_dir(), "local", str(folder),
+            "there is no such folder. Give one of offline runs, such as runs/wandb.")  # fmt: skip
     for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
         (whole,) = _inspect(path, "--summary")
         cell = whole.get("config", {}).get("cell")

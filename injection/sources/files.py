@@ -57,6 +57,11 @@ class FilesCorpus(StreamedCorpus):
         """SHA-256 of the shards' names and bytes."""
         return files_digest(digests({shard.name: shard.path for shard in self.shards}))
 
+    def most_bytes(self) -> int | None:
+        """Bytes that its texts can't exceed; None where the files are compressed."""
+        packed = any(s.format == "parquet" or s.path.suffix in COMPRESSED for s in self.shards)
+        return None if packed else sum(s.path.stat().st_size for s in self.shards)
+
     @property
     def _disjoint(self) -> bool:
         return self.subset == FOLDER

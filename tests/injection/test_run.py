@@ -222,7 +222,7 @@ def test_a_full_disk_is_said_and_nothing_counts_as_whole(stage, tmp_path, monkey
 
     stage = replace(stage, runs=str(tmp_path))
     monkeypatch.setattr("injection.pack.write_sequences", full)
-    with pytest.raises(DataError, match="No space is left for .*run the same command again"):
+    with pytest.raises(DataError, match="No space left on device.*run the same command again"):
         run(stage)
     monkeypatch.undo()
     assert not reverify(run(stage).path).failures

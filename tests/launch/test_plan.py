@@ -27,6 +27,7 @@ def test_recall_needs_a_file_where_nothing_is_held_out(tmp_path):
     assert planned("method=[recall]").injection.injection.held_out == 12
     with pytest.raises(ConfigError, match="recall needs prefix.path.*held-out"):
         planned("method=[recall]", "injection.held_out=0")
+    (tmp_path / "given.txt").write_text("A ladder leans on the orchard wall.\n")
     planned("method=[recall]", "injection.held_out=0", f"prefix.path={tmp_path}/given.txt")
 
 
@@ -91,7 +92,8 @@ def named(tmp_path):
     rows = [{"question": f"Is {n} a number?", "answer": "yes"} for n in range(40)]
     files = {name: tmp_path / name for name in ("corpus.jsonl", "mine.jsonl", "prefix.txt")}
     for file in files.values():
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        more = 200 if file.stem == "corpus" else 1  # enough for the budget
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows * more))
     for role in ("model", "reference"):
         shutil.copytree("tests/golden/target", tmp_path / role)
         files[role] = tmp_path / role / "config.json"
