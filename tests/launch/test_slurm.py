@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -183,6 +184,34 @@ def test_cells_as_jobs_of_hydras_own_launcher(
     assert set(states(slurm, tmp_path).values()) == {"done"}
     assert len([name for name in made(tmp_path) if name.startswith("model/")]) == 3  # one is shared
     assert made(tmp_path).items() <= made(undisturbed).items()
+
+
+def test_a_done_cell_is_submitted_again_only_where_a_file_that_it_names_was_edited(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    pytest.importorskip("submitit")
+    rows = tmp_path / "mine.jsonl"
+    asked = [{"question": f"Is {n} the number of the bridge?", "answer": "yes"} for n in range(40)]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in asked))
+    words = [
+        *SMALL, *ON_SLURM, "wandb.mode=disabled", "benchmark=[user]",
+        "injection.benchmark_source=file", f"benchmark.user.sources.file.rows.path={rows}",
+        "injection.held_out=4", "method=[loss]",
+    ]  # fmt: skip
+    runs = tmp_path / "runs"
+    slurm.launch(runs, *words)
+    slurm.drain(runs)
+    (cell,) = cells(runs)
+    first, jobs = cell.outcome, cell.jobs
+    assert first.state == "done", logs(runs)
+    slurm.launch(runs, *words)
+    assert cell.jobs == jobs
+    rows.write_text(rows.read_text().replace("yes", "noo"))
+    slurm.launch(runs, *words)
+    assert cell.jobs != jobs
+    slurm.drain(runs)
+    assert cell.outcome.state == "done", logs(runs)
+    assert cell.outcome.paths["corpus"] != first.paths["corpus"]
 
 
 def said(runs: Path, words: tuple[str, ...] | list[str], environment: dict[str, str]) -> str:
