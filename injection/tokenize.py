@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -190,12 +190,12 @@ def _decontaminated(
     return kept, matches
 
 
-@cache
+@lru_cache(maxsize=1)  # of one corpus: those of the cells before are not needed again
 def _tokenizer(path: Path) -> Tokenizer:
     return Tokenizer(str(path))
 
 
-@cache
+@lru_cache(maxsize=1)
 def _matcher(pool: tuple[tuple[str, tuple[str, ...]], ...]) -> Matcher:
     texts = {example: text for example, (text, *_) in pool}
     return Matcher(texts, {example: fields for example, (_, *fields) in pool})
