@@ -13,8 +13,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What a spreadsheet takes for the start of a formula."""
 
 
-def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write the table without its index.
+def write_csv(path: Path, table: pd.DataFrame, *, more: bool = False) -> None:
+    """Write the table without its index, or `more` rows below those of a table like it.
 
     A text that starts like a formula gets a single quote before it (OWASP, "CSV injection");
     numbers stay numbers.
@@ -23,7 +23,8 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
     for place in range(safe.shape[1]):
         if safe.dtypes.iloc[place].kind not in "biufcmM":
             safe.isetitem(place, safe.iloc[:, place].map(_text))
-    safe.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    how = {"mode": "a", "header": False} if more else {}
+    safe.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC, **how)
 
 
 def _text(cell: Any) -> Any:

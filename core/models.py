@@ -88,8 +88,9 @@ def _drop_cache(tokenizer: Any) -> None:
     (tokenizers 0.23; the cache saves no time that can be measured.)
     """
     model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
-    if hasattr(model, "_resize_cache"):  # a BPE or Unigram has one
-        model._resize_cache(0)
+    resize = getattr(model, "_resize_cache", None)  # a BPE or Unigram has one
+    if resize is not None:
+        resize(0)
 
 
 def load_config(field: str, path: str, **options: Any) -> Any:

@@ -27,7 +27,7 @@ def main(config: DictConfig) -> None:
     artifact = run(stage)
     if "signs" not in config:  # no launcher that will report on them
         examples = open_examples(stage.examples.path)
-        print(overlap(examples) + summary(open_scores(artifact.path).table, examples))
+        print(overlap(examples) + summary(open_scores(artifact.path).tables, examples))
 
 
 def online(config: DictConfig) -> None:

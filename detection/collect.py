@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +15,20 @@ from core.artifacts import Built, build, locate
 from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
 from detection.examples import Text, texts_digest
-from detection.passes import INFILL, Pass, TokenStats
+from detection.parallel import staying
+from detection.passes import INFILL, Pass
 from detection.scored_model import ScoredModel
-from detection.store import FILE, KIND, read_copies, write_rows
+from detection.store import KIND, PARTS, Copies, StoredPass, is_whole, part, write_rows
 from detection.views import Material, needs, rewords
 
 if TYPE_CHECKING:
     from detection.loaded import LoadedModel
 
-Copies = Mapping[str, tuple[TokenStats, ...]]  # by the text's SHA-256
+PART_CHARACTERS = 2**20
+"""Of the texts of a part, over all copies: what is in memory at a time, and lost in a kill."""
+PART_TEXTS = 2**12
+
+log = logging.getLogger(__name__)
 
 
 def _serving(wanted: Pass, others: set[Pass]) -> Pass:
@@ -47,8 +55,8 @@ class Collector:
         self.settings = settings
         self.material = replace(material or Material(), runs=runs)
         # one row a text, sorted: the stored pass is the same whatever the ids and their order
-        ordered = sorted(texts, key=lambda t: (t.sha256, t.benchmark))
-        self.texts = list({t.sha256: t for t in ordered}.values())
+        ordered = sorted(sorted(texts, key=attrgetter("benchmark")), key=attrgetter("sha256"))
+        self.texts = [last for _, (*_, last) in groupby(ordered, key=attrgetter("sha256"))]
         self._loaded: dict[str, LoadedModel] = {}
         self._found: dict[Pass, Copies] = {}
 
@@ -76,20 +84,41 @@ class Collector:
         }  # fmt: skip
         folder = locate(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
         build(folder, config, inputs, partial(self._run, wanted))
-        return read_copies(folder / FILE)
+        return StoredPass(folder)
 
     def _run(self, wanted: Pass, folder: Path) -> Built:
+        """Write the parts of the pass that are not there, or not whole."""
         known = self._one(Pass(wanted.model)) if rewords(wanted) else None
-        rows = self._load(wanted.model).run(wanted, self.texts, known)
-        write_rows(folder / FILE, rows)
-        counts = {
+        texts = {folder / part(n): own for n, own in enumerate(parts(self.texts, wanted))}
+        missing = [p for p, own in texts.items() if not is_whole(p, [t.sha256 for t in own])]
+        for path in {*folder.glob(PARTS), *missing} - (texts.keys() - {*missing}):
+            path.unlink(missing_ok=True)
+        if 0 < len(missing) < len(texts):
+            kept = len(texts) - len(missing)
+            log.info("%s: %d of %d parts are there.", wanted.key, kept, len(texts))
+        model = self._load(wanted.model)
+        if len(missing) > 1:  # what is wrong with a text is said before any is scored
+            for path in missing:
+                model.tokenize(wanted, texts[path])
+        with staying():
+            for path in missing:
+                write_rows(path, model.run(wanted, texts[path], known))
+        return Built([path.name for path in texts], self._counts(folder, model.context))
+
+    def _counts(self, folder: Path, context: int | None) -> dict[str, int]:
+        """What is in the pass; one of a windowed text has more statistics than the context."""
+        found, rows, tokens, windowed = StoredPass(folder), 0, 0, 0
+        for copies in found.values():
+            rows += len(copies)
+            tokens += sum(map(len, copies))
+            windowed += context is not None and max(map(len, copies)) >= context
+        return {
             "texts": len(self.texts),
-            "rows": len(rows),
-            "scored_tokens": sum(len(row.stats) for row in rows),
-            "truncated": sum(row.truncated for row in rows),
-            "windowed": len({row.text_sha256 for row in rows if row.windowed}),
+            "rows": rows,
+            "scored_tokens": tokens,
+            "truncated": found.truncated(),
+            "windowed": windowed,
         }
-        return Built([FILE], counts)
 
     def _model(self, wanted: Pass) -> ScoredModel:
         if wanted.model not in self.models:
@@ -105,3 +134,24 @@ class Collector:
 
             self._loaded[role] = LoadedModel(self.models[role], self.settings, self.material)
         return self._loaded[role]
+
+
+def parts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:
+    """The texts in runs of up to PART_CHARACTERS, all copies counted, or of one text."""
+    copies = _copies(wanted)
+    start = characters = 0
+    for place, text in enumerate(texts):
+        own = len(text.text) * copies
+        if place > start and (characters + own > PART_CHARACTERS or place - start >= PART_TEXTS):
+            yield texts[start:place]
+            start, characters = place, 0
+        characters += own
+    if start < len(texts):
+        yield texts[start:]
+
+
+def _copies(wanted: Pass) -> int:
+    """About how many statistics a token of a text has in the pass."""
+    given = dict(wanted.parameters)
+    n, future = given.get("n", 1), given.get("future", 0)
+    return int(n) if not isinstance(future, int) or not future else future + 1

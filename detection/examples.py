@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from core.errors import DataError
 from core.estimates import ALL
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Text:
     """One example. `sha256` names the text whatever the id.
 
@@ -51,13 +52,21 @@ def open_examples(path: str) -> list[Text]:
 
 def examples_digest(examples: list[Text]) -> str:
     """A hash of the ids and texts in any order: not of membership, so cells share clean scores."""
-    lines = sorted(f"{e.sha256} {e.example_id}" for e in examples)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    ordered = sorted(sorted(examples, key=attrgetter("example_id")), key=attrgetter("sha256"))
+    return _lines_digest(f"{e.sha256} {e.example_id}" for e in ordered)
 
 
 def texts_digest(texts: Sequence[Text]) -> str:
     """A hash of the texts alone, in the given order."""
-    return hashlib.sha256("\n".join(t.sha256 for t in texts).encode()).hexdigest()
+    return _lines_digest(t.sha256 for t in texts)
+
+
+def _lines_digest(lines: Iterable[str]) -> str:
+    """A hash of the lines, with a newline between them."""
+    found = hashlib.sha256()
+    for number, line in enumerate(lines):
+        found.update((f"\n{line}" if number else line).encode())
+    return found.hexdigest()
 
 
 def make_text(example_id: str, text: str, label: bool | None, benchmark: str) -> Text:
@@ -100,8 +109,11 @@ def _corpus_rows(folder: Path) -> Iterator[Text]:
 
 def _jsonl_rows(path: Path) -> Iterator[Text]:
     """Each line that is not blank; the number counts every line, from 0."""
-    for number, line in enumerate(path.read_bytes().splitlines()):
-        if line.strip():
+    with path.open("rb") as file:
+        lines = (line for piece in file for line in piece.splitlines())
+        for number, line in enumerate(lines):
+            if not line.strip():
+                continue
             row = _row(path, number, line)
             label = _label(path, number, row.get("label"))
             benchmark = str(row.get("benchmark") or "")

@@ -6,7 +6,7 @@ scored tokens is not ranked: its score stands in the file, but in no metric and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from core.blank import is_blank
@@ -16,7 +16,7 @@ from detection.views import rewords
 if TYPE_CHECKING:
     import pandas as pd
 
-    from detection.collect import Copies
+    from detection.store import Copies
 
 UPPER_BOUND = "_upper_bound"
 """What the name of a method ends with whose reference is the target's own past."""
@@ -28,10 +28,9 @@ def counting(passes: set[Pass]) -> set[Pass]:
     return passes if any(map(_counts, passes)) else {*passes, ORIGINAL}
 
 
-def scored_tokens(passes: Mapping[Pass, Copies]) -> dict[str, int]:
-    """How many tokens of each text the target scores, by the text's SHA-256."""
-    copies = next(copies for wanted, copies in passes.items() if _counts(wanted))
-    return {sha256: len(stats[0]) for sha256, stats in copies.items()}
+def scored_by(passes: Mapping[Pass, Copies]) -> Copies:
+    """The pass that shows how many tokens of each text the target scores: its first copy's."""
+    return next(copies for wanted, copies in passes.items() if _counts(wanted))
 
 
 def unranked(text: str, scored: int, least: int) -> str:
@@ -52,6 +51,14 @@ def counted(table: pd.DataFrame) -> pd.DataFrame:
     who = {name: table[name].where(table["ranked"], "") for name in COLUMNS[:2]}
     by_flag = table.assign(**who).groupby(list(COLUMNS[:3]))["example_id"]
     return by_flag.nunique().reset_index(name="texts").assign(of=table["example_id"].nunique())
+
+
+def together(counts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """The counts of a table from its parts, each a method and variant's rows on all texts."""
+    import pandas as pd
+
+    found = pd.concat(counts, ignore_index=True).drop_duplicates()
+    return found.sort_values(list(COLUMNS[:3]), ignore_index=True)
 
 
 def said(counts: pd.DataFrame) -> Sequence[str]:

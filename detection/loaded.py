@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from detection.prefix_pass import run_prefixed
 from detection.runner import run_sequences
 from detection.scored_model import ScoredModel
 from detection.slices import Task
+from detection.store import Copies as Stored
 from detection.store import Row
 from detection.views import PREFIX, Material, render
 from detection.views.prefix import Shots
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Merge = Callable[[Sequence[T], int], T]
-Stored = Mapping[str, Sequence[TokenStats]]  # a pass's statistics by the text's SHA-256
+TEXTS_AT_ONCE = 1_000  # the tokenizer's own record of a text takes far more than the ids
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class LoadedModel:
         Raises:
             DataError: a text has fewer than 2 tokens, is too long, or gets NaN logits.
         """
-        tokens = self.tokenize(Pass(wanted.model) if wanted.view == INFILL else wanted, texts)
+        tokens = self.tokenize(wanted, texts)
         self._say_windows(wanted, tokens)
         if wanted.view == INFILL:
             found = self._infill(wanted, tokens)
@@ -191,16 +192,23 @@ class LoadedModel:
 
     def tokenize(self, wanted: Pass, texts: Sequence[Text]) -> list[Tokens]:
         """Each text of the view with the special tokens that the tokenizer itself adds."""
+        wanted = Pass(wanted.model) if wanted.view == INFILL else wanted
         views = [
             (text, copy, version)
             for text, versions in zip(texts, render(wanted, texts, self.material), strict=True)
             for copy, version in enumerate(versions)
         ]
-        ids = self.tokenizer([v for *_, v in views], return_attention_mask=False, verbose=False)
+        blocks = (views[i : i + TEXTS_AT_ONCE] for i in range(0, len(views), TEXTS_AT_ONCE))
         return [
             self._checked(wanted, owner, copy, row, version)
-            for (owner, copy, version), row in zip(views, ids["input_ids"], strict=True)
+            for block in blocks
+            for (owner, copy, version), row in zip(block, self._ids(block), strict=True)
         ]
+
+    def _ids(self, block: Sequence[tuple[Text, int, str]]) -> list[list[int]]:
+        texts = [version for *_, version in block]
+        found = self.tokenizer(texts, return_attention_mask=False, verbose=False)
+        return list(found["input_ids"])
 
     def _checked(
         self, wanted: Pass, owner: Text, copy: int, ids: list[int], version: str

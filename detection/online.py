@@ -89,7 +89,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     collector = Collector(
         Path(stage.runs), {"target": target}, [j.text for j in joined], stage.detection
     )
-    stats = collector.collect([ORIGINAL])[ORIGINAL]
+    stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
     tokenizer = load_tokenizer(
         "model.path", str(target.folder), trust_remote_code=target.trust_remote_code
     )

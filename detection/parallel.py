@@ -6,8 +6,9 @@ The processes are children of this one (`detection.processes`), or a launcher's 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any, TypeVar
@@ -71,10 +72,31 @@ def run_slices(
     return [parts[i % n][i // n] for i in range(len(sequences))]
 
 
+_children: list[ProcessPoolExecutor] | None = None  # of one process each, which has its own GPU
+
+
+@contextmanager
+def staying() -> Iterator[list[ProcessPoolExecutor]]:
+    """Child processes that are started within it stay until its end, each with its model."""
+    global _children
+    if _children is not None:
+        yield _children
+        return
+    _children = []
+    try:
+        yield _children
+    finally:
+        for pool in _children:
+            pool.shutdown(wait=True, cancel_futures=True)
+        _children = None
+
+
 def _by_children(slices: Sequence[Slice[T]]) -> list[list[T]]:
     n = len(slices)
-    with ProcessPoolExecutor(n, get_context("spawn")) as pool:
-        futures = [pool.submit(_run_child, work, i, n) for i, work in enumerate(slices)]
+    with staying() as pools:
+        while len(pools) < n:
+            pools.append(ProcessPoolExecutor(1, get_context("spawn")))
+        futures = [pools[i].submit(_run_child, work, i, n) for i, work in enumerate(slices)]
         return [future.result() for future in futures]
 
 

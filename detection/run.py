@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
@@ -14,19 +14,24 @@ from core.disk import check_writable
 from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import Text, examples_digest, open_examples
-from detection.flags import counted, counting, said
+from detection.flags import counted, counting, said, together
 from detection.needs import Methods, choose_methods, named, needs_of, open_material, open_models
 from detection.scores import (
     COLUMNS,
     FILE,
     KIND,
     Scores,
-    make_table,
     open_scores,
     origin,
-    write_table,
+    read_tables,
+    score_tables,
+    to_arrow,
+    write_tables,
 )
 from detection.summary import ranked
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -78,12 +83,13 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
 def _make(methods: Methods, examples: Sequence[Text], collector: Collector, folder: Path) -> Built:
     passes = collector.collect(counting({p for m in methods.values() for p in m.passes}))
     step, least = collector.models["target"].step, collector.settings.min_scored_tokens
-    table = make_table(methods, examples, passes, step, least)
-    write_table(folder / FILE, table)
-    for line in said(counted(table)):
+    write_tables(folder / FILE, score_tables(methods, examples, passes, step, least))
+    for line in said(together(map(counted, read_tables(folder / FILE)))):
         log.warning("%s", line)
-    counts = {"examples": len(examples), "methods": len(methods), "rows": len(table)}
-    return Built([FILE], {**counts, "flagged": int((table["flag"] != "").sum())})
+    flagged = sum(int((table["flag"] != "").sum()) for table in read_tables(folder / FILE))
+    rows = len(examples) * len(methods)
+    counts = {"examples": len(examples), "methods": len(methods), "rows": rows}
+    return Built([FILE], {**counts, "flagged": flagged})
 
 
 def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int]) -> dict[str, Any]:
@@ -98,11 +104,14 @@ def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int])
 
 def _export(out: Path, scores: Scores, examples: Sequence[Text]) -> None:
     """The same table for a reader, with each method's rows in the order of the examples."""
-    table = scores.table
     order = {example.example_id: place for place, example in enumerate(examples)}
-    places = table["example_id"].map(order)
-    table = table.assign(place=places).sort_values(["method", "variant", "place"])
-    table = table.drop(columns="place")
+
+    def tables() -> Iterator[pd.DataFrame]:
+        for table in scores.tables():
+            places = table["example_id"].map(order).sort_values()
+            yield table.loc[places.index].reset_index(drop=True)
+
     out.mkdir(parents=True, exist_ok=True)
-    write_table(out / FILE, table, origin(scores.artifact))
-    write_csv(out / CSV, ranked(table))
+    write_tables(out / FILE, map(to_arrow, tables()), origin(scores.artifact))
+    for number, table in enumerate(tables()):
+        write_csv(out / CSV, ranked(table), more=number > 0)

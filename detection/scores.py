@@ -11,12 +11,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,13 +25,12 @@ import pyarrow.parquet as pq
 from core.artifacts import Artifact, is_complete, open_artifact
 from core.config import identity
 from core.errors import ArtifactError, DataError
-from detection.collect import Copies
 from detection.config import DetectionConfig
 from detection.examples import Text
-from detection.flags import scored_tokens, unranked
+from detection.flags import scored_by, unranked
 from detection.methods.base import Method
 from detection.passes import Example, Pass
-from detection.store import write_parquet
+from detection.store import Copies, writing
 
 KIND = "scores"
 FILE = "scores.parquet"
@@ -71,6 +71,10 @@ class Scores:
         """
         return read_table(self.artifact.path / FILE)
 
+    def tables(self) -> Iterator[pd.DataFrame]:
+        """The same table in parts: one a method and variant."""
+        yield from read_tables(self.artifact.path / FILE)
+
 
 def open_scores(path: Path | str) -> Scores:
     """Open a finished scores folder.
@@ -101,24 +105,74 @@ def make_table(
     Raises:
         DataError: a score is not finite.
     """
-    scored = scored_tokens(passes)
-    rows = [
-        (
-            *(e.example_id, name, variant, step, method.is_default),
-            *judged(method, seen(method, e, passes), scored[e.sha256], min_scored_tokens),
-        )
-        for (name, variant), method in methods.items()
-        for e in examples
-    ]
-    table = pd.DataFrame(rows, columns=COLUMNS.names)
-    bad = table[~table["score"].abs().lt(float("inf"))]
+    parts = score_tables(methods, examples, passes, step, min_scored_tokens)
+    return pa.concat_tables(parts).to_pandas()
+
+
+def score_tables(
+    methods: Mapping[tuple[str, str], Method],
+    examples: Sequence[Text],
+    passes: Mapping[Pass, Copies],
+    step: int,
+    min_scored_tokens: int = 1,
+) -> Iterator[pa.Table]:
+    """`make_table`'s table in parts: one a method and variant, in its order.
+
+    The passes are read once, in their own order, all methods together.
+    """
+    scored = scored_by(passes)
+    found = {key: _Judged(len(examples)) for key in sorted(methods)}
+    for place in sorted(range(len(examples)), key=lambda i: examples[i].sha256):
+        text = examples[place]
+        tokens = len(scored[text.sha256][0])
+        for key, column in found.items():
+            example = seen(methods[key], text, passes)
+            column.put(place, *judged(methods[key], example, tokens, min_scored_tokens))
+    order = np.array(sorted(range(len(examples)), key=lambda i: examples[i].example_id), np.intp)
+    ids = pa.array((examples[i].example_id for i in order), pa.string(), size=len(order))
+    for (name, variant), column in found.items():
+        _check(name, variant, ids, column.score[order])
+        plain = {"method": name, "variant": variant, "checkpoint_step": step,
+                 "default": methods[name, variant].is_default}  # fmt: skip
+        own = {"example_id": ids, **column.columns(order)}
+        yield pa.table(
+            [own[f.name] if f.name in own else pa.repeat(pa.scalar(plain[f.name], f.type), len(ids))
+             for f in COLUMNS],
+            COLUMNS,
+        )  # fmt: skip
+
+
+class _Judged:
+    """One method's scores, flags and what is ranked, by the example's place."""
+
+    def __init__(self, examples: int) -> None:
+        self.score = np.empty(examples)
+        self._ranked = np.empty(examples, bool)
+        self._flag = np.empty(examples, np.int32)
+        self._flags: dict[str, int] = {}  # in words → its number; there are few
+
+    def put(self, place: int, score: float, flag: str, ranked: bool) -> None:
+        """Store what `judged` says of an example."""
+        self.score[place], self._ranked[place] = score, ranked
+        self._flag[place] = self._flags.setdefault(flag, len(self._flags))
+
+    def columns(self, order: np.ndarray) -> dict[str, pa.Array]:
+        """The columns of its own, of the examples in this order."""
+        words = pa.array([*self._flags], pa.string())
+        return {
+            "score": pa.array(self.score[order]),
+            "flag": words.take(pa.array(self._flag[order])),
+            "ranked": pa.array(self._ranked[order]),
+        }
+
+
+def _check(name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
+    bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
-        first = bad.iloc[0]
         raise DataError(
-            f"text {first['example_id']}: {first['method']} ({first['variant'] or 'no variant'}) "
-            f"gives {first['score']}. Leave the text out, or the method."
+            f"text {ids[bad[0]]}: {name} ({variant or 'no variant'}) gives {scores[bad[0]]}. "
+            "Leave the text out, or the method."
         )
-    return table.sort_values(["method", "variant", "example_id"], ignore_index=True)
 
 
 def seen(method: Method, text: Text, passes: Mapping[Pass, Copies]) -> Example:
@@ -152,13 +206,29 @@ def read_table(path: Path) -> pd.DataFrame:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
     found = pd.read_parquet(path)
-    missing = [name for name in COLUMNS.names if name not in found]
+    _check_columns(path, found.columns)
+    return found
+
+
+def _check_columns(path: Path, found: Iterable[str]) -> None:
+    missing = [name for name in COLUMNS.names if name not in set(found)]
     if missing:
         raise ArtifactError(
             f"{path} has no column {', '.join(missing)}: an earlier version wrote it. Score again: "
             "its passes are stored, so no model is run."
         )
-    return found
+
+
+def read_tables(path: Path) -> Iterator[pd.DataFrame]:
+    """The table in parts, as they were written.
+
+    Raises:
+        ArtifactError: an earlier version wrote it, without one of the columns.
+    """
+    with pq.ParquetFile(path) as file:
+        _check_columns(path, file.schema_arrow.names)
+        for group in range(file.metadata.num_row_groups):
+            yield file.read_row_group(group, use_threads=False).to_pandas()
 
 
 @dataclass(frozen=True)
@@ -175,15 +245,28 @@ def origin(artifact: Artifact) -> Origin:
     return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
 
 
-def write_table(path: Path, table: pd.DataFrame, made_of: Origin | None = None) -> None:
-    """Write `scores.parquet`; the same table gives the same bytes.
+def write_tables(path: Path, tables: Iterable[pa.Table], made_of: Origin | None = None) -> None:
+    """Write `scores.parquet` in parts; the same tables give the same bytes.
 
     `made_of` goes into the file itself, where no manifest is going to stand beside it.
     """
-    arrow = pa.Table.from_pandas(table, COLUMNS, preserve_index=False)
     parts = {} if made_of is None else {INPUTS: made_of.inputs, SETTINGS: made_of.settings}
     texts = {name: json.dumps(dict(part), sort_keys=True) for name, part in parts.items()}
-    write_parquet(path, arrow.replace_schema_metadata(texts or None))
+    schema = COLUMNS.with_metadata(texts or None)
+    with writing(path, schema) as writer:
+        for table in tables:
+            whole = table.replace_schema_metadata(schema.metadata)
+            writer.write_table(whole, row_group_size=max(1, len(table)))
+
+
+def write_table(path: Path, table: pd.DataFrame, made_of: Origin | None = None) -> None:
+    """Write `scores.parquet` from a whole table, as `write_tables`."""
+    write_tables(path, [to_arrow(table)], made_of)
+
+
+def to_arrow(table: pd.DataFrame) -> pa.Table:
+    """The table with the file's own types."""
+    return pa.Table.from_pandas(table, COLUMNS, preserve_index=False)
 
 
 def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:

@@ -3,15 +3,21 @@
 ::
 
     runs/passes/<model>-<view>-<hash>/
-    ├── config.yaml      model, view, dtype, what was done with long texts
-    ├── stats.parquet    one row a text of the view: text_sha256, copy, truncated, and one list of
-    │                    T-1 float32 (top_id: int32) a field of TokenStats
+    ├── config.yaml          model, view, dtype, what was done with long texts
+    ├── stats-00000.parquet  one row a text of the view: text_sha256, copy, truncated, and one list
+    ├── …                    of T-1 float32 (top_id: int32) a field of TokenStats
     └── manifest.json
+
+The texts are in the order of their SHA-256. A part is written when its texts are done, and read a
+few texts (a row group) at a time, so that memory does not grow with their number. Each page has a
+checksum, which every reader verifies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -20,10 +26,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.artifacts import temporary
+from core.errors import ArtifactError
 from detection.passes import TokenStats
 
 KIND = "passes"
-FILE = "stats.parquet"
+PARTS = "stats-*.parquet"
+GROUP_TOKENS = 2**14
+"""Scored tokens that are written, and read, at a time; a text of more is not divided."""
 STATS = tuple(f.name for f in fields(TokenStats))
 COLUMNS = pa.schema(
     [
@@ -33,6 +42,12 @@ COLUMNS = pa.schema(
         *((name, pa.list_(pa.int32() if name == "top_id" else pa.float32())) for name in STATS),
     ]
 )
+DAMAGED = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, MemoryError
+)  # fmt: skip
+"""What pyarrow, and reading what it gives, raise of a file that is no whole Parquet file."""
+Copies = Mapping[str, tuple[TokenStats, ...]]
+"""A pass's statistics by the text's SHA-256: of each of the text's copies, in order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,31 +64,146 @@ class Row:
     windowed: bool = False
 
 
+def part(number: int) -> str:
+    """The file of a part."""
+    return PARTS.replace("*", f"{number:05d}")
+
+
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write the rows in their order; the same rows give the same bytes."""
-    plain = [pa.array([getattr(r, name) for r in rows], COLUMNS.field(name).type)
-             for name in ("text_sha256", "copy", "truncated")]  # fmt: skip
-    columns = [*plain, *(_lists(name, rows) for name in STATS)]
-    table = pa.Table.from_arrays(columns, schema=COLUMNS)
-    write_parquet(path, table)
+    with writing(path, COLUMNS) as writer:
+        for group in _groups(rows):
+            writer.write_table(_table(group))
+
+
+@contextmanager
+def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Write a whole file or nothing: two cells may write the pass that they share."""
+    unfinished = temporary(path)
+    try:
+        with pq.ParquetWriter(
+            unfinished, schema, compression="zstd", use_dictionary=False, write_page_checksum=True
+        ) as writer:
+            yield writer
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a whole file or nothing: two cells may write the pass that they share."""
-    part = temporary(path)
-    pq.write_table(table, part, compression="zstd", use_dictionary=False)
-    part.replace(path)
+    """Write a whole table, or nothing."""
+    with writing(path, table.schema) as writer:
+        writer.write_table(table)
 
 
-def read_copies(path: Path) -> Mapping[str, tuple[TokenStats, ...]]:
-    """The statistics of each text's copies, by the text's SHA-256."""
-    table = pq.read_table(path)
-    split = {name: _arrays(pa.concat_arrays(table[name].chunks)) for name in STATS}
-    found: dict[str, list[TokenStats]] = {}
-    for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
-        stats = TokenStats(**{name: split[name][row] for name in STATS})
-        found.setdefault(sha256, []).append(stats)
-    return {sha256: tuple(copies) for sha256, copies in found.items()}
+def is_whole(path: Path, texts: Sequence[str]) -> bool:
+    """Whether the part is there, undamaged, and about these texts (by SHA-256) in their order."""
+    if not path.is_file():
+        return False
+    try:
+        found = [sha256 for group in _Part(path).read_all() for sha256 in group]
+    except ArtifactError:
+        return False
+    return found == list(texts)
+
+
+class StoredPass(Copies):
+    """A pass's statistics, read from its folder; texts that are asked for in order, once.
+
+    Raises:
+        ArtifactError: a part is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._parts = [_Part(path) for path in sorted(folder.glob(PARTS))]
+        self._places = [(p, group) for p in self._parts for group in range(len(p.firsts))]
+        self._firsts = [first for p in self._parts for first in p.firsts]
+        self._held: tuple[int, Copies] = -1, {}
+
+    def __getitem__(self, sha256: str) -> tuple[TokenStats, ...]:
+        return self._group(max(0, bisect_right(self._firsts, sha256) - 1))[sha256]
+
+    def __iter__(self) -> Iterator[str]:
+        for place in range(len(self._places)):
+            yield from self._group(place)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def truncated(self) -> int:
+        """How many rows are of a text that was cut."""
+        return sum(part.truncated() for part in self._parts)
+
+    def _group(self, place: int) -> Copies:
+        if self._held[0] != place:
+            found, group = self._places[place]
+            self._held = place, found.read(group)
+        return self._held[1]
+
+
+class _Part:
+    """A part of a pass. Its file is open only while it is read: there may be thousands."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._opened() as file:
+            if not file.schema_arrow.equals(COLUMNS):
+                raise OSError("its columns are others")
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            self.firsts: list[str] = [group.column(0).statistics.min for group in groups]
+            if not all(isinstance(first, str) for first in self.firsts):
+                raise ValueError("a row group does not say what is in it")
+
+    def read(self, group: int) -> dict[str, tuple[TokenStats, ...]]:
+        """The statistics of a row group's texts."""
+        with self._opened() as file:
+            table = file.read_row_group(group, use_threads=False)
+            split = {name: _arrays(table[name]) for name in STATS}
+            found: dict[str, list[TokenStats]] = {}
+            for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
+                stats = TokenStats(**{name: split[name][row] for name in STATS})
+                found.setdefault(sha256, []).append(stats)
+            if next(iter(found)) != self.firsts[group]:
+                raise ValueError("a row group begins with another text than it says")
+        return {sha256: tuple(copies) for sha256, copies in found.items()}
+
+    def read_all(self) -> Iterator[dict[str, tuple[TokenStats, ...]]]:
+        """Every row group."""
+        return map(self.read, range(len(self.firsts)))
+
+    def truncated(self) -> int:
+        """How many rows are of a text that was cut."""
+        with self._opened() as file:
+            return sum(file.read(["truncated"])["truncated"].to_pylist())
+
+    @contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile]:
+        try:
+            with pq.ParquetFile(self._path, page_checksum_verification=True) as file:
+                yield file
+        except DAMAGED as error:
+            raise ArtifactError(
+                f"{self._path} is damaged ({str(error).splitlines()[0]}), so nothing is scored "
+                f"with it. Delete the folder {self._path.parent} and run the same command again."
+            ) from error
+
+
+def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows, some GROUP_TOKENS at a time; those of one text stay together."""
+    start = tokens = 0
+    for place, row in enumerate(rows):
+        if tokens >= GROUP_TOKENS and row.text_sha256 != rows[place - 1].text_sha256:
+            yield rows[start:place]
+            start, tokens = place, 0
+        tokens += len(row.stats)
+    if start < len(rows):
+        yield rows[start:]
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    plain = [pa.array([getattr(r, name) for r in rows], COLUMNS.field(name).type)
+             for name in ("text_sha256", "copy", "truncated")]  # fmt: skip
+    return pa.Table.from_arrays([*plain, *(_lists(name, rows) for name in STATS)], schema=COLUMNS)
 
 
 def _lists(name: str, rows: Sequence[Row]) -> pa.Array:
@@ -82,7 +212,7 @@ def _lists(name: str, rows: Sequence[Row]) -> pa.Array:
     return pa.ListArray.from_arrays(ends, np.concatenate(parts), type=COLUMNS.field(name).type)
 
 
-def _arrays(column: pa.Array) -> list[np.ndarray]:
+def _arrays(column: pa.ChunkedArray) -> list[np.ndarray]:
     """The lists of a column as views of one array."""
-    offsets = column.offsets.to_numpy()
-    return np.split(column.values.to_numpy(), offsets[1:-1])
+    lists = pa.concat_arrays(column.chunks)
+    return np.split(lists.values.to_numpy(), lists.offsets.to_numpy()[1:-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from core.metrics import Scores
 from core.seeds import derive
 from detection.blind import BLIND, blind_baseline, obstacle, warning
 from detection.examples import Text
-from detection.flags import counted, said
+from detection.flags import counted, said, together
 
 METRICS = chosen_metrics([0.05], [0.95])
 HEADS = ("AUROC", "TPR at FPR ≤ 0.05", "FPR at TPR ≥ 0.95")
@@ -32,6 +32,8 @@ SHOWN = 5
 POOLED = "pooled over all texts"
 """Unlike the mean over benchmarks, it also compares members of one with non-members of another."""
 
+Key = tuple[str, str]
+Read = Callable[[], Iterable[tuple[Key, pd.DataFrame]]]
 Estimates = dict[tuple[str, str], dict[str, Estimate]]
 """(method, variant) → metric → estimate."""
 
@@ -54,11 +56,16 @@ def split(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores, Score
     return values[members].to_numpy(), values[nonmembers].to_numpy()
 
 
-def summary(table: pd.DataFrame, examples: Sequence[Text], blind: bool = True) -> str:
+def summary(
+    scores: pd.DataFrame | Callable[[], Iterable[pd.DataFrame]],
+    examples: Sequence[Text],
+    blind: bool = True,
+) -> str:
     """A table of metrics with intervals where there are both kinds, else the likeliest members.
 
     Args:
-        table: example_id, method, variant, score, flag, ranked.
+        scores: example_id, method, variant, score, flag, ranked; or what reads them in parts, each
+            a method and variant's rows on all texts.
         examples: the texts, with labels where they are known.
         blind: add the blind baseline, which takes texts that were drawn one by one: pieces of one
             text give each other away.
@@ -66,30 +73,47 @@ def summary(table: pd.DataFrame, examples: Sequence[Text], blind: bool = True) -
     Returns:
         That of the ranked texts, below what is out of the ordinary about the scores.
     """
-    kept = set(table["example_id"][table["ranked"]])
+
+    def read() -> Iterable[pd.DataFrame]:
+        return [scores] if isinstance(scores, pd.DataFrame) else scores()
+
+    first = next(iter(read()))
+    kept = set(first["example_id"][first["ranked"]])  # by one method as by all
     examples = [e for e in examples if e.example_id in kept]
-    notes = "".join(f"{line}\n" for line in said(counted(table)))
-    return notes + _summary(table[table["ranked"]], examples, blind)
+    notes = "".join(f"{line}\n" for line in said(together(map(counted, read()))))
+    return notes + _summary(lambda: _by_method(read()), examples, blind)
 
 
-def _summary(table: pd.DataFrame, examples: Sequence[Text], blind: bool) -> str:
+def _by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[Key, pd.DataFrame]]:
+    """Each method and variant's ranked rows."""
+    for table in tables:
+        ranked_rows = table[table["ranked"]]
+        yield from ranked_rows.groupby(["method", "variant"], sort=False)
+
+
+def _summary(read: Read, examples: Sequence[Text], blind: bool) -> str:
     if len({e.label for e in examples} - {None}) < 2:
-        return "\n".join(_likeliest(table, examples))
+        return "\n".join(_likeliest(read(), examples))
     names = sorted({e.benchmark for e in examples})
     groups = {name: [e for e in examples if e.benchmark == name] for name in names}
-    found = {name: _estimates(name, table, texts, blind) for name, texts in groups.items()}
+    found = {name: _estimates(name, read(), texts, blind) for name, texts in groups.items()}
     if len(names) == 1:
         return _shown(names[0] or "texts", groups[names[0]], found[names[0]])
     parts = [_mean(groups, found)]
     parts += [_shown(n or "of no benchmark", texts, found[n]) for n, texts in groups.items()]
-    pooled = _estimates(POOLED, table, examples, blind)
+    pooled = _estimates(POOLED, read(), examples, blind)
     return "\n\n".join([*parts, _shown(POOLED, examples, pooled)])
 
 
-def _estimates(name: str, table: pd.DataFrame, examples: Sequence[Text], blind: bool) -> Estimates:
+def _estimates(
+    name: str,
+    scores_of: Iterable[tuple[Key, pd.DataFrame]],
+    examples: Sequence[Text],
+    blind: bool,
+) -> Estimates:
     """By method and variant; none where the examples are of one kind. `name` seeds the draws."""
     found: Estimates = {}
-    for method, scores in table.groupby(["method", "variant"], sort=False):
+    for method, scores in scores_of:
         members, nonmembers = split(scores, examples)
         if len(members) and len(nonmembers):
             drawn = resample(len(members), len(nonmembers), DRAWS, derive(SEED, name))
@@ -161,14 +185,16 @@ def _cell(found: Estimate) -> str:
     return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _likeliest(table: pd.DataFrame, examples: Sequence[Text]) -> Iterator[str]:
+def _likeliest(
+    scores_of: Iterable[tuple[Key, pd.DataFrame]], examples: Sequence[Text]
+) -> Iterator[str]:
     """The first few by each method: without labels nothing can be said of how good they are."""
     texts = {e.example_id: e.text for e in examples}
     kinds = {e.label for e in examples}
     known = "" if kinds == {None} else " of both kinds, so no metric and no blind row"
     yield f"{len(examples)} texts without labels{known}; the likeliest members by each method:"
-    for (method, variant), scores in ranked(table).groupby(["method", "variant"], sort=False):
+    for (method, variant), scores in scores_of:
         yield f"{method} {variant}".strip()
-        for row in scores.nsmallest(SHOWN, "rank").itertuples():
+        for row in ranked(scores).nsmallest(SHOWN, "rank").itertuples():
             start = " ".join(texts[row.example_id].split())[:60]
             yield f"  {row.rank:>4}  {row.score:>12.5g}  {row.example_id:<24} {start}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from detection.collect import Collector, Copies
+from detection.collect import Collector
 from detection.config import DetectionConfig
 from detection.examples import Text
 from detection.methods.base import Method
@@ -33,6 +33,7 @@ from detection.methods.zlib import Zlib
 from detection.passes import ORIGINAL
 from detection.scored_model import ScoredModel, open_model
 from detection.scores import score_text
+from detection.store import Copies
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FRACTIONS = (0.1, 0.2, 0.3, 0.5, 1.0)
@@ -89,7 +90,7 @@ def scores(settings: DetectionConfig) -> dict[str, list[float]]:
         collector = Collector(Path(runs), models, texts(), settings)
         wanted = {p for m in METHODS.values() for p in m.passes} - {SWAPS}
         passes = {**collector.collect(wanted), SWAPS: _swaps(Path(runs), models, settings)}
-    return {name: [score_text(m, t, passes) for t in texts()] for name, m in METHODS.items()}
+        return {name: [score_text(m, t, passes) for t in texts()] for name, m in METHODS.items()}
 
 
 def _swaps(runs: Path, models: Mapping[str, ScoredModel], settings: DetectionConfig) -> Copies:
