@@ -40,7 +40,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
         signs.leave_in(config.get("signs"))  # where a launcher that started this process looks
         try:
             wholeness.follow(config.get("verify", wholeness.CHANGED))
-            with disk_errors():
+            with disk_errors(config.get("runs")):
                 run(config)
         except StoppedError as error:  # Hydra lets it pass, which ends a sweep as well
             if not signs.failed(error):

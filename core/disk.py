@@ -27,7 +27,7 @@ RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors repor
 
 
 @contextmanager
-def disk_errors(folder: Path | None = None) -> Iterator[None]:
+def disk_errors(folder: str | Path | None = None) -> Iterator[None]:
     """Raise a DataError for what the disk refuses; any other error passes as it is.
 
     Args:

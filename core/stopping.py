@@ -23,7 +23,7 @@ from types import FrameType
 from core.errors import StoppedError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-GRACE_SECONDS = 8.0
+GRACE_SECONDS = 6.0
 AGAIN_SECONDS = 1.0
 """A second Ctrl-C this much later ends what had still wanted to save."""
 
