@@ -27,7 +27,7 @@ def start_processes() -> World:
     if cuda:  # a task that is shown one GPU alone calls it 0
         os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     backend = "nccl" if cuda else "gloo"
-    if not launched:
+    if not launched and not torch.distributed.is_initialized():
         _begin_alone(backend)
     deepspeed.init_distributed(dist_backend=backend, verbose=False)
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])

@@ -52,7 +52,7 @@ def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_anothe
 
 def test_the_command_says_it_above_the_table(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("detection.run.run", lambda stage: SimpleNamespace(path=tmp_path))
-    monkeypatch.setattr("detection.scores.open_scores", lambda path: SimpleNamespace(table=None))
+    monkeypatch.setattr("detection.scores.open_scores", lambda path: SimpleNamespace(tables=None))
     monkeypatch.setattr("detection.summary.summary", lambda table, examples: "THE TABLE")
     config = {"examples": {"path": written(tmp_path, ROWS)}, "method": {"loss": {"_target_": ""}}}
     main(OmegaConf.create(config))
