@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.errors import ConfigError
+
+BUFFER = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
+"""A causal mask that older releases saved with GPT-2, GPT-J and GPT-Neo: it was never learned."""
 
 
 def check_whole(field: str, path: str, model: Any, loaded: Mapping[str, Any]) -> None:
@@ -30,12 +34,16 @@ def check_whole(field: str, path: str, model: Any, loaded: Mapping[str, Any]) ->
 
 def _wrong(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
     for name, what in (("missing_keys", "lack"), ("unexpected_keys", "have a surplus")):
-        if names := sorted(loaded[name]):
+        if names := sorted(key for key in loaded[name] if not _is_mask(name, key)):
             yield f"its weights {what} {_some(names)}"
     for name, given, wanted in sorted(loaded["mismatched_keys"]):
         yield f"{name} has the shape {tuple(given)}, not {tuple(wanted)}"
     if names := [name for name, weights in model.named_parameters() if not _finite(weights)]:
         yield f"NaN or infinite values are in {_some(names)}"
+
+
+def _is_mask(kind: str, name: str) -> bool:
+    return kind == "unexpected_keys" and BUFFER.fullmatch(name) is not None
 
 
 def _finite(weights: Any) -> bool:

@@ -5,7 +5,14 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPTJConfig,
+    GPTNeoConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
 from core.errors import ConfigError
 from core.models import load_model
@@ -80,6 +87,28 @@ def test_buffers_of_older_releases_are_no_surplus(tmp_path):
     old = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
     edit(llama(tmp_path), lambda tensors: tensors.update(old))
     load_model("model.path", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "mask"),
+    [
+        (GPT2Config(vocab_size=32, n_embd=16, n_layer=2, n_head=2), "h.1.attn."),
+        (GPTJConfig(vocab_size=32, n_embd=16, n_layer=2, n_head=2, rotary_dim=4),
+         "transformer.h.1.attn."),
+        (GPTNeoConfig(vocab_size=32, hidden_size=16, num_heads=2, num_layers=2,
+                      attention_types=[[["global", "local"], 1]]),
+         "transformer.h.1.attn.attention."),
+    ],
+    ids=["gpt2", "gptj", "gpt_neo"],
+)  # fmt: skip
+def test_causal_masks_in_published_models_are_no_surplus(tmp_path, config, mask):
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    masks = {f"{mask}bias": torch.ones(1, 1, 8, 8), f"{mask}masked_bias": torch.tensor(-1e9)}
+    edit(tmp_path, lambda tensors: tensors.update(masks))
+    load_model("model.path", str(tmp_path))
+    edit(tmp_path, lambda tensors: tensors.update({f"{mask}other": torch.ones(2)}))
+    with pytest.raises(ConfigError, match=f"a surplus {mask}other. "):
+        load_model("model.path", str(tmp_path))
 
 
 def test_another_models_config_is_named(tmp_path):
