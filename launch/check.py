@@ -105,8 +105,8 @@ def _remove(found: Sequence[Found], why: str, agreed: Callable[[str], bool]) -> 
 
 
 def _delete(place: Path) -> None:
-    """Without its manifest first: what is half removed is then unfinished."""
-    if place.is_dir():
+    """Without its manifest first: what is half removed is then unfinished. Of a link, the link."""
+    if place.is_dir() and not place.is_symlink():
         (place / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(place)
     else:

@@ -105,6 +105,16 @@ def test_only_what_is_agreed_is_removed(runs):
     assert sorted(p.name for p in runs.glob("*/*-1")) == ["older-1", "trained-1", "whole-1"]
 
 
+def test_of_a_linked_folder_only_the_link_is_removed(runs, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("shared") / "damaged-1"
+    shutil.move(runs / "scores/damaged-1", elsewhere)
+    (runs / "scores/damaged-1").symlink_to(elsewhere)
+    before = sorted(elsewhere.iterdir())
+    prune(check(runs), lambda question: "damaged" in question)
+    assert not (runs / "scores/damaged-1").is_symlink()
+    assert sorted(elsewhere.iterdir()) == before
+
+
 def test_what_a_process_makes_is_not_removed(runs, capsys):
     folder = runs / "model" / "half-1"
     found = check(runs)
