@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from core.artifacts import Artifact, is_complete, open_artifact
 from core.config import identity
-from core.errors import ArtifactError, DataError
+from core.errors import ArtifactError, DataError, said
 from detection.config import DetectionConfig
 from detection.examples import Text
 from detection.flags import scored_by, unranked
@@ -205,7 +205,7 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
-    found = pd.read_parquet(path)
+    found = pd.read_parquet(path, page_checksum_verification=True)
     _check_columns(path, found.columns)
     return found
 
@@ -225,7 +225,7 @@ def read_tables(path: Path) -> Iterator[pd.DataFrame]:
     Raises:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         _check_columns(path, file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
             yield file.read_row_group(group, use_threads=False).to_pandas()
@@ -273,7 +273,7 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
     """The table in a scores folder or in one that `out` wrote, and what it was made of.
 
     Raises:
-        DataError: there is no such file.
+        DataError: there is no such file, or it is damaged.
         ArtifactError: an earlier version wrote it.
     """
     if is_complete(folder):
@@ -282,6 +282,12 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
     file = folder / FILE
     if not file.is_file():
         raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
-    metadata = pq.read_schema(file).metadata or {}
-    parts = (json.loads(metadata.get(name.encode(), b"{}")) for name in (INPUTS, SETTINGS))
-    return read_table(file), Origin(*parts)
+    try:
+        metadata = pq.read_schema(file).metadata or {}
+        parts = (json.loads(metadata.get(name.encode(), b"{}")) for name in (INPUTS, SETTINGS))
+        return read_table(file), Origin(*parts)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DataError(
+            f"scores is {str(folder)!r}: its {FILE} is damaged ({said(error)}). Write it again by "
+            "`python -m detection out=…`: its passes are stored, so no model is run."
+        ) from error

@@ -1,4 +1,5 @@
 import json
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -6,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.metrics import roc_auc_score
 
-from core.errors import ConfigError, DataError
+from core.errors import ArtifactError, ConfigError, DataError
 from core.seeds import unit_hash
 from detection.config import (
     DetectionConfig,
@@ -397,3 +398,25 @@ def test_errors_name_what_is_missing(tmp_path):
     table.to_parquet(tmp_path / "scores.parquet")
     with pytest.raises(DataError, match="no file of thresholds"):
         decide(ThresholdStage(str(tmp_path), apply=str(tmp_path / "none.json")))
+
+
+@pytest.mark.parametrize("place", [30, 300, -30, -3, None])
+def test_a_damaged_file_of_scores_is_said(tmp_path, place):
+    file = tmp_path / "scores.parquet"
+    write_table(file, scored(40, 1.0)[0])
+    content = bytearray(file.read_bytes())
+    content[place or 0 : (place or 0) + 20] = b"\xff" * 20
+    file.write_bytes(content if place else content[: len(content) // 2])
+    with pytest.raises(DataError, match=r"scores is .*scores.parquet is damaged \("):
+        read_scores(tmp_path)
+
+
+def test_no_bit_of_the_scores_in_a_file_can_be_another(tmp_path):
+    file = tmp_path / "scores.parquet"
+    write_table(file, scored(40, 1.0)[0])
+    whole, content = read_scores(tmp_path)[0], file.read_bytes()
+    pages = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # the footer has no hash
+    for place in range(4, pages, 7):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with suppress(DataError, ArtifactError):
+            assert read_scores(tmp_path)[0].equals(whole), place
