@@ -13,8 +13,8 @@ from typing import Any
 
 from core.artifacts import write_text
 from core.errors import DataError
-from detection.examples import Text
 from detection.scores import RECORDED, Origin
+from detection.texts import Text
 from detection.thresholds import Threshold
 from detection.views.base import PREFIX_TEXTS
 

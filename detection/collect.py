@@ -6,19 +6,21 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
 
 from core.artifacts import Built, build, locate
 from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
-from detection.examples import Text, texts_digest
+from detection.examples import texts_digest
 from detection.parallel import staying
 from detection.passes import INFILL, Pass
 from detection.scored_model import ScoredModel
 from detection.store import KIND, PARTS, Copies, StoredPass, is_whole, part, write_rows
+from detection.texts import Text, Texts, release
 from detection.views import Material, needs, rewords
 
 if TYPE_CHECKING:
@@ -55,8 +57,11 @@ class Collector:
         self.settings = settings
         self.material = replace(material or Material(), runs=runs)
         # one row a text, sorted: the stored pass is the same whatever the ids and their order
-        ordered = sorted(sorted(texts, key=attrgetter("benchmark")), key=attrgetter("sha256"))
-        self.texts = [last for _, (*_, last) in groupby(ordered, key=attrgetter("sha256"))]
+        whole = Texts.of(texts)
+        ordered = whole.take(whole.order("sha256", "benchmark"))
+        hashes = ordered.column("sha256").combine_chunks()
+        last = pc.not_equal(hashes[1:], hashes[:-1]).to_numpy(zero_copy_only=False)
+        self.texts = ordered.take(np.append(last, len(ordered) > 0))
         self._loaded: dict[str, LoadedModel] = {}
         self._found: dict[Pass, Copies] = {}
 
@@ -100,9 +105,11 @@ class Collector:
         if len(missing) > 1:  # what is wrong with a text is said before any is scored
             for path in missing:
                 model.tokenize(wanted, texts[path])
+                release()
         with staying():
             for path in missing:
                 write_rows(path, model.run(wanted, texts[path], known))
+                release()
         return Built([path.name for path in texts], self._counts(folder, model.context))
 
     def _counts(self, folder: Path, context: int | None) -> dict[str, int]:

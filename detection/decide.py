@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +19,10 @@ from detection.calibration import (
     labelled_digest,
     read_calibration,
 )
-from detection.examples import Text, examples_digest, open_examples
+from detection.examples import examples_digest, open_examples
 from detection.flags import counted, said
 from detection.scores import Origin, read_scores
+from detection.texts import Text
 from detection.thresholds import apply, calibrate, halves
 from detection.views.base import PREFIX_TEXTS
 
@@ -79,7 +80,7 @@ def decide(stage: ThresholdStage) -> None:
 
 def _scored_texts(
     stage: ThresholdStage, table: pd.DataFrame, inputs: Mapping[str, str]
-) -> list[Text]:
+) -> Sequence[Text]:
     """The labelled texts.
 
     Raises:
@@ -98,7 +99,7 @@ def _scored_texts(
 
 
 def _calibration(
-    stage: ThresholdStage, table: pd.DataFrame, examples: list[Text], made_of: Origin
+    stage: ThresholdStage, table: pd.DataFrame, examples: Sequence[Text], made_of: Origin
 ) -> Calibration:
     inputs = made_of.inputs
     fit, judge = halves(table, examples, stage.share, stage.seed)

@@ -5,31 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+import pyarrow.compute as pc
 
 from core.artifacts import is_complete
 from core.errors import DataError
 from core.estimates import ALL
+from detection.texts import Text, Texts
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """One example. `sha256` names the text whatever the id.
-
-    `label` says whether it is a member, None where that is not known; scores never depend on it.
-    """
-
-    example_id: str
-    text: str
-    sha256: str
-    label: bool | None = None
-    benchmark: str = ""
-
-
-def open_examples(path: str) -> list[Text]:
+def open_examples(path: str) -> Texts:
     """The examples of a corpus folder or of a JSONL file, in its order.
 
     Raises:
@@ -47,12 +34,13 @@ def open_examples(path: str) -> list[Text]:
             f"examples.path is {path!r}: there is no such file or folder. Give a corpus folder, or "
             "a JSONL file with a `text` in each line."
         )
-    return _checked(path, list(rows))
+    return _checked(path, Texts.of(rows))
 
 
-def examples_digest(examples: list[Text]) -> str:
+def examples_digest(examples: Sequence[Text]) -> str:
     """A hash of the ids and texts in any order: not of membership, so cells share clean scores."""
-    ordered = sorted(sorted(examples, key=attrgetter("example_id")), key=attrgetter("sha256"))
+    texts = Texts.of(examples)
+    ordered = texts.take(texts.order("sha256", "example_id"))
     return _lines_digest(f"{e.sha256} {e.example_id}" for e in ordered)
 
 
@@ -74,22 +62,22 @@ def make_text(example_id: str, text: str, label: bool | None, benchmark: str) ->
     return Text(example_id, text, hashlib.sha256(text.encode()).hexdigest(), label, benchmark)
 
 
-def _checked(path: str, examples: list[Text]) -> list[Text]:
+def _checked(path: str, examples: Texts) -> Texts:
     if not examples:
         raise DataError(f"examples.path is {path!r}: it has no example. Give at least one text.")
-    seen: set[str] = set()
-    for example in examples:
-        if example.example_id in seen:
-            raise DataError(
-                f"examples.path is {path!r}: the id {example.example_id!r} is there twice. Give "
-                "each row its own `id`, or none (the line's number, from 0, is then its id)."
-            )
-        seen.add(example.example_id)
-        if example.benchmark == ALL:
-            raise DataError(
-                f"examples.path is {path!r}: {example.example_id!r} is of a benchmark called "
-                f"{ALL!r}, which names the mean over benchmarks. Give it another name."
-            )
+    ids = examples.take(examples.order("example_id")).column("example_id").combine_chunks()
+    twice = ids[1:].filter(pc.equal(ids[1:], ids[:-1]))
+    if len(twice):
+        raise DataError(
+            f"examples.path is {path!r}: the id {twice[0].as_py()!r} is there twice. Give "
+            "each row its own `id`, or none (the line's number, from 0, is then its id)."
+        )
+    named = pc.index(examples.column("benchmark"), ALL).as_py()
+    if named >= 0:
+        raise DataError(
+            f"examples.path is {path!r}: {examples[named].example_id!r} is of a benchmark called "
+            f"{ALL!r}, which names the mean over benchmarks. Give it another name."
+        )
     return examples
 
 

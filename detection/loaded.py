@@ -12,7 +12,6 @@ from core.errors import DataError
 from core.models import load_config, load_tokenizer
 from detection.config import DetectionConfig
 from detection.decoder import Decoder, load_decoder
-from detection.examples import Text
 from detection.infill_copies import Copies
 from detection.infill_pass import run_infill
 from detection.parallel import run_slices, spread
@@ -23,6 +22,7 @@ from detection.scored_model import ScoredModel
 from detection.slices import Task
 from detection.store import Copies as Stored
 from detection.store import Row
+from detection.texts import Text
 from detection.views import PREFIX, Material, render
 from detection.views.prefix import Shots
 from detection.views.prefix_texts import check_disjoint

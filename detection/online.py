@@ -21,11 +21,12 @@ from core.seeds import derive
 from detection.build import build_methods
 from detection.collect import Collector
 from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
-from detection.examples import Text, make_text, open_examples
+from detection.examples import make_text, open_examples
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, TokenStats
 from detection.scored_model import open_model
 from detection.scores import judged
+from detection.texts import Text
 
 SEPARATOR = "\n\n"
 

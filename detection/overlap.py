@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from detection.examples import Text
+from detection.texts import Text
 from injection.near_duplicates import Item, Keys, across
 
 

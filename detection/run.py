@@ -13,7 +13,7 @@ from core.csv_files import write_csv
 from core.disk import check_writable
 from detection.collect import Collector
 from detection.config import DetectionStage
-from detection.examples import Text, examples_digest, open_examples
+from detection.examples import examples_digest, open_examples
 from detection.flags import counted, counting, said, together
 from detection.needs import Methods, choose_methods, named, needs_of, open_material, open_models
 from detection.scores import (
@@ -29,6 +29,7 @@ from detection.scores import (
     write_tables,
 )
 from detection.summary import ranked
+from detection.texts import Text
 
 if TYPE_CHECKING:
     import pandas as pd

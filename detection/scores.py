@@ -26,11 +26,11 @@ from core.artifacts import Artifact, is_complete, open_artifact
 from core.config import identity
 from core.errors import ArtifactError, DataError, said
 from detection.config import DetectionConfig
-from detection.examples import Text
 from detection.flags import scored_by, unranked
 from detection.methods.base import Method
 from detection.passes import Example, Pass
 from detection.store import Copies, writing
+from detection.texts import Text, Texts, release
 
 KIND = "scores"
 FILE = "scores.parquet"
@@ -122,14 +122,15 @@ def score_tables(
     """
     scored = scored_by(passes)
     found = {key: _Judged(len(examples)) for key in sorted(methods)}
-    for place in sorted(range(len(examples)), key=lambda i: examples[i].sha256):
-        text = examples[place]
+    texts = Texts.of(examples)
+    for place in texts.order("sha256"):
+        text = texts[place]
         tokens = len(scored[text.sha256][0])
         for key, column in found.items():
             example = seen(methods[key], text, passes)
             column.put(place, *judged(methods[key], example, tokens, min_scored_tokens))
-    order = np.array(sorted(range(len(examples)), key=lambda i: examples[i].example_id), np.intp)
-    ids = pa.array((examples[i].example_id for i in order), pa.string(), size=len(order))
+    order = texts.order("example_id")
+    ids = texts.take(order).column("example_id").combine_chunks()
     for (name, variant), column in found.items():
         _check(name, variant, ids, column.score[order])
         plain = {"method": name, "variant": variant, "checkpoint_step": step,
@@ -229,6 +230,7 @@ def read_tables(path: Path) -> Iterator[pd.DataFrame]:
         _check_columns(path, file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
             yield file.read_row_group(group, use_threads=False).to_pandas()
+            release()
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,7 @@ def write_tables(path: Path, tables: Iterable[pa.Table], made_of: Origin | None 
         for table in tables:
             whole = table.replace_schema_metadata(schema.metadata)
             writer.write_table(whole, row_group_size=max(1, len(table)))
+            release()
 
 
 def write_table(path: Path, table: pd.DataFrame, made_of: Origin | None = None) -> None:

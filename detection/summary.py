@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from core.bootstrap import resample
@@ -22,8 +24,8 @@ from core.estimates import (
 from core.metrics import Scores
 from core.seeds import derive
 from detection.blind import BLIND, blind_baseline, obstacle, warning
-from detection.examples import Text
 from detection.flags import counted, said, together
+from detection.texts import Text, Texts
 
 METRICS = chosen_metrics([0.05], [0.95])
 HEADS = ("AUROC", "TPR at FPR ≤ 0.05", "FPR at TPR ≥ 0.95")
@@ -78,10 +80,12 @@ def summary(
         return [scores] if isinstance(scores, pd.DataFrame) else scores()
 
     first = next(iter(read()))
-    kept = set(first["example_id"][first["ranked"]])  # by one method as by all
-    examples = [e for e in examples if e.example_id in kept]
+    kept = pa.array(first["example_id"][first["ranked"]], pa.string())  # by one as by all
+    texts = Texts.of(examples)
+    is_kept = pc.is_in(texts.column("example_id"), value_set=kept)
+    texts = texts.take(is_kept.to_numpy())
     notes = "".join(f"{line}\n" for line in said(together(map(counted, read()))))
-    return notes + _summary(lambda: _by_method(read()), examples, blind)
+    return notes + _summary(lambda: _by_method(read()), texts, blind)
 
 
 def _by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[Key, pd.DataFrame]]:
@@ -91,8 +95,8 @@ def _by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[Key, pd.DataFra
         yield from ranked_rows.groupby(["method", "variant"], sort=False)
 
 
-def _summary(read: Read, examples: Sequence[Text], blind: bool) -> str:
-    if len({e.label for e in examples} - {None}) < 2:
+def _summary(read: Read, examples: Texts, blind: bool) -> str:
+    if len(set(examples.column("label").unique().to_pylist()) - {None}) < 2:
         return "\n".join(_likeliest(read(), examples))
     names = sorted({e.benchmark for e in examples})
     groups = {name: [e for e in examples if e.benchmark == name] for name in names}
@@ -185,16 +189,15 @@ def _cell(found: Estimate) -> str:
     return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _likeliest(
-    scores_of: Iterable[tuple[Key, pd.DataFrame]], examples: Sequence[Text]
-) -> Iterator[str]:
+def _likeliest(scores_of: Iterable[tuple[Key, pd.DataFrame]], examples: Texts) -> Iterator[str]:
     """The first few by each method: without labels nothing can be said of how good they are."""
-    texts = {e.example_id: e.text for e in examples}
-    kinds = {e.label for e in examples}
-    known = "" if kinds == {None} else " of both kinds, so no metric and no blind row"
+    ids = examples.column("example_id")
+    unknown = examples.column("label").unique().to_pylist() == [None]
+    known = "" if unknown else " of both kinds, so no metric and no blind row"
     yield f"{len(examples)} texts without labels{known}; the likeliest members by each method:"
     for (method, variant), scores in scores_of:
         yield f"{method} {variant}".strip()
-        for row in ranked(scores).nsmallest(SHOWN, "rank").itertuples():
-            start = " ".join(texts[row.example_id].split())[:60]
+        for row in ranked(scores.nlargest(SHOWN, "score")).itertuples():
+            text = examples[pc.index(ids, row.example_id).as_py()].text
+            start = " ".join(text.split())[:60]
             yield f"  {row.rank:>4}  {row.score:>12.5g}  {row.example_id:<24} {start}"

@@ -18,8 +18,8 @@ from core.errors import DataError, require
 from core.estimates import AUROC, estimate, interval
 from core.metrics import Scores, most_false_alarms
 from core.seeds import derive, unit_hash
-from detection.examples import Text
 from detection.summary import CONFIDENCE, DRAWS, split
+from detection.texts import Text
 
 RULES = ("accuracy", "f1", "fpr")
 SUBSETS = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.errors import ConfigError, near_names
-from detection.examples import Text
 from detection.passes import Pass
+from detection.texts import Text
 from detection.views.base import Material, View
 from detection.views.plain import lowercase, original
 from detection.views.reworded import delete, masked_lm, swap

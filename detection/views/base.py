@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from detection.examples import Text
 from detection.scored_model import ScoredModel
+from detection.texts import Text
 from detection.views.prefix_texts import Prefix
 
 PREFIX_TEXTS = "prefix_texts"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.rewording import Lowercase
-from detection.examples import Text
+from detection.texts import Text
 from detection.views.base import Material
 
 

@@ -13,7 +13,7 @@ from core.artifacts import is_complete
 from core.content import file_digest
 from core.errors import DataError
 from core.overlap import plain, stands_in
-from detection.examples import Text
+from detection.texts import Text
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from core.rewording import Delete, MaskedLM, Rewording, Swap
 from core.seeds import derive
-from detection.examples import Text
 from detection.passes import Pass
+from detection.texts import Text
 from detection.views.base import Material
 from detection.views.rewordings import made_once
 

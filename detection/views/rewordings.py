@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.artifacts import Built, build, locate
-from detection.examples import Text, texts_digest
+from detection.examples import texts_digest
 from detection.passes import Pass
 from detection.scored_model import ScoredModel
 from detection.store import write_parquet
+from detection.texts import Text
 
 KIND = "rewordings"
 FILE = "versions.parquet"

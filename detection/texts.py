@@ -1,0 +1,108 @@
+"""Many texts in little memory: columns, of which a `Text` is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+COLUMNS = pa.schema(
+    [
+        ("example_id", pa.string()),
+        ("text", pa.string()),
+        ("sha256", pa.string()),
+        ("label", pa.bool_()),
+        ("benchmark", pa.string()),
+    ]
+)
+Rows = NDArray[np.int64]
+AT_ONCE = 2**12
+"""Texts of a block of columns."""
+
+
+pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed, even if asked
+
+
+def release() -> None:
+    """Give memory that is free back to the system: the C library would keep it."""
+    pa.system_memory_pool().release_unused()
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One example. `sha256` names the text whatever the id.
+
+    `label` says whether it is a member, None where that is not known; scores never depend on it.
+    """
+
+    example_id: str
+    text: str
+    sha256: str
+    label: bool | None = None
+    benchmark: str = ""
+
+
+class Texts(Sequence[Text]):
+    """Texts in columns, and the rows of them that are meant, in order; a slice shares the columns.
+
+    Args:
+        blocks: as COLUMNS, each of AT_ONCE rows but for the last.
+        rows: their places in the columns.
+    """
+
+    def __init__(self, blocks: Sequence[pa.RecordBatch], rows: Rows) -> None:
+        self._blocks = blocks
+        self._rows = rows
+
+    @classmethod
+    def of(cls, texts: Iterable[Text]) -> Texts:
+        """The texts, or themselves where they are in columns."""
+        if isinstance(texts, Texts):
+            return texts
+        rest = iter(texts)
+        blocks = [_batch(block) for block in iter(lambda: [*islice(rest, AT_ONCE)], [])]
+        release()
+        return cls(blocks, np.arange(sum(map(len, blocks)), dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Text: ...
+    @overload
+    def __getitem__(self, place: slice) -> Texts: ...
+    def __getitem__(self, place: int | slice) -> Text | Texts:
+        if isinstance(place, slice):
+            return self.take(place)
+        block, row = divmod(int(self._rows[place]), AT_ONCE)
+        return Text(*(column[row].as_py() for column in self._blocks[block].columns))
+
+    def __iter__(self) -> Iterator[Text]:
+        return (self[place] for place in range(len(self)))
+
+    def take(self, places: Any) -> Texts:
+        """The texts at these places: numbers, a mask or a slice."""
+        return Texts(self._blocks, self._rows[places])
+
+    def order(self, *names: str) -> Rows:
+        """The places that sort the texts by these columns; equal ones stay as they are."""
+        table = pa.table([self.column(name) for name in names], list(names))
+        found: Rows = pc.sort_indices(table, [(n, "ascending") for n in names]).to_numpy()
+        return found.astype(np.int64)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """One column of the texts."""
+        whole = pa.chunked_array([b[name] for b in self._blocks], COLUMNS.field(name).type)
+        return whole.take(pa.array(self._rows))
+
+
+def _batch(texts: Sequence[Text]) -> pa.RecordBatch:
+    columns = [pa.array((getattr(t, f.name) for t in texts), f.type, size=len(texts))
+               for f in COLUMNS]  # fmt: skip
+    return pa.RecordBatch.from_arrays(columns, schema=COLUMNS)
