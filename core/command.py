@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from core import signs, wholeness
 from core.disk import disk_errors
-from core.errors import StoppedError, UserError, near_names
+from core.errors import StoppedError, UserError, near_names, require
 from core.quiet import quiet_libraries
 from core.stopping import obeyed
 
@@ -40,7 +40,9 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
         signs.leave_in(config.get("signs"))  # where a launcher that started this process looks
         try:
             wholeness.follow(config.get("verify", wholeness.CHANGED))
-            with disk_errors(config.get("runs")):
+            runs = config.get("runs", "runs")
+            require(runs != "", "runs", runs, "give a folder.")
+            with disk_errors(runs):
                 run(config)
         except StoppedError as error:  # Hydra lets it pass, which ends a sweep as well
             if not signs.failed(error):

@@ -124,7 +124,7 @@ def _row(path: Path, number: int, line: bytes) -> Mapping[str, Any]:
         text.encode()  # JSON may spell half of a surrogate pair, which is no text
         for key in ("id", "benchmark"):
             str(row.get(key)).encode()
-    except (UnicodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         problem: str = f"it is not JSON in UTF-8 ({error})"
     except (TypeError, KeyError, AttributeError):
         problem = "it is not an object with a string as its `text`"

@@ -22,9 +22,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.artifacts import Artifact, is_complete, open_artifact
+from core.artifacts import Artifact, is_complete, open_artifact, write_text
 from core.config import identity
-from core.errors import ArtifactError, DataError, said
+from core.content import file_digest
+from core.errors import ArtifactError, DataError
 from detection.config import DetectionConfig
 from detection.flags import scored_by, unranked
 from detection.methods.base import Method
@@ -34,6 +35,7 @@ from detection.texts import Text, Texts, release
 
 KIND = "scores"
 FILE = "scores.parquet"
+HASH = "scores.parquet.sha256"
 INPUTS, SETTINGS = "inputs", "settings"
 RECORDED = tuple(identity(DetectionConfig()))
 """The settings that can change a score, or whether it is ranked."""
@@ -250,7 +252,8 @@ def origin(artifact: Artifact) -> Origin:
 def write_tables(path: Path, tables: Iterable[pa.Table], made_of: Origin | None = None) -> None:
     """Write `scores.parquet` in parts; the same tables give the same bytes.
 
-    `made_of` goes into the file itself, where no manifest is going to stand beside it.
+    Where no manifest is going to stand beside it, `made_of` goes into the file itself, and its
+    SHA-256 beside it.
     """
     parts = {} if made_of is None else {INPUTS: made_of.inputs, SETTINGS: made_of.settings}
     texts = {name: json.dumps(dict(part), sort_keys=True) for name, part in parts.items()}
@@ -260,11 +263,13 @@ def write_tables(path: Path, tables: Iterable[pa.Table], made_of: Origin | None 
             whole = table.replace_schema_metadata(schema.metadata)
             writer.write_table(whole, row_group_size=max(1, len(table)))
             release()
+    if made_of is not None:
+        write_text(path.with_name(HASH), _hash_line(path))
 
 
-def write_table(path: Path, table: pd.DataFrame, made_of: Origin | None = None) -> None:
-    """Write `scores.parquet` from a whole table, as `write_tables`."""
-    write_tables(path, [to_arrow(table)], made_of)
+def _hash_line(path: Path) -> str:
+    """As `sha256sum` writes it."""
+    return f"{file_digest(path, remembered=False)}  {path.name}\n"
 
 
 def to_arrow(table: pd.DataFrame) -> pa.Table:
@@ -285,12 +290,12 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
     file = folder / FILE
     if not file.is_file():
         raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
-    try:
-        metadata = pq.read_schema(file).metadata or {}
-        parts = (json.loads(metadata.get(name.encode(), b"{}")) for name in (INPUTS, SETTINGS))
-        return read_table(file), Origin(*parts)
-    except (OSError, ValueError, pa.ArrowException) as error:
+    beside = folder / HASH
+    if not beside.is_file() or beside.read_bytes() != _hash_line(file).encode():
         raise DataError(
-            f"scores is {str(folder)!r}: its {FILE} is damaged ({said(error)}). Write it again by "
-            "`python -m detection out=…`: its passes are stored, so no model is run."
-        ) from error
+            f"scores is {str(folder)!r}: its {FILE} is damaged (it is not what {HASH} says). Write "
+            "both again by `python -m detection out=…`: the passes are stored, so no model is run."
+        )
+    metadata = pq.read_schema(file).metadata or {}
+    parts = (json.loads(metadata.get(name.encode(), b"{}")) for name in (INPUTS, SETTINGS))
+    return read_table(file), Origin(*parts)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core import wholeness
 from core.command import command, said
-from core.errors import ArtifactError
+from core.errors import ArtifactError, require
 from core.stopping import SIGNALS
 from launch.folder import Launch
 from launch.status import status
@@ -39,7 +39,8 @@ def _check(words: Sequence[str]) -> int:
     if options - {"--prune", "--yes"} or len(places) > 1:
         print(__doc__, file=sys.stderr)
         return 2
-    runs = Path(*places).as_posix().removeprefix("runs=") if places else "runs"
+    runs = places[0].removeprefix("runs=") if places else "runs"
+    require(bool(runs), "runs", runs, "give a folder.")
     found = check(Path(runs))
     print(listed(Path(runs), found))
     if "--prune" in options:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from core.artifacts import SCHEMA, is_complete
+from core.artifacts import CONFIG, SCHEMA, is_complete
 from core.content import SHOWN_BYTES
 from core.errors import ArtifactError, ConfigError
 from core.lease import LOCKS, holder, if_free, lease_file
@@ -25,8 +25,8 @@ ARTIFACTS = (
     "corpus", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy", "report"
 )  # fmt: skip
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
-RUNNING, OLDER = "running", "older"
-STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, WHOLE)
+RUNNING, OLDER, FOREIGN = "running", "older", "foreign"
+STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, FOREIGN, WHOLE)
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<host>[^.].*)\.(?P<pid>\d+)|\..+\.part")
 STALE = 3600.0
 """Seconds unchanged after which another machine's temporary file counts as left over."""
@@ -122,6 +122,8 @@ def _artifact(folder: Path, size: int) -> Found:
     if not is_complete(folder):
         if who is not None:
             return Found(folder, RUNNING, size, f"{who} makes it")
+        if not (folder / CONFIG).is_file() and any(folder.iterdir()):
+            return Found(folder, FOREIGN, size, "no stage began it, and it is kept")
         return Found(folder, UNFINISHED, size, "the command that began it goes on with it")
     try:
         manifest = read_manifest(folder)

@@ -65,7 +65,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     )
     folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
     if not is_complete(folder):
-        _check(stage, corpus)
+        _check(stage, corpus, asked_processes() if start is None else None)
     if start is None:
         artifact = _together(stage, corpus, folder, inputs, world)
     else:
@@ -86,14 +86,17 @@ def _inputs(stage: TrainingStage) -> dict[str, str]:
     return inputs
 
 
-def _check(stage: TrainingStage, corpus: PackedCorpus) -> None:
+def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
     """Raise a ConfigError, before any work and before other processes are started."""
     from training.check import check_recipe
+    from training.engine import check_batch
     from training.models import check_architecture
 
     width = _width(corpus)
     stage.wandb.check_login()
     check_recipe(stage.training, stage.deepspeed, _order(stage, corpus), width)
+    if processes is not None:
+        check_batch(stage.training, processes)
     if stage.model.path is None:
         check_architecture(stage.model, _vocabulary(corpus), width)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from core.errors import ConfigError
@@ -9,6 +11,7 @@ from core.models import LOADING, load, load_tokenizer
 from core.weights import check_whole
 
 FIELD = "masked_lm.path"
+NUMBER = re.compile(r"\d+")
 
 
 def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
@@ -25,8 +28,7 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     _require(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
     options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
     model, loaded = load(AutoModelForMaskedLM, FIELD, path, **options)
-    # a pooler or a next-sentence head is surplus here in many published models
-    check_whole(FIELD, path, model, {**loaded, "unexpected_keys": ()})
+    check_whole(FIELD, path, model, {**loaded, "unexpected_keys": _layers(model, loaded)})
     fits = len(tokenizer) <= model.get_input_embeddings().num_embeddings
     _require(fits, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model")
     return tokenizer, _placed(model.eval(), device)
@@ -51,6 +53,15 @@ def longest(tokenizer: Any, model: Any) -> int:
             # RoBERTa numbers its positions from the padding's id + 1.
             limits.append(module.num_embeddings - padding - 1)
     return min(limits)
+
+
+def _layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
+    """Surplus weights that are named as the model's own are, but for numbers: of more layers.
+
+    Others, such as a pooler or a next-sentence head, many published models have.
+    """
+    own = {NUMBER.sub("0", name) for name in model.state_dict()}
+    return [name for name in loaded["unexpected_keys"] if NUMBER.sub("0", name) in own]
 
 
 def _placed(model: Any, device: str) -> Any:

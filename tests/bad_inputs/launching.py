@@ -40,6 +40,7 @@ ROWS = [
     launch("name=" + "n" * 300, "name", "nnn", "too long"),
     launch("cluster.processes=3", "training.batch_sequences", "processes = 16 × 3", slow=True),
     launch("launch.stage=chart", slow=True),
+    launch("runs=", "runs", "give a folder"),
     launch("launch.dry_run=perhaps", "dry_run", "perhaps", slow=True),
     launch("cluster=cloud", "cluster=cloud", slow=True),
     launch("cluster=torchrun cluster.node_rank=2", "cluster.node_rank is 2", "give 0 to 1", slow=True),

@@ -1,3 +1,4 @@
+import copy
 import json
 import subprocess
 import sys
@@ -405,7 +406,10 @@ def test_models_that_do_not_serve_are_named(bert, tmp_path):
     small = BertForMaskedLM(BertConfig(vocab_size=20, max_position_embeddings=64, **SIZE))
     broken = BertForMaskedLM(config)
     torch.nn.init.constant_(broken.bert.embeddings.LayerNorm.weight, float("nan"))
+    deep = BertForMaskedLM(config)
+    deep.bert.encoder.layer.append(copy.deepcopy(deep.bert.encoder.layer[0]))
     for model, match in [
+        (deep, "surplus bert.encoder.layer"),
         (llama, "can't be loaded as a AutoModelForMaskedLM"),
         (BertModel(config), "lack cls.predictions"),
         (small, "more than its model"),

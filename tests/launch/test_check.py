@@ -42,6 +42,8 @@ def runs(tmp_path):
         (tmp_path / "model/half-1/checkpoints/damaged-step-00000003").mkdir(parents=True)
     (tmp_path / "corpus" / f".table.{socket.gethostname()}.{gone()}").write_text("half")
     temporary(tmp_path / "corpus" / "table").write_text("half")  # this process lives
+    (tmp_path / "corpus/mine").mkdir()
+    (tmp_path / "corpus/mine/notes.txt").write_text("of the user")
     (tmp_path / "launches" / "notes").mkdir(parents=True)
     return tmp_path
 
@@ -61,7 +63,8 @@ def test_each_thing_is_what_it_is(runs):
     found = states(runs)
     (left,) = (name for name in found if "table" in name)
     assert found == {
-        "scores/damaged-1": "damaged", "model/half-1": "unfinished", "model/older-1": "older",
+        "scores/damaged-1": "damaged", "corpus/mine": "foreign",
+        "model/half-1": "unfinished", "model/older-1": "older",
         "model/half-1/checkpoints/damaged-step-00000003": "orphaned",
         "model/trained-1/checkpoints": "orphaned", "corpus/whole-1/tokens": "orphaned",
         left: "orphaned",
@@ -82,7 +85,7 @@ def test_the_status_and_the_table_are_the_commands(runs, monkeypatch, capsys):
     shutil.move(runs / "aside", runs / "scores" / "damaged-1")
     monkeypatch.setattr(sys, "argv", ["launch", "check", f"runs={runs}", "--prune", "--yes"])
     assert main() == 0
-    assert states(runs) == {"model/older-1": "older"}
+    assert states(runs) == {"model/older-1": "older", "corpus/mine": "foreign"}
     monkeypatch.setattr(sys, "argv", ["launch", "check", "--prun"])
     assert main() == 2
 
@@ -99,9 +102,10 @@ def test_only_what_is_agreed_is_removed(runs):
     assert states(runs) == before
     assert [q.split(",")[0].rpartition(" (")[0] for q in asked] == ["Remove 5", "Remove 1"]
     prune(check(runs), lambda question: "left over" in question)
-    assert states(runs) == {"scores/damaged-1": "damaged", "model/older-1": "older"}
+    kept = {"model/older-1": "older", "corpus/mine": "foreign"}
+    assert states(runs) == {**kept, "scores/damaged-1": "damaged"}
     prune(check(runs), lambda question: True)
-    assert states(runs) == {"model/older-1": "older"}
+    assert states(runs) == {"model/older-1": "older", "corpus/mine": "foreign"}
     assert sorted(p.name for p in runs.glob("*/*-1")) == ["older-1", "trained-1", "whole-1"]
 
 

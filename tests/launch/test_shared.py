@@ -59,7 +59,7 @@ def base(monkeypatch):
     monkeypatch.setattr(
         training.run, "open_corpus", lambda folder: SimpleNamespace(artifact=at(Path(folder)))
     )
-    monkeypatch.setattr(training.run, "_check", lambda stage, corpus: None)
+    monkeypatch.setattr(training.run, "_check", lambda *_: None)
     monkeypatch.setattr(training.run, "_together", lambda stage, corpus, folder, *_: at(folder))
 
     def name(cell, make=shared.base_model):
