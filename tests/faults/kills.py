@@ -30,6 +30,8 @@ KINDS = {"corpus": "inject", "model": "train", "passes": "detect", "scores": "de
          "report": "analyse"}  # fmt: skip
 MARK = "FAULT_RUN"
 KILLS_IN_A_ROW = 6
+AT_WORK = 0.75
+"""The share of kills whose time begins where the work does: else most would hit the imports."""
 ORPHAN_SECONDS = 15.0
 OBEY_SECONDS = 10.0
 STEP_SECONDS = 2.0  # of the toy's training, on a busy machine
@@ -163,11 +165,13 @@ def stage_of(runs: Path, began: float) -> str:
     return "end" if done or any(map(fresh, runs.glob(f"*/*/{MANIFEST}"))) else "start"
 
 
-def kill(command: Command, runs: Path, log: Path, after: float, number: signal.Signals,
-         target: str, tally: Tally) -> bool:  # fmt: skip
-    """Start the command and kill it; whether it lived that long."""
+def kill(command: Command, runs: Path, log: Path, after: float, at_work: bool,
+         number: signal.Signals, target: str, tally: Tally) -> bool:  # fmt: skip
+    """Start the command and kill it `after` seconds, `at_work` of its work; whether it lived."""
     run = Run(command.words(runs), log)
     try:
+        while at_work and run.process.poll() is None and stage_of(runs, run.began) == "start":
+            time.sleep(0.05)
         with suppress(subprocess.TimeoutExpired):
             run.process.wait(after)
             _ended(run, tally)
@@ -240,7 +244,8 @@ def chain(command: Command, place: Path, whole: Contents, seconds: float,
                 folders += 1
                 runs, kills = place / f"runs-{folders}", 0
                 command.prepare(runs)
-            killed = kill(command, runs, log, draw.uniform(0, seconds), number, target, tally)
+            after, at_work = draw.uniform(0, seconds), draw.random() < AT_WORK
+            killed = kill(command, runs, log, after, at_work, number, target, tally)
             if not killed:  # it had ended before
                 runs = _compare(runs, whole, tally)
         kills += 1
