@@ -51,6 +51,8 @@ COLUMNS = pa.schema(
         ("ranked", pa.bool_()),
     ]
 )
+STRINGS = {pa.string(): pd.ArrowDtype(pa.string())}.get
+"""How a part of the table holds its strings: as objects they would take many times as much."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,7 @@ def read_tables(path: Path) -> Iterator[pd.DataFrame]:
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         _check_columns(path, file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
-            yield file.read_row_group(group, use_threads=False).to_pandas()
+            yield file.read_row_group(group, use_threads=False).to_pandas(types_mapper=STRINGS)
             release()
 
 

@@ -25,7 +25,7 @@ from core.metrics import Scores
 from core.seeds import derive
 from detection.blind import BLIND, blind_baseline, obstacle, warning
 from detection.flags import counted, said, together
-from detection.texts import Text, Texts
+from detection.texts import Text, Texts, release
 
 METRICS = chosen_metrics([0.05], [0.95])
 HEADS = ("AUROC", "TPR at FPR ≤ 0.05", "FPR at TPR ≥ 0.95")
@@ -79,20 +79,28 @@ def summary(
     def read() -> Iterable[pd.DataFrame]:
         return [scores] if isinstance(scores, pd.DataFrame) else scores()
 
-    first = next(iter(read()))
-    kept = pa.array(first["example_id"][first["ranked"]], pa.string())  # by one as by all
-    texts = Texts.of(examples)
-    is_kept = pc.is_in(texts.column("example_id"), value_set=kept)
-    texts = texts.take(is_kept.to_numpy())
+    texts = _ranked_texts(examples, next(iter(read())))
+    release()
     notes = "".join(f"{line}\n" for line in said(together(map(counted, read()))))
+    release()
     return notes + _summary(lambda: _by_method(read()), texts, blind)
 
 
+def _ranked_texts(examples: Sequence[Text], scores: pd.DataFrame) -> Texts:
+    """The texts that are ranked, by one method as by all."""
+    texts, ids = Texts.of(examples), scores["example_id"][scores["ranked"]]
+    is_ranked = pc.is_in(texts.column("example_id"), value_set=pa.array(ids, pa.string()))
+    return texts.take(is_ranked.to_numpy())
+
+
 def _by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[Key, pd.DataFrame]]:
-    """Each method and variant's ranked rows."""
+    """Each method and variant's ranked rows: example_id, method, variant, score, ranked."""
     for table in tables:
-        ranked_rows = table[table["ranked"]]
-        yield from ranked_rows.groupby(["method", "variant"], sort=False)
+        rows = table.loc[table["ranked"], ["example_id", "method", "variant", "score", "ranked"]]
+        keys = rows[["method", "variant"]].drop_duplicates()
+        for method, variant in keys.itertuples(index=False):
+            own = (rows["method"] == method) & (rows["variant"] == variant)
+            yield (method, variant), rows if own.all() else rows[own]
 
 
 def _summary(read: Read, examples: Texts, blind: bool) -> str:
