@@ -31,22 +31,37 @@ def building(folder: Path) -> Iterator[Callable[[], None]]:
     Yields:
         A check that raises an ArtifactError where this process was itself taken for dead.
     """
-    file = lease_file(folder)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lease = _lease(file)
-    _acquire(lease, file, folder)
+    with no_empty_folders(folder):
+        file = lease_file(folder)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lease = _lease(file)
+        _acquire(lease, file, folder)
 
-    def check() -> None:
-        if lease.compromise is not None:
-            raise ArtifactError(
-                f"This process gave no sign of life for {LEASE:g} seconds, so another one may be "
-                f"making {folder} ({lease.compromise.reason}). Run the same command again."
-            )
+        def check() -> None:
+            if lease.compromise is not None:
+                raise ArtifactError(
+                    f"This process gave no sign of life for {LEASE:g} seconds, so another one may "
+                    f"be making {folder} ({lease.compromise.reason}). Run the same command again."
+                )
 
+        try:
+            yield check
+        finally:
+            lease.release()
+
+
+@contextmanager
+def no_empty_folders(folder: Path) -> Iterator[None]:
+    """After an error remove what is new and still empty above `folder`, and the leases' folder."""
+    runs = folder.parent.parent
+    new = [place for place in (folder.parent, runs / LOCKS, runs) if not place.exists()]
     try:
-        yield check
-    finally:
-        lease.release()
+        yield
+    except Exception:
+        for place in new:
+            with suppress(OSError):  # it is in use, or not there
+                place.rmdir()
+        raise
 
 
 def lease_file(folder: Path) -> Path:

@@ -10,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from core.lease import no_empty_folders
 from launch import slurm, snapshot
 from launch.folder import Launch
 from launch.saved_config import save_config
@@ -52,7 +53,8 @@ def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence
         cells: each cell's.
     """
     launch = Launch.named(config.runs, config.name, overrides)
-    launch.folder.mkdir(parents=True, exist_ok=True)
+    with no_empty_folders(launch.folder):
+        launch.folder.mkdir(parents=True, exist_ok=True)
     code = snapshot.take(launch.folder)
     if config.cluster.kind != "slurm" or not slurm.queued(launch.cells()):
         save_config(launch.folder, config, code / "conf")  # which a queued report is going to read

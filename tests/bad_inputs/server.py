@@ -137,10 +137,13 @@ def _waited(pid: int = -1) -> tuple[int, int, float]:
 
 
 def _tree(folder: Path) -> dict[str, str]:
-    """The files below a folder, each with its size and the time of its last change."""
-    files = [path for path in folder.rglob("*") if not path.is_dir()]
-    about = {str(path.relative_to(folder)): path.lstat() for path in files}
-    return {name: f"{found.st_size} {found.st_mtime_ns}" for name, found in about.items()}
+    """What is below a folder; of files the size and the time of the last change."""
+    found = {}
+    for path in folder.rglob("*"):
+        about = path.lstat()
+        said = "folder" if path.is_dir() else f"{about.st_size} {about.st_mtime_ns}"
+        found[str(path.relative_to(folder))] = said
+    return found
 
 
 def _changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
