@@ -1,6 +1,7 @@
 # make quickstart   set up and run the main job on real data
 # make test         set up and run the tests
 # make faults       set up and run all of the fault harness, for half an hour or more
+# make mutants     set up and plant small bugs that the tests should notice (ONLY="estimates …")
 # make check        set up and run the linters and the type checker
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ TORCH_VERSION ?= 2.13.0
 TORCH ?= $(if $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),cuda,cpu),cuda)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: quickstart test faults check format clean
+.PHONY: quickstart test faults mutants check format clean
 
 quickstart: $(VENV)/.installed
 	$(RUN) launch experiment=quickstart
@@ -26,6 +27,10 @@ test: $(VENV)/.installed
 
 faults: $(VENV)/.installed
 	FAULT_KILLS=216 $(RUN) pytest -m slow tests/faults
+
+mutants: $(VENV)/.installed
+	$(PIP) --editable '.[mutants]'
+	$(RUN) tests.mutants $(ONLY)
 
 check: $(VENV)/.installed
 	$(RUN) ruff check .

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from statistics import harmonic_mean
+
 import numpy as np
 import pytest
 from scipy.stats import beta
@@ -14,6 +17,7 @@ from core.estimates import (
     estimate,
     fpr_at_tpr,
     interval,
+    intervals,
     mean,
     mean_over,
     needs_over,
@@ -26,8 +30,9 @@ def test_metrics_are_named_after_their_rates():
     assert names == ["auroc", "tpr_at_fpr_0.001", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95"]
 
 
-@pytest.mark.parametrize("metric", chosen_metrics([0.05, 0.3], [0.95, 0.6]), ids=lambda m: m.name)
-def test_a_guess_reaches_the_metrics_guess_and_a_shift_its_better_side(metric):
+@pytest.mark.parametrize("which", range(5))
+def test_a_guess_reaches_the_metrics_guess_and_a_shift_its_better_side(which):
+    metric = chosen_metrics([0.05, 0.3], [0.95, 0.6])[which]
     rng = np.random.default_rng(1)
     pairs = [(rng.normal(size=400), rng.normal(size=400)) for _ in range(100)]
     random = np.mean([metric.value(*pair) for pair in pairs])
@@ -42,6 +47,8 @@ def test_each_metric_keeps_its_own_rate():
     wanted = chosen_metrics([0.05, 0.5], [0.95])
     found = estimate(members, nonmembers, resample(100, 100, 50, 0), wanted)
     assert found["tpr_at_fpr_0.05"].value < found["tpr_at_fpr_0.5"].value
+    rates = [found[metric.name] for metric in wanted[1:]]
+    assert [rate.steps for rate in rates] == [(rate.value, rate.value) for rate in rates]
     assert found["tpr_at_fpr_0.05"].draws.mean() < found["tpr_at_fpr_0.5"].draws.mean()
 
 
@@ -64,21 +71,35 @@ def test_the_mean_averages_draws_and_adds_sizes():
 
 
 @pytest.mark.parametrize(
-    ("metric", "sizes", "needs"),
+    ("kind", "rate", "sizes", "needs"),
     [
-        (tpr_at_fpr(0.05), (1, 100), ""),
-        (tpr_at_fpr(0.05), (999, 99), "≥ 100 non-members"),
-        (tpr_at_fpr(0.01), (999, 499), "≥ 500 non-members"),
-        (tpr_at_fpr(0.001), (999, 4999), "≥ 5,000 non-members"),
-        (tpr_at_fpr(0.3), (999, 16), "≥ 17 non-members"),
-        (fpr_at_tpr(0.95), (100, 1), ""),
-        (fpr_at_tpr(0.95), (99, 999), "≥ 100 members"),
-        (fpr_at_tpr(0.9), (50, 1), ""),
-        (AUROC, (1, 1), ""),
+        (tpr_at_fpr, 0.05, (1, 100), ""),
+        (tpr_at_fpr, 0.05, (999, 99), "≥ 100 non-members"),
+        (tpr_at_fpr, 0.01, (999, 499), "≥ 500 non-members"),
+        (tpr_at_fpr, 0.001, (999, 4999), "≥ 5,000 non-members"),
+        (tpr_at_fpr, 0.3, (999, 16), "≥ 17 non-members"),
+        (fpr_at_tpr, 0.95, (100, 1), ""),
+        (fpr_at_tpr, 0.95, (99, 999), "≥ 100 members"),
+        (fpr_at_tpr, 0.9, (50, 1), ""),
     ],
 )
-def test_a_rate_needs_five_expected_false_alarms(metric, sizes, needs):
-    assert metric.needs(*sizes) == needs
+def test_a_rate_needs_five_expected_false_alarms(kind, rate, sizes, needs):
+    assert kind(rate).needs(*sizes) == needs
+
+
+def test_what_an_estimate_is_worth_at_most():
+    auroc, tpr, fpr = chosen_metrics([0.05], [0.95])
+    assert auroc.worth(30, 20) == pytest.approx(4 * harmonic_mean([30, 20]))
+    assert (tpr.worth(30, 20), fpr.worth(30, 20)) == (30, 20)
+    known, unknown = Estimate(9, 9, 0.5, np.zeros(2), worth=7.0), Estimate(9, 9, 0.5, np.zeros(2))
+    assert mean([known, known]).worth == 14
+    assert mean([known, unknown]).worth is None
+    assert (
+        estimate(
+            np.arange(9.0), np.arange(9.0), resample(9, 9, 5, 0), [replace(auroc, worth=None)]
+        )["auroc"].worth
+        is None
+    )
 
 
 def test_a_rate_that_is_not_carried_is_no_number():
@@ -117,15 +138,61 @@ def test_what_each_benchmark_lacks_is_told_apart():
     assert needs_over({"a": "", "b": ""}) == ""
 
 
-@pytest.mark.parametrize("apart", [-50, 50])
-def test_the_interval_of_no_and_of_every_hit_is_jeffreys(apart):
-    """All draws agree, but the members are few."""
-    rng = np.random.default_rng(0)
-    scores = rng.normal(apart, 1, 40), rng.normal(size=100)
-    (found,) = estimate(*scores, resample(40, 100, 50, 0), [tpr_at_fpr(0.05)]).values()
-    few = beta.ppf(0.975, 0.5, 40.5)
-    expected = (1 - few, 1) if apart > 0 else (0, few)
-    assert interval(found, 0.95) == pytest.approx(expected, abs=1e-9)
+def test_the_interval_of_auroc_is_the_roots_of_wilsons_equation():
+    """(value − p)² = z²·p(1 − p) / tosses, of as many tosses as vary like the draws, or `worth`."""
+    rng = np.random.default_rng(2)
+    scale = {0.7: (0.1, 99.0), 0.6: (0.01, 50.0), 0.9: (0.0, 12.0), 1.0: (0.0, 30.0)}
+    given = [
+        Estimate(9, 9, value, value + spread * rng.normal(size=40), worth)
+        for value, (spread, worth) in scale.items()
+    ]
+    for found, low, high in zip(given, *intervals(given, 0.9), strict=True):
+        spread = found.value * (1 - found.value)
+        varied = np.mean((found.draws - np.mean(found.draws)) ** 2)
+        tosses = min(spread / varied if varied > 1e-20 else np.inf, found.worth)
+        share = 1.6448536269514722**2 / tosses
+        ends = np.roots([1 + share, -2 * found.value - share, found.value**2])
+        assert [low, high] == pytest.approx(sorted(ends), abs=1e-7)
+
+
+def test_the_interval_of_a_rate_holds_its_moved_percentiles_and_jeffreys():
+    rng = np.random.default_rng(3)
+    given = [
+        Estimate(9, 9, value, value + wide * (rng.exponential(size=80) - 0.7), worth, steps)
+        for value, wide, worth, steps in [
+            (0.5, 0.2, 500.0, (0.5, 0.5)),
+            (0.4, 0.001, 40.0, (0.3, 0.6)),
+            (0.1, 0.3, 60.0, (0.05, 0.1)),
+            (0.9, 0.2, 30.0, (0.8, 0.9)),
+            (0.0, 0.0, 20.0, (0.0, 0.0)),
+            (1.0, 0.0, 20.0, (1.0, 1.0)),
+        ]
+    ]
+    for found, low, high in zip(given, *intervals(given, 0.9), strict=True):
+        move = np.mean(found.draws) - np.median(found.draws)
+        percentiles = [np.percentile(found.draws, at) + move for at in (5, 95)]
+        least, most = found.steps
+        of_least = beta(found.worth * least + 0.5, found.worth * (1 - least) + 0.5)
+        of_most = beta(found.worth * most + 0.5, found.worth * (1 - most) + 0.5)
+        assert low == pytest.approx(max(0, min(percentiles[0], of_least.ppf(0.05), least)))
+        assert high == pytest.approx(min(1, max(percentiles[1], of_most.ppf(0.95), most)))
+
+
+def test_intervals_of_unknown_worth_are_percentiles_and_those_of_no_number_are_none():
+    draws = np.random.default_rng(4).normal(size=50)
+    bare = Estimate(9, 9, 0.5, draws)
+    lacks = Estimate(9, 9, np.nan, np.full(50, np.nan), 7.0, needs="members")
+    low, high = intervals([bare, lacks], 0.8)
+    assert [low[0], high[0]] == pytest.approx(np.percentile(draws, [10, 90]))
+    assert np.isnan([low[1], high[1]]).all()
+
+
+def test_the_interval_of_an_auroc_of_0_or_1_stays_within():
+    for worth in range(1, 300):
+        both = [Estimate(9, 9, value, np.full(5, value), worth) for value in (0.0, 1.0)]
+        low, high = intervals(both, 0.95)
+        assert low.min() >= 0
+        assert high.max() <= 1
 
 
 def test_the_interval_of_tied_scores_reaches_jeffreys_beyond_both_steps():
@@ -145,7 +212,9 @@ def test_the_interval_of_tied_scores_reaches_jeffreys_beyond_both_steps():
 
 
 def test_a_mean_with_a_benchmark_that_has_no_number_has_no_steps():
-    assert mean([of_benchmark(100), of_benchmark(64)]).steps is None
+    lacks, whole = of_benchmark(64), of_benchmark(100)
+    assert (mean([whole, lacks]).steps, mean([whole, lacks]).needs) == (None, lacks.needs)
+    assert mean([whole, whole]).needs == ""
 
 
 def test_an_interval_holds_its_value():
