@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from analysis.config import AnalysisConfig
-from analysis.inference.curves import EDGES, histogram_table, roc_table, samples
+from analysis.inference.curves import EDGES, Place, Sample, histogram_table, roc_table, samples
 from core.metrics import tpr_at_fpr
 
 CONFIG = AnalysisConfig(draws=60)
@@ -54,6 +56,63 @@ def test_shares_add_up_to_one_on_each_side(found):
     assert (sides["share"].count() == len(EDGES) - 1).all()
     np.testing.assert_allclose(sides["share"].sum(), 1)
     assert bins["share"].between(bins["ci_low"] - 1e-9, bins["ci_high"] + 1e-9).all()
+
+
+def by_hand(scores, others):
+    """How many scores lie in each half deviation of the others from -4 to 6; outer ones open."""
+    mean = sum(others) / len(others)
+    deviation = (sum((x - mean) ** 2 for x in others) / len(others)) ** 0.5
+    counts = [0] * 20
+    for x in scores:
+        counts[min(max(math.floor(((x - mean) / deviation + 4) * 2), 0), 19)] += 1
+    return np.array(counts)
+
+
+def test_a_bin_holds_the_mean_share_of_the_benchmarks_and_wilsons_interval():
+    """Benchmarks of unequal size and two seeds, each on its own scale."""
+    rng = np.random.default_rng(0)
+    sizes = {"a": [(12, 30), (9, 40)], "b": [(50, 20)], "c": [(7, 9)]}
+    drawn = {
+        name: [
+            Sample(rng.normal(1, 3, m) + k, rng.normal(k, 2, n), k) for k, (m, n) in enumerate(of)
+        ]
+        for name, of in sizes.items()
+    }
+    place = Place("c", "contaminated", "", "loss", "")
+    bins = histogram_table({place._replace(benchmark=name): of for name, of in drawn.items()})
+    assert bins["centre"].iloc[:20].tolist() == pytest.approx(np.arange(20) / 2 - 3.75)
+    assert set(bins["benchmark"]) == {"a", "b", "c", "all"}
+    for side, which in (("members", 0), ("non-members", 1)):
+        counts = {
+            name: sum(by_hand(each[which], each.nonmembers) for each in of)
+            for name, of in drawn.items()
+        }
+        for name, parts in {**{k: [v] for k, v in counts.items()}, "all": counts.values()}.items():
+            found = one(bins, benchmark=name, side=side)
+            share = np.mean([each / each.sum() for each in parts], axis=0)
+            assert found["share"].tolist() == pytest.approx(share)
+            n = len(parts) ** 2 / sum(1 / each.sum() for each in parts)
+            for p, low, high in zip(share, found["ci_low"], found["ci_high"], strict=True):
+                ends = np.roots([1 + 1.96**2 / n, -2 * p - 1.96**2 / n, p**2])
+                assert [low, high] == pytest.approx(sorted(ends), abs=1e-9)
+
+
+def test_equal_scores_of_nonmembers_are_not_divided_by_no_deviation():
+    place = Place("c", "contaminated", "a", "loss", "")
+    flat = {place: [Sample(np.array([1.0, 2.2]), np.full(3, 1.0), 0)]}
+    members = one(histogram_table(flat), side="members", benchmark="a")
+    assert members.loc[members["share"] == 0.5, "centre"].tolist() == [0.25, 1.25]
+
+
+def test_all_has_no_curve_where_a_benchmark_lacks_a_side():
+    place = Place("c", "contaminated", "a", "loss", "")
+    scores = np.arange(20.0)
+    lacks = {
+        place: [Sample(scores, scores, 0)],
+        place._replace(benchmark="b"): [Sample(scores[:0], scores, 0)],
+    }
+    for table in (histogram_table(lacks), roc_table(lacks, CONFIG, 0)):
+        assert set(table["benchmark"]) == {"a"}
 
 
 def test_scores_far_outside_stay_in_the_outer_bins(found):

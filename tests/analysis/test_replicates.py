@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +39,28 @@ def test_the_simulated_effect_is_found_whatever_a_models_level_and_scale(make):
     mean = found.groupby(["method", "benchmark"])["difference"].mean()
     np.testing.assert_allclose(mean, 2.0, atol=0.25)
     assert set(found["occurrences"]) == {1, 2, 4, 8}
+
+
+def test_a_difference_is_in_each_models_nonmembers_deviations(make):
+    plain = make(a_dose=2)
+    cells = [score(plain, plain.examples, 1.0, 1, 30, 5), swap(plain, 1.0, 2)]
+    tables = [
+        cell.examples.assign(score=cell.scores["contaminated"]["loss", ""].to_numpy())
+        for cell in cells
+    ]
+
+    def standard(table, row):
+        own = table[table["benchmark"] == row.benchmark]
+        outside = own.loc[~own["member"], "score"]
+        score = own.loc[own["example_id"] == row.example_id, "score"].item()
+        return (score - statistics.mean(outside)) / statistics.stdev(outside)
+
+    found = replicates_table(cells).query("method == 'loss'")
+    ids = set(cells[0].examples.query("member")["example_id"])
+    for row in found.itertuples():
+        one, two = (standard(table, row) for table in tables)
+        expected = one - two if row.example_id in ids else two - one
+        assert row.difference == pytest.approx(expected)
 
 
 def test_no_effect_is_none(make):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from analysis.config import AnalysisConfig
-from analysis.inference.dose_response import crossing, fit
+from analysis.inference.dose_response import Curves, crossing, fit
+from analysis.inference.dose_test import Detector
 from analysis.inference.statistics import statistics
-from analysis.inference.trends import COLUMNS, shape
+from analysis.inference.trends import COLUMNS, Condition, _reaches, series_rows, shape
 from core.estimates import Estimate
 
 QUICK = AnalysisConfig(draws=100)
@@ -29,10 +33,18 @@ def line(intercept: float, slope: float, spread: float = 0.0, members: int = 10_
     }
 
 
-def test_the_fit_gets_back_the_curve():
-    truth = np.array([[0.1, 0.8], [2.0, -0.5], [0.0, 0.0]])
-    curves = fit(X, logistic(truth[:, :1] + truth[:, 1:] * X), np.full(4, 1e6))
-    np.testing.assert_allclose(np.transpose(curves), truth, atol=1e-4)
+def test_the_fit_is_the_maximum_of_the_likelihood():
+    """With half an example a side at every dose, and doses of unequal weight."""
+    members = np.array([40.0, 7.0, 19.0, 3.0])
+    aurocs = np.array([[0.4, 0.6, 0.7, 0.95], [0.9, 0.5, 0.6, 0.1], [1.0, 0.9, 0.2, 0.0]])
+    for row, *found in zip(aurocs, *fit(X, aurocs, members), strict=True):
+        share = (members * row + 0.5) / (members + 1)
+
+        def lost(line, share=share):
+            p = logistic(line[0] + line[1] * X)
+            return -(members * (share * np.log(p) + (1 - share) * np.log(1 - p))).sum()
+
+        assert found == pytest.approx(minimize(lost, [0, 0], tol=1e-9).x, abs=1e-4)
 
 
 def test_perfect_and_hopeless_detectors_have_finite_slopes():
@@ -61,9 +73,70 @@ def test_a_dose_outside_of_what_was_measured_is_missing_and_said(intercept, slop
     assert found["note"].startswith(f"{side} 0.75 wherever measured")
 
 
-def test_a_falling_curve_crosses_too():
-    curves = fit(X, logistic(np.array([[2.0 - 0.9 * x for x in X]])), np.full(4, 1e6))
-    assert 2 ** crossing(curves, 0, 3, 0.75)[0] == pytest.approx(2, rel=0.01)
+def test_a_level_that_is_not_reached_lies_where_the_first_curve_would_reach_it():
+    at = math.log(1.5)
+    above, below, falls, rises = (2, 0.1), (-3, 0.1), (1, -0.9), (0, 0.2)
+    before, after = -math.inf, math.inf
+    for lines, expected in (
+        ([rises, falls, above, below], [at / 0.2, (1 - at) / 0.9, before, after]),
+        ([falls, rises, above, below], [(1 - at) / 0.9, at / 0.2, after, before]),
+        ([(2, 0), (-3, 0)], [before, after]),
+    ):
+        curves = Curves(*np.array(lines, float).T)
+        assert crossing(curves, 0, 3, 0.6).tolist() == pytest.approx(expected)
+    at_the_ends = Curves(np.array([-1.0, -3.0]), np.ones(2))
+    assert crossing(at_the_ends, 1, 3, 0.5).tolist() == [1, 3]
+
+
+def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
+    """Of 20 draws three would cross before it and three after it."""
+    log_dose = np.r_[1.5, [-np.inf] * 3, np.arange(14) / 10, [np.inf] * 3]
+    inside = _reaches(log_dose, np.array([0.6, 0.9]), 0.55)
+    dose = [inside[name] for name in ("reaches", "reaches_low", "reaches_high")]
+    assert (dose, inside["note"]) == (pytest.approx([2**1.5, 2**0.1, 2**1.2]), "")
+    wide = _reaches(log_dose, np.array([0.6, 0.9]), 0.75)
+    assert wide["note"] == "interval open below; interval open above"
+    assert np.isnan([wide["reaches_low"], wide["reaches_high"]]).all()
+    never = _reaches(np.r_[np.inf, np.ones(9)], np.array([0.75, 0.6]), 0.9)
+    assert never["note"] == "the fitted line does not cross 0.75"
+
+
+SLOPES = np.array([0.5, 1.2, -0.2, 0.9, 0.1, 0.3, 0.7, 0.6])
+"""Of draws about 0.5. Two lie further from it than zero does, and so does the last, once bent."""
+
+
+def straight(levels, slope, members=10**8):
+    """Draws that are logistic lines themselves; the last one's first two levels are exchanged."""
+    x = np.log2(levels)
+    draws = logistic(0.1 + np.outer(SLOPES, x))
+    draws[-1, :2] = draws[-1, 1::-1]
+    values = zip(levels, logistic(0.1 + slope * x), draws.T, strict=True)
+    return {level: Estimate(members, 9, value, drawn) for level, value, drawn in values}
+
+
+def test_slope_and_monotony_are_those_of_the_draws():
+    found = shape(straight([4.0, 1.0, 16.0], 0.5), 0.5)
+    slopes = [np.polyfit([0, 2, 4], line, 1)[0] for line in np.outer(SLOPES[:-1], [0, 2, 4])]
+    assert found["slope"] == pytest.approx(0.5, abs=1e-5)
+    assert found["slope_low"] < np.median(slopes) < found["slope_high"]
+    assert found["monotone"] == 7 / 8
+    assert (found["levels"], found["lowest"], found["highest"]) == (3, 1, 16)
+
+
+def test_a_series_is_tested_in_the_order_of_its_fact(make):
+    rates, detector = [1e-2, 1e-4, 1e-3], Detector("all", "loss", "")
+    lines = straight([100.0, 1.0, 10.0], 0.5)
+    conditions = [
+        Condition(make(learning_rate=rate), {detector: lines[rate * 1e4]}) for rate in rates
+    ]
+    (row,) = series_rows(conditions, 0.9)
+    assert (row["over"], row["condition"]) == ("learning_rate", "tiny_llama-lr0.0001-tokens400000")
+    assert (row["benchmark"], row["method"], row["levels"]) == ("all", "loss", 3)
+    assert (row["tau"], row["p_value"]) == (1, pytest.approx((1 + 3) / 9))
+    assert row["slope"] == pytest.approx(0.5, abs=1e-5)
+    lacks = [conditions[0], conditions[1]._replace(auroc={})]
+    assert not list(series_rows(lacks, 0.9))
+    assert not list(series_rows([*conditions, conditions[0]], 0.9))  # two of one rate
 
 
 def test_one_dose_has_no_slope():
@@ -84,7 +157,7 @@ def test_the_table_finds_the_simulated_dose(make):
 
 
 def test_a_series_is_conditions_that_differ_in_one_fact(make):
-    cells = [make(learning_rate=rate, seed=seed) for rate in (1e-4, 1e-3, 1e-2) for seed in (0, 1)]
+    cells = [make(learning_rate=rate) for rate in (1e-4, 1e-3, 1e-2)]
     found = statistics("trial", 0, cells, QUICK).trends
     assert set(found["over"]) == {"occurrences", "learning_rate"}
     rows = found.query("over == 'learning_rate'")

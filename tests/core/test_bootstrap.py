@@ -81,7 +81,7 @@ def test_steps_are_the_rates_of_the_thresholds_that_ties_leave_possible():
         assert bootstrap.tpr_steps(ranked, 0.05) == (expected if tied else None)
 
 
-@pytest.mark.parametrize(("share", "tied"), [(0.5, True), (0.04, False)])
+@pytest.mark.parametrize(("share", "tied"), [(0.5, True), (0.1, True), (0.04, False)])
 def test_one_score_that_many_members_share_is_a_step(share, tied):
     """An exact match: the rest of the scores are all different."""
     rng = np.random.default_rng(8)
@@ -92,6 +92,15 @@ def test_one_score_that_many_members_share_is_a_step(share, tied):
     ends = np.sort(nonmembers)[[-2, -11]]
     expected = tuple((members[:, None] > ends).mean(axis=0).tolist())
     assert bootstrap.tpr_steps(ranked, 0.05) == (expected if tied else None)
+
+
+def test_half_as_many_scores_as_ranks_are_steps():
+    """The 2nd to the 11th highest are five pairs."""
+    nonmembers = np.r_[np.arange(89.0), 200, np.repeat(np.arange(100.0, 105), 2)]
+    members = np.random.default_rng(9).normal(102, 3, 60)
+    ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(60, 100, 5, 0))
+    expected = (sum(members > 104) / 60, sum(members > 100) / 60)
+    assert bootstrap.tpr_steps(ranked, 0.05) == expected
 
 
 def test_steps_from_below_are_those_of_the_members_that_tie():
