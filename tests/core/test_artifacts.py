@@ -1,9 +1,21 @@
 import json
+import os
+import socket
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 
-from core.artifacts import MANIFEST, Built, build, locate, open_artifact
+from core.artifacts import (
+    MANIFEST,
+    Built,
+    build,
+    is_complete,
+    locate,
+    open_artifact,
+    temporary,
+    write_text,
+)
 from core.config import runtime
 from core.errors import ArtifactError
 from core.wholeness import sealed, unsealed
@@ -62,6 +74,39 @@ def test_a_killed_stage_leaves_no_manifest(tmp_path):
         open_artifact(folder, "corpus")
     build(folder, Settings(), {}, make("whole"))
     assert open_artifact(folder, "corpus").counts == {"rows": 1}
+
+
+def test_all_is_on_the_disk_before_the_manifest_has_its_name(tmp_path, monkeypatch):
+    folder = tmp_path / "corpus" / "a-1"
+    before, after = set(), set()
+
+    def fsync(handle):
+        (after if is_complete(folder) else before).add(os.fstat(handle).st_ino)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    build(folder, Settings(), {}, make("x"))
+    inodes = {path.name: path.stat().st_ino for path in (folder, *folder.iterdir())}
+    assert {inodes[name] for name in ("config.yaml", "data.txt", MANIFEST)} <= before
+    assert inodes[folder.name] in after
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    write_text(path, "old")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+def test_no_two_processes_share_a_temporary_name(tmp_path, monkeypatch):
+    names = set()
+    for process, machine in product((1, 2), "ab"):
+        monkeypatch.setattr(os, "getpid", lambda p=process: p)
+        monkeypatch.setattr(socket, "gethostname", lambda m=machine: m)
+        names |= {temporary(tmp_path / "one"), temporary(tmp_path / "two")}
+    assert len(names) == 8
+    assert all(name.parent == tmp_path and name.name.startswith(".") for name in names)
 
 
 def test_a_folder_of_another_kind_or_schema_is_refused(tmp_path):

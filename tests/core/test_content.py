@@ -227,8 +227,11 @@ def test_a_folder_has_its_files_by_name(tmp_path, reads, later):
         "config": hashlib.sha256(b"{}").hexdigest(),
         "in/weights": hashlib.sha256(b"a" * LARGE_BYTES).hexdigest(),
     }
-    assert content.folder_digest(tmp_path / "data") == files_digest(found)
+    whole = content.folder_digest(tmp_path / "data")
+    assert whole == files_digest(found)
     assert sorted(reads) == ["config", "config", "weights"]
+    (tmp_path / "data/config").rename(tmp_path / "data/in/config")
+    assert content.folder_digest(tmp_path / "data") != whole  # the same bytes by another name
 
 
 def test_what_a_signal_leaves_is_gone_on_with(tmp_path, reads, later, monkeypatch):

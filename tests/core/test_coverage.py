@@ -1,4 +1,4 @@
-"""A rate that is reported has an interval that holds the truth: a small `benchmarks.coverage`."""
+"""What is reported has an interval that holds the truth: a small `benchmarks.coverage`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, norm, t
 
 from core.bootstrap import resample
-from core.estimates import chosen_metrics, estimate, interval, mean
+from core.estimates import AUROC, chosen_metrics, estimate, interval, mean
 
 PLANS = 20
 
@@ -42,6 +42,25 @@ def check(found: int, repetitions: int, least: float = 0.94, most: float = 0.975
     """By chance alone one such test in a thousand fails on either side."""
     low, high = binom.ppf(0.001, repetitions, least), binom.ppf(0.999, repetitions, most)
     assert low <= found <= high, f"{found} of {repetitions}"
+
+
+@pytest.mark.parametrize(
+    ("shift", "size", "benchmarks", "repetitions"),
+    [(0, 100, 1, 300), (1, 60, 1, 400), (1, 60, 4, 100), (2.9, 25, 1, 400)],
+)
+def test_the_interval_of_an_auroc_holds_the_truth(shift, size, benchmarks, repetitions):
+    rng, found = np.random.default_rng(4), 0
+    plans = [resample(size, size, 200, i) for i in range(PLANS)]
+    for _ in range(repetitions):
+        sides = rng.normal(shift, 1, (benchmarks, size)), rng.normal(0, 1, (benchmarks, size))
+        chosen = rng.choice(PLANS, benchmarks, replace=False)
+        parts = [
+            estimate(m, n, plans[plan], [AUROC])["auroc"]
+            for m, n, plan in zip(*sides, chosen, strict=True)
+        ]
+        low, high = interval(mean(parts), 0.95)
+        found += low <= norm.cdf(shift / 2**0.5) <= high
+    check(found, repetitions, least=0.93, most=0.985)
 
 
 @pytest.mark.parametrize(

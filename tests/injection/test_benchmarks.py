@@ -19,9 +19,9 @@ def tokenizer():
     return Tokenizer(TOKENIZER)
 
 
-def pool(stage, tokenizer):
+def pool(stage, tokenizer, candidates=None):
     stage = stage.resolved()
-    return draw_pool(stage, read_candidates(stage), tokenizer).examples
+    return draw_pool(stage, candidates or read_candidates(stage), tokenizer).examples
 
 
 def test_every_benchmark_gives_its_formatted_text(stage, tokenizer):
@@ -60,12 +60,19 @@ def test_seeds_change_one_thing_each(stage, change, tokenizer):
 
 
 def test_membership_is_balanced_over_seeds(change, tokenizer):
-    shares = [
-        pool(change(membership_seed=s), tokenizer).set_index("example_id")["member"].astype(float)
-        for s in range(60)
-    ]
-    mean = sum(shares) / len(shares)
+    read = read_candidates(change().resolved())
+    pools = [pool(change(membership_seed=s), tokenizer, read) for s in range(60)]
+    mean = sum(each.set_index("example_id")["member"].astype(float) for each in pools) / 60
     assert mean.between(0.2, 0.8).all()  # each example is in about half of the draws
+
+
+def test_a_share_is_filled_by_copies_with_their_separators(stage, tokenizer):
+    """Each of the two benchmarks has half of the corpus's tokens."""
+    share = {"_target_": "injection.occurrences.Share", "share": 0.2}
+    examples = pool(replace(stage, occurrences=share), tokenizer)
+    tokens = examples["n_tokens"] + 2 * len(tokenizer.encode("\n\n"))
+    used = (tokens * examples["occurrences"]).groupby(examples["benchmark"]).sum()
+    assert used.between(0.2 * 60_000 / 2 - tokens.max(), 0.2 * 60_000 / 2).all()
 
 
 def test_long_examples_are_shortened_or_left_out(change, stage, tokenizer):

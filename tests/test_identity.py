@@ -1,0 +1,239 @@
+"""Each field of each stage's config names the stage's folder, but for those on one list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+import analysis.mirror.report
+import analysis.run
+import core.artifacts
+import detection.accuracy
+import detection.build
+import detection.needs
+import detection.run
+import injection.run
+import training.masked_lm
+import training.models
+import training.run
+from analysis.config import AnalysisStage, WandbReport
+from core.command import CONF
+from core.config import convert
+from detection.accuracy import AccuracyStage
+from detection.config import DetectionStage
+from injection.config import InjectionStage
+from training.config import TrainingStage, WandbConfig
+from training.masked_lm import MaskedLMStage
+
+from .launch.test_shared import INJECTION, PRETRAINING, TRAINING
+
+PRETRAINED = "model.pretraining."  # it names the base model, whose weights are an input
+WANDB = ("wandb.mode", "wandb.project", "wandb.entity")
+QUESTIONS = tuple(
+    f"benchmark.boolq.{name}"
+    for name in ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
+)
+RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
+                "detection.processes")  # fmt: skip
+
+RUNTIME = {
+    "injection": {
+        "runs", "name", "injection.num_proc", "injection.shard_characters",
+        "benchmark.boolq.on_error", *QUESTIONS,
+    },
+    "training": {
+        "runs", "name", "validation_folder", "training.micro_batch_sequences",
+        "training.activation_checkpointing", "training.checkpoint_every_steps",
+        "training.keep_checkpoints", "training.evaluate_every_steps", "training.evaluate_examples",
+        "training.evaluate_tokens", "training.peak_tflops", *WANDB,
+        *(PRETRAINED + name for name in PRETRAINING if name != "deepspeed"),
+        PRETRAINED + "deepspeed.zero_optimization.stage",
+    },
+    "masked_lm": {"runs"},
+    "detection": {"runs", "name", "out", *RUNS_A_MODEL},
+    "accuracy": {
+        "runs", "reference.path", "reference.trust_remote_code", "detection.min_scored_tokens",
+        *RUNS_A_MODEL,
+    },
+    "analysis": {"runs", "cells.0.exports", *WANDB},
+    "wandb": {"runs"},
+}  # fmt: skip
+"""All that may change without another folder: how a stage runs, and what it only tells."""
+
+VALUES = {
+    **{f"injection.{name}": value for name, value in INJECTION.items()},
+    "injection.members": 9, "injection.nonmembers": 9, "injection.last_tokens": 5_000,
+    "injection.base_fraction": 0.4, "injection.validation_fraction": 0.1,
+    "injection.near_duplicates": "drop",
+    **{f"training.{name}": value for name, value in TRAINING.items()},
+    **{PRETRAINED + name: value for name, value in PRETRAINING.items()},
+    "model.architecture.max_position_embeddings": 64, "model.architecture.tie_word_embeddings": 1,
+    "tokenizer.path": "another", "tokenizer.vocab_size": 700,
+    "model.path": "another", "reference.path": "another", "masked_lm.path": "another",
+    "prefix.path": "another", "out": ".", "masked_lm.mask_share": 0.3,
+    "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
+    "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,
+    "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
+    "method.pac.augmentation": "delete", "entity": "another", "local": None,
+    "cells.0.exports": ["another"], "benchmark": None,
+    "benchmark.boolq.chosen_by": "token", "benchmark.boolq.drawn_options": 3,
+}  # fmt: skip
+"""Another value of a leaf for which `another` finds none that will do; None: there is none."""
+
+
+class Named(Exception):
+    """The folder's name is known: nothing is made."""
+
+
+@pytest.fixture
+def name(monkeypatch):
+    """The name of a stage's folder by its own call of `locate`; a path is its own digest."""
+
+    def located(*arguments):
+        raise Named(core.artifacts.locate(*arguments).name[-12:])  # the hash
+
+    for module in (injection.run, training.run, training.masked_lm, detection.run,
+                   detection.accuracy, analysis.run, analysis.mirror.report):  # fmt: skip
+        monkeypatch.setattr(module, "locate", located)
+
+    def opened(path):
+        artifact = SimpleNamespace(path=Path(path) / "x" / "slug-123456789012", digest=str(path))
+        return SimpleNamespace(artifact=artifact, digest=str(path))
+
+    source = SimpleNamespace(fingerprint=lambda: "source")
+    monkeypatch.setattr(injection.run, "check", lambda _: [])
+    monkeypatch.setattr(injection.run, "create", lambda *_: source)
+    monkeypatch.setattr(injection.run, "Tokenizer", opened)
+    monkeypatch.setattr(training.run, "open_corpus", opened)
+    monkeypatch.setattr(training.masked_lm, "open_corpus", opened)
+    monkeypatch.setattr(training.models, "model_digest", lambda _, path: path)
+
+    def open_model(_, path, trust_remote_code=False):
+        digest = f"{path} {trust_remote_code}"
+        return SimpleNamespace(digest=digest, tokenizer_digest=digest, slug="slug")
+
+    for module in (detection.needs, detection.accuracy):
+        monkeypatch.setattr(module, "open_model", open_model)
+    monkeypatch.setattr(detection.needs, "open_prefix", lambda path: SimpleNamespace(
+        identity=lambda _: path, digest=path))  # fmt: skip
+    monkeypatch.setattr(detection.needs, "_is_past", lambda _: False)
+    built = cache(lambda words: detection.build._variants(*json.loads(words)))
+    monkeypatch.setattr(detection.needs, "build_methods", lambda nodes: {
+        (name, method.variant): method
+        for name, node in nodes.items() for method in built(json.dumps([name, node]))
+    })  # fmt: skip
+    for module in (detection.run, detection.accuracy):
+        monkeypatch.setattr(module, "open_examples", lambda path: path)
+        monkeypatch.setattr(module, "examples_digest", lambda path: path)
+    monkeypatch.setattr(detection.accuracy, "ask_corpus", lambda _: SimpleNamespace(questions="x"))
+    monkeypatch.setattr(detection.accuracy, "questions_digest", lambda _: "x")
+
+    def open_cell(paths):
+        digests = {n: getattr(paths, n) for n in ("corpus", "model", "clean", "contaminated")}
+        return SimpleNamespace(inputs=digests)
+
+    monkeypatch.setattr(analysis.run, "open_record", lambda _: None)
+    monkeypatch.setattr(analysis.run, "open_cell", open_cell)
+    monkeypatch.setattr(analysis.run, "name_apart", lambda cells: cells)
+    monkeypatch.setattr(WandbConfig, "check_login", lambda _: None)
+    results = SimpleNamespace(to_csv=lambda **_: "results")
+    monkeypatch.setattr(analysis.mirror.report, "read_results", lambda _: results)
+
+    def of(run, stage):
+        with pytest.raises(Named) as found:
+            run(stage)
+        return str(found.value)
+
+    return of
+
+
+def composed(config, schema, *overrides):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return convert(compose(config, list(overrides)), schema)
+
+
+DETECTED = ("examples.path=texts", "model.path=model")
+STAGES = {
+    "injection": (injection.run.run, lambda: composed(
+        "injection", InjectionStage, "benchmark=[boolq]", "rewording=swap")),
+    "training": (training.run.run, lambda: composed(
+        "training", TrainingStage, "corpus_folder=corpus")),
+    "masked_lm": (training.masked_lm.train_masked_lm, lambda: MaskedLMStage("runs", "corpus")),
+    "detection": (detection.run.run, lambda: composed(
+        "detection", DetectionStage, *DETECTED, "method=all", "reference.path=reference",
+        "masked_lm.path=masked_lm", "prefix.path=prefix")),
+    "accuracy": (detection.accuracy.run, lambda: replace(
+        composed("accuracy", AccuracyStage, *DETECTED), benchmark={})),
+    "analysis": (analysis.run.run, lambda: composed(
+        "analysis", AnalysisStage, "cells=[{corpus: a, model: b, clean: c, contaminated: d}]")),
+    "wandb": (analysis.mirror.report.write_wandb_report, lambda: WandbReport(project="a")),
+}  # fmt: skip
+
+
+def parts(value):
+    """The named parts of a node; None: it is a leaf."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, list) and value and is_dataclass(value[0]):
+        return {str(number): part for number, part in enumerate(value)}
+    return value if isinstance(value, Mapping) and value else None
+
+
+def leaves(value, name=""):
+    inner = parts(value)
+    if inner is None:
+        return {name: value}
+    return {k: v for key, part in inner.items() for k, v in leaves(part, f"{name}.{key}").items()}
+
+
+def put(value, name, leaf):
+    """The same with another leaf at this name."""
+    if not name:
+        return leaf
+    key, *rest = name
+    inner = {**parts(value), key: put(parts(value)[key], rest, leaf)}
+    if is_dataclass(value):
+        return replace(value, **{key: inner[key]})
+    return list(inner.values()) if isinstance(value, list) else inner
+
+
+def another(stage, name, value):
+    if name in VALUES:
+        return VALUES[name]
+    if name.startswith("method.") and name.endswith("._target_"):  # of the same hyperparameters
+        own = stage.method[name.split(".")[1]]
+        alike = [node["_target_"] for node in stage.method.values() if node.keys() == own.keys()]
+        return next((target for target in alike if target != value), None)
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value * 2 or 1
+        case list():
+            return value[:1] * (len(value) > 1)
+        case {}:
+            return {"_target_": "another"}
+    return f"{value}x" if isinstance(value, str) else "another"
+
+
+@pytest.mark.parametrize("kind", STAGES)
+def test_a_folder_is_named_by_every_field_but_those_that_say_how_it_runs(name, kind):
+    run, make = STAGES[kind]
+    stage = make()
+    own, alike = name(run, stage), set()
+    for leaf, value in leaves(stage).items():
+        leaf = leaf.removeprefix(".")
+        other = another(stage, leaf, value)
+        if other is None:
+            continue
+        assert other != value, leaf
+        if name(run, put(stage, leaf.split("."), other)) == own:
+            alike.add(leaf)
+    assert alike == RUNTIME[kind]
