@@ -38,8 +38,12 @@ def corpus_folder(tmp_path_factory):
         ledger["sequence"] = [0, 7, 44]
         ledger["reworded"] = None
         ledger.to_parquet(folder / "ledger.parquet", index=False)
-        texts = [f"The bridge number {i} crosses a river that has no name." for i in range(6)]
-        examples = {"example_id": range(6), "text": texts, "member": [True, False] * 3}
+        texts = [f"The bridge number {i} crosses a river that has no name. " * i for i in range(6)]
+        numbers = [3, 0, 5, 4, 2, 1]  # texts by length; 0 is empty, the longest are over a sequence
+        examples = {
+            "example_id": [f"e{n}" for n in numbers], "text": [texts[n] for n in numbers],
+            "member": [n % 2 == 0 for n in numbers],
+        }  # fmt: skip
         pd.DataFrame(examples).to_parquet(folder / "examples.parquet")
         Tokenizer("tests/golden/target").hf.save_pretrained(folder / "tokenizer")
         return Built([PART, "ledger.parquet", "tokenizer/tokenizer.json"])

@@ -8,6 +8,7 @@ from transformers import LlamaConfig
 from core.errors import ConfigError
 from core.models import load_model
 from core.world import World
+from injection import open_corpus
 from training import open_checkpoint, resume
 from training.config import TrainingConfig
 from training.data import Order
@@ -47,14 +48,15 @@ def test_a_run_records_losses_and_exports(change, corpus_folder):
     assert any(name.startswith("exports/step-00000003/") for name in trained.artifact.files)
 
 
-def test_validation_text_is_a_packed_corpus(corpus_folder):
-    from injection import open_corpus
-
+def test_the_first_examples_by_id_are_evaluated_up_to_a_sequences_end(corpus_folder):
     corpus = open_corpus(corpus_folder)
-    texts = evaluation_texts(corpus, corpus, examples=2)
-    assert {name: len(rows) for name, rows in texts.items()} == {
-        "members": 2, "nonmembers": 2, "validation": len(corpus.sequences)
-    }  # fmt: skip
+    found = evaluation_texts(corpus, corpus, examples=2)
+    texts = corpus.examples.set_index("example_id")["text"]
+    tokens = {name: corpus.tokenizer.hf(text)["input_ids"] for name, text in texts.items()}
+    assert len(tokens["e0"]) < 2 < len(tokens["e1"]) < 32 < len(tokens["e3"])
+    assert found["nonmembers"] == [tokens["e1"], tokens["e3"][:32]]
+    assert found["members"] == [tokens["e2"][:32]]  # of e0 no token is predicted
+    assert found["validation"] == [list(row["input_ids"]) for row in corpus.sequences]
 
 
 def test_an_export_beyond_the_epoch_is_said():

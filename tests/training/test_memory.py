@@ -3,6 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from core.errors import ConfigError
 from training.config import ModelConfig, TrainingConfig
@@ -92,6 +95,34 @@ def test_activations_are_what_a_small_model_keeps(dtype):
     assert torch.isfinite(hidden).all()
     expected = activation_bytes(shape_of(MODEL), dtype.itemsize, checkpointing=False)
     assert measured / ids.numel() == pytest.approx(expected, rel=0.02)
+
+
+class Alive(TorchDispatchMode):
+    """The most bytes alive at once in arrays of `least` bytes or more."""
+
+    def __init__(self, least):
+        super().__init__()
+        self.least, self.most, self._storages = least, 0, {}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for tensor in (leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)):
+            storage = tensor.untyped_storage()
+            if storage.nbytes() >= self.least:
+                kept = StorageWeakRef(storage), storage.nbytes()
+                self._storages[storage.data_ptr()] = kept
+        alive = sum(size for kept, size in self._storages.values() if not kept.expired())
+        self.most = max(self.most, alive)
+        return made
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_logits_are_what_a_small_models_loss_keeps_at_once(dtype):
+    model = make_model(MODEL, 300, 64, 0).to(getattr(torch, dtype)).train()
+    with Alive(4 * 64 * 300 * 4) as alive:  # B, T, V, float32
+        token_losses(model, torch.arange(256).reshape(4, 64)).sum().backward()
+    config = TrainingConfig(dtype=dtype, micro_batch_sequences=4)
+    assert need(shape_of(MODEL), config, STAGES[1], 1, 64).logits == alive.most
 
 
 def test_recomputing_keeps_the_inputs_of_layers_and_one_layer(large):

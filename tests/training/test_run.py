@@ -1,7 +1,10 @@
 import gc
+import math
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,6 +12,7 @@ from torch import nn
 import injection
 from core.errors import ArtifactError, ConfigError, DataError
 from core.models import load_config, load_model
+from core.world import World
 from training import ancestry_of, open_checkpoint, resume
 from training.config import ModelConfig, TrainingConfig
 from training.data import Order, read_batch
@@ -16,35 +20,45 @@ from training.loss import token_loss_sum
 from training.models import make_model
 from training.run import run
 
+from ..rounding import TRAINING
+
 
 def losses(folder):
     return open_checkpoint(folder).metrics["loss"].tolist()
 
 
-def test_the_engine_trains_as_a_plain_torch_loop_does(stage):
+ZERO = {"zero_optimization": {"stage": 1}}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
+@pytest.mark.parametrize("deepspeed", [{}, ZERO], ids=["alone", "zero1"])
+def test_the_engine_trains_as_a_plain_torch_loop_does(change, deepspeed):
+    stage = change(schedule="cosine", weight_decay=0.5, beta1=0.7, clip_norm=0.6)
+    stage = replace(stage, deepspeed=deepspeed)
     trained = open_checkpoint(run(stage).path)
     plain, model = plain_loop(stage)
-    assert losses(trained.artifact.path) == pytest.approx(plain, abs=1e-5)
+    found = trained.metrics[["loss", "grad_norm", "learning_rate"]].to_numpy()
+    np.testing.assert_allclose(found, plain, rtol=0, atol=TRAINING)
     ours = load_model("model", str(trained.hf)).state_dict()
     for name, value in model.state_dict().items():
         torch.testing.assert_close(ours[name], value, atol=1e-5, rtol=1e-4)
-    assert losses(trained.artifact.path)[-1] < losses(trained.artifact.path)[0]
+    assert found[-1, 0] < found[0, 0]
+    assert (found[:, 1] > 0.6).sum() > 3  # the clipping bites, by a different factor each time
 
 
 def plain_loop(stage):
-    """The same training without an engine, a full batch at a time."""
-    from injection import open_corpus
-
+    """The same training without an engine: a full batch at a time, warm-up, then half a cosine."""
     stage = stage.resolved()
     config = stage.training
-    sequences = open_corpus(stage.corpus_folder).sequences
+    sequences = injection.open_corpus(stage.corpus_folder).sequences
     order = Order(len(sequences), config.batch_sequences, config.order_seed)
     model = make_model(stage.model, 1024, 32, config.init_seed).train()
     optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=config.learning_rate,
+        [
+            {"params": [p for p in model.parameters() if p.ndim == n], "weight_decay": decay}
+            for n, decay in ((2, config.weight_decay), (1, 0.0))
+        ],
         betas=(config.beta1, config.beta2),
-        weight_decay=0.0,
     )
     result = []
     for step in range(order.steps):
@@ -52,12 +66,15 @@ def plain_loop(stage):
         ids, weights = read_batch(sequences, rows)
         loss = token_loss_sum(model, ids, weights) / (weights.sum() * (ids.shape[1] - 1))
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
+        done = (step - config.warmup_steps) / (order.steps - config.warmup_steps)
+        half = (1 + math.cos(math.pi * done)) / 2
+        rate = config.learning_rate * ((step + 1) / config.warmup_steps if done < 0 else half)
         for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * min(1.0, (step + 1) / config.warmup_steps)
+            group["lr"] = rate
         optimizer.step()
         optimizer.zero_grad()
-        result.append(loss.item())
+        result.append((loss.item(), norm.item(), rate))
     return result, model
 
 
@@ -72,6 +89,8 @@ def test_the_artefact_holds_the_whole_run(stage):
     }
     assert trained.artifact.counts == counts
     assert trained.metrics["step"].tolist() == list(range(1, 13))
+    tokens = [min(4 * step, 45) * 32 for step in range(1, 13)]  # the last batch is not full
+    assert trained.metrics["tokens"].tolist() == tokens
     assert trained.metrics["learning_rate"].tolist() == [0.005] + [0.01] * 11
     assert trained.exposures["step"].between(1, 12).all()
     assert sorted(p.name for p in trained.hf.iterdir() if "safetensors" in p.name) == [
@@ -108,11 +127,37 @@ def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
     assert again.artifact.files == whole.artifact.files
 
 
-def test_a_torn_checkpoint_is_not_resumed(tmp_path):
-    (tmp_path / "step-00000003").mkdir()
-    (tmp_path / "step-00000003" / resume.MARKER).write_text("{}")
-    (tmp_path / "step-00000006").mkdir()  # killed before its marker
-    assert [c.name for c in resume.completed(tmp_path)] == ["step-00000003"]
+class Writer:
+    """What is asked of an engine to save."""
+
+    def save_checkpoint(self, folder, tag, **_):
+        for name in ("one.pt", "two.pt"):
+            (Path(folder) / tag / name).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / tag / name).write_text(tag)
+
+
+def test_a_half_written_or_half_removed_checkpoint_does_not_count(tmp_path, monkeypatch):
+    world, place = World(0, 1, torch.device("cpu")), tmp_path / "checkpoints"
+
+    def save(step):
+        resume.save(Writer(), place, resume.next_save(place, step, world, {}), 2, world)
+
+    def counted_after_a_kill_in(module, name):
+        def killed(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                save(9)
+        return [path.name for path in resume.completed(place)]
+
+    save(3)
+    save(6)
+    assert counted_after_a_kill_in(resume, "_mark") == ["step-00000003", "step-00000006"]
+    assert counted_after_a_kill_in(shutil, "rmtree") == ["step-00000006", "step-00000009"]
+    assert resume.newest(place, {}, world).step == 9
+    assert not (place / "step-00000003").exists()
 
 
 def test_continuing_starts_from_the_given_model(stage, change):
@@ -137,14 +182,26 @@ def test_what_a_model_was_trained_from_is_known_when_its_folder_is_gone(stage, c
     assert all(ancestry_of("model.path", str(last.path)).has_been(start) for start in known)
 
 
-def test_a_loss_that_is_not_finite_stops_with_the_step(change, monkeypatch):
-    monkeypatch.setattr("training.step.token_loss_sum", lambda m, i, w: (
-        token_loss_sum(m, i, w) * (float("nan") if m.global_steps == 4 else 1)
-    ))  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda loss, _: loss * float("nan"), "loss nan"),
+        (
+            lambda loss, w: loss + 1e38 * (w - w.detach()).sum(),
+            r"loss [\d.]+ and gradient norm inf",
+        ),
+    ],
+)
+def test_a_loss_or_a_norm_that_is_not_finite_stops_with_the_step(stage, monkeypatch, wrong, said):
+    def loss_sum(engine, ids, weights):
+        loss = token_loss_sum(engine, ids, weights)
+        return wrong(loss, engine.module.lm_head.weight) if engine.global_steps == 4 else loss
+
+    monkeypatch.setattr("training.step.token_loss_sum", loss_sum)
     with pytest.raises(
-        DataError, match=r"step 5 has loss nan.*Last good checkpoint: .*step-00000003"
+        DataError, match=rf"step 5 has {said}.*Last good checkpoint: .*step-00000003"
     ):
-        run(change())
+        run(stage)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +239,7 @@ def test_the_optimizers_states_do_not_stay_in_memory(stage):
         return sum(o.numel() for o in gc.get_objects() if type(o) in kinds)
 
     before = numbers()
-    stage = replace(stage, deepspeed={"zero_optimization": {"stage": 1}})
+    stage = replace(stage, deepspeed=ZERO)
     parameters = run(stage).counts["parameters"]
     assert numbers() - before < 3 * parameters  # weights, gradients and moments are 5 times as many
 

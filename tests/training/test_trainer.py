@@ -20,7 +20,7 @@ SHAPE = {
     "eos_token_id": 2,
 }  # fmt: skip
 CONFIG = TrainingConfig(
-    learning_rate=1e-2, schedule="linear", warmup_steps=0, weight_decay=0.1,
+    learning_rate=1e-2, schedule="linear", warmup_steps=0, weight_decay=0.1, clip_norm=0.3,
     batch_sequences=BATCH, micro_batch_sequences=BATCH,
 )  # fmt: skip
 
