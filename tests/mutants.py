@@ -19,8 +19,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "build" / "mutants"
@@ -77,15 +79,38 @@ def run(group: dict[str, list[str]], processes: int) -> None:
         only_mutate=group["mutate"],
         pytest_add_cli_args_test_selection=group["tests"],
     )
-    in_any_order = PytestRunner.run_tests
+    in_any_order, alone = PytestRunner.run_tests, PytestRunner.execute_pytest
 
     def run_tests(self, *, mutant_name, tests):
         tests = sorted(tests, key=lambda test: state().duration_by_test.get(test, 0))
         return in_any_order(self, mutant_name=mutant_name, tests=tests)
 
-    PytestRunner.run_tests = run_tests
+    def execute_pytest(self, params, plugins=()):
+        return alone(self, params, plugins=[SharedSetups(state()._stats), *plugins])
+
+    PytestRunner.run_tests, PytestRunner.execute_pytest = run_tests, execute_pytest
     forget_survivors(group["tests"])
     mutmut._run([], processes)
+
+
+class SharedSetups:
+    """What the setup of a shared fixture calls is called by every test that uses it."""
+
+    def __init__(self, called: set[str]) -> None:
+        self.called, self.by_fixture = called, defaultdict(set)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        before = self.called.copy()
+        self.called.clear()
+        try:
+            return (yield)
+        finally:
+            self.by_fixture[fixturedef.argname] |= self.called
+            self.called |= before
+
+    def pytest_runtest_call(self, item):
+        self.called.update(*(self.by_fixture[name] for name in item.fixturenames))
 
 
 def forget_survivors(tests: list[str]) -> None:
