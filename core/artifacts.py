@@ -34,6 +34,7 @@ from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest, seale
 
 SCHEMA = 4  # of all artefacts: raised where the same config and inputs give other results
 CONFIG = "config.yaml"
+TEMPORARY_END = ".unfinished"  # how the name of a temporary file or folder ends
 REVISION = "REVISION"  # the file that names the revision in a copy of the code
 
 
@@ -208,7 +209,7 @@ def sync(path: Path) -> None:
 
 def temporary(path: Path) -> Path:
     """A name beside the path that no other process takes, on this machine or another."""
-    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}")
 
 
 def write_text(path: Path, text: str) -> None:

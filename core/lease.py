@@ -11,13 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-from filelock import SoftFileLease, Timeout
+from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
 
 from core.errors import ArtifactError
 
 LOCKS = ".locks"
 LEASE = 45.0
 """Seconds without a sign of life after which a process on another machine counts as dead."""
+VOID = b"void\n"
 log = logging.getLogger(__name__)
 
 
@@ -26,7 +27,8 @@ def building(folder: Path) -> Iterator[Callable[[], None]]:
     """Hold the lease of `folder`: only its holder makes the folder.
 
     The holder gives a sign of life every 15 seconds. The lease of a dead process is taken over at
-    once on the same machine, and after LEASE seconds from another machine. So is an empty one.
+    once on the same machine, and after LEASE seconds from another machine. So is a file that is no
+    lease. A process of this machine that is merely stopped (Ctrl-Z) keeps its lease.
 
     Yields:
         A check that raises an ArtifactError where this process was itself taken for dead.
@@ -38,10 +40,10 @@ def building(folder: Path) -> Iterator[Callable[[], None]]:
         _acquire(lease, file, folder)
 
         def check() -> None:
-            if lease.compromise is not None:
+            if not _is_ours(lease):
                 raise ArtifactError(
                     f"This process gave no sign of life for {LEASE:g} seconds, so another one may "
-                    f"be making {folder} ({lease.compromise.reason}). Run the same command again."
+                    f"be making {folder}. Run the same command again."
                 )
 
         try:
@@ -64,6 +66,16 @@ def no_empty_folders(folder: Path) -> Iterator[None]:
         raise
 
 
+def _is_ours(lease: SoftFileLease) -> bool:
+    """Whether the file names this process's claim; who waits may put it aside for a moment."""
+    for _ in range(3):
+        owner = lease.owner
+        if owner is not None and owner.token == lease.token:
+            return True
+        time.sleep(0.3)
+    return False
+
+
 def lease_file(folder: Path) -> Path:
     """Where the folder's lease is while a process holds it."""
     return folder.parent.parent / LOCKS / f"{folder.parent.name}-{folder.name}.lease"
@@ -72,25 +84,37 @@ def lease_file(folder: Path) -> Path:
 def holder(file: Path) -> str | None:
     """Who holds a lease, in words; None: no living process, as far as can be seen from here."""
     try:
-        quiet = time.time() - file.stat().st_mtime
+        changed = file.stat().st_mtime
     except FileNotFoundError:
         return None
     owner = _lease(file).owner
+    alive = time.time() - changed < LEASE
     if owner is not None and owner.hostname == socket.gethostname():
-        alive = psutil.pid_exists(owner.pid)
-    else:
-        alive = quiet < LEASE
+        alive = _lives(owner.pid, changed)
     who = f"process {owner.pid} on {owner.hostname}" if owner else "a process that is not named"
     return who if alive else None
 
 
+def _lives(pid: int, since: float) -> bool:
+    """Whether the process of this machine lives that had the number at a time (seconds)."""
+    try:
+        process = psutil.Process(pid)
+        return bool(process.create_time() <= since + 1 and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
 @contextmanager
 def if_free(file: Path) -> Iterator[bool]:
-    """Hold a lease unless a living process does; whether it is held now."""
+    """Hold a lease unless a living process may; whether it is held now."""
     lease, held = _lease(file), False
-    with suppress(Timeout):
-        lease.acquire(timeout=1)
-        held = True
+    if holder(file) is None:
+        with suppress(FileNotFoundError):
+            if time.time() - file.stat().st_mtime > 10 * LEASE:
+                _spoil(file, _identity(file))  # whatever it holds, it is then taken over in 2 s
+        with suppress(Timeout, LeaseSettingsMismatch):
+            lease.acquire(timeout=4)
+            held = True
     try:
         yield held
     finally:
@@ -108,19 +132,31 @@ def _lease(file: Path) -> SoftFileLease:
 
 
 def _acquire(lease: SoftFileLease, file: Path, folder: Path) -> None:
-    with suppress(Timeout):
-        lease.acquire(timeout=1)
-        return
-    holder = lease.owner
-    who = f"process {holder.pid} on {holder.hostname}" if holder else "another process"
+    if not _is_held_here(lease, file):
+        with suppress(Timeout, LeaseSettingsMismatch):
+            lease.acquire(timeout=1)
+            return
+    owner = lease.owner
+    who = f"process {owner.pid} on {owner.hostname}" if owner else "another process"
     log.info("waiting for %s, which makes %s (its lease is %s)", who, folder, file)
     while True:
+        while _is_held_here(lease, file):  # `filelock` would take it from one that is stopped
+            time.sleep(0.2)
         seen, since = _identity(file), time.monotonic()
-        with suppress(Timeout):
+        with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=LEASE)
             return
-        if time.monotonic() - since >= LEASE:
-            _spoil_if_empty(file, seen)
+        time.sleep(max(0.0, since + LEASE - time.monotonic()))
+        _spoil(file, seen)
+
+
+def _is_held_here(lease: SoftFileLease, file: Path) -> bool:
+    owner = lease.owner
+    if owner is None or owner.mode != "lease" or owner.hostname != socket.gethostname():
+        return False
+    with suppress(FileNotFoundError):
+        return _lives(owner.pid, file.stat().st_mtime)
+    return False
 
 
 def _identity(file: Path) -> tuple[int, int, int] | None:
@@ -132,13 +168,15 @@ def _identity(file: Path) -> tuple[int, int, int] | None:
     return now.st_ino, now.st_ctime_ns, now.st_size
 
 
-def _spoil_if_empty(file: Path, seen: tuple[int, int, int] | None) -> None:
-    """Make an empty lease unreadable: `filelock` takes over an unreadable one, an empty one never.
+def _spoil(file: Path, seen: tuple[int, int, int] | None) -> None:
+    """Make a file that did not change since it was seen unreadable: `filelock` takes that over.
 
-    A full disk or a crash between creating the file and writing it leaves one. (`filelock` spares
-    it because releases before 3.22 wrote nothing else.)
+    It never takes over an empty file, which a full disk leaves, one of another duration, or one
+    whose damage looks like a lease of another kind.
     """
     with suppress(FileNotFoundError), file.open("r+b") as stream:
         now = os.fstat(stream.fileno())
-        if (now.st_ino, now.st_ctime_ns, now.st_size) == seen and not now.st_size:
-            stream.write(b"void\n")
+        if (now.st_ino, now.st_ctime_ns, now.st_size) == seen and stream.read() != VOID:
+            stream.seek(0)
+            stream.truncate()
+            stream.write(VOID)

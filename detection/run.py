@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
 from core.csv_files import write_csv
-from core.disk import check_writable
+from core.disk import check_writable, disk_errors
 from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import examples_digest, open_examples
@@ -76,7 +76,8 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     artifact = build(folder, stage, inputs, lambda f: _make(methods, examples, collector, f))
     log.info("scores: %s", artifact.path)
     if stage.out is not None:
-        _export(Path(stage.out), open_scores(folder), examples)
+        with disk_errors(stage.out):
+            _export(Path(stage.out), open_scores(folder), examples)
         log.info("scores: %s", Path(stage.out) / CSV)
     return artifact
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from core.artifacts import CONFIG, SCHEMA, is_complete
+from core.artifacts import CONFIG, SCHEMA, TEMPORARY_END, is_complete
 from core.content import SHOWN_BYTES
 from core.errors import ArtifactError, ConfigError
 from core.lease import LOCKS, holder, if_free, lease_file
@@ -27,7 +27,8 @@ ARTIFACTS = (
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
 RUNNING, OLDER, FOREIGN = "running", "older", "foreign"
 STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, FOREIGN, WHOLE)
-TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<host>[^.].*)\.(?P<pid>\d+)|\..+\.part")
+TEMPORARY = re.compile(r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_END))
+NAMED = re.compile(r".+-[0-9a-f]{12}")  # as `locate` names an artefact
 STALE = 3600.0
 """Seconds unchanged after which another machine's temporary file counts as left over."""
 
@@ -99,15 +100,23 @@ def _remove(found: Sequence[Found], why: str, agreed: Callable[[str], bool]) -> 
         folder = next((p for p in (place, *place.parents) if _is_artifact(p)), None)
         lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
         with if_free(lease) if lease else nullcontext(True) as free:
-            if free and place != lease:  # a lease goes as it is let go of
-                _delete(place)
-            print(f"removed {place}" if free else f"kept {place}: a process makes it now")
+            print(_removed(place, lease) if free else f"kept {place}: a process may make it now")
+
+
+def _removed(place: Path, lease: Path | None) -> str:
+    try:
+        if place != lease:  # a lease goes as it is let go of
+            _delete(place)
+    except OSError as error:
+        return f"kept {place}: {error.strerror}"
+    return f"removed {place}"
 
 
 def _delete(place: Path) -> None:
     """Without its manifest first: what is half removed is then unfinished. Of a link, the link."""
     if place.is_dir() and not place.is_symlink():
-        (place / MANIFEST).unlink(missing_ok=True)
+        if is_complete(place):
+            (place / MANIFEST).unlink()
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
@@ -122,12 +131,15 @@ def _artifact(folder: Path, size: int) -> Found:
     if not is_complete(folder):
         if who is not None:
             return Found(folder, RUNNING, size, f"{who} makes it")
-        if not (folder / CONFIG).is_file() and any(folder.iterdir()):
+        begun = NAMED.fullmatch(folder.name) and (folder / CONFIG).is_file()
+        if not begun and any(folder.iterdir()):
             return Found(folder, FOREIGN, size, "no stage began it, and it is kept")
         return Found(folder, UNFINISHED, size, "the command that began it goes on with it")
     try:
         manifest = read_manifest(folder)
     except ArtifactError as error:
+        if not NAMED.fullmatch(folder.name):
+            return Found(folder, FOREIGN, size, "no stage made it, and it is kept")
         return Found(
             folder, DAMAGED, size, f"{MANIFEST} is not what was written ({error.__cause__})"
         )
@@ -141,13 +153,14 @@ def _artifact(folder: Path, size: int) -> Found:
 
 def _leases(runs: Path) -> Iterator[Found]:
     for file in (runs / LOCKS).glob("*.lease"):
-        if holder(file) is None:
+        if file.is_file() and holder(file) is None:
             yield Found(file, ORPHANED, _bytes(file), "the lease of a process that is gone")
 
 
 def _temporary(runs: Path, busy: Sequence[Path]) -> Iterator[Found]:
     """What killed processes were writing, but in folders that are not finished."""
-    for place, folders, files in os.walk(runs):
+    kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
+    for place, folders, files in (step for kind in kinds for step in os.walk(kind)):
         here = Path(place)
         if here in busy or here.name == LOCKS:
             folders.clear()

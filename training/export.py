@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from core.artifacts import TEMPORARY_END
 from core.world import World
 from training.engine import zero_stage
 
@@ -23,7 +24,7 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
     weights = engine._zero3_consolidated_16bit_state_dict() if partitioned else None
 
     def write() -> None:
-        part = folder.with_name(f".{folder.name}.part")
+        part = folder.with_name(f".{folder.name}{TEMPORARY_END}")
         shutil.rmtree(part, ignore_errors=True)
         engine.module.save_pretrained(part, state_dict=weights)
         for file in tokenizer.iterdir():

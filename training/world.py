@@ -9,6 +9,7 @@ import socket
 
 import torch
 
+from core.errors import ConfigError
 from core.quiet import silenced
 from core.world import World, asked_processes
 
@@ -59,6 +60,13 @@ def _begin_alone(backend: str) -> None:
     try:
         store = torch.distributed.HashStore()  # type: ignore[attr-defined]
         torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
+    except RuntimeError as error:
+        if "find address for" not in str(error):
+            raise
+        raise ConfigError(
+            f"torch needs a network interface even for one process: {str(error).splitlines()[0]}. "
+            "Bring the loopback up (ip link set lo up), or name another in GLOO_SOCKET_IFNAME."
+        ) from error
     finally:
         if before is None:
             os.environ.pop("GLOO_SOCKET_IFNAME", None)

@@ -19,6 +19,8 @@ SPECIAL = {
     "×": r"$\times$",
     "±": r"$\pm$",
     "−": "$-$",
+    "\n": " ",
+    "\t": " ",
 }
 """What LaTeX would take for a command, or lacks in its default fonts."""
 

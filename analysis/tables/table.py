@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +30,21 @@ class Table:
 
     def markdown(self) -> str:
         """The table with padded columns, so that it reads well as plain text too."""
-        widths = [max(map(len, column)) for column in zip(self.header, *self.lines, strict=True)]
+        head, *lines = [[plain(text) for text in row] for row in (self.header, *self.lines)]
+        widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
         rule = ["-" * width for width in widths]
-        rows = [self.header, rule, *self.lines]
+        rows = [head, rule, *lines]
         padded = [[text.ljust(w) for text, w in zip(row, widths, strict=True)] for row in rows]
         return "\n".join(f"| {' | '.join(row)} |" for row in padded)
 
     def latex(self, place: str = "") -> str:
         """The table for a paper; `place` (a condition) goes into its caption and its label."""
         return latex(self.name, self.title, self.header, self.lines, place)
+
+
+def plain(text: str) -> str:
+    """A user's name in one cell of a Markdown table: no mark-up of its own."""
+    return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 
 
 def title(metric: str) -> str:

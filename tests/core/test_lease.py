@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import pytest
 from core import lease
 from core.artifacts import Built, build, is_complete
 from core.errors import ArtifactError
-from core.lease import LOCKS, building
+from core.lease import LOCKS, building, lease_file
 
 HOLDER = """
 import sys, time
@@ -70,17 +71,47 @@ def test_who_was_taken_for_dead_commits_nothing(tmp_path, monkeypatch):
     assert not is_complete(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"garbled\n\x00", b"filelock/2\nmode=lea"])
-def test_an_empty_or_garbled_lease_is_taken_over(tmp_path, monkeypatch, caplog, content):
+OWNER = b"filelock/2\npid=7\nhost=far\nmode=%s\ntoken=ab\nduration=%s\n"
+
+
+FAR = "filelock/2\npid=7\nhost=far\nmode={}\ntoken=ab\nduration={}\n".format
+
+
+def test_what_is_no_lease_is_taken_over(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(lease, "LEASE", 1.5)
-    folder, file = tmp_path / "corpus" / "a-1", tmp_path / LOCKS / "corpus-a-1.lease"
-    file.parent.mkdir()
-    file.write_bytes(content)
-    with caplog.at_level(logging.INFO), building(folder):
-        assert file.read_text().startswith("filelock/2")
-    assert not file.exists()
-    assert str(folder) in caplog.text
-    assert str(file) in caplog.text
+    contents = ["", "garbled\n\x00", "filelock/2\nmode=lea", "4711\nfar\n", FAR("lfase", 1.5),
+                FAR("exclusive", 1.5), FAR("lease", 44.0)]  # fmt: skip
+    folders = [tmp_path / "corpus" / f"a-{n}" for n in range(len(contents))]
+    (tmp_path / LOCKS).mkdir()
+    for folder, content in zip(folders, contents, strict=True):
+        lease_file(folder).write_text(content)
+
+    def hold(folder):
+        with building(folder):
+            return lease_file(folder).read_text()
+
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(len(contents)) as pool:
+        held = list(pool.map(hold, folders))
+    assert all(text.startswith(f"filelock/2\npid={os.getpid()}\n") for text in held)
+    assert not any((tmp_path / LOCKS).iterdir())
+    assert all(str(lease_file(folder)) in caplog.text for folder in folders)
+
+
+def test_a_holder_that_is_stopped_for_a_while_keeps_its_lease(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "LEASE", 1.0)
+    folder = tmp_path / "corpus" / "a-1"
+    code = HOLDER.replace("with", "import core.lease; core.lease.LEASE = 1.0\nwith")
+    holder = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE)
+    with holder.stdout, ThreadPoolExecutor(1) as pool:
+        assert holder.stdout.readline() == b"held\n"
+        holder.send_signal(signal.SIGSTOP)
+        waiting = pool.submit(build, folder, {}, {}, lambda folder: Built([]))
+        time.sleep(3)  # three leases
+        late = waiting.done()
+        holder.kill()
+        holder.wait()
+        waiting.result()
+    assert not late
 
 
 def test_who_waits_names_the_holder(tmp_path, caplog):

@@ -80,8 +80,9 @@ class Kill:
         """Whether the status says the signal, in time; SIGKILL asks for no obedience."""
         if self.signal == signal.SIGKILL:
             return True
+        over = self.stage == "end" and self.status == 0  # its last act was done
         by_default = self.status == -self.signal and (self.asleep or self.stage == "end")
-        said = self.status == 128 + self.signal or by_default
+        said = over or self.status == 128 + self.signal or by_default
         return said and not self.traceback and self.seconds < OBEY_SECONDS + STEP_SECONDS
 
 

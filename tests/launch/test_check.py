@@ -30,20 +30,27 @@ def make(folder):
 
 @pytest.fixture
 def runs(tmp_path):
-    for name in ("corpus/whole-1", "scores/damaged-1", "model/older-1", "model/trained-1"):
+    for name in (
+        "corpus/whole-000000000001",
+        "scores/damaged-000000000001",
+        "model/older-000000000001",
+        "model/trained-000000000001",
+    ):
         build(tmp_path / name, {}, {}, make)
-    (tmp_path / "scores/damaged-1/data.txt").write_text("x" * 999 + "y")
-    older = tmp_path / "model/older-1" / MANIFEST
+    (tmp_path / "scores/damaged-000000000001/data.txt").write_text("x" * 999 + "y")
+    older = tmp_path / "model/older-000000000001" / MANIFEST
     manifest = unsealed(older.read_text())
     older.write_text(sealed({**manifest, "schema": 99}))
-    (tmp_path / "model/trained-1/checkpoints/step-00000003").mkdir(parents=True)
-    (tmp_path / "corpus/whole-1/tokens").mkdir()
-    with begun(tmp_path / "model/half-1", {}):
-        (tmp_path / "model/half-1/checkpoints/damaged-step-00000003").mkdir(parents=True)
-    (tmp_path / "corpus" / f".table.{socket.gethostname()}.{gone()}").write_text("half")
+    (tmp_path / "model/trained-000000000001/checkpoints/step-00000003").mkdir(parents=True)
+    (tmp_path / "corpus/whole-000000000001/tokens").mkdir()
+    with begun(tmp_path / "model/half-000000000001", {}):
+        (tmp_path / "model/half-000000000001/checkpoints/damaged-step-00000003").mkdir(parents=True)
+    (tmp_path / "corpus" / f".table.{socket.gethostname()}.{gone()}.unfinished").write_text("half")
     temporary(tmp_path / "corpus" / "table").write_text("half")  # this process lives
     (tmp_path / "corpus/mine").mkdir()
-    (tmp_path / "corpus/mine/notes.txt").write_text("of the user")
+    (tmp_path / "corpus/mine/config.yaml").write_text("of the user")
+    (tmp_path / "corpus/mine/.notes.old.2025").write_text("of the user")
+    (tmp_path / ".backup.results.2025.unfinished").mkdir()
     (tmp_path / "launches" / "notes").mkdir(parents=True)
     return tmp_path
 
@@ -63,10 +70,11 @@ def test_each_thing_is_what_it_is(runs):
     found = states(runs)
     (left,) = (name for name in found if "table" in name)
     assert found == {
-        "scores/damaged-1": "damaged", "corpus/mine": "foreign",
-        "model/half-1": "unfinished", "model/older-1": "older",
-        "model/half-1/checkpoints/damaged-step-00000003": "orphaned",
-        "model/trained-1/checkpoints": "orphaned", "corpus/whole-1/tokens": "orphaned",
+        "scores/damaged-000000000001": "damaged", "corpus/mine": "foreign",
+        "model/half-000000000001": "unfinished", "model/older-000000000001": "older",
+        "model/half-000000000001/checkpoints/damaged-step-00000003": "orphaned",
+        "model/trained-000000000001/checkpoints": "orphaned",
+        "corpus/whole-000000000001/tokens": "orphaned",
         left: "orphaned",
     }  # fmt: skip
     text = listed(runs, check(runs))
@@ -79,13 +87,13 @@ def test_the_status_and_the_table_are_the_commands(runs, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["launch", "check", f"runs={runs}"])
     assert main() == 2
     assert "damaged" in capsys.readouterr().out
-    shutil.move(runs / "scores" / "damaged-1", runs / "aside")
+    shutil.move(runs / "scores" / "damaged-000000000001", runs / "aside")
     assert main() == 0
     assert "unfinished" in capsys.readouterr().out
-    shutil.move(runs / "aside", runs / "scores" / "damaged-1")
+    shutil.move(runs / "aside", runs / "scores" / "damaged-000000000001")
     monkeypatch.setattr(sys, "argv", ["launch", "check", f"runs={runs}", "--prune", "--yes"])
     assert main() == 0
-    assert states(runs) == {"model/older-1": "older", "corpus/mine": "foreign"}
+    assert states(runs) == {"model/older-000000000001": "older", "corpus/mine": "foreign"}
     monkeypatch.setattr(sys, "argv", ["launch", "check", "--prun"])
     assert main() == 2
 
@@ -102,32 +110,36 @@ def test_only_what_is_agreed_is_removed(runs):
     assert states(runs) == before
     assert [q.split(",")[0].rpartition(" (")[0] for q in asked] == ["Remove 5", "Remove 1"]
     prune(check(runs), lambda question: "left over" in question)
-    kept = {"model/older-1": "older", "corpus/mine": "foreign"}
-    assert states(runs) == {**kept, "scores/damaged-1": "damaged"}
+    kept = {"model/older-000000000001": "older", "corpus/mine": "foreign"}
+    assert states(runs) == {**kept, "scores/damaged-000000000001": "damaged"}
     prune(check(runs), lambda question: True)
-    assert states(runs) == {"model/older-1": "older", "corpus/mine": "foreign"}
-    assert sorted(p.name for p in runs.glob("*/*-1")) == ["older-1", "trained-1", "whole-1"]
+    assert states(runs) == {"model/older-000000000001": "older", "corpus/mine": "foreign"}
+    assert sorted(p.name for p in runs.glob("*/*-000000000001")) == [
+        "older-000000000001",
+        "trained-000000000001",
+        "whole-000000000001",
+    ]
 
 
 def test_of_a_linked_folder_only_the_link_is_removed(runs, tmp_path_factory):
-    elsewhere = tmp_path_factory.mktemp("shared") / "damaged-1"
-    shutil.move(runs / "scores/damaged-1", elsewhere)
-    (runs / "scores/damaged-1").symlink_to(elsewhere)
+    elsewhere = tmp_path_factory.mktemp("shared") / "damaged-000000000001"
+    shutil.move(runs / "scores/damaged-000000000001", elsewhere)
+    (runs / "scores/damaged-000000000001").symlink_to(elsewhere)
     before = sorted(elsewhere.iterdir())
     prune(check(runs), lambda question: "damaged" in question)
-    assert not (runs / "scores/damaged-1").is_symlink()
+    assert not (runs / "scores/damaged-000000000001").is_symlink()
     assert sorted(elsewhere.iterdir()) == before
 
 
 def test_what_a_process_makes_is_not_removed(runs, capsys):
-    folder = runs / "model" / "half-1"
+    folder = runs / "model" / "half-000000000001"
     found = check(runs)
     with building(folder):
-        assert states(runs)["model/half-1"] == "running"
+        assert states(runs)["model/half-000000000001"] == "running"
         prune(found, lambda question: True)  # found before it began
         assert (folder / "config.yaml").is_file()
         assert f"kept {folder}" in capsys.readouterr().out
-    assert states(runs)["model/half-1"] == "unfinished"
+    assert states(runs)["model/half-000000000001"] == "unfinished"
 
 
 def test_the_lease_of_the_dead_is_left_over(runs):
