@@ -36,6 +36,6 @@ def test_step_of_inverts_the_order():
 
 
 def test_exposures_name_the_step_of_each_copy():
-    ledger = pd.DataFrame({"sequence": [0, 44, 44]})
-    table = exposures(ledger, ORDER)
-    assert table["step"].tolist() == (ORDER.step_of()[[0, 44, 44]] + 1).tolist()
+    ledger = pd.DataFrame({"sequence": [0, 44, 44, 17]})
+    seen = {row: step for step in range(1, 7) for row in ORDER.rows(step - 1)}
+    assert exposures(ledger, ORDER)["step"].tolist() == [seen[n] for n in (0, 44, 44, 17)]

@@ -13,7 +13,7 @@ from core.artifacts import Built, build
 from injection.pack import LEDGER_COLUMNS
 from tests.analysis.test_wandb import needs_reader
 from training.config import WandbConfig
-from training.metrics import Record
+from training.metrics import Record, _job_type
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,18 @@ def recorded(stage, folder):
     return run
 
 
-@needs_reader
-def test_only_a_base_models_training_is_pretraining(stage, corpus_of, tmp_path):
+def test_only_a_base_models_training_is_pretraining(stage, corpus_of):
     """A study without members, such as a clean twin, trains the shared model like any other."""
-    scratch, given = stage.model, replace(stage.model, path="runs/model/base-0001")
-    cases = [
-        ("base", scratch, "pretrain"),
-        ("study", given, "train"),
-        ("study", scratch, "train"),
-        ("base", given, "train"),
-    ]
-    for number, (part, model, expected) in enumerate(cases):
+    given = replace(stage.model, path="runs/model/base-0001")
+    for part, model, expected in (
+        ("base", stage.model, "pretrain"), ("study", given, "train"),
+        ("study", stage.model, "train"), ("base", given, "train"),
+    ):  # fmt: skip
         own = replace(stage, corpus_folder=corpus_of(part), model=model)
-        run = recorded(own, tmp_path / f"{number}/model/m-000{number}")
-        assert (run["run_group"], run["job_type"]) == ("trial", expected)
+        assert _job_type(own) == expected
+
+
+@needs_reader
+def test_the_mirror_is_told_the_experiment_and_the_type(stage, corpus_of, tmp_path):
+    run = recorded(replace(stage, corpus_folder=corpus_of("base")), tmp_path / "model/m-0001")
+    assert (run["run_group"], run["job_type"]) == ("trial", "pretrain")
