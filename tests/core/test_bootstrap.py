@@ -133,6 +133,8 @@ def test_draws_are_a_function_of_the_seed():
     one, same, other = (bootstrap.draw_counts(9, 5, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, same)
     assert (one != other).any()
+    both = bootstrap.resample(9, 9, 5, seed=1)
+    assert (both.members != both.nonmembers).any()
 
 
 def test_interval_is_the_percentiles():

@@ -7,6 +7,7 @@ import pytest
 from core.errors import ConfigError, DataError
 from injection.benchmarks import draw_pool, read_candidates
 from injection.config import BenchmarkConfig, InjectionStage
+from injection.copies import make_copies
 from injection.tokens import Tokenizer
 
 from .conftest import benchmark
@@ -73,6 +74,20 @@ def test_a_share_is_filled_by_copies_with_their_separators(stage, tokenizer):
     tokens = examples["n_tokens"] + 2 * len(tokenizer.encode("\n\n"))
     used = (tokens * examples["occurrences"]).groupby(examples["benchmark"]).sum()
     assert used.between(0.2 * 60_000 / 2 - tokens.max(), 0.2 * 60_000 / 2).all()
+
+
+def test_a_copys_place_follows_from_its_example_and_the_seed_alone(stage, change, tokenizer):
+    def places(stage, examples):
+        made = make_copies(stage.resolved(), examples, tokenizer).segments
+        return {(examples["example_id"].iloc[s.example], s.copy): s.position for s in made}
+
+    examples = pool(stage, tokenizer)
+    own = places(stage, examples)
+    assert len(own) == len({*own.values()}) == 60
+    assert places(stage, examples[::-1]) == own
+    moved = places(change(position_seed=7), examples)
+    assert moved.keys() == own.keys()
+    assert not {*moved.values()} & {*own.values()}
 
 
 def test_long_examples_are_shortened_or_left_out(change, stage, tokenizer):

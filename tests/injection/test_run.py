@@ -141,6 +141,7 @@ def test_copies_keep_to_the_last_tokens(change):
     stage = change(last_tokens=40_000, budget_tokens=120_000)
     corpus = open_corpus(run(stage).path)
     place = corpus.ledger["sequence"] * 128 + corpus.ledger["token_start"]
+    assert stage.injection.window_tokens == (119_936 - 40_000, 119_936)
     assert place.min() >= 119_936 - 40_000
     assert place.max() - place.min() > 30_000
     with pytest.raises(ConfigError, match="injection.last_tokens"):

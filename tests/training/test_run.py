@@ -15,7 +15,7 @@ from core.models import load_config, load_model
 from core.world import World
 from training import ancestry_of, open_checkpoint, resume
 from training.config import ModelConfig, TrainingConfig
-from training.data import Order, read_batch
+from training.data import PADDING, Order
 from training.loss import token_loss_sum
 from training.models import make_model
 from training.run import run
@@ -62,9 +62,10 @@ def plain_loop(stage):
     )
     result = []
     for step in range(order.steps):
-        rows = order.rows(step)
-        ids, weights = read_batch(sequences, rows)
-        loss = token_loss_sum(model, ids, weights) / (weights.sum() * (ids.shape[1] - 1))
+        real = [row for row in order.rows(step).tolist() if row != PADDING]
+        ids = torch.tensor(np.array(sequences[real]["input_ids"]))
+        logits = model(input_ids=ids).logits[:, :-1]
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
         done = (step - config.warmup_steps) / (order.steps - config.warmup_steps)
