@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +80,19 @@ def simulate_parts(
     learning_rate: float = 1e-3,
     seed: int = 0,
     effect: float = 0.6,
+    swapped: bool = False,
 ) -> dict[str, Opened]:
     """The four artefacts of a cell, as keyword arguments of `make_cell`."""
     examples = simulate_examples(benchmarks or ["boolq", "imdb"], doses or [1, 2, 4, 8], a_dose)
-    corpus = {"seed": seed, "injection": {"budget_tokens": 400_000}}
+    injection = {"budget_tokens": 400_000}
+    if swapped:  # a benchmark's second half was inserted, as its first half is else
+        n = a_dose * len(doses or [1, 2, 4, 8])
+        halves = np.arange(len(examples)).reshape(-1, 2, n)[:, ::-1].ravel()
+        drawn = ["member", "occurrences"]
+        examples[drawn] = examples[drawn].iloc[halves].to_numpy()
+        examples = examples.astype({"member": bool, "occurrences": int})
+        injection["swap_members"] = True
+    corpus = {"seed": seed, "injection": injection}
     model = {"training": {"learning_rate": learning_rate}, "model": {"name": "tiny_llama"}}
     digest = f"model{learning_rate}"
     scores = {"clean": ("base", 0.0, 1), "contaminated": (digest, effect, 2)}
@@ -129,6 +138,18 @@ def sound(results: pd.DataFrame) -> pd.DataFrame:
     return results.assign(
         ci_low=low.where(clean, results["ci_low"]), ci_high=high.where(clean, results["ci_high"])
     )
+
+
+@pytest.fixture(scope="session")
+def one_off(findings: Findings) -> Findings:
+    """The findings with a control off in the second condition, and none in the first."""
+    pooled = findings.pooled.copy()
+    control = (pooled["checkpoint"] == "clean") & (pooled["metric"] == "auroc")
+    _, second = findings.conditions
+    texts = control & (pooled["method"] == "blind") & (pooled["condition"] == second)
+    pooled.loc[control, ["value", "ci_low", "ci_high"]] = 0.52, 0.45, 0.59
+    pooled.loc[texts, ["value", "ci_low", "ci_high"]] = 0.66, 0.60, 0.72
+    return replace(findings, pooled=pooled)
 
 
 @pytest.fixture(scope="session")

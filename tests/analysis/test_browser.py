@@ -43,11 +43,11 @@ def driver(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def report(driver, findings, tmp_path_factory):
+def report(driver, one_off, tmp_path_factory):
     from selenium.webdriver.support.ui import WebDriverWait
 
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page(findings, {"name": "trial"}))
+    path.write_text(page(one_off, {"name": "trial"}))
     driver.get("about:blank")
     driver.get_log("performance")  # whatever the browser's own first tab did
     driver.get(path.as_uri())
@@ -111,6 +111,18 @@ def test_each_selection_changes_the_values(report, filtered):
     assert heights(report) != before
     select.select_by_index(0)
     assert heights(report) == before
+
+
+def test_a_control_that_is_off_is_said_above_the_charts_of_its_condition(report):
+    from selenium.webdriver.support.ui import Select
+
+    stamp, select = (report.find_element("id", name) for name in ("stamp", "condition"))
+    assert not stamp.is_displayed()
+    Select(select).select_by_index(1)
+    assert stamp.is_displayed()
+    assert stamp.text.startswith("CONTROL OFF: The texts alone tell members")
+    Select(select).select_by_index(0)
+    assert not stamp.is_displayed()
 
 
 def test_the_heat_map_and_the_guess_follow_the_metric(report):

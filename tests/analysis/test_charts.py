@@ -59,11 +59,23 @@ def test_no_common_dose_has_no_chart(results):
     assert not has_doses(results[results["occurrences"] == "any"])
 
 
-def test_many_methods_and_unknown_ones_are_drawn(results, tmp_path):
+def test_each_of_many_methods_has_its_line_and_its_name(results):
+    """Also those that are unknown, whose looks are drawn by their names."""
+    names = ["loss", *(f"new_{i:02d}" for i in range(15))]
+    loss = results[(results["method"] == "loss") | (results["method"] == "blind")]
     more = [
-        results.assign(method=f"{name}_{i}") for i in range(4) for name in set(results["method"])
+        loss[loss["method"] == "loss"].assign(method=name, value=loss["value"] * (1 - i / 99))
+        for i, name in enumerate(names[1:], 1)
     ]
-    base.save(dose_chart(pd.concat([results, *more]), CONFIG), tmp_path, "many")
+    dosed, _ = dose_chart(pd.concat([loss, *more]), CONFIG).axes
+    lines = {line.get_label(): line for line in dosed.get_lines()}
+    doses = loss[(loss["occurrences"] != "any") & (loss["checkpoint"] == "contaminated")]
+    doses = doses[(doses["metric"] == "auroc") & (doses["benchmark"] == "all")]
+    for i, name in enumerate(names):
+        np.testing.assert_allclose(lines[name].get_ydata(), doses["value"] * (1 - i / 99))
+    assert [text.get_text() for text in dosed.get_legend().get_texts()] == [
+        *names, "blind (no model)",
+    ]  # fmt: skip
 
 
 def test_the_caption_says_sizes_seed_and_band(results):

@@ -47,7 +47,8 @@ def test_two_seeds_are_pooled_into_one_condition(make):
     pooled, single = roc_table(samples(cells, 0), config, 0), roc_table(samples(cells[:1], 0),
                                                                         config, 0)  # fmt: skip
     assert len(pooled) == len(single)
-    np.testing.assert_allclose(pooled["tpr"], single["tpr"])  # the same scores twice
+    for column in ("tpr", "ci_low", "ci_high"):  # the same scores of the same examples twice
+        np.testing.assert_allclose(pooled[column], single[column])
 
 
 def test_shares_add_up_to_one_on_each_side(found):

@@ -63,10 +63,16 @@ def test_conditions_that_differ_in_more_have_no_chart(sweep, caplog):
     assert not list(factor_groups(pooled, RATE, {}))
 
 
-def test_every_chart_says_its_seeds_and_its_band(findings):
-    parts = [findings.of_condition(condition) for condition in findings.conditions]
-    drawn = [*(chart for part in parts for chart in charts_of_condition(part))]
-    drawn += charts_over(findings)
+def test_every_chart_says_its_seeds_its_band_and_whether_a_control_is_off(one_off):
+    parts = [one_off.of_condition(condition) for condition in one_off.conditions]
+    parts[1] = replace(parts[1], records={**parts[1].records, **parts[0].records})
+    first, second = (list(charts_of_condition(part)) for part in parts)
+    over = list(charts_over(one_off))
+    for charts, off in ((first, False), (second, True), (over, True)):
+        for chart in charts:
+            words = [text.get_text() for text in chart.figure.texts]
+            assert ("CONTROL OFF: see the report" in words) == off, chart.name
+    drawn = [*first, *second, *over]
     names = {chart.name.partition("-")[0] for chart in drawn}
     assert names == {
         *("auroc_by_occurrences", "auroc_by_benchmark", "roc", "scores", "losses"),
@@ -97,9 +103,9 @@ def test_a_condition_with_a_slash_is_a_file_of_the_folder(findings, tmp_path):
         )
         words = {"records": {}, "tables": {}, "sentences": {name: []}}
         one = replace(part, pooled=pooled, curves=curves, bins=bins, **words)
-        for saved in (chart.save(tmp_path) for chart in charts_of_condition(one)):
-            assert {path.parent for path in saved.paths} == {tmp_path}
-            names += saved.paths
+        saved = next(charts_of_condition(one)).save(tmp_path)
+        assert {path.parent for path in saved.paths} == {tmp_path}
+        names += saved.paths
     assert len(set(names)) == len(names) == len(list(tmp_path.iterdir()))
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.page.build import page
@@ -78,17 +79,65 @@ def test_nothing_is_loaded_from_elsewhere(read, text):
     assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttpRequest", own)
 
 
-def test_the_data_are_the_pooled_results(findings, text):
-    columns = data(text)["estimates"]["columns"]
-    assert len(columns["value"]) == len(findings.pooled)
-    values = [None if np.isnan(v) else float(f"{v:.4g}") for v in findings.pooled["value"]]
-    assert columns["value"] == values
-    needs = columns["needs"]
-    said = [needs["levels"][code] for code in needs["codes"]]
-    assert [bool(text) for text in said] == [value is None for value in values]
-    assert "≥ 5,000 non-members" in said
-    labels = columns["label"]
-    assert [labels["levels"][code] for code in labels["codes"]][-1] == "blind (no model)"
+def decoded(packed):
+    """The rows as the page's script reads them: {column: value}."""
+    columns = {
+        name: column if isinstance(column, list) else [column["levels"][i] for i in column["codes"]]
+        for name, column in packed["columns"].items()
+    }
+    assert {len(column) for column in columns.values()} == {packed["length"]}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def shown(row, columns, **renamed):
+    """A frame's row as the page must hold it: numbers to 4 digits, nothing as null."""
+    made = {name: row[renamed.get(name, name)] for name in columns if name != "label"}
+    for name, value in made.items():
+        if isinstance(value, float | np.floating) or value is pd.NA:
+            made[name] = None if pd.isna(value) else float(f"{value:.4g}")
+    return {**made, "label": "blind (no model)" if row["method"] == "blind" else row["method"]}
+
+
+@pytest.mark.parametrize(
+    ("part", "table", "renamed"),
+    [("estimates", "pooled", {}), ("curves", "curves", {"value": "tpr"}), ("bins", "bins", {})],
+)
+def test_the_data_are_the_frames_row_by_row(findings, text, part, table, renamed):
+    rows, frame = decoded(data(text)[part]), getattr(findings, table)
+    keys = {"method", "variant", "experiment", "default", "model", "last_tokens", "tpr"}
+    assert set(frame.columns) - keys <= rows[0].keys()
+    expected = [shown(row, rows[0], **renamed) for row in frame.to_dict("records")]
+    assert rows == expected
+    assert len({tuple(row.items()) for row in rows}) == len(rows)
+
+
+def test_the_losses_are_those_of_the_records(findings, record, text):
+    found = data(text)
+    (name,) = [name for name, records in findings.records.items() if records]
+    sides = {"members": "loss_members", "non-members": "loss_nonmembers",
+             "validation": "loss_validation"}  # fmt: skip
+    expected = {
+        (name, side, int(step), float(f"{loss:.4g}"))
+        for side, column in sides.items()
+        for step, loss in zip(record.evaluations["step"], record.evaluations[column], strict=True)
+    }
+    rows = decoded(found["losses"])
+    assert {(r["condition"], r["side"], r["step"], r["loss"]) for r in rows} == expected
+    assert found["exposures"] == {name: [[step, 50] for step in range(30)]}
+
+
+def test_a_control_that_is_off_is_said_for_its_condition_alone(one_off):
+    text = page(one_off, {})
+    first, second = one_off.conditions
+    said = (
+        "CONTROL OFF: The texts alone tell members from non-members (blind AUROC 0.66 "
+        "[0.60, 0.72]): these figures may measure the texts, not the model."
+    )
+    assert data(text)["stamps"] == {first: None, second: said}
+    summary = text.partition('<section id="summary">')[2].partition("</section>")[0]
+    warning = f'<p class="off">{said}</p>'
+    assert summary.count(warning) == 1
+    assert f"<h3>{second}</h3>{warning}" in summary
 
 
 def test_filters_have_their_choices(findings, text):

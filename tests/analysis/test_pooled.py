@@ -30,14 +30,24 @@ def test_one_seed_equals_its_results(cell):
 
 
 def test_the_value_is_the_mean_over_seeds(make):
-    cells = [make(seed=seed, a_dose=4) for seed in (0, 1, 2)]
+    cells = [make(seed=seed, a_dose=members) for seed, members in enumerate((5, 4, 6))]
     shifted = cells[1].scores["contaminated"] * -1
     cells[1] = replace(cells[1], scores={**cells[1].scores, "contaminated": shifted})
     found = statistics("trial", 0, cells, QUICK)
     mean = found.results.groupby(KEY)["value"].mean().sort_index()
     pooled = found.pooled.set_index(KEY)["value"].sort_index()
     pd.testing.assert_series_equal(pooled, mean)
+    for side in ("n_members", "n_nonmembers"):  # several seeds are of one pool
+        least = found.results.groupby(KEY)[side].min().sort_index()
+        pd.testing.assert_series_equal(found.pooled.set_index(KEY)[side].sort_index(), least)
     assert set(found.pooled["n_seeds"]) == {3}
+
+
+def test_the_same_examples_and_scores_again_are_as_uncertain_as_once(make):
+    twice = statistics("trial", 0, [make(seed=0), make(seed=1)], QUICK)
+    columns = [*KEY, "value", "ci_low", "ci_high"]
+    once = twice.results[twice.results["seed"] == 0].reset_index(drop=True)
+    pd.testing.assert_frame_equal(twice.pooled[columns], once[columns])
 
 
 def test_seeds_that_differ_show_in_the_hierarchical_draws():

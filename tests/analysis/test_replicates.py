@@ -22,10 +22,12 @@ def swap(cell, effect: float, seed: int):
 
 
 def score(cell, examples, effect: float, seed: int, level: float = 0.0, scale: float = 1.0):
+    """A benchmark's texts have a level and a spread of their own, by every model."""
     rng = np.random.default_rng(seed)
     table = cell.scores["contaminated"]
     member = examples["member"].to_numpy()[:, None]
-    values = level + scale * (rng.normal(size=table.shape) + effect * member)
+    own = examples["benchmark"].map({"boolq": 1.0, "imdb": 6.0}).to_numpy()[:, None]
+    values = level + 20 * own + scale * own * (rng.normal(size=table.shape) + effect * member)
     scores = pd.DataFrame(values, index=table.index, columns=table.columns)
     return replace(cell, examples=examples, scores={**cell.scores, "contaminated": scores})
 
@@ -37,7 +39,7 @@ def test_the_simulated_effect_is_found_whatever_a_models_level_and_scale(make):
     assert len(found) == len(plain.examples) * 3
     assert not found.isna().any().any()
     mean = found.groupby(["method", "benchmark"])["difference"].mean()
-    np.testing.assert_allclose(mean, 2.0, atol=0.25)
+    np.testing.assert_allclose(mean, 2.0, atol=0.3)
     assert set(found["occurrences"]) == {1, 2, 4, 8}
 
 

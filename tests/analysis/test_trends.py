@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from analysis.charts.factor_chart import FACTORS, factor_groups, series_of
 from analysis.config import AnalysisConfig
 from analysis.inference.dose_response import Curves, crossing, fit
 from analysis.inference.dose_test import Detector
@@ -54,8 +55,9 @@ def test_perfect_and_hopeless_detectors_have_finite_slopes():
     assert curves.slope[1] > curves.slope[2] > 0.5
 
 
-def test_the_dose_of_three_quarters():
-    found = shape(line(0.0, np.log(3) / 2, 0.01), 0.95)  # log-odds ln 3 at log2(dose) = 2
+@pytest.mark.parametrize(("intercept", "slope"), [(0.0, np.log(3) / 2), (2 * np.log(3), -0.549)])
+def test_the_dose_of_three_quarters(intercept, slope):
+    found = shape(line(intercept, slope, 0.01), 0.95)  # log-odds ln 3 at log2(dose) = 2
     assert found["reaches"] == pytest.approx(4, rel=0.01)
     assert found["reaches_low"] < 4 < found["reaches_high"]
     assert found["slope_low"] < found["slope"] < found["slope_high"]
@@ -164,6 +166,26 @@ def test_a_series_is_conditions_that_differ_in_one_fact(make):
     assert set(rows["condition"]) == {"tiny_llama-lr0.0001-tokens400000"}
     assert len(rows) == 3 * 3
     assert set(rows["levels"]) == {3}
-    # The simulated scores are the same at every rate: no trend at all.
     assert rows["slope"].abs().max() < 1e-9
     assert (rows["p_value"] == 1).all()
+
+
+def test_a_falling_series_falls_and_swapped_cells_are_a_series_of_their_own(make):
+    effects = {1e-4: 0.9, 1e-3: 0.5, 1e-2: 0.1}
+    cells = [make(learning_rate=rate, effect=effect) for rate, effect in effects.items()]
+    cells += [make(learning_rate=rate, effect=1 - effect, swapped=True)
+              for rate, effect in effects.items()]  # fmt: skip
+    made = statistics("trial", 0, cells[::-1], QUICK)
+    rows = made.trends.query("over == 'learning_rate' and benchmark == 'all'")
+    falling = rows["condition"].eq("tiny_llama-lr0.0001-tokens400000")
+    assert set(rows["condition"][~falling]) == {"tiny_llama-lr0.0001-tokens400000-swapped"}
+    assert (rows["levels"] == 3).all()
+    assert falling.sum() == (~falling).sum() == 3
+    for own, sign in ((rows[falling], -1), (rows[~falling], 1)):
+        assert (np.sign(own[["tau", "slope", "slope_low", "slope_high"]]) == sign).all(axis=None)
+        assert (own["p_value"] < 0.05).all()
+        assert (own["monotone"] > 0.9).all()
+    groups = list(factor_groups(made.pooled, FACTORS[0], series_of(cells)))
+    assert [sorted(set(group["condition"].str.contains("swapped"))) for group in groups] == [
+        [False], [True],
+    ]  # fmt: skip

@@ -1,0 +1,147 @@
+"""Nulls and coverage of what a report prints, wired as it is: a small `benchmarks.coverage`.
+
+A cell has a method a run, so one estimate of the cell is hundreds of repetitions. Benchmarks differ
+in size and in level. A test fails by chance once in a thousand times on either side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom, norm
+
+from analysis.config import AnalysisConfig
+from analysis.inference import paired, pooled, trends
+from analysis.inference.controls import off_controls
+from analysis.inference.results import cell_rows, estimates
+from detection.blind import NULLS, Blind
+
+RUNS, LEVEL = 200, 0.95
+SIZES = {"a": (45, 90), "b": (90, 60)}
+"""Members and non-members of each benchmark."""
+DOSES = (1, 2, 8)
+CONFIG = AnalysisConfig(draws=200, fpr=[], tpr=[])
+
+
+def rate(found, runs=RUNS, least=0.05, most=0.05):
+    """Whether so many of the runs are what chances from `least` to `most` give."""
+    return binom.ppf(0.001, runs, least) <= found <= binom.ppf(0.999, runs, most)
+
+
+def simulated(cell, rng, effect, runs=RUNS, seed=0):
+    """A cell whose members score `effect(dose)` standard deviations higher, whatever the method."""
+    rows = [
+        (f"{name}-{seed}-{i}", name, i < members, DOSES[i % 3] * (i < members))
+        for name, (members, others) in SIZES.items()
+        for i in range(members + others)
+    ]
+    columns = ["example_id", "benchmark", "member", "occurrences"]
+    examples = pd.DataFrame(rows, columns=columns).assign(text=lambda e: e["example_id"])
+    level = examples["benchmark"].map({"a": 0.0, "b": 5.0}).to_numpy()
+    dose = examples["occurrences"].to_numpy()
+    shift = level + np.where(dose, effect(np.maximum(dose, 1)), 0)
+    scores = shift[:, None] + rng.normal(size=(len(examples), runs))
+    methods = pd.MultiIndex.from_tuples([(f"m{i:03d}", "") for i in range(runs)])
+    table = pd.DataFrame(scores, index=examples["example_id"], columns=methods)
+    return replace(cell, seed=seed, examples=examples, scores={"contaminated": table})
+
+
+def estimated(cell):
+    """Its estimates, without a blind baseline."""
+    blind = Blind(np.full((len(cell.examples), 1 + NULLS), np.nan))
+    return estimates(cell, blind, CONFIG, 0)
+
+
+def flat(dose):
+    return 0.7 + 0 * dose
+
+
+@pytest.fixture(scope="module")
+def seeds(cell):
+    """Three seeds of one condition; members are apart by the same at every dose."""
+    rng = np.random.default_rng(0)
+    cells = [simulated(cell, rng, flat, seed=seed) for seed in range(3)]
+    return cells, [estimated(each) for each in cells]
+
+
+def held(rows, truth):
+    """In how many runs the interval held the truth, by benchmark and occurrences."""
+    inside = (rows["ci_low"] <= truth) & (truth <= rows["ci_high"])
+    return inside.groupby([rows["benchmark"], rows["occurrences"]]).sum()
+
+
+def test_the_intervals_of_the_results_hold_the_truth(seeds):
+    """Of each benchmark and of their mean, of all members and of a dose (15 or 30 a benchmark)."""
+    cells, found = seeds
+    rows = pd.DataFrame(cell_rows(cells[0], found[0], LEVEL))
+    for (benchmark, dose), number in held(rows, norm.cdf(0.7 / 2**0.5)).items():
+        assert rate(number, least=0.92, most=0.97), (benchmark, dose, number)
+    assert len(held(rows, 0)) == 3 * 4
+
+
+def test_the_intervals_over_seeds_hold_the_truth(seeds):
+    """Of three seeds that do not differ they hold it in 97 to 98%, more than they promise."""
+    cells, found = seeds
+    joint = pooled.pool(found, [each.examples_digest for each in cells], 0)
+    rows = pd.DataFrame(pooled.condition_rows(cells, found, joint, LEVEL))
+    assert (rows["n_seeds"] == 3).all()
+    for place, number in held(rows, norm.cdf(0.7 / 2**0.5)).items():
+        assert rate(number, least=0.96, most=0.99), (place, number)
+
+
+def test_slopes_over_doses_hold_no_trend_where_there_is_none(seeds):
+    """In 1,000 runs of so few members a dose 6 to 8.5% of the slopes' intervals left 0 out."""
+    (one, *_), (found, *_) = seeds
+    rows = pd.DataFrame(trends.dose_rows("c", [one], found, LEVEL))
+    outside = (rows["slope_low"] > 0) | (rows["slope_high"] < 0)
+    for benchmark, number in outside.groupby(rows["benchmark"]).sum().items():
+        assert rate(number, least=0.05, most=0.085), (benchmark, number)
+    tested = (rows["p_value"] < 0.05).groupby(rows["benchmark"]).sum()
+    assert all(rate(number, least=0.035, most=0.06) for number in tested), tested
+
+
+def test_a_series_has_no_trend_where_there_is_none(cell):
+    """Three conditions of their own examples: the bootstrap's p and the slope's interval."""
+    rng = np.random.default_rng(1)
+    cells = [
+        replace(simulated(cell, rng, flat, seed=seed), learning_rate=10.0**-seed)
+        for seed in range(1, 4)
+    ]
+    conditions = [trends.condition_of([each], estimated(each)) for each in cells]
+    rows = pd.DataFrame(trends.series_rows(conditions, LEVEL))
+    rows = rows[rows["benchmark"] == "all"]
+    assert len(rows) == RUNS
+    assert rate((rows["p_value"] < 0.05).sum(), least=0.035, most=0.07)
+    outside = (rows["slope_low"] > 0) | (rows["slope_high"] < 0)
+    assert rate(outside.sum(), least=0.035, most=0.07)
+
+
+def test_a_clean_control_is_off_in_five_percent(cell):
+    made = simulated(cell, np.random.default_rng(2), lambda dose: 0 * dose)
+    clean = replace(made, scores={**made.scores, "clean": made.scores["contaminated"]})
+    rows = pd.DataFrame(cell_rows(clean, estimated(clean), LEVEL))
+    off = off_controls(rows)
+    assert rate(len(off), least=0.03, most=0.065)
+    above = (off["value"] > 0.5).sum()
+    assert binom.ppf(0.001, len(off), 0.5) <= above <= binom.ppf(0.999, len(off), 0.5)
+
+
+def test_equal_methods_differ_in_five_percent_and_corrected_in_fewer(cell):
+    """Twenty methods of each cell in pairs that share half of their noise."""
+    rng, p_values, families = np.random.default_rng(3), [], 0
+    for seed in range(15):
+        made = simulated(cell, rng, flat, runs=20, seed=seed)
+        found = estimated(made)
+        defaults = {f"m{i:03d}": "" for i in range(20)}
+        rows = pd.DataFrame(paired.comparison_rows("c", found, defaults, LEVEL))
+        rows = rows[rows["benchmark"] == "all"]
+        apart = [(f"m{i:03d}", f"m{i + 1:03d}") for i in range(0, 20, 2)]
+        own = rows.set_index(["method_a", "method_b"])["p_value"]
+        p_values += own[apart].tolist()
+        families += (rows["p_max_t"] < 0.05).any()
+        assert (rows["p_max_t"] >= rows["p_value"]).all()
+    assert rate(np.less(p_values, 0.05).sum(), len(p_values), least=0.03, most=0.065)
+    assert families <= binom.ppf(0.999, 15, 0.05)
