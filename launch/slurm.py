@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,8 +84,13 @@ def submit(
     """Submit the cells' stages as far as `until`; without it all, and the report after them.
 
     Raises:
-        ConfigError: SLURM refuses a job; those before it stay.
+        ConfigError: there is no SLURM, or it refuses a job; those before it stay.
     """
+    if shutil.which("sbatch") is None:
+        raise ConfigError(
+            "cluster.kind is slurm, but there is no sbatch here: give the command on a machine "
+            "that can submit jobs; launch.dry_run=true prints the batch scripts anywhere."
+        )
     before: str | None = None
     for cell in cells:
         cell.submitted({})
@@ -107,7 +113,7 @@ def submit(
 def described(
     launch: Launch, code: Path, cluster: ClusterConfig, cells: int, until: str | None
 ) -> str:
-    """The batch scripts that would be submitted."""
+    """The batch scripts that would be submitted; it takes no SLURM to say."""
     found = []
     for stage in _stages(until):
         before = None if stage == STAGES[0] else "<the job before>"
@@ -136,14 +142,6 @@ def _executor(
     launch: Launch, code: Path, cluster: ClusterConfig, stage: str, dependency: dict[str, Any]
 ) -> Any:
     """Submitit's, with the options of the stage's job."""
-    try:
-        import submitit
-    except ImportError as error:
-        raise ConfigError(
-            "cluster.kind is slurm, which needs submitit: "
-            "pip install 'contamination-testbed[cluster]'."
-        ) from error
-
     options = dict(cluster.job(stage))
     more = {**options.pop("additional_parameters", {}), **dependency.pop("more", {})}
     delay = options.pop("signal_delay_s", 120)
@@ -152,7 +150,7 @@ def _executor(
     setup += [f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment(code).items()]
     try:
         # exec: SLURM's signal is for the batch script, so Python takes the script's place
-        executor = submitit.SlurmExecutor(
+        executor = _submitits()(
             launch.folder / "jobs",
             max_num_timeout=cluster.requeues,
             python=f"exec {shlex.quote(sys.executable)}",
@@ -167,6 +165,24 @@ def _executor(
         raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
     executor.parameters["setup"] = [*executor.parameters["setup"], *setup]
     return executor
+
+
+def _submitits() -> Any:
+    """Submitit's executor, which here describes jobs also where there is no SLURM."""
+    try:
+        from submitit import SlurmExecutor as Submitits
+    except ImportError as error:
+        raise ConfigError(
+            "cluster.kind is slurm, which needs submitit: "
+            "pip install 'contamination-testbed[cluster]'."
+        ) from error
+
+    class SlurmExecutor(Submitits):  # type: ignore[misc]
+        @classmethod
+        def affinity(cls) -> int:
+            return 1
+
+    return SlurmExecutor
 
 
 def _stages(until: str | None) -> Sequence[str]:

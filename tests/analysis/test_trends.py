@@ -166,6 +166,7 @@ def test_a_series_is_conditions_that_differ_in_one_fact(make):
     assert set(rows["condition"]) == {"tiny_llama-lr0.0001-tokens400000"}
     assert len(rows) == 3 * 3
     assert set(rows["levels"]) == {3}
+    # The simulated scores are the same at every rate: no trend at all.
     assert rows["slope"].abs().max() < 1e-9
     assert (rows["p_value"] == 1).all()
 

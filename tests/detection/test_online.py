@@ -52,6 +52,20 @@ def test_windows_score_their_own_tokens(stage):
         np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert table["example_id"].is_unique
     assert {w.label for w in windows} == {True, False}
+    labels = {w.example_id: w.label for w in windows}
+    parts = {j.text.example_id: (j.member_start, j.member_end) for j in join_all(stage)}
+    assert {start > 0 for start, _ in parts.values()} == {True, False}  # either part comes first
+    for joined in join_all(stage):
+        first, last = parts[joined.text.example_id]
+        spans = tokenizer(joined.text.text, return_offsets_mapping=True)["offset_mapping"][1:]
+        for number in range(len(spans) // 16):
+            own = [i for start, end in spans[16 * number : 16 * number + 16]
+                   for i in range(start, end)]  # fmt: skip
+            inside = sum(first <= i < last for i in own)
+            if inside not in range(len(own) // 2 - 4, len(own) // 2 + 5):  # spaces between tokens
+                label = labels.pop(f"{joined.text.example_id}/{number}")
+                assert label == (inside > len(own) / 2)
+    assert len(labels) < len(windows) / 10
 
 
 def join_all(stage):

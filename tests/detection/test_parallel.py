@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from transformers import AutoModelForCausalLM
 
 from core.command import CONF
 from core.config import convert
@@ -21,7 +21,7 @@ from core.errors import ConfigError, DataError
 from core.models import load_model
 from detection import group, parallel, slices
 from detection.config import DetectionConfig, DetectionStage
-from detection.decoder import Decoder, load_decoder
+from detection.decoder import Decoder
 from detection.infill_copies import run_branches
 from detection.loaded import LoadedModel
 from detection.passes import ORIGINAL, Pass
@@ -34,6 +34,7 @@ from tests.training.processes import free_port
 from ..rounding import FORWARD
 from . import golden
 from .conftest import MEMORISED, NOUNS, UNSEEN
+from .failing import Failing
 
 INFILLING = Pass(view="infill", future=3)
 PASSES = [ORIGINAL, INFILLING, Pass(view="prefix", shots=2)]
@@ -74,11 +75,18 @@ def test_two_processes_for_one_text(toy_models, material):
 
 
 @pytest.mark.parametrize("wanted", PASSES, ids=lambda p: p.view)
-def test_a_device_map_changes_nothing(toy_models, material, wanted):
+def test_a_device_map_changes_nothing(toy_models, material, wanted, monkeypatch):
+    """What transformers is asked for; a CPU alone it does not spread the model over."""
+    given, load = [], AutoModelForCausalLM.from_pretrained
+    monkeypatch.setattr(
+        AutoModelForCausalLM, "from_pretrained",
+        lambda *a, **how: given.append(how.get("device_map")) or load(*a, **how),
+    )  # fmt: skip
     texts = [golden.text_of("a", MEMORISED), golden.text_of("b", UNSEEN)]
     settings = DetectionConfig(), DetectionConfig(device_map="auto")
     usual, spread = (LoadedModel(toy_models["target"], s, material) for s in settings)
     rows = [m.run(wanted, texts) for m in (usual, spread)]
+    assert given == [None, "auto"]
     assert_close(*([row.stats for row in each] for each in rows))
 
 
@@ -101,15 +109,6 @@ def test_weights_on_the_disk_change_nothing(golden_folder, decoder, tokenizer, t
         assert_close(one, other)
     behind = [DecoderAfter(d, sequences[0], 1) for d in (offloaded, decoder)]
     assert_close(*(run_batch(d, sequences[1:]) for d in behind))
-
-
-def test_a_device_map_is_given_to_the_loader(toy_models, monkeypatch, model):
-    given = {}
-    monkeypatch.setattr(
-        "detection.decoder.load_model", lambda *_, **options: given.update(options) or model
-    )
-    load_decoder(toy_models["target"], DetectionConfig(device_map="balanced"))
-    assert given == {"device_map": "balanced", "trust_remote_code": False}
 
 
 def write_texts(path, texts):
@@ -209,36 +208,43 @@ def test_a_killed_process_ends_the_others(toy_folders, tmp_path):
     assert "error: Another of WORLD_SIZE=2 processes ended before its work was done" in said
 
 
-def failing(decoder, sequences, names, progress=None):
-    raise (DataError if names == ["known"] else KeyError)("some words")
+SERVE = """
+import sys
+from torch import distributed
+from detection import group
+distributed.init_process_group("gloo", init_method=sys.argv[1], rank=1, world_size=2)
+status = group._serve()
+distributed.destroy_process_group()
+sys.exit(status)
+"""
 
 
-@pytest.mark.parametrize(("name", "error"), [("known", DataError), ("other", RuntimeError)])
-def test_another_process_error_is_raised_in_the_leader(toy_models, monkeypatch, name, error):
-    idle, work = (
-        slices.Slice(failing, toy_models["target"], DetectionConfig(device="cpu"), columns, None)
-        for columns in ([[], []], [[[1]], [name]])
-    )
-    wire = {"work": work}  # both of its ends are here
-
-    def scatter(received, given, src):
-        if given is None:
-            received[0] = wire["work"]
-
-    def gather(given, received, dst):
-        if received is None:
-            wire["result"] = pickle.dumps(given)
-        else:
-            received[1] = pickle.loads(wire["result"])
-
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
-    monkeypatch.setattr("torch.distributed.scatter_object_list", scatter)
-    monkeypatch.setattr("torch.distributed.gather_object", gather)
-    assert group._serve_once() is None
-    with pytest.raises(error, match="some words") as raised:
-        group.Group(2).run([idle, work])
-    assert ("in failing" in str(raised.value)) is (error is RuntimeError)
+def test_another_process_error_is_raised_in_the_leader(tmp_path, monkeypatch):
+    """This process is the leader, a child serves: over gloo, as between machines."""
+    idle, *works = map(Failing, (None, DataError("some words"), KeyError("some words")))
+    store = f"file://{tmp_path / 'store'}"
+    path = os.pathsep.join([str(CONF.parent), os.environ.get("PYTHONPATH", "")])
+    child = subprocess.Popen(
+        [sys.executable, "-c", SERVE, store], cwd=CONF.parent,
+        env=environment(LOCAL_RANK="0", WORLD_SIZE="2", PYTHONPATH=path),
+    )  # fmt: skip
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=2)
+    try:
+        leader = group.Group(2)
+        with pytest.raises(DataError, match="^some words$"):
+            leader.run([idle, works[0]])
+        with pytest.raises(
+            RuntimeError, match=r"(?s)process 1 failed:.*in run\n.*some words"
+        ) as raised:
+            leader.run([idle, works[1]])
+        assert "KeyError" in str(raised.value)
+        leader.dismiss(3)
+        assert child.wait(60) == 3
+    finally:
+        torch.distributed.destroy_process_group()
+        child.kill()
 
 
 def test_a_model_is_kept_and_freed_before_the_next(toy_models, monkeypatch):

@@ -1,5 +1,7 @@
 """A masked language model's versions, made once for all models."""
 
+from dataclasses import replace
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,9 +30,10 @@ def calls(monkeypatch):
 
 @pytest.fixture
 def neighbors(toy_models, material, tmp_path):
-    def collect(role, method=NEIGHBOR, texts=TEXTS):
+    def collect(role, method=NEIGHBOR, texts=TEXTS, seed=0):
         models = {"target": toy_models[role]}
-        Collector(tmp_path, models, texts, DetectionConfig(), material).collect(method.passes)
+        drawn = replace(material, seed=seed)
+        Collector(tmp_path, models, texts, DetectionConfig(), drawn).collect(method.passes)
 
     return collect
 
@@ -48,7 +51,7 @@ def test_a_second_model_reads_the_firsts_versions(neighbors, calls, material, tm
         assert [r["text"] for r in stored if r["text_sha256"] == text.sha256] == list(versions)
 
 
-def test_other_texts_or_numbers_are_made_anew_and_cheap_ones_never_stored(
+def test_other_texts_numbers_shares_or_seeds_are_made_anew_and_cheap_ones_never_stored(
     neighbors, calls, tmp_path
 ):
     neighbors("target", Neighbor(augmentation="swap", n=3))
@@ -56,4 +59,8 @@ def test_other_texts_or_numbers_are_made_anew_and_cheap_ones_never_stored(
     neighbors("target")
     neighbors("target", Neighbor(augmentation="masked_lm", n=2))
     neighbors("target", texts=TEXTS[:1])
-    assert len(calls) == len(list(tmp_path.glob("rewordings/*"))) == 3
+    neighbors("target", seed=1)
+    neighbors("target", Neighbor(augmentation="masked_lm", n=3, share=0.9))
+    stored = [set(pq.read_table(file).column("text").to_pylist())
+              for file in tmp_path.glob("rewordings/*/versions.parquet")]  # fmt: skip
+    assert len(calls) == len(stored) == len(set(map(frozenset, stored))) == 5

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from core.models import load_model
 from detection import runner
 from detection.decoder import Decoder
 from detection.runner import FIELDS, run_batch, run_sequences
+from detection.vocabulary import statistics
 
 from ..rounding import FORWARD
 from . import golden, naive
@@ -97,6 +100,28 @@ def test_a_vocabulary_that_no_block_divides():
     rows = naive.token_rows(net.double(), [1, 5, 996, 3])
     np.testing.assert_allclose(stats.mean, [r["mean"] for r in rows], rtol=1e-4)
     assert stats.top_id.tolist() == [r["top_id"] for r in rows]
+
+
+def test_statistics_of_ties_and_of_nearly_certain_tokens_are_a_loops():
+    """Of equal logits the first is the top token; σ is floored where float32 sees none at all."""
+    rows = torch.zeros(5, 192).double()
+    rows[0, [70, 71, 130]] = 9.0  # within a block of 64 and across two
+    rows[1, [3, 190]] = 5.0
+    rows[2, 100] = 15.0
+    rows[3, 7] = 25.0
+    rows[4, 7] = 1e4
+    targets = torch.tensor([71, 3, 100, 8, 7])
+    found = statistics([rows[:2].float(), rows[2:].float()], targets)
+    for t, (row, target) in enumerate(zip(rows.tolist(), targets.tolist(), strict=True)):
+        total = math.log(math.fsum(math.exp(v - max(row)) for v in row)) + max(row)
+        logp = [v - total for v in row]
+        p = [math.exp(v) for v in logp]
+        mean = math.fsum(a * b for a, b in zip(p, logp, strict=True))
+        std = math.sqrt(math.fsum(a * (b - mean) ** 2 for a, b in zip(p, logp, strict=True)))
+        expected = [logp[target], mean, max(std, 1e-6), max(logp), row.index(max(row))]
+        assert [float(part[t]) for part in found] == pytest.approx(expected, rel=1e-3, abs=2e-6)
+    assert float(found[2][4]) == pytest.approx(1e-6, rel=1e-3)
+    assert 1e-6 < float(found[2][3]) < 1e-2 < float(found[2][2])
 
 
 def test_a_certain_distribution_has_a_std_above_zero():

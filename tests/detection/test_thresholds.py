@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from detection.decide import ThresholdStage, decide
 from detection.examples import Text, examples_digest, open_examples
 from detection.run import run
 from detection.scores import Origin, read_scores, to_arrow, write_tables
+from detection.summary import split
 from detection.thresholds import apply, calibrate, choose, p_values
 
 
@@ -102,12 +104,35 @@ def decided(folder, thresholds, *override):
     return pd.read_csv(folder / "decided.csv")
 
 
+def halves_of(examples):
+    """Those that are calibrated on, by their ids."""
+    return [e for e in examples if unit_hash(f"0 {e.example_id}") < 0.5]
+
+
+def spread(members, nonmembers):
+    """Ye et al. 2024, table 3: thresholds of random subsets of 10%, 20%, … 50% of each kind."""
+    rng = np.random.default_rng(9)
+    parts = [
+        [rng.permutation(scores)[: int(share * len(scores))] for scores in (members, nonmembers)]
+        for share in (0.1, 0.2, 0.3, 0.4, 0.5)
+        for _ in range(100)
+    ]
+    return np.std([choose(*part, "accuracy") for part in parts])
+
+
+def test_a_score_that_is_the_threshold_reaches_it():
+    table, examples = scored(200, 2.0)
+    found = calibrate(table, examples, "accuracy")
+    at = [replace(one, value=table["score"][7]) for one in found]
+    assert apply(table, at)["member"].tolist() == [s >= table["score"][7] for s in table["score"]]
+
+
 def test_calibration_is_judged_on_other_texts():
     table, examples = scored(2_000, 2.0)
     (found,) = calibrate(table, examples, "accuracy")
     assert found.value == pytest.approx(1.0, abs=0.4)
     assert found.accuracy == pytest.approx(0.841, abs=0.03)
-    assert 0 < found.stability < 1
+    assert found.stability == pytest.approx(spread(*split(table, halves_of(examples))), rel=0.25)
     (strict,) = calibrate(table, examples, "fpr", fpr=0.05)
     assert strict.fpr == pytest.approx(0.05, abs=0.03)
     assert strict.value > found.value

@@ -152,6 +152,29 @@ def test_versions_follow_from_the_seed_and_the_text_alone(material, view):
     assert render(wanted, TEXTS, replace(material, seed=1)) != versions
     more = render(Pass(view=view, n=6, share=0.3), TEXTS, material)
     assert [row[:4] for row in more] == versions
+    assert all(len(set(row)) > 3 for row in more[:2])  # each version is drawn by itself
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_a_view_changes_its_share_of_the_words(material, share):
+    """⌊share·n⌋ of the n words, at least one: gone, other words, or in pairs of changed places."""
+    for view in ("delete", "masked_lm", "swap"):
+        for text, versions in zip(
+            TEXTS, render(Pass(view=view, n=4, share=share), TEXTS, material), strict=True
+        ):
+            words = text.text.split()
+            asked = max(1, int(share * len(words)))
+            for version in (v.split() for v in versions):
+                if view == "delete":
+                    assert len(version) == len(words) - asked
+                    continue
+                changed = sum(a != b for a, b in zip(words, version, strict=True))
+                assert 0 < changed <= asked * (1 + (view == "swap"))
+                assert sorted(version) == sorted(words) or view == "masked_lm"
+            if view != "delete":  # the same place may be drawn twice, or get its own word back
+                most = max(sum(a != b for a, b in zip(words, v.split(), strict=True))
+                           for v in versions)  # fmt: skip
+                assert most > asked / 2
 
 
 def stored(tmp_path):

@@ -5,15 +5,19 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 
 import pytest
 from omegaconf import OmegaConf
 
+from analysis.config import CellPaths
 from core import signs
 from core.errors import ConfigError, DataError, StoppedError
+from core.wholeness import sealed
 from launch import snapshot
 from launch.__main__ import main
 from launch.config import ClusterConfig
@@ -67,6 +71,29 @@ def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch):
         assert "no sign of life for 70 s" in state(killed)[1]
 
 
+def test_a_process_takes_away_its_own_sign_of_life_and_no_others(launch):
+    """Two processes may be given the same cell."""
+    cell = launch.cells()[0]
+    with cell.run("train"):
+        ours, _ = cell.running()
+        assert (ours.host, ours.pid, ours.stage) == (socket.gethostname(), os.getpid(), "train")
+    assert cell.running() is None
+    theirs = replace(ours, host="elsewhere", pid=1)
+    with cell.run("train"):
+        place = cell.folder / "running.json"
+        place.write_text(sealed(asdict(theirs)))
+    assert cell.running()[0] == theirs
+
+
+def test_a_report_is_on_the_cells_that_are_done(launch):
+    done, failed, stopped, _ = launch.cells()
+    paths = {"corpus": "c", "model": "m", "clean": "s", "contaminated": "t"}
+    done.end(Outcome("done", paths=paths))
+    failed.fail(DataError("a text is empty"))
+    stopped.end(Outcome("stopped", error="SIGTERM came."))
+    assert launch.done() == [CellPaths(**paths)]
+
+
 def test_another_run_of_a_done_cell_leaves_it_done(launch):
     cell = launch.cells()[0]
     with cell.run():
@@ -102,6 +129,7 @@ def test_ctrl_c_concludes_nothing(monkeypatch):
 def test_a_launch_is_the_same_wherever_and_however_far_it_runs():
     words = ["seed=0,1", "cluster=slurm", "+cluster.jobs.all.exclude=n7", "launch.stage=inject"]
     assert digest(words) == digest(["seed=0,1"]) != digest(["seed=0"])
+    assert digest(["a=1", "b=2"]) == digest(["b=2", "a=1"])
 
 
 def test_cells_of_an_earlier_sweep_are_left_out(launch):

@@ -1,0 +1,205 @@
+"""SLURM's batch scripts and what a job does, by programs of SLURM's names: no SLURM is needed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shlex
+import sys
+
+import pytest
+
+from core.errors import ConfigError
+from launch import slurm
+from launch.config import ClusterConfig
+from launch.folder import Launch
+
+pytest.importorskip("submitit")
+
+CLUSTER = ClusterConfig(
+    kind="slurm", retries=2, requeues=5,
+    jobs={
+        "all": {"time": 240, "partition": "cpu", "cpus_per_task": 2, "signal_delay_s": 90,
+                "setup": ["module load cuda"], "additional_parameters": {"exclude": "n7"}},
+        "train": {"time": 600, "partition": "gpu", "nodes": 2, "ntasks_per_node": 4,
+                  "gpus_per_node": 4, "cpus_per_task": None},
+        "analyse": {"time": 60, "signal_delay_s": 30},
+    },
+)  # fmt: skip
+PROGRAMS = {
+    "srun": "",
+    "sbatch": 'n=$(ls $SPOOL | wc -l)\ncp "$1" "$SPOOL/$n"\n[ $n = "$REFUSED" ] && exit 1\n'
+              "echo Submitted batch job $((100 + n))",
+    "squeue": "printf '100_0\\n555_1\\n'",
+    "scontrol": 'echo "$@" >> $SPOOL/scontrol\n[ $1 = show ] && echo JobState=$STATE || true',
+}  # fmt: skip
+
+
+@pytest.fixture
+def spool(tmp_path, monkeypatch):
+    """A folder where the programs leave what they are given; the n-th job is 100 + n."""
+    place, programs = tmp_path / "spool", tmp_path / "bin"
+    place.mkdir()
+    programs.mkdir()
+    for name, body in PROGRAMS.items():
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("SPOOL", str(place))
+    return place
+
+
+@pytest.fixture
+def launch(tmp_path):
+    made = Launch(tmp_path / "runs" / "launches" / "study-1")
+    made.register([[f"seed={seed}"] for seed in range(3)])
+    return made
+
+
+def options(script):
+    """What a batch script asks for."""
+    found = re.findall(r"^#SBATCH --([\w-]+)=(.*)$", script, re.MULTILINE)
+    assert len(dict(found)) == len(found)
+    return {name: "".join(shlex.split(value)) for name, value in found}
+
+
+def described(launch, cells, until=None, job="<the job before>"):
+    """Each stage's script."""
+    text = slurm.described(launch, launch.folder / "code-1", CLUSTER, cells, until)
+    found = ["#!/bin/bash" + part for part in text.split("#!/bin/bash")[1:]]
+    names = [options(script)["job-name"].removeprefix("study-1-") for script in found]
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize(("cells", "before"), [(3, "aftercorr"), (1, "afterok")])
+def test_a_dry_run_says_the_jobs_where_there_is_no_slurm(launch, cells, before, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    scripts = described(launch, cells)
+    common = {
+        "job-name", "open-mode", "output", "requeue", "wckey", "exclude", "nodes",
+        "time", "partition", "signal", "cpus-per-task",
+    }  # fmt: skip
+    array = {"array": f"0-2%{cells}"} if cells > 1 else {}
+    waits = {"dependency": f"{before}:<the job before>", "kill-on-invalid-dep": "yes"}
+    cpu = {"time": "240", "partition": "cpu", "cpus-per-task": "2", "signal": "B:USR2@90"}
+    expected = {
+        "inject": {**array, **cpu, "nodes": "1"},
+        "train": {**array, **cpu, **waits, "time": "600", "partition": "gpu", "nodes": "2",
+                  "ntasks-per-node": "4", "gpus-per-node": "4"},
+        "detect": {**array, **cpu, **waits, "nodes": "1"},
+        "analyse": {**cpu, "dependency": "afterany:<the job before>", "time": "60", "nodes": "1",
+                    "signal": "B:USR2@30"},
+    }  # fmt: skip
+    assert list(scripts) == list(expected)
+    for stage, script in scripts.items():
+        found = options(script)
+        assert {name: found.get(name) for name in expected[stage]} == expected[stage]
+        assert found.keys() - expected[stage].keys() <= common
+        assert found["exclude"] == "n7"
+        *_, last = script.strip().splitlines()
+        assert last.startswith(f"exec {sys.executable} -u -m submitit.core._submit {launch.folder}")
+        setup = script.splitlines()
+        code = f"export PYTHONPATH={launch.folder}/code-1"
+        assert "module load cuda" in setup
+        assert any(line.startswith(code) for line in setup)
+    assert list(described(launch, cells, "inject")) == ["inject"]
+    assert list(described(launch, cells, "train")) == ["inject", "train"]
+
+
+def submitted(launch, job):
+    """What a task is given: (its job's retries and requeues, its command, time-outs to spare)."""
+    given = pickle.loads((launch.folder / "jobs" / f"{job}_submitted.pkl").read_bytes())
+    (call,) = given.args
+    return (given.function.retries, given.function.requeues), call, given._timeout_countdown
+
+
+def test_what_is_submitted_is_what_was_described(launch, spool):
+    cells = launch.cells()
+    slurm.submit(launch, launch.folder / "code-1", CLUSTER, cells, None)
+    said = described(launch, 3)
+    for number, (stage, script) in enumerate(said.items()):
+        before = f"{99 + number}"
+        expected = script.replace("'aftercorr:<the job before>'", f"aftercorr:{before}")
+        expected = expected.replace("'afterany:<the job before>'", f"afterany:{before}")
+        assert (spool / str(number)).read_text().split() == expected.split(), stage
+    for place, cell in enumerate(cells):
+        assert cell.jobs == {
+            stage: f"{100 + n}_{place}" for n, stage in enumerate(("inject", "train", "detect"))
+        }
+        for stage, job in cell.jobs.items():
+            rules, call, timeouts = submitted(launch, job)
+            assert (rules, timeouts) == ((2, 5), 5)
+            assert call[:3] == [sys.executable, "-m", "launch"]
+            assert call[call.index("--config-path") + 1] == str(cell.folder)
+            assert call[-1] == f"launch.stage={stage}"
+    _, call, _ = submitted(launch, "103")
+    assert call == [sys.executable, "-m", "launch", "report", str(launch.folder)]
+
+
+def test_a_job_that_is_refused_is_named_and_those_before_it_stay(launch, spool, monkeypatch):
+    monkeypatch.setenv("REFUSED", "1")
+    (cell, *_) = launch.cells()
+    with pytest.raises(ConfigError, match=r"^cluster\.jobs\.train: "):
+        slurm.submit(launch, launch.folder, CLUSTER, [cell], "detect")
+    assert cell.jobs == {"inject": "100"}
+    assert options((spool / "1").read_text())["dependency"] == "afterok:100"
+
+
+def test_without_slurm_nothing_is_submitted_and_that_is_said(launch, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match="there is no sbatch here.*dry_run=true"):
+        slurm.submit(launch, launch.folder, CLUSTER, launch.cells(), None)
+
+
+def test_queued_are_the_cells_own_jobs_that_slurm_still_has(launch, spool):
+    one, other, _ = launch.cells()
+    assert slurm.queued([one]) == set()
+    one.submitted({"inject": "100_0", "train": "101_0"})
+    other.submitted({"inject": "100_1"})
+    assert slurm.queued([one, other]) == {"100_0"}
+
+
+@pytest.mark.parametrize(
+    ("ends", "starts", "status"),
+    [
+        (["exit 0"], 1, None),
+        (["exit 3"], 1, 3),
+        (["kill -9 $$", "exit 0"], 2, None),
+        (["exit 137", "kill -9 $$", "exit 5"], 3, 5),
+        (["kill -9 $$"] * 4, 3, 137),
+        (["exit 143"], 1, 143),
+    ],
+)
+def test_a_jobs_command_is_started_again_where_it_was_killed(
+    ends, starts, status, spool, monkeypatch
+):
+    """Two retries; 143 is a command that saved: the job is queued again, where SLURM lets it."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("STATE", "COMPLETING")
+    for number, end in enumerate(ends):
+        (spool / f"end{number}").write_text(end)
+    run = "n=$(cat $SPOOL/starts 2>/dev/null | wc -l); echo >> $SPOOL/starts; . $SPOOL/end$n"
+    if status is None:
+        slurm.Job(2, 5)(["sh", "-c", run])
+    else:
+        with pytest.raises(SystemExit) as ended:
+            slurm.Job(2, 5)(["sh", "-c", run])
+        assert ended.value.code == status
+    assert (spool / "starts").read_text().count("\n") == starts
+
+
+@pytest.mark.parametrize(
+    ("state", "restarts", "again"),
+    [("RUNNING", "0", True), ("RUNNING", "4", True), ("RUNNING", "5", False),
+     ("COMPLETING", "0", False)],
+)  # fmt: skip
+def test_a_job_that_saved_is_queued_again_a_bounded_number_of_times(
+    state, restarts, again, spool, monkeypatch
+):
+    for name, value in {"JOB_ID": "7", "RESTART_COUNT": restarts}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("STATE", state)
+    with pytest.raises(SystemExit):
+        slurm.Job(2, 5)(["sh", "-c", "exit 143"])
+    assert ("requeue 7" in (spool / "scontrol").read_text().splitlines()) == again
