@@ -142,6 +142,24 @@ def test_an_interval_holds_one_half_just_where_the_null_does():
         assert (low > 0.5 or high < 0.5) == outside
 
 
+def test_a_rates_draws_are_the_nulls_scaled_to_its_own_variance():
+    """A share v of n has variance v (1 - v) / n; the null's is that at its mean."""
+    rng, member = np.random.default_rng(0), np.arange(200) < 100
+    placed = rng.random((200, 1 + NULLS))
+    placed[member, 0] **= 0.3
+    sides = np.flatnonzero(member), np.flatnonzero(~member)
+    wanted = chosen_metrics([0.1], [])
+    found = Blind(placed).estimates(*sides, wanted, NULLS)
+    auroc = placed[member].mean(axis=0)
+    tpr = [(column[member] > np.sort(column[~member])[-11]).mean() for column in placed.T]
+    for name, (value, *null) in (("auroc", auroc), ("tpr_at_fpr_0.1", tpr)):
+        chance = np.mean(null)
+        scale = np.sqrt(value * (1 - value) / (chance * (1 - chance)))
+        expected = np.clip(value + scale * (np.array(null) - chance), 0, 1)
+        assert found[name].value == pytest.approx(value)
+        np.testing.assert_allclose(found[name].draws, expected)
+
+
 def test_perfect_places_have_an_interval_with_a_width():
     null = np.random.default_rng(0).normal(0.5, 0.05, NULLS)
     placed = np.tile(np.r_[1.0, null], (200, 1))

@@ -115,7 +115,7 @@ def spread(members, nonmembers):
     parts = [
         [rng.permutation(scores)[: int(share * len(scores))] for scores in (members, nonmembers)]
         for share in (0.1, 0.2, 0.3, 0.4, 0.5)
-        for _ in range(100)
+        for _ in range(40)
     ]
     return np.std([choose(*part, "accuracy") for part in parts])
 
