@@ -117,7 +117,8 @@ def forget_survivors(tests: list[str]) -> None:
     """Where the tests aren't the last run's: which of them calls what, and who survived."""
     from mutmut.__main__ import _reset_mutant_results
 
-    files = sorted({*map(Path, tests), *Path("tests").glob("**/conftest.py")})
+    named = (Path(test.partition("::")[0]) for test in tests if test[0] != "-")
+    files = sorted({*named, *Path("tests").glob("**/conftest.py")})
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     last = Path("tests.sha256")
     if not last.exists() or last.read_text() != digest:

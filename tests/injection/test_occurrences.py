@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -33,15 +35,23 @@ def test_share_fills_its_share_evenly(share):
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "words"),
     [
-        lambda: Fixed(-1),
-        lambda: Ladder(()),
-        lambda: Ladder((1, -2)),
-        lambda: Poisson(0),
-        lambda: Share(1.0),
+        (lambda: Fixed(-1), "count is -1: give a frequency of 0 to 1,000,000,000."),
+        (lambda: Fixed(10**9 + 1), "count is 1000000001: give a frequency of 0 to 1,000,000,000."),
+        (lambda: Ladder(()), "rungs is (): give at least one frequency."),
+        (lambda: Ladder((1, -2)), "rungs is -2: give frequencies of 0 to 1,000,000,000."),
+        (lambda: Ladder((10**9 + 1,)), "rungs is 1000000001: give frequencies of 0 to 1,0"),
+        (lambda: Poisson(0), "rate is 0: give a mean above 0 and at most 1,000,000,000."),
+        (lambda: Poisson(1e10), "rate is 10000000000.0: give a mean above 0 and at most 1,0"),
+        (lambda: Share(1.0), "share is 1.0: give one between 0 and 1."),
+        (lambda: Share(0.0), "share is 0.0: give one between 0 and 1."),
     ],
 )
-def test_impossible_frequencies_are_refused(make):
-    with pytest.raises(ConfigError, match="occurrences"):
+def test_impossible_frequencies_are_refused_and_the_last_possible_ones_are_not(make, words):
+    with pytest.raises(ConfigError, match="^" + re.escape(f"occurrences.{words}")):
         make()
+    assert Fixed(0).count == 0
+    assert Fixed(10**9).count == 10**9
+    assert Ladder((0, 10**9)).rungs == (0, 10**9)
+    assert Poisson(10**9).rate == 10**9

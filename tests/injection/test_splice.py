@@ -1,8 +1,10 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from core.errors import ConfigError
-from injection.splice import Segment, check_distance, lay_out
+from injection.splice import Segment, boundary_finder, check_distance, lay_out
 
 WIDTH = 64
 
@@ -65,6 +67,24 @@ def test_segments_are_spread_over_the_whole_window():
         places += [(p.packed + 10 - 1_000) / 1_000 for p in placed]
     for quarter in (0.25, 0.5, 0.75):
         assert np.mean(np.array(places) < quarter) == pytest.approx(quarter, abs=0.03)
+
+
+def test_a_boundary_is_the_next_word_or_sentence_within_256_tokens():
+    """Ids: 0 goes on, 1 starts a word, 2 ends a sentence, 3 does both. A long stretch has none."""
+    starts, ends = np.array([0, 1, 0, 1], bool), np.array([0, 0, 1, 1], bool)
+    rng = np.random.default_rng(0)
+    ids = np.r_[rng.choice(4, 300, p=[0.7, 0.2, 0.08, 0.02]), np.zeros(600, int), 2, 1, 0, 3]
+    stream = SimpleNamespace(read=lambda start, stop: ids[start:stop])
+    tokenizer = SimpleNamespace(starts_word=starts, ends_sentence=ends)
+    token, word, sentence = (
+        boundary_finder(stream, kind, tokenizer) for kind in ("token", "word", "sentence")
+    )
+    for place in range(len(ids)):
+        words = [i for i in range(place, min(place + 256, len(ids))) if starts[ids[i]]]
+        opens = [i for i in words if i > 0 and ends[ids[i - 1]]]
+        assert token(place) == place
+        assert word(place) == min(words, default=place)
+        assert sentence(place) == min(opens or words, default=place)
 
 
 def test_too_little_room_is_said():
