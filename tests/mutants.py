@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -130,6 +131,7 @@ def forget_survivors(tests: list[str]) -> None:
 def print_table(groups: dict[str, list[str]], survivors: bool) -> None:
     """A line a module; "noticed" is the share of those that ran and are not equivalent."""
     equivalent, whole, unused = listed(), Counter(), set()
+    anywhere = {entry for entry in equivalent if entry[0] == "*"}
     print(f"\n{'':36}" + "".join(f"{column:>11}" for column in (*COLUMNS, "noticed")))
     for name, patterns in groups.items():
         os.chdir(RUNS / name)
@@ -138,6 +140,7 @@ def print_table(groups: dict[str, list[str]], survivors: bool) -> None:
             alive = Counter(survivors_of(module))
             counts = count(module)
             mine = {entry for entry in equivalent if entry[0] == str(module)}
+            mine |= {entry for entry in alive if any(fits(entry[2], each[2]) for each in anywhere)}
             counts["equivalent"] = sum(alive[entry] for entry in mine)
             counts["survived"] -= counts["equivalent"]
             print_line(str(module), counts)
@@ -194,6 +197,11 @@ def survivors_of(module: Path) -> list[tuple[str, str, str]]:
             )
         )
     return found
+
+
+def fits(line: str, pattern: str) -> bool:
+    """Whether a mutant's line holds the parts of a pattern, between its asterisks, in order."""
+    return re.search(".*".join(map(re.escape, pattern.split("*"))), line) is not None
 
 
 def listed() -> set[tuple[str, str, str]]:

@@ -21,10 +21,18 @@ def test_an_interval_on_either_side_of_one_half_is_off(sound):
     off = sound.copy()
     off.loc[(off["method"] == "blind"), ["ci_low", "ci_high"]] = 0.6, 0.7
     off.loc[(off["method"] == "loss"), ["ci_low", "ci_high"]] = 0.3, 0.4
+    off.loc[(off["method"] == "min_k"), ["value", "ci_low", "ci_high"]] = 0.6, 0.51, 0.7
     words = stamp(off)
     assert words.startswith("CONTROL OFF: clean loss")
-    assert "[0.30, 0.40] leaves 0.5 out" in words
+    assert "[0.30, 0.40], clean min_k 0.60 [0.51, 0.70] leaves" in words
     assert "differ in themselves. The texts alone tell" in words
+
+
+def test_an_interval_that_ends_at_one_half_is_not_off(sound):
+    for ends in ((0.5, 0.6), (0.4, 0.5)):
+        at = sound.copy()
+        at[["ci_low", "ci_high"]] = ends
+        assert off_controls(at).empty
 
 
 def test_a_blind_baseline_that_is_off_says_what_the_figures_may_measure(sound):

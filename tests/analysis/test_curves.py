@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,20 @@ def test_two_seeds_are_pooled_into_one_condition(make):
         np.testing.assert_allclose(pooled[column], single[column])
 
 
+def test_resamples_follow_the_seed_the_examples_and_the_benchmark(make):
+    def drawn(seed, cell):
+        return {place.benchmark: each.seed for place, (each,) in samples([cell], seed).items()}
+
+    one, two = make(seed=0), make(seed=1, a_dose=4)
+    own = set(drawn(0, one).values())
+    assert len(own) == 2
+    for other in (drawn(1, one), drawn(0, replace(one, examples=one.examples.assign(text="x")))):
+        assert own.isdisjoint(other.values())
+    both = samples([one, two], 0)
+    bands = [roc_table(both, CONFIG, seed)["ci_low"].to_numpy() for seed in (0, 1)]
+    assert (bands[0] != bands[1]).any()
+
+
 def test_shares_add_up_to_one_on_each_side(found):
     bins = histogram_table(found)
     sides = bins.groupby(["checkpoint", "benchmark", "method", "variant", "side"])
@@ -79,6 +94,8 @@ def test_a_bin_holds_the_mean_share_of_the_benchmarks_and_wilsons_interval():
         ]
         for name, of in sizes.items()
     }
+    drawn["c"][0].members[:2] = -99, 99
+    drawn["b"][0].members[:3] = -7.3  # in the first bin itself
     place = Place("c", "contaminated", "", "loss", "")
     bins = histogram_table({place._replace(benchmark=name): of for name, of in drawn.items()})
     assert bins["centre"].iloc[:20].tolist() == pytest.approx(np.arange(20) / 2 - 3.75)

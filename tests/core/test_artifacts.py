@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import socket
@@ -8,8 +9,10 @@ import pytest
 
 from core.artifacts import (
     MANIFEST,
+    SCHEMA,
     Built,
     build,
+    check_owner,
     is_complete,
     locate,
     open_artifact,
@@ -43,6 +46,24 @@ def test_the_name_follows_the_config_and_the_inputs_but_not_how_it_runs(tmp_path
         for x in ("p", "q")
     }
     assert len(names) == 4
+
+
+def test_the_name_is_the_hash_of_its_parts_as_sorted_json(tmp_path):
+    found = locate(tmp_path, "corpus", "-LLaMA 7B, AZaz09_v1.0!", Settings(2), {"x": "p", "a": "q"})
+    parts = '"config": {"size": 2}, "inputs": {"a": "q", "x": "p"}, "kind": "corpus", "schema": '
+    digest = hashlib.sha256(f"{{{parts}{SCHEMA}}}".encode()).hexdigest()
+    assert found == tmp_path / "corpus" / f"LLaMA-7B-AZaz09-v1.0-{digest[:12]}"
+
+
+def test_the_owner_of_a_model_is_one_or_two_folders_above(tmp_path):
+    folder = tmp_path / "model" / "a-1"
+    build(folder, Settings(), {}, make("whole"))
+    check_owner(folder / "exports" / "step-1")
+    (folder / "data.txt").write_text("WHOLE")
+    for path in (folder / "hf", folder / "exports" / "step-1"):
+        with pytest.raises(ArtifactError, match=r"data\.txt"):
+            check_owner(path)
+    check_owner(folder / "a" / "b" / "c")
 
 
 def test_a_complete_folder_is_not_made_again(tmp_path):

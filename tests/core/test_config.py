@@ -1,3 +1,4 @@
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -35,18 +36,59 @@ def test_convert_types_every_level():
     assert (outer.seed, outer.path) == (3, None)
 
 
+NOT_A_NUMBER = "Value 'x' of type 'str' could not be converted to"
+
+
 @pytest.mark.parametrize(
-    ("config", "field"),
-    [({"inner": {"rte": 1}}, "rte"), ({"inner": {"rate": "x"}}, "rate"), ({"seed": "x"}, "seed")],
+    ("config", "words"),
+    [
+        ({"inner": {"rte": 1}}, "inner.rte: unknown field. Did you mean rate?"),
+        ({"many": {"a": {"rte": 1}}}, "many.a.rte: unknown field."),
+        ({"cells": [{}, {"rte": 1}]}, "cells.1.rte: unknown field."),
+        ({"inner": {"rate": "x"}}, f"inner.rate: {NOT_A_NUMBER} Float. See the options with --cfg"),
+        ({"many": {"a": {"rate": "x"}}}, f"many.a.rate: {NOT_A_NUMBER} Float."),
+        ({"cells": [{"rate": "x"}]}, f"cells.0.rate: {NOT_A_NUMBER} Float."),
+        ({"seed": "x"}, f"seed: {NOT_A_NUMBER} Integer. See the options with --cfg job."),
+        ({"inner": 3}, "inner is 3: give inner={name: {…}}. See the options"),
+        ({"many": [1]}, "many is [1]: give many={name: {…}}."),
+        ({"many": {"a": 1}}, "many.a is 1: give"),
+        ({"cells": {"a": 1}}, "cells is {'a': 1}: give cells=[{…}]."),
+        ({"cells": [1]}, "cells.0 is 1: give"),
+    ],
 )
-def test_a_wrong_key_or_type_is_named(config, field):
-    with pytest.raises(ConfigError, match=field):
+def test_a_wrong_key_or_type_is_named(config, words):
+    with pytest.raises(ConfigError, match=f"^{re.escape(words)}"):
         convert(OmegaConf.create(config), Outer)
 
 
+def test_a_node_may_name_another_and_hold_frozen_ones():
+    @dataclass(frozen=True)
+    class Deep:
+        inner: Inner = field(default_factory=Inner)
+        other: Inner | None = None
+
+    @dataclass(frozen=True)
+    class Whole:
+        deep: Deep = field(default_factory=Deep)
+        seed: int = 0
+        label: str = ""
+
+    node = {"inner": {"label": "${seed}"}, "other": {"rate": 2}}
+    given = OmegaConf.create({"deep": node, "seed": 3, "label": "${deep.inner.label}"})
+    deep = Deep(inner=Inner(label="3"), other=Inner(rate=2.0))
+    assert convert(given, Whole) == Whole(deep, 3, "3")
+
+
 def test_identity_leaves_out_how_it_runs():
-    assert identity(Outer(path="x")) == identity(Outer(path="y"))
-    assert identity(Outer(seed=1)) != identity(Outer(seed=2))
+    made = Outer(many={"a": Inner(2.0)}, cells=[Inner(label="b")], seed=1, path="x")
+    assert identity(made) == {
+        "inner": {"rate": 0.5, "label": "a"},
+        "many": {"a": {"rate": 2.0, "label": "a"}},
+        "cells": [{"rate": 0.5, "label": "b"}],
+        "seed": 1,
+    }
+    how = runtime(3)
+    assert (how.default, dict(how.metadata)) == (3, {"identity": False})
 
 
 def test_create_makes_the_target_and_words_its_errors():
