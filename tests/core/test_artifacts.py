@@ -3,6 +3,7 @@ import json
 import os
 import socket
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import product
 
 import pytest
@@ -13,6 +14,7 @@ from core.artifacts import (
     Built,
     build,
     check_owner,
+    code_revision,
     is_complete,
     locate,
     open_artifact,
@@ -73,6 +75,9 @@ def test_a_complete_folder_is_not_made_again(tmp_path):
     assert (folder / "data.txt").read_text() == "one"
     assert first == again
     assert first.config() == {"size": 1, "workers": 1}
+    manifest = unsealed((folder / MANIFEST).read_text())
+    made_by = version("contamination-testbed"), code_revision()
+    assert (manifest["version"], manifest["revision"]) == made_by
 
 
 def test_the_digest_is_the_contents(tmp_path):
