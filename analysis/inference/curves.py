@@ -20,7 +20,6 @@ from analysis.inference.groups import ANY, Group, groups, lacking
 from analysis.inference.pooled import pooled_estimate
 from analysis.inference.results import ALL
 from core import bootstrap
-from core.bootstrap import draw_counts
 from core.estimates import Estimate, estimate, intervals, mean, tpr_at_fpr
 from core.seeds import derive
 
@@ -119,10 +118,7 @@ def _roc(cells: Sequence[Sample], draws: int, seed: int) -> list[Estimate]:
 
 
 def _one_roc(cell: Sample, draws: int) -> list[Estimate]:
-    drawn = bootstrap.Resample(
-        draw_counts(len(cell.members), draws, derive(cell.seed, "members")),
-        draw_counts(len(cell.nonmembers), draws, derive(cell.seed, "nonmembers")),
-    )
+    drawn = bootstrap.resample(len(cell.members), len(cell.nonmembers), draws, cell.seed)
     wanted = [tpr_at_fpr(float(rate)) for rate in RATES]
     return list(estimate(cell.members, cell.nonmembers, drawn, wanted).values())
 

@@ -10,6 +10,9 @@ import pytest
 
 from analysis.config import AnalysisConfig
 from analysis.inference.curves import EDGES, Place, Sample, histogram_table, roc_table, samples
+from core.bootstrap import resample
+from core.estimates import estimate, interval
+from core.estimates import tpr_at_fpr as rate_metric
 from core.metrics import tpr_at_fpr
 
 CONFIG = AnalysisConfig(draws=60)
@@ -33,7 +36,11 @@ def test_a_curve_is_the_metric_at_each_rate(found):
     np.testing.assert_allclose(line["tpr"], expected)
     assert line["tpr"].is_monotonic_increasing
     assert line["tpr"].iloc[-1] == 1
-    assert (line["ci_low"] <= line["ci_high"]).all()
+    drawn = resample(len(sample.members), len(sample.nonmembers), CONFIG.draws, sample.seed)
+    wanted = [rate_metric(float(rate)) for rate in line["fpr"]]
+    found = estimate(sample.members, sample.nonmembers, drawn, wanted).values()
+    expected = [interval(each, CONFIG.confidence) for each in found]
+    np.testing.assert_allclose(line[["ci_low", "ci_high"]], expected)
 
 
 def test_all_is_the_mean_over_benchmarks(found):

@@ -2,9 +2,10 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
+from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from core.config import convert, create, identity, runtime
+from core.config import convert, create, identity, register, runtime
 from core.errors import ConfigError, near_names, require
 from core.seeds import derive, unit_hash
 
@@ -34,6 +35,13 @@ def test_convert_types_every_level():
     assert outer.many == {"x": Inner(rate=2.0)}
     assert outer.cells == [Inner(label="b")]
     assert (outer.seed, outer.path) == (3, None)
+
+
+def test_a_schema_types_the_node_of_its_name():
+    register("a_test", Outer)
+    stored = ConfigStore.instance().repo["schema"].pop("a_test.yaml")
+    assert (stored.group, stored.name, stored.package) == ("schema", "a_test.yaml", "a_test")
+    assert OmegaConf.get_type(stored.node, "inner") is Inner
 
 
 NOT_A_NUMBER = "Value 'x' of type 'str' could not be converted to"
