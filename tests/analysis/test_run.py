@@ -1,12 +1,10 @@
-"""The whole stage on made-up cells, and its command line."""
+"""The whole stage on made-up cells."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -17,8 +15,6 @@ from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from analysis.run import write_report
 from core.artifacts import is_complete
 from core.errors import ArtifactError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def stage(runs: Path, **changes) -> AnalysisStage:
@@ -94,32 +90,3 @@ def test_the_order_of_cells_does_not_matter(make, tmp_path):
 def test_opening_says_what_is_wrong(tmp_path):
     with pytest.raises(ArtifactError, match="does not exist"):
         open_report(tmp_path / "nothing")
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "analysis", *arguments]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-
-
-def test_the_command_shows_its_config():
-    shown = command("--cfg", "job")
-    assert shown.returncode == 0, shown.stderr
-    assert "draws: 1000" in shown.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "cells is []: give at least one"),
-        (["analysis.draws=many"], "analysis.draws"),
-        (["analysis.drawz=5"], "drawz"),
-        (["analysis.fpr=[5]"], "analysis.fpr is [5.0]"),
-        (["cells=[{corpus: no, model: no, clean: no, contaminated: no}]"], "does not exist"),
-    ],
-)
-def test_a_mistake_is_one_paragraph(arguments, words):
-    failed = command(*arguments)
-    assert failed.returncode == 2
-    assert words in failed.stderr
-    assert failed.stderr.startswith("error: ")
-    assert len(failed.stderr.strip().splitlines()) == 1

@@ -128,7 +128,7 @@ ROWS = [
     detect("method=[reference]", "reference.path"),
     detect("method=[neighbor]", "masked_lm.path", slow=True),
     detect("method=[recall]", "prefix.path", slow=True),
-    detect("detection.spead=1", "spead", slow=True),
+    detect("detection.spead=1", "spead"),
     detect("detection.device_map=auto detection.processes=2", "detection.device_map", slow=True),
     detect("detection.device_map=auto detection.device=cpu", "detection.device_map", slow=True),
     # texts
