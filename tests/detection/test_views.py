@@ -223,7 +223,8 @@ def test_a_view_without_what_it_needs_is_named():
 
 
 def test_fewer_shots_where_they_leave_no_room_whatever_the_other_texts(decoder, tokenizer, caplog):
-    shots = Shots(tokenizer, [SHOT] * 3)
+    shots = Shots(tokenizer, [SHOT, "Two dogs run.", "The third one."])
+    assert shots.ids[2] == tokenizer(f"{SHOT}\nTwo dogs run.\n")["input_ids"]
     ids = tokenizer(UNSEEN)["input_ids"]
     long = tokenizer(UNSEEN + MEMORISED)["input_ids"]
     context = len(shots.ids[2]) + len(ids) - 1

@@ -1,4 +1,4 @@
-"""Which ends of a stage's processes are tried again, and how often; what they are started with."""
+"""Which ends of a stage's processes are tried again, and how they are started."""
 
 from __future__ import annotations
 
@@ -104,3 +104,10 @@ def test_srun_starts_a_task_for_each_of_the_jobs():
     assert train.command("training", "study")[:5] == [
         "srun", "--ntasks=8", "--kill-on-bad-exit=1", "--cpus-per-task=3", "--mpi=none",
     ]  # fmt: skip
+
+
+def test_deepspeed_starts_as_many_as_its_hosts_have_slots(tmp_path):
+    (tmp_path / "hosts").write_text("one slots=2\ntwo slots=3 # GPUs\n")
+    cluster = ClusterConfig(kind="deepspeed", hostfile=str(tmp_path / "hosts"))
+    found = Processes(cluster, "train", snapshot.HOME, snapshot.HOME)
+    assert (found.count, found.alone) == (5, False)
