@@ -92,7 +92,7 @@ def _structured(schema: Any) -> DictConfig:
 def _unlock(node: Any) -> None:
     if isinstance(node, DictConfig):
         OmegaConf.set_readonly(node, None)
-        for key in node if not (node._is_none() or node._is_missing()) else ():
+        for key in node:  # none where it is None or missing
             _unlock(node._get_node(key))
 
 

@@ -135,6 +135,7 @@ def test_all_has_no_curve_where_a_benchmark_lacks_a_side():
     lacks = {
         place: [Sample(scores, scores, 0)],
         place._replace(benchmark="b"): [Sample(scores[:0], scores, 0)],
+        place._replace(benchmark="c"): [Sample(scores, scores[:0], 0)],
     }
     for table in (histogram_table(lacks), roc_table(lacks, CONFIG, 0)):
         assert set(table["benchmark"]) == {"a"}

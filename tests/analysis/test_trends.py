@@ -103,7 +103,7 @@ def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
     assert never["note"] == "the fitted line does not cross 0.75"
 
 
-SLOPES = np.array([0.5, 1.2, -0.2, 0.9, 0.1, 0.3, 0.7, 0.6])
+SLOPES = np.array([0.4, 1.2, -0.2, 0.9, 0.1, 0.3, 0.7, 0.6])
 """Of draws about 0.5. Two lie further from it than zero does, and so does the last, once bent."""
 
 
@@ -169,6 +169,7 @@ def test_a_series_is_conditions_that_differ_in_one_fact(make):
     # The simulated scores are the same at every rate: no trend at all.
     assert rows["slope"].abs().max() < 1e-9
     assert (rows["p_value"] == 1).all()
+    assert (rows["tau"] == 0).all()
 
 
 def test_a_falling_series_falls_and_swapped_cells_are_a_series_of_their_own(make):

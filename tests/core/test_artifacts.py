@@ -51,10 +51,12 @@ def test_the_name_follows_the_config_and_the_inputs_but_not_how_it_runs(tmp_path
 
 
 def test_the_name_is_the_hash_of_its_parts_as_sorted_json(tmp_path):
-    found = locate(tmp_path, "corpus", "-LLaMA 7B, AZaz09_v1.0!", Settings(2), {"x": "p", "a": "q"})
+    found = locate(
+        tmp_path, "corpus", "-LLaMA 7B, AZaz09_v1.0X!", Settings(2), {"x": "p", "a": "q"}
+    )
     parts = '"config": {"size": 2}, "inputs": {"a": "q", "x": "p"}, "kind": "corpus", "schema": '
     digest = hashlib.sha256(f"{{{parts}{SCHEMA}}}".encode()).hexdigest()
-    assert found == tmp_path / "corpus" / f"LLaMA-7B-AZaz09-v1.0-{digest[:12]}"
+    assert found == tmp_path / "corpus" / f"LLaMA-7B-AZaz09-v1.0X-{digest[:12]}"
 
 
 def test_the_owner_of_a_model_is_one_or_two_folders_above(tmp_path):

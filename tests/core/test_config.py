@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 import pytest
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from core.config import convert, create, identity, register, runtime
+from core.config import _one_paragraph, convert, create, identity, register, runtime
 from core.errors import ConfigError, near_names, require
 from core.seeds import derive, unit_hash
 
@@ -69,6 +70,15 @@ def test_a_wrong_key_or_type_is_named(config, words):
         convert(OmegaConf.create(config), Outer)
 
 
+def test_an_error_is_one_line_with_the_whole_field():
+    error = OmegaConfBaseException("bare\nmore")
+    assert _one_paragraph(error, "a.") == "bare. See the options with --cfg job."
+    error.full_key = "a.b"
+    assert _one_paragraph(error, "a.") == "a.b: bare. See the options with --cfg job."
+    error.full_key = "b"
+    assert _one_paragraph(error, "a.") == "a.b: bare. See the options with --cfg job."
+
+
 def test_a_node_may_name_another_and_hold_frozen_ones():
     @dataclass(frozen=True)
     class Deep:
@@ -80,11 +90,13 @@ def test_a_node_may_name_another_and_hold_frozen_ones():
         deep: Deep = field(default_factory=Deep)
         seed: int = 0
         label: str = ""
+        plain: dict[str, str] = field(default_factory=dict)
 
     node = {"inner": {"label": "${seed}"}, "other": {"rate": 2}}
-    given = OmegaConf.create({"deep": node, "seed": 3, "label": "${deep.inner.label}"})
+    rest = {"label": "${deep.inner.label}", "plain": {"a": "${label}"}}
+    given = OmegaConf.create({"deep": node, "seed": 3, **rest})
     deep = Deep(inner=Inner(label="3"), other=Inner(rate=2.0))
-    assert convert(given, Whole) == Whole(deep, 3, "3")
+    assert convert(given, Whole) == Whole(deep, 3, "3", {"a": "3"})
 
 
 def test_identity_leaves_out_how_it_runs():
