@@ -91,12 +91,22 @@ def test_a_copys_place_follows_from_its_example_and_the_seed_alone(stage, change
 
 
 def test_long_examples_are_shortened_or_left_out(change, stage, tokenizer):
-    examples = pool(change(example_max_tokens=40), tokenizer)
-    assert (examples["n_tokens"] <= 40).all()
+    read = read_candidates(change().resolved())
+    known = {each.name: {e.example_id: e for e in each.examples} for each in read}
+    lengths = {name: len(tokenizer.encode(e.text)) for name, e in known["truthfulqa"].items()}
+    first, limit = next((name, n) for name, n in lengths.items() if n >= 40)
+    examples = pool(change(example_max_tokens=limit), tokenizer, read)
+    assert (examples["n_tokens"] <= limit).all()
+    assert first in examples["example_id"].tolist()  # of exactly as many tokens
+    assert not examples[examples["benchmark"] == "truthfulqa"]["shortened"].any()
     boolq = examples[examples["benchmark"] == "boolq"]
     assert boolq["shortened"].all()
-    assert boolq["text"].str.contains("Answer: ").all()
-    assert not examples[examples["benchmark"] == "truthfulqa"]["shortened"].any()
+    for row in boolq.itertuples():  # with one word more it would be too long
+        fields = known["boolq"][row.example_id].fields
+        words = len(json.loads(row.fields)["passage"].split(" ")) + 1
+        longer = {**fields, "passage": " ".join(fields["passage"].split(" ")[:words])}
+        text = stage.benchmark["boolq"].template.format(**longer)
+        assert len(tokenizer.encode(text)) > limit
 
 
 def test_an_example_of_which_nothing_visible_would_be_left_is_left_out(change, tokenizer, tmp_path):

@@ -20,8 +20,8 @@ SAVED = ("step-00000003", "step-00000006")
 
 
 def exporting(stage):
-    """The stage with exports before the first checkpoint, and between the two."""
-    return replace(stage, training=replace(stage.training, export_steps=[2, 5]))
+    """The stage with exports as the first checkpoint is saved, and between the two."""
+    return replace(stage, training=replace(stage.training, export_steps=[3, 5]))
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_a_file_that_was_put_beside_is_named(interrupted, toy_stage, tmp_path, c
 @pytest.mark.parametrize(
     ("file", "resumed"),
     [("exports/step-00000005/model.safetensors", "resuming after step 3"),
-     ("exports/step-00000002/config.json", None), ("metrics.jsonl", "")],
+     ("exports/step-00000003/config.json", None), ("metrics.jsonl", "")],
 )  # fmt: skip
 def test_a_damaged_export_or_record_is_made_again(
     interrupted, toy_stage, tmp_path, caplog, file, kind, resumed
