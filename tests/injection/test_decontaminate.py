@@ -3,13 +3,17 @@ import pickle
 import random
 import string
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from core.errors import ConfigError
 from injection.decontaminate import Match, Matcher, Rules, words_of
+from injection.sources import Document
 from injection.sources.embedded import EmbeddedCorpus, EmbeddedRows
 from injection.sources.tally import Tally
+from injection.tokenize import Work, tokenize
+from injection.tokens import Tokenizer
 
 
 def grams(words, n):
@@ -272,3 +276,23 @@ def test_impossible_rules_are_refused():
         Rules(part_share=1.5)
     with pytest.raises(ConfigError, match="run_share is 1"):
         Rules(run_share=1)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("characters", [1, 100, 10_000])  # of a shard: one document to all
+@pytest.mark.parametrize(("last", "reported"), [(3, ["d1"]), (5, ["d1", "d4"])])
+def test_only_documents_that_the_corpus_reaches_are_reported(
+    tmp_path, drop, characters, last, reported
+):
+    copied = " ".join(WORDS[:13])
+    texts = [
+        f"{n} {copied if n in (1, 4) else 'a text of its own'}" for n in range(6)
+    ]
+    documents = [Document(f"d{n}", "mine", text) for n, text in enumerate(texts)]
+    encode = Tokenizer("tests/golden/target").hf
+    kept = [n for n in range(last) if not (drop and n in (1, 4))]
+    wanted = 1 + sum(len(encode(texts[n])["input_ids"]) for n in kept)  # and the last one's BOS
+    work = Work(tmp_path, Path("tests/golden/target"), {"a": (copied,)}, drop)
+    found = tokenize(iter(documents), work, wanted, 1, characters)
+    assert found.matches["document_id"].tolist() == reported
+    assert found.stream.document_before(wanted)[0] == f"d{last}"
