@@ -285,9 +285,7 @@ def test_only_documents_that_the_corpus_reaches_are_reported(
     tmp_path, drop, characters, last, reported
 ):
     copied = " ".join(WORDS[:13])
-    texts = [
-        f"{n} {copied if n in (1, 4) else 'a text of its own'}" for n in range(6)
-    ]
+    texts = [f"{n} {copied if n in (1, 4) else 'a text of its own'}" for n in range(6)]
     documents = [Document(f"d{n}", "mine", text) for n, text in enumerate(texts)]
     encode = Tokenizer("tests/golden/target").hf
     kept = [n for n in range(last) if not (drop and n in (1, 4))]

@@ -16,6 +16,7 @@ from injection.config import BenchmarkConfig
 from injection.run import _documents, reverify, run
 from injection.show import show
 from injection.tokens import TokenStream
+from injection.verify import Proof
 
 
 def same_content(one, other):
@@ -207,17 +208,22 @@ def test_reworded_copies_are_listed_and_proved(stage, change):
 @pytest.mark.parametrize("policy", ["off", "flag", "drop"])
 def test_documents_that_share_text_with_the_pool_are_found(stage, change, tmp_path, policy):
     source = create("corpus", stage.corpus)
-    victim, second = islice(_documents(stage, source), 2)
+    victim, second, third = islice(_documents(stage, source), 3)
     rows = tmp_path / "rows.jsonl"
     copied = " ".join(victim.text.split()[:40])
-    texts = [f"{i} {copied if i == 0 else 'something else entirely ' * 3}{i}" for i in range(8)]
-    rows.write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    field = " ".join(third.text.split()[50:60])  # too short a part of the whole example
+    made = [
+        {"text": f"{i} {copied if i == 0 else f'something{i} else{i} entirely{i} ' * 5}{i}",
+         "answer": field if i == 1 else f"yes{i}"}
+        for i in range(8)
+    ]  # fmt: skip
+    rows.write_text("".join(json.dumps(row) + "\n" for row in made))
     node = BenchmarkConfig(
-        template="{text}",
+        template="{text} {answer}",
         sources={
             "embedded": {
                 "rows": {"_target_": "injection.sources.embedded.EmbeddedRows", "file": str(rows)},
-                "fields": {"text": "{text}"},
+                "fields": {"text": "{text}", "answer": "{answer}"},
             }
         },
     )
@@ -225,20 +231,33 @@ def test_documents_that_share_text_with_the_pool_are_found(stage, change, tmp_pa
     corpus = open_corpus(run(replace(stage, benchmark={"mine": node})).path)
     found = corpus.contamination
     assert corpus.artifact.counts["matching_documents"] == len(found)
-    assert (victim.document_id in set(found["document_id"])) == (policy != "off")
+    matched = {victim.document_id, third.document_id} & set(found["document_id"])
+    assert len(matched) == (0 if policy == "off" else 2)
     start = corpus.tokenizer.decode(corpus.sequences[0]["input_ids"][:40])
     kept, other = (second, victim) if policy == "drop" else (victim, second)
     assert kept.text.startswith(start[:60])
     assert not other.text.startswith(start[:60])
 
 
-def test_a_full_disk_is_said_and_nothing_counts_as_whole(stage, tmp_path, monkeypatch):
+def test_totals_that_are_not_the_manifests_are_caught(corpus, monkeypatch):
+    counts = {**corpus.artifact.counts, "tokens": 1, "copies": 61}
+    other = replace(corpus, artifact=replace(corpus.artifact, counts=counts))
+    monkeypatch.setattr("injection.run.open_corpus", lambda _: other)
+    said = ["59904 tokens, the manifest says 1", "60 copies, the manifest says 61"]
+    assert reverify(corpus.artifact.path).failures == said
+
+
+def test_after_a_full_disk_or_a_failed_proof_nothing_counts_as_whole(stage, tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     stage = replace(stage, runs=str(tmp_path))
     monkeypatch.setattr("injection.pack.write_sequences", full)
     with pytest.raises(DataError, match="No space left on device.*run the same command again"):
+        run(stage)
+    monkeypatch.undo()
+    monkeypatch.setattr("injection.run.verify", lambda *_: Proof(failures=["it is not so"]))
+    with pytest.raises(DataError, match="1 FAILURES\nit is not so"):
         run(stage)
     monkeypatch.undo()
     assert not reverify(run(stage).path).failures

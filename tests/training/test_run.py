@@ -18,7 +18,7 @@ from training.config import ModelConfig, TrainingConfig
 from training.data import PADDING, Order
 from training.loss import token_loss_sum
 from training.models import make_model
-from training.run import run
+from training.run import _order, run
 
 from ..rounding import TRAINING
 
@@ -100,6 +100,12 @@ def test_the_artefact_holds_the_whole_run(stage):
         "model.safetensors"
     ]
     assert not (trained.artifact.path / "checkpoints").exists()
+
+
+def test_the_corpuss_order_is_trained_where_it_is_asked_for(stage, change):
+    corpus = injection.open_corpus(stage.corpus_folder)
+    orders = [_order(each.resolved(), corpus) for each in (stage, change(order="corpus"))]
+    assert orders[0].rows(1).tolist() != orders[1].rows(1).tolist() == [4, 5, 6, 7]
 
 
 def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
