@@ -89,6 +89,16 @@ def test_the_same_plan_keeps_differences_paired():
     np.testing.assert_allclose(hierarchical(draws + 0.1, 7) - hierarchical(draws, 7), 0.1)
 
 
+def test_draws_follow_the_seed_and_those_of_one_cell_stay():
+    draws, examples = np.random.default_rng(0).normal(size=(3, 500)), ["a", "b", "a"]
+    np.testing.assert_array_equal(hierarchical(draws[:1], 0), draws[0])
+    assert set(hierarchical(np.repeat([[0.0], [1.0]], 500, axis=1), 0)) == {0, 0.5, 1}
+    cells = [Estimate(9, 9, 0.5, own) for own in draws]
+    found = [pooled_estimate(cells, seed, examples).draws for seed in (7, 8)]
+    assert (found[0] != found[1]).any()
+    np.testing.assert_array_equal(found[0], hierarchical(draws, 7, examples))
+
+
 def test_a_perfect_detector_has_an_interval():
     perfect = [Estimate(25, 25, 1.0, np.ones(100), 100.0) for _ in range(2)]
     low, high = interval(pooled_estimate(perfect, 0), 0.95)
