@@ -72,6 +72,13 @@ def test_scores_are_of_their_target_whatever_the_reference_or_its_own_code(make_
     make_cell(**{**parts, "contaminated": own_code})
 
 
+def test_models_trained_from_others_are_of_another_recipe(make_parts):
+    parts = make_parts()
+    starts = [with_inputs(parts["model"], model=start) for start in ("one", "two", "two")]
+    one, two, again = (make_cell(**{**parts, "model": model}).recipe for model in starts)
+    assert one != two == again
+
+
 def with_inputs(scores, **inputs):
     """The scores, made from other models."""
     artifact = replace(scores.artifact, inputs={**scores.artifact.inputs, **inputs})

@@ -111,9 +111,9 @@ def test_the_data_are_the_frames_row_by_row(findings, text, part, table, renamed
     assert len({tuple(row.items()) for row in rows}) == len(rows)
 
 
-def test_the_losses_are_those_of_the_records(findings, record, text):
-    found = data(text)
-    (name,) = [name for name, records in findings.records.items() if records]
+def test_the_losses_are_those_of_the_records(findings, record):
+    _, name = findings.conditions
+    found = data(page(replace(findings, records={name: [record]}), {}))
     sides = {"members": "loss_members", "non-members": "loss_nonmembers",
              "validation": "loss_validation"}  # fmt: skip
     expected = {

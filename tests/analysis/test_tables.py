@@ -23,6 +23,8 @@ def value(results: pd.DataFrame, metric: str, place: tuple[str, ...]) -> str:
 def test_by_occurrences_stands_beside_its_controls(results, metric):
     table = tables.by_occurrences(results, metric)
     assert table.header == ["method", "1", "2", "4", "8", "any", "clean model, any"]
+    longer = tables.by_occurrences(results.replace({"occurrences": {"8": "16"}}), metric)
+    assert longer.header == ["method", "1", "2", "4", "16", "any", "clean model, any"]
     methods = [line[0] for line in table.lines]
     assert methods == ["loss", "min_k", "min_k_plus_plus", "blind"]
     found = row_of(table, "min_k")
