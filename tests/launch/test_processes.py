@@ -393,7 +393,7 @@ def test_a_killed_builders_folder_is_taken_over_at_once(one, tmp_path, start):
     first.until(lambda: steps_done(runs) >= 2)
     first.process.send_signal(signal.SIGSTOP)  # so that it does not end before the other waits
     second = start(runs)
-    second.until(lambda: "waiting for another process that makes" in second.said)
+    second.until(lambda: f"waiting for process {first.process.pid} on " in second.said)
     first.process.kill()
     first.process.wait()  # a zombie would count as alive
     killed = time.monotonic()
