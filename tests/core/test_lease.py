@@ -71,9 +71,6 @@ def test_who_was_taken_for_dead_commits_nothing(tmp_path, monkeypatch):
     assert not is_complete(folder)
 
 
-OWNER = b"filelock/2\npid=7\nhost=far\nmode=%s\ntoken=ab\nduration=%s\n"
-
-
 FAR = "filelock/2\npid=7\nhost=far\nmode={}\ntoken=ab\nduration={}\n".format
 
 
