@@ -31,6 +31,7 @@ def test_places_are_a_function_of_the_seed_and_of_each_benchmark_alone():
     both = pd.concat([table(texts(40, 8), member, "imdb"), one])
     alone = blind_of(one, folds=4, seed=3).placed
     np.testing.assert_array_equal(alone, blind_of(both, folds=4, seed=3).placed[40:])
+    assert (alone != blind_of(one, folds=5, seed=3).placed).any()
 
 
 def test_too_few_examples_are_left_out_and_said(caplog):

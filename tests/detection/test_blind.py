@@ -320,11 +320,12 @@ def test_more_texts_than_are_learnt_from(monkeypatch):
 
 def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
     """On two cores, of which one was taken, two threads took 16 times as long."""
-    seen = []
+    seen, folds = [], []
 
-    def spied(*arguments):
+    def spied(tried, fold, *arguments):
         seen.append(threads())
-        return _places(*arguments)
+        folds.append(tuple(fold))
+        return _places(tried, fold, *arguments)
 
     def threads():
         return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
@@ -334,7 +335,7 @@ def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
         before = threads()
         blind_baseline(simulated(24, 12), drawn(24, 12), 0)
         assert threads() == before
-    assert len(seen) == REPEATS
+    assert len(seen) == len(set(folds)) == REPEATS  # each time other folds
     assert {number for numbers in seen for number in numbers} == {1}
 
 

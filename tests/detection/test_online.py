@@ -53,12 +53,15 @@ def test_windows_score_their_own_tokens(stage):
     assert table["example_id"].is_unique
     assert {w.label for w in windows} == {True, False}
     labels = {w.example_id: w.label for w in windows}
+    texts = {w.example_id: w.text for w in windows}
     parts = {j.text.example_id: (j.member_start, j.member_end) for j in join_all(stage)}
     assert {start > 0 for start, _ in parts.values()} == {True, False}  # either part comes first
     for joined in join_all(stage):
         first, last = parts[joined.text.example_id]
         spans = tokenizer(joined.text.text, return_offsets_mapping=True)["offset_mapping"][1:]
         for number in range(len(spans) // 16):
+            shown = joined.text.text[spans[16 * number][0] : spans[16 * number + 15][1]]
+            assert texts[f"{joined.text.example_id}/{number}"] == shown
             own = [i for start, end in spans[16 * number : 16 * number + 16]
                    for i in range(start, end)]  # fmt: skip
             inside = sum(first <= i < last for i in own)
