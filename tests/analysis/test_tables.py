@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from analysis.tables import tables
+from analysis.tables.table import Table
 
 
 def row_of(table: tables.Table, method: str) -> list[str]:
@@ -91,3 +92,13 @@ def test_metrics_have_names_in_words():
     assert tables.title("auroc") == "AUROC"
     assert tables.title("tpr_at_fpr_0.05") == "TPR at FPR ≤ 0.05"
     assert tables.title("fpr_at_tpr_0.95") == "FPR at TPR ≥ 0.95"
+
+
+def test_a_name_has_no_mark_up_of_its_own():
+    table = Table("t", "T", ["method", "a|b"], [["<b>x", "two\nlines"]], pd.DataFrame())
+    assert table.markdown().splitlines() == [
+        r"| method  | a\|b      |",
+        r"| ------- | --------- |",
+        r"| &lt;b>x | two lines |",
+    ]
+    assert "two lines" in table.latex()

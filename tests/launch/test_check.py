@@ -1,5 +1,6 @@
 """`python -m launch check`: what is damaged or left over is named, and only that can be removed."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -151,6 +152,20 @@ def test_the_lease_of_the_dead_is_left_over(runs):
     assert states(runs)[str(lease.relative_to(runs))] == "orphaned"
     prune(check(runs), lambda question: "left over" in question)
     assert not lease.exists()
+
+
+def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
+    half = runs / "model/half-000000000001"
+    lease = lease_file(half)
+    lease.parent.mkdir(exist_ok=True)
+    lease.write_text("filelock/2\npid=7\nhost=far\nmode=lease\ntoken=ab\nduration=45.0\n")
+    os.utime(lease, (0, 0))
+    (half / MANIFEST).mkdir()
+    (lease.parent / "odd.lease").mkdir()
+    prune(check(runs), lambda question: "left over" in question)
+    assert not half.exists()
+    assert not lease.exists()
+    assert (lease.parent / "odd.lease").is_dir()
 
 
 def test_every_stage_is_looked_at():
