@@ -28,6 +28,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "build" / "mutants"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
+ARGUMENTS = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"  # brackets in them are closed again
 COLUMNS = ("mutants", "killed", "timeout", "survived", "equivalent", "no tests", "not run")
 
 
@@ -200,8 +201,8 @@ def survivors_of(module: Path) -> list[tuple[str, str, str]]:
 
 
 def fits(line: str, pattern: str) -> bool:
-    """Whether a mutant's line holds the parts of a pattern, between its asterisks, in order."""
-    return re.search(".*".join(map(re.escape, pattern.split("*"))), line) is not None
+    """Whether a mutant's line holds a pattern; an asterisk is a call's other arguments."""
+    return re.search(ARGUMENTS.join(map(re.escape, pattern.split("*"))), line) is not None
 
 
 def listed() -> set[tuple[str, str, str]]:

@@ -144,7 +144,7 @@ def _side(auroc: Scores) -> str:
 
 
 def _reaches(log_dose: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
-    """The crossing with its interval; infinite ends are NaN, and the note says which."""
+    """The crossing with its interval; infinite ends are NaN, and the note says why."""
     tail = (1 - confidence) / 2
     ends = np.quantile(log_dose[1:], [tail, 1 - tail], method="inverted_cdf")
     numbers = np.array([log_dose[0], *ends])
@@ -154,9 +154,15 @@ def _reaches(log_dose: Scores, auroc: Scores, confidence: float) -> dict[str, An
         for name, number in zip(names, numbers, strict=True)
     }
     notes = [] if np.isfinite(numbers[0]) else [_side(auroc)]
-    notes += ["interval open below"] * bool(np.isinf(ends[0]))
-    notes += ["interval open above"] * bool(np.isinf(ends[1]))
-    return {**dose, "note": "; ".join(notes)}
+    return {**dose, "note": "; ".join([*notes, *_outside(*ends)])}
+
+
+def _outside(low: float, high: float) -> list[str]:
+    """What of the interval lies outside of what was measured."""
+    if low == high and np.isinf(low):
+        return [f"interval {'above' if low > 0 else 'below'} what was measured"]
+    ends = {"below": low, "above": high}
+    return [f"interval open {side}" for side, end in ends.items() if np.isinf(end)]
 
 
 def _is_auroc(measure: Measure) -> bool:

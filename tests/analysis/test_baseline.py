@@ -12,6 +12,7 @@ from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
 from analysis.inference.baseline import blind_of
 from analysis.inference.results import results_table
+from detection.blind import obstacle
 
 WORDS = np.array([f"word{i}" for i in range(60)])
 
@@ -25,21 +26,20 @@ def table(text: list[str], member: np.ndarray, benchmark: str = "boolq") -> pd.D
     return pd.DataFrame({"benchmark": benchmark, "text": text, "member": member})
 
 
-def test_places_are_a_function_of_the_seed_and_of_each_benchmark_alone():
-    member = np.arange(40) % 2 == 0
-    one = table(texts(40, 7), member)
-    both = pd.concat([table(texts(40, 8), member, "imdb"), one])
-    alone = blind_of(one, folds=4, seed=3).placed
-    np.testing.assert_array_equal(alone, blind_of(both, folds=4, seed=3).placed[40:])
-    assert (alone != blind_of(one, folds=5, seed=3).placed).any()
-
-
-def test_too_few_examples_are_left_out_and_said(caplog):
-    member = np.array([True, False, False])
+def test_places_are_a_function_of_the_seed_and_of_each_benchmark_alone(caplog):
+    """Also of the same texts, and beside a benchmark of too few, which is left out and said."""
+    one = table(texts(40, 7), np.arange(40) % 2 == 0)
+    few = table(["a", "", "b c"], np.array([True, False, False]), "arc")
     with caplog.at_level(logging.WARNING):
-        found = blind_of(table(["a", "", "b c"], member), folds=5, seed=0)
-    assert np.isnan(found.placed).all()
-    assert "boolq: 1 members and 2 non-members (3 distinct texts) are too few" in caplog.text
+        found = blind_of(pd.concat([one.assign(benchmark="imdb"), few, one]), 4, 3).placed
+    same, lacking, own = np.split(found, [40, 43])
+    np.testing.assert_array_equal(blind_of(one, folds=4, seed=3).placed, own)
+    for other in (same, blind_of(one, folds=5, seed=3).placed, blind_of(one, 4, 4).placed):
+        assert (other != own).any()
+        assert not np.isnan(other).any()
+    assert np.isnan(lacking).all()
+    why = obstacle(few["text"].tolist(), few["member"].to_numpy())
+    assert caplog.messages == [f"arc: {why}; it is left out."]
 
 
 def test_a_shift_in_the_texts_shows_in_the_results(make_parts):

@@ -53,7 +53,10 @@ def test_what_is_not_ranked_is_in_no_estimate(make_parts):
 
 
 def test_flags_are_counted_over_the_seeds_of_a_condition(make_parts):
-    cells = [make_cell(**flagged(make_parts())), make_cell(**make_parts(seed=1))]
+    parts = make_parts()
+    cells = [
+        make_cell(**{**flagged(parts), "clean": parts["clean"]}), make_cell(**make_parts(seed=1)),
+    ]  # fmt: skip
     flags = flags_table(cells)
     assert notes(flags, cells[0].condition) == [
         "not ranked, and in no metric: 2 of 256 texts: blank.",

@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 
 from analysis.config import AnalysisConfig
-from analysis.inference.paired import COLUMNS, Differences, holm, max_t, p_values
+from analysis.inference.paired import (
+    COLUMNS,
+    Differences,
+    comparison_rows,
+    holm,
+    max_t,
+    p_values,
+)
+from analysis.inference.results import Measure
 from analysis.inference.statistics import statistics
+from core.estimates import Estimate
 
 
 def differences(values: list[float], spread: float = 1.0, draws: int = 999) -> Differences:
@@ -74,8 +83,32 @@ def test_max_t_steps_down_and_never_turns_back():
     assert expected[2] < single / 401  # against those left alone, not against all
 
 
+def test_every_two_methods_are_compared_over_all_members_of_a_benchmark():
+    """By each method's default variant, on the contaminated model, in the methods' usual order."""
+    draws = np.random.default_rng(0).normal(0.6, 0.05, (3, 50))
+    of = [Estimate(9, 9, value, own) for value, own in zip((0.7, 0.6, 0.9), draws, strict=True)]
+    lacks = Estimate(9, 9, np.nan, draws[0], needs="≥ 100 non-members")
+    first = Measure("contaminated", "min_k", "k=0.2", "any", "auroc")
+    other, blind = first._replace(method="zlib", variant=""), first._replace(method="blind")
+    rest = {"checkpoint": "clean", "occurrences": "4", "variant": "k=0.1"}
+    pooled = {
+        first: {"a": of[0], "b": of[0], "c": of[0], "d": of[0]},
+        **{first._replace(**{name: value}): {"b": of[2]} for name, value in rest.items()},
+        blind._replace(variant=""): {"b": of[2]},
+        other: {"b": of[1], "c": lacks, "d": of[2]},
+        other._replace(metric="tpr"): {"b": of[1]},
+    }
+    defaults = {"zlib": "", "min_k": "k=0.2", "blind": ""}
+    rows = list(comparison_rows("trial", pooled, defaults, 0.9))
+    for row, benchmark, k in zip(rows, "bd", (1, 2), strict=True):
+        low, high = np.quantile(draws[k] - draws[0], [0.05, 0.95])
+        expected = ["trial", benchmark, "zlib", "min_k", "auroc", of[k].value - 0.7, low, high]
+        assert list(row.values())[:8] == pytest.approx(expected)
+        assert row["p_holm"] == row["p_value"] == row["p_max_t"]
+
+
 def test_the_table_finds_the_simulated_order(make):
-    found = statistics("trial", 0, [make(a_dose=40)], AnalysisConfig(draws=400)).comparisons
+    found = statistics("trial", 0, [make(a_dose=20)], AnalysisConfig(draws=200)).comparisons
     assert tuple(found.columns) == COLUMNS
     assert not found.isna().any().any()
     rows = found.query("benchmark == 'all' and metric == 'auroc'")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
@@ -12,8 +14,18 @@ from analysis.charts.factor_chart import FACTORS, factor_groups, series_of
 from analysis.config import AnalysisConfig
 from analysis.inference.dose_response import Curves, crossing, fit
 from analysis.inference.dose_test import Detector
+from analysis.inference.results import Measure
 from analysis.inference.statistics import statistics
-from analysis.inference.trends import COLUMNS, Condition, _reaches, series_rows, shape
+from analysis.inference.trends import (
+    COLUMNS,
+    ONE_DOSE,
+    Condition,
+    _reaches,
+    condition_of,
+    dose_rows,
+    series_rows,
+    shape,
+)
 from core.estimates import Estimate
 
 QUICK = AnalysisConfig(draws=100)
@@ -46,6 +58,8 @@ def test_the_fit_is_the_maximum_of_the_likelihood():
             return -(members * (share * np.log(p) + (1 - share) * np.log(1 - p))).sum()
 
         assert found == pytest.approx(minimize(lost, [0, 0], tol=1e-9).x, abs=1e-4)
+        left = members * (share - logistic(found[0] + found[1] * X))
+        assert [left.sum(), (left * X).sum()] == pytest.approx([0, 0], abs=1e-7)
 
 
 def test_perfect_and_hopeless_detectors_have_finite_slopes():
@@ -99,8 +113,12 @@ def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
     wide = _reaches(log_dose, np.array([0.6, 0.9]), 0.75)
     assert wide["note"] == "interval open below; interval open above"
     assert np.isnan([wide["reaches_low"], wide["reaches_high"]]).all()
-    never = _reaches(np.r_[np.inf, np.ones(9)], np.array([0.75, 0.6]), 0.9)
-    assert never["note"] == "the fitted line does not cross 0.75"
+    for at in ([0.75, 0.6], [0.75, 0.9]):
+        never = _reaches(np.r_[np.inf, np.ones(9)], np.array(at), 0.9)
+        assert never["note"] == "the fitted line does not cross 0.75"
+    for beyond, side in ((np.inf, "above"), (-np.inf, "below")):
+        found = _reaches(np.r_[1.5, [beyond] * 9, 1], np.array([0.6, 0.9]), 0.5)
+        assert found["note"] == f"interval {side} what was measured"
 
 
 SLOPES = np.array([-0.2, 1.2, 0.4, 0.9, 0.1, 0.3, 0.7, 0.6])
@@ -139,6 +157,33 @@ def test_a_series_is_tested_in_the_order_of_its_fact(make):
     lacks = [conditions[0], conditions[1]._replace(auroc={})]
     assert not list(series_rows(lacks, 0.9))
     assert not list(series_rows([*conditions, conditions[0]], 0.9))  # two of one rate
+    level = straight([100.0, 1.0, 10.0], 0.0).values()
+    flat = [c._replace(auroc={detector: v}) for c, v in zip(conditions, level, strict=True)]
+    (row,) = series_rows(flat, 0.9)
+    assert (row["tau"], row["p_value"]) == (0, 1)
+
+
+def test_trends_are_those_of_the_aurocs_of_contaminated_models(cell):
+    """Doses within a condition, all members along a series; numbers alone."""
+    doses = straight([10.0, 2.0, 1.0], 0.5)
+    lacks = replace(doses[1.0], value=math.nan, needs="≥ 20 members")
+    auroc = Measure("contaminated", "loss", "v", "any", "auroc")
+    own = {f"{dose:g}": value for dose, value in doses.items()} | {"any": doses[2.0]}
+    pooled = {auroc._replace(occurrences=at): {"x": v, "y": lacks} for at, v in own.items()}
+    others = {"checkpoint": "clean", "method": "blind", "metric": "tpr_at_fpr_0.05"}
+    for name, value in others.items():
+        for at in ("1", "any"):
+            pooled[auroc._replace(**{name: value, "occurrences": at})] = {"x": doses[10.0]}
+    found = condition_of([cell], pooled)
+    assert (found.cell, dict(found.auroc)) == (cell, {Detector("x", "loss", "v"): doses[2.0]})
+    (row,) = dose_rows("c", [], pooled, 0.9)
+    named = {"condition": "c", "over": "occurrences", "benchmark": "x", "method": "loss"}
+    untested = {"variant": "v", "tau": math.nan, "p_value": math.nan}
+    expected = {**named, **untested, **shape(doses, 0.9), "note": ONE_DOSE}
+    np.testing.assert_equal(list(dose_rows("c", [], pooled, 0.9)), [expected])
+    unmeasured = pd.DataFrame(dose_rows("c", [cell], {}, 0.9))
+    assert unmeasured["tau"].notna().sum() == 9
+    assert set(unmeasured["note"]) == {"no dose was measured"}
 
 
 def test_one_dose_has_no_slope():
@@ -153,8 +198,10 @@ def test_the_table_finds_the_simulated_dose(make):
     assert tuple(found.columns) == COLUMNS
     rows = found.query("over == 'occurrences' and benchmark == 'all'").set_index("method")
     assert list(rows.index) == ["loss", "min_k", "min_k_plus_plus"]
+    assert set(rows["condition"]) == {"tiny_llama-lr0.001-tokens400000"}
     assert (rows["p_value"] < 1e-3).all()
     assert (rows["slope_low"] > 0).all()
+    assert ONE_DOSE not in set(rows["note"])
     assert 1 < rows.loc["min_k", "reaches"] < 8
 
 
@@ -174,9 +221,10 @@ def test_a_series_is_conditions_that_differ_in_one_fact(make):
 
 def test_a_falling_series_falls_and_swapped_cells_are_a_series_of_their_own(make):
     effects = {1e-4: 0.9, 1e-3: 0.5, 1e-2: 0.1}
-    cells = [make(learning_rate=rate, effect=effect) for rate, effect in effects.items()]
-    cells += [make(learning_rate=rate, effect=1 - effect, swapped=True)
-              for rate, effect in effects.items()]  # fmt: skip
+    one = ["boolq"]
+    cells = [make(benchmarks=one, learning_rate=r, effect=e) for r, e in effects.items()]
+    cells += [make(benchmarks=one, learning_rate=r, effect=1 - e, swapped=True)
+              for r, e in effects.items()]  # fmt: skip
     made = statistics("trial", 0, cells[::-1], QUICK)
     rows = made.trends.query("over == 'learning_rate' and benchmark == 'all'")
     falling = rows["condition"].eq("tiny_llama-lr0.0001-tokens400000")
