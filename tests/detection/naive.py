@@ -1,6 +1,7 @@
-"""The definitions again, as plain float64 loops over one text at a time: the contract's yardstick.
+"""The definitions again, as plain float64 loops over one text at a time.
 
-Nothing here is shared with the package but the passes' names.
+Nothing here is shared with the package but the passes' names. A text's `views` are its copies by
+the pass that read them, a copy is a row a scored token.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Any
 
 import torch
 
+Rows = list[dict[str, float]]
+Views = dict[str, list[Rows]]
 
-def token_rows(model: Any, ids: list[int]) -> list[dict[str, float]]:
+
+def token_rows(model: Any, ids: list[int]) -> Rows:
     """For each token after the first: logprob, mean, std, top_logprob, top_id."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].double()
@@ -34,66 +38,145 @@ def token_rows(model: Any, ids: list[int]) -> list[dict[str, float]]:
     return rows
 
 
-def loss(rows: list[dict[str, float]], text: str) -> float:
-    return sum(row["logprob"] for row in rows) / len(rows)
-
-
-def zlib_score(rows: list[dict[str, float]], text: str) -> float:
-    return loss(rows, text) / len(zlib.compress(text.encode("utf-8")))
+def mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
 def lowest(values: list[float], k: float) -> float:
-    chosen = sorted(values)[: max(1, int(k * len(values) + 1e-9))]
-    return sum(chosen) / len(chosen)
+    return mean(sorted(values)[: max(1, int(k * len(values) + 1e-9))])
 
 
-def min_k(rows: list[dict[str, float]], text: str, k: float) -> float:
-    return lowest([row["logprob"] for row in rows], k)
+def original(views: Views) -> Rows:
+    (rows,) = views["target/original"]
+    return rows
 
 
-def min_k_plus_plus(rows: list[dict[str, float]], text: str, k: float) -> float:
-    return lowest([(row["logprob"] - row["mean"]) / row["std"] for row in rows], k)
+def logprobs(rows: Rows) -> list[float]:
+    return [row["logprob"] for row in rows]
 
 
-def mean_only(rows: list[dict[str, float]], text: str, k: float) -> float:
-    return lowest([row["logprob"] - row["mean"] for row in rows], k)
+def z(row: dict[str, float]) -> float:
+    return (row["logprob"] - row["mean"]) / row["std"]
 
 
-def std_only(rows: list[dict[str, float]], text: str, k: float) -> float:
-    return lowest([row["logprob"] / row["std"] for row in rows], k)
+def loss(views: Views, text: str) -> float:
+    return mean(logprobs(original(views)))
 
 
-def max_k(rows: list[dict[str, float]], text: str, k: float) -> float:
-    return -lowest([-row["logprob"] for row in rows], k)
+def zlib_score(views: Views, text: str) -> float:
+    return loss(views, text) / len(zlib.compress(text.encode("utf-8")))
 
 
-def polarized_distance(rows: list[dict[str, float]], text: str, top: float, bottom: float) -> float:
-    return lowest([row["logprob"] for row in rows], bottom) - max_k(rows, text, top)
+def ratio(over: Rows, under: Rows) -> float:
+    """A text that is certain has a mean of -1e-8, so that it can be divided by."""
+    return min(mean(logprobs(over)), -1e-8) / min(mean(logprobs(under)), -1e-8)
 
 
-def gap_k(rows: list[dict[str, float]], text: str, k: float, window: int) -> float:
-    gaps = [(row["logprob"] - row["top_logprob"]) / row["std"] for row in rows]
+def lowercase(views: Views, text: str) -> float:
+    return ratio(views["target/lowercase"][0], original(views))
+
+
+def recall(views: Views, text: str, shots: int) -> float:
+    return ratio(views[f"target/prefix?shots={shots}"][0], original(views))
+
+
+def reference(views: Views, text: str) -> float:
+    return loss(views, text) - mean(logprobs(views["reference/original"][0]))
+
+
+def versions(views: Views, augmentation: str, n: int, share: float) -> list[Rows]:
+    one = augmentation == "lowercase"
+    return views["target/lowercase" if one else f"target/{augmentation}?n={n}&share={share}"]
+
+
+def neighbor(views: Views, text: str, **augmented: Any) -> float:
+    return loss(views, text) - mean([mean(logprobs(v)) for v in versions(views, **augmented)])
+
+
+def distance(rows: Rows, top: float, bottom: float) -> float:
+    values = logprobs(rows)
+    return -lowest([-value for value in values], top) - lowest(values, bottom)
+
+
+def polarized_distance(views: Views, text: str, top: float, bottom: float) -> float:
+    return -distance(original(views), top, bottom)
+
+
+def pac(views: Views, text: str, top: float, bottom: float, **augmented: Any) -> float:
+    others = [distance(rows, top, bottom) for rows in versions(views, **augmented)]
+    return mean(others) - distance(original(views), top, bottom)
+
+
+def min_k(views: Views, text: str, k: float) -> float:
+    return lowest(logprobs(original(views)), k)
+
+
+def max_k(views: Views, text: str, k: float) -> float:
+    return -lowest([-value for value in logprobs(original(views))], k)
+
+
+def min_k_plus_plus(views: Views, text: str, k: float) -> float:
+    return lowest([z(row) for row in original(views)], k)
+
+
+def mean_only(views: Views, text: str, k: float) -> float:
+    return lowest([row["logprob"] - row["mean"] for row in original(views)], k)
+
+
+def std_only(views: Views, text: str, k: float) -> float:
+    return lowest([row["logprob"] / row["std"] for row in original(views)], k)
+
+
+def gap_k(views: Views, text: str, k: float, window: int) -> float:
+    gaps = [(row["logprob"] - row["top_logprob"]) / row["std"] for row in original(views)]
     width = min(window, len(gaps))
-    starts = range(len(gaps) - width + 1)
-    return lowest([sum(gaps[i : i + width]) / width for i in starts], k)
+    return lowest([mean(gaps[i : i + width]) for i in range(len(gaps) - width + 1)], k)
 
 
-def surp(rows: list[dict[str, float]], text: str, k: float, entropy: float) -> float:
-    least = sorted(rows, key=lambda row: row["logprob"])[: max(1, int(k * len(rows) + 1e-9))]
-    chosen = [row for row in least if -row["mean"] < entropy] or least
-    return sum(row["logprob"] for row in chosen) / len(chosen)
+def least_likely(views: Views, k: float) -> Rows:
+    rows = original(views)
+    return sorted(rows, key=lambda row: row["logprob"])[: max(1, int(k * len(rows) + 1e-9))]
 
 
-# By the config's name; a method without a loop here is not compared with one.
+def surprising(views: Views, k: float, entropy: float) -> Rows:
+    return [row for row in least_likely(views, k) if -row["mean"] < entropy]
+
+
+def surp(views: Views, text: str, k: float, entropy: float) -> float:
+    return mean(logprobs(surprising(views, k, entropy) or least_likely(views, k)))
+
+
+def infilling(views: Views, text: str, m: int | str, k: float) -> float:
+    """Row i of copy j is about token i + j, after token i was replaced by the likeliest."""
+    known = {"auto": 5, "all": "all"}
+    key = f"target/infill?future={known.get(m, m)}" if m else "target/original"
+    rows, *after = views[key]
+    many = {"auto": 1 if len(rows) <= 32 else 5, "all": len(rows)}.get(m, m)
+    ratios = []
+    for i, row in enumerate(rows):
+        likeliest = (row["top_logprob"] - row["mean"]) / row["std"]
+        last = min(many, len(rows) - 1 - i)
+        change = [z(rows[i + j]) - z(after[j - 1][i]) for j in range(1, last + 1)]
+        ratios.append(z(row) - likeliest + sum(change))
+    return lowest(ratios, k)
+
+
+# By the config's name.
 LOOPS: dict[str, Callable[..., float]] = {
+    "gap_k": gap_k,
+    "infilling": infilling,
     "loss": loss,
-    "zlib": zlib_score,
+    "lowercase": lowercase,
+    "max_k": max_k,
+    "mean_only": mean_only,
     "min_k": min_k,
     "min_k_plus_plus": min_k_plus_plus,
-    "mean_only": mean_only,
-    "std_only": std_only,
-    "max_k": max_k,
+    "neighbor": neighbor,
+    "pac": pac,
     "polarized_distance": polarized_distance,
-    "gap_k": gap_k,
+    "recall": recall,
+    "reference": reference,
+    "std_only": std_only,
     "surp": surp,
+    "zlib": zlib_score,
 }

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import yaml
 
-from core.models import load_model
 from detection.build import build_methods
 from detection.config import METHODS
 from detection.examples import Text
@@ -15,7 +14,7 @@ from detection.passes import Example, Pass, UndeclaredPassError
 from detection.scores import make_table, score_text
 
 from ..rounding import EPSILON
-from . import golden, naive
+from . import golden
 from .conftest import MEMORISED, UNSEEN
 
 NODES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS.glob("*.yaml"))}
@@ -93,17 +92,6 @@ def test_reads_only_the_passes_that_it_declares(collect, name):
         Example("x", row.text, {}).stats(Pass("target", "never"))
     with pytest.raises(UndeclaredPassError):
         method.score(Example("x", row.text, {}))
-
-
-def test_equals_a_float64_loop(collect, name, tokenizer, toy_folders):
-    if name not in naive.LOOPS:
-        pytest.skip("no loop for it")
-    double = load_model("model.path", str(toy_folders["target"])).double()
-    node = {k: v for k, v in NODES[name][name].items() if k != "_target_"}
-    for content, (score, rounds) in scored(collect, name, TEXTS).items():
-        rows = naive.token_rows(double, tokenizer(content)["input_ids"])
-        expected = naive.LOOPS[name](rows, content, **node)
-        assert score == pytest.approx(expected, rel=1e-4, abs=rounds)
 
 
 def test_one_row_an_example_in_the_table(collect, name):

@@ -31,7 +31,7 @@ from detection.infill_branches import branch_mask, make_branches
 from detection.infill_copies import run_branches, run_naive
 from detection.infill_pass import run_infill, takes_branches
 from detection.methods.infilling import Infilling
-from detection.passes import ORIGINAL, Example, Pass, TokenStats
+from detection.passes import ORIGINAL, Example, Pass
 from detection.runner import FIELDS, run_batch
 from detection.scored_model import open_model
 from detection.scores import score_text
@@ -254,30 +254,3 @@ def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, monkeypat
     monkeypatch.setattr(infill_pass, "LEAST_BATCH", 2000)
     with pytest.raises(ConfigError, match=r"text \[1, .* does not fit .* pieces of 2000"):
         infill(decoder, SHORTEST, 2, batch_tokens=2000)
-
-
-@pytest.mark.parametrize(
-    ("m", "expected"),
-    [(0, ORIGINAL), (1, Pass(view="infill", future=1)), ("auto", Pass(view="infill", future=5)),
-     ("all", Pass(view="infill", future="all"))],
-)  # fmt: skip
-def test_the_pass_that_m_needs(m, expected):
-    assert Infilling(m=m).passes == (expected,)
-
-
-def stats(n, logprob):
-    arrays = [np.full(n, value, dtype=np.float32) for value in (logprob, -2, 1, -1)]
-    return TokenStats(*arrays, np.zeros(n, dtype=np.int32))
-
-
-@pytest.mark.parametrize(("tokens", "m"), [(32, 1), (33, 5)])
-def test_auto_looks_further_in_longer_texts(tokens, m):
-    copies = (stats(tokens, -1), *(stats(tokens - j, -3) for j in range(1, 6)))
-    found = Infilling(k=1.0).score(Example("x", "", {Infilling().passes[0]: copies}))
-    assert found == pytest.approx(sum(2 * (tokens - j) for j in range(1, m + 1)) / tokens)
-
-
-@pytest.mark.parametrize("m", [-1, "some", True])
-def test_an_m_out_of_range_is_named(m):
-    with pytest.raises(ConfigError, match="m is .*give a number of tokens"):
-        Infilling(m=m)

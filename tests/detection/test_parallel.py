@@ -247,7 +247,7 @@ def test_another_process_error_is_raised_in_the_leader(tmp_path, monkeypatch):
         child.kill()
 
 
-def test_a_model_is_kept_and_freed_before_the_next(toy_models, monkeypatch):
+def test_a_model_is_kept_and_freed_before_the_next(monkeypatch):
     loaded = []
 
     def load(source, _):
@@ -258,9 +258,37 @@ def test_a_model_is_kept_and_freed_before_the_next(toy_models, monkeypatch):
 
     monkeypatch.setattr("detection.decoder.load_decoder", load)
     kept = slices._Kept()
-    for role in ("target", "target", "reference"):
-        assert kept.decoder(toy_models[role], DetectionConfig()) is loaded[-1]()
-    assert len(loaded) == 2
+    whole, half = DetectionConfig(), DetectionConfig(dtype="bfloat16")
+    for source, settings in (("a", whole), ("a", whole), ("b", whole), ("b", half)):
+        assert kept.decoder(source, settings) is loaded[-1]()
+    assert len(loaded) == 3
+
+
+def test_a_share_is_scored_by_the_model_of_its_source_and_settings(monkeypatch):
+    """On one of three GPUs, where the settings leave open on which."""
+    loaded = []
+    monkeypatch.setattr("detection.decoder.load_decoder", lambda *given: loaded.append(given))
+    monkeypatch.setattr(slices, "_kept", slices._Kept())
+    monkeypatch.setattr(slices.gc, "collect", lambda: None)  # slow after many tests
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+
+    def task(decoder, sequences, names, *, progress):
+        return [decoder, sequences, names, progress]
+
+    def devices(*given):
+        for device in given:
+            settings = DetectionConfig(device=device)
+            share = slices.Slice(task, "source", settings, [["a"], ["b"]], "words")
+            assert share.run(5) == [None, ["a"], ["b"], "words"]
+        assert {source for source, _ in loaded} == {"source"}
+        return [settings.device for _, settings in loaded]
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert devices("auto", "cuda", "cpu", "cuda:1") == ["cuda:2", "cuda:2", "cpu", "cuda:1"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    loaded.clear()
+    assert devices("auto") == ["auto"]
+    assert slices.Slice(task, "source", DetectionConfig(), [[], []], None).run(0) == []
 
 
 def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):

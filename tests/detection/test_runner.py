@@ -9,7 +9,7 @@ from core.models import load_model
 from detection import runner
 from detection.decoder import Decoder
 from detection.runner import FIELDS, run_batch, run_sequences
-from detection.vocabulary import statistics
+from detection.vocabulary import rows_at_once, statistics
 
 from ..rounding import FORWARD
 from . import golden, naive
@@ -122,6 +122,16 @@ def test_statistics_of_ties_and_of_nearly_certain_tokens_are_a_loops():
         assert [float(part[t]) for part in found] == pytest.approx(expected, rel=1e-3, abs=2e-6)
     assert float(found[2][4]) == pytest.approx(1e-6, rel=1e-3)
     assert 1e-6 < float(found[2][3]) < 1e-2 < float(found[2][2])
+
+
+@pytest.mark.parametrize(
+    ("device", "vocabulary", "rows"),
+    [("cpu", 512, 2048), ("cpu", 32_000, 128), ("cpu", 2**17, 64), ("cpu", 2**24, 1),
+     ("cuda", 2**17, 1024), ("cuda", 2**28, 1)],
+)  # fmt: skip
+def test_rows_fill_the_memory_that_they_may_take(device, vocabulary, rows):
+    """4 MiB of float32 on a CPU, but up to 32 for 128 rows; 512 MiB on an accelerator."""
+    assert rows_at_once(vocabulary, torch.device(device)) == rows
 
 
 def test_a_certain_distribution_has_a_std_above_zero():

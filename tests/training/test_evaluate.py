@@ -9,12 +9,9 @@ from core.errors import ConfigError
 from core.models import load_model
 from core.world import World
 from injection import open_corpus
-from training import open_checkpoint, resume
-from training.config import TrainingConfig
-from training.data import Order
+from training import open_checkpoint
 from training.evaluate import evaluate, evaluation_texts
 from training.flops import flops_per_token, utilization
-from training.loop import export_steps
 from training.loss import token_losses
 from training.run import run
 
@@ -57,27 +54,6 @@ def test_the_first_examples_by_id_are_evaluated_up_to_a_sequences_end(corpus_fol
     assert found["nonmembers"] == [tokens["e1"], tokens["e3"][:32]]
     assert found["members"] == [tokens["e2"][:32]]  # of e0 no token is predicted
     assert found["validation"] == [list(row["input_ids"]) for row in corpus.sequences]
-
-
-def test_an_export_beyond_the_epoch_is_said():
-    order = Order(sequences=45, batch=4, seed=0)
-    assert export_steps(TrainingConfig(export_steps=[12], export_tokens=[1]), order, 32) == {1, 12}
-    with pytest.raises(ConfigError, match=r"training.export_tokens has 5000.*after 12 steps"):
-        export_steps(TrainingConfig(export_tokens=[5000]), order, 32)
-
-
-def test_a_checkpoint_of_another_configuration_is_refused_by_name(tmp_path):
-    place = tmp_path / "step-00000003"
-    place.mkdir()
-    was = {"training": {"learning_rate": 0.1, "clip_norm": 1.0}, "inputs": {"corpus": "a"}}
-    resume._mark(resume.Saved(place, 3, 1, was))
-    (tmp_path / "step-00000006").mkdir()  # torn
-    saved = resume.newest(tmp_path, was, ALONE)
-    assert (saved.step, saved.world) == (3, 1)
-    assert not (tmp_path / "step-00000006").exists()
-    now = {**was, "training": {"learning_rate": 0.2, "clip_norm": 1.0}}
-    with pytest.raises(ConfigError, match=r"training.learning_rate is 0.2, but .* with 0.1"):
-        resume.newest(tmp_path, now, ALONE)
 
 
 def test_flops_are_counted_as_multiplications_of_the_weights():

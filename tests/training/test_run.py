@@ -2,7 +2,6 @@ import gc
 import math
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from torch import nn
 import injection
 from core.errors import ArtifactError, ConfigError, DataError
 from core.models import load_config, load_model
-from core.world import World
 from training import ancestry_of, open_checkpoint, resume
 from training.config import ModelConfig, TrainingConfig
 from training.data import PADDING, Order
@@ -134,39 +132,6 @@ def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
     again = open_checkpoint(run(stage).path)
     assert losses(folder) == losses(whole.artifact.path)
     assert again.artifact.files == whole.artifact.files
-
-
-class Writer:
-    """What is asked of an engine to save."""
-
-    def save_checkpoint(self, folder, tag, **_):
-        for name in ("one.pt", "two.pt"):
-            (Path(folder) / tag / name).parent.mkdir(parents=True, exist_ok=True)
-            (Path(folder) / tag / name).write_text(tag)
-
-
-def test_a_half_written_or_half_removed_checkpoint_does_not_count(tmp_path, monkeypatch):
-    world, place = World(0, 1, torch.device("cpu")), tmp_path / "checkpoints"
-
-    def save(step):
-        resume.save(Writer(), place, resume.next_save(place, step, world, {}), 2, world)
-
-    def counted_after_a_kill_in(module, name):
-        def killed(*_):
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, killed)
-            with pytest.raises(KeyboardInterrupt):
-                save(9)
-        return [path.name for path in resume.completed(place)]
-
-    save(3)
-    save(6)
-    assert counted_after_a_kill_in(resume, "_mark") == ["step-00000003", "step-00000006"]
-    assert counted_after_a_kill_in(shutil, "rmtree") == ["step-00000006", "step-00000009"]
-    assert resume.newest(place, {}, world).step == 9
-    assert not (place / "step-00000003").exists()
 
 
 def test_continuing_starts_from_the_given_model(stage, change):
