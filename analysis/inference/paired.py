@@ -85,11 +85,11 @@ def max_t(found: Differences) -> Scores:
     """Step-down max-T: each difference against the largest of those not yet rejected (P)."""
     spread = found.draws.std(axis=1)
     never_equal = np.where(found.value == 0, np.inf, 1e-12)  # a difference that is always the same
-    scale = np.where(spread > 0, spread, never_equal)
+    scale = np.where(spread > 1e-12, spread, never_equal)  # less is rounding
     observed = np.abs(found.value) / scale
-    order = np.argsort(-observed, kind="stable")
+    order = np.argsort(-observed)
     away = np.abs(found.draws - found.value[:, None]) / scale[:, None]
-    largest = np.maximum.accumulate(away[order][::-1], axis=0)[::-1]
+    largest = np.maximum.accumulate(away[order][::-1])[::-1]
     further = (largest >= observed[order][:, None] - 1e-12).sum(axis=1)
     adjusted = np.empty_like(observed)
     adjusted[order] = np.maximum.accumulate((1 + further) / (1 + found.draws.shape[1]))

@@ -65,7 +65,7 @@ def dose_rows(
     tests = dose_tests(cells)
     lines = _auroc_lines(pooled)
     for detector in {**tests, **lines}:
-        tau, p_value = tests.get(detector, (float("nan"),) * 2)
+        tau, p_value = tests.get(detector, (np.nan, np.nan))
         yield {
             "condition": condition,
             "over": OCCURRENCES,
@@ -150,7 +150,7 @@ def _reaches(log_dose: Scores, auroc: Scores, confidence: float) -> dict[str, An
     numbers = np.array([log_dose[0], *ends])
     names = ("reaches", "reaches_low", "reaches_high")
     dose = {
-        name: float(2**number) if np.isfinite(number) else float("nan")
+        name: float(2**number) if np.isfinite(number) else np.nan
         for name, number in zip(names, numbers, strict=True)
     }
     notes = [] if np.isfinite(numbers[0]) else [_side(auroc)]
@@ -160,7 +160,7 @@ def _reaches(log_dose: Scores, auroc: Scores, confidence: float) -> dict[str, An
 def _outside(low: float, high: float) -> list[str]:
     """What of the interval lies outside of what was measured."""
     if low == high and np.isinf(low):
-        return [f"interval {'above' if low > 0 else 'below'} what was measured"]
+        return [f"interval {'above' if low == np.inf else 'below'} what was measured"]
     ends = {"below": low, "above": high}
     return [f"interval open {side}" for side, end in ends.items() if np.isinf(end)]
 

@@ -37,6 +37,16 @@ def test_methods_that_always_agree_differ_by_nothing():
     assert p_values(same).tolist() == max_t(same).tolist() == [1.0]
 
 
+def test_differences_that_never_vary_disturb_no_others():
+    """One that is always there, and one that the examples don't have, whatever its draws."""
+    noisy = differences([1.5], draws=99)
+    value = np.r_[0.3, 0.0, noisy.value]
+    found = Differences(value, np.vstack([np.full(99, 0.3), np.full(99, 0.1), noisy.draws]))
+    alone = max_t(noisy)[0]
+    assert 0.05 < alone < 0.3
+    assert max_t(found).tolist() == [0.01, 1, alone]
+
+
 def test_holm_by_hand():
     assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
     assert holm(np.array([0.5, 0.9])).tolist() == [1.0, 1.0]
@@ -95,7 +105,7 @@ def test_every_two_methods_are_compared_over_all_members_of_a_benchmark():
         first: {"a": of[0], "b": of[0], "c": of[0], "d": of[0]},
         **{first._replace(**{name: value}): {"b": of[2]} for name, value in rest.items()},
         blind._replace(variant=""): {"b": of[2]},
-        other: {"b": of[1], "c": lacks, "d": of[2]},
+        other: {"e": of[1], "b": of[1], "c": lacks, "d": of[2]},
         other._replace(metric="tpr"): {"b": of[1]},
     }
     defaults = {"zlib": "", "min_k": "k=0.2", "blind": ""}

@@ -11,11 +11,21 @@ import pytest
 from analysis.cells import name_apart
 from analysis.conditions import recipe
 from analysis.config import AnalysisConfig
-from analysis.inference.pooled import COLUMNS, by_condition, hierarchical, pooled_estimate
+from analysis.inference.flags import flags_table
+from analysis.inference.pooled import (
+    COLUMNS,
+    by_condition,
+    condition_rows,
+    hierarchical,
+    pool,
+    pooled_estimate,
+)
+from analysis.inference.replicates import replicates_table
+from analysis.inference.results import Measure, results_table
 from analysis.inference.statistics import statistics
 from core.estimates import Estimate, interval
 
-QUICK = AnalysisConfig(draws=60)
+QUICK = AnalysisConfig(draws=60, blind_folds=3)
 KEY = ["checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]
 
 
@@ -27,6 +37,12 @@ def test_one_seed_equals_its_results(cell):
     assert set(found.pooled["n_seeds"]) == {1}
     assert set(found.pooled["condition"]) == {"tiny_llama-lr0.001-tokens400000"}
     assert found.pooled["parameters"].isna().all()
+    whole = found.pooled[["example_max_tokens", "last_tokens", "parameters"]]
+    assert (whole.dtypes == "Int64").all()
+    assert set(found.pooled["experiment"]) == set(found.results["experiment"]) == {"trial"}
+    pd.testing.assert_frame_equal(found.results, results_table("trial", 0, [cell], QUICK))
+    pd.testing.assert_frame_equal(found.flags, flags_table([cell]))
+    pd.testing.assert_frame_equal(found.replicates, replicates_table([cell]))
 
 
 def test_the_value_is_the_mean_over_seeds(make):
@@ -82,6 +98,27 @@ def test_the_same_examples_count_once_towards_certainty():
     one = interval(perfect[0], 0.95)
     assert interval(pooled_estimate(perfect, 0, ["a", "a"]), 0.95) == one
     assert interval(pooled_estimate(perfect, 0, ["a", "b"]), 0.95)[0] > one[0]
+
+
+def test_a_measure_is_pooled_over_the_cells_that_have_it(cell):
+    draws = np.random.default_rng(0).normal(size=(6, 50))
+    one = Measure("contaminated", "loss", "", "any", "auroc")
+    other, digests = one._replace(occurrences="1"), ["a", "b", "a"]
+    e = [Estimate(9, 9 + k, k / 10, own) for k, own in enumerate(draws)]
+    found = [{one: {"x": e[0]}}, {one: {"x": e[1], "y": e[2]}}]
+    found.append({one: {"x": e[3], "y": e[4]}, other: {"x": e[5]}})
+    joint = pool(found, digests, 7)
+    parts = {(one, "x"): [0, 1, 3], (one, "y"): [2, 4], (other, "x"): [5]}
+    assert {(m, name) for m, by_name in joint.items() for name in by_name} == set(parts)
+    for (measure, name), ks in parts.items():
+        made, own = joint[measure][name], digests[-len(ks) :]
+        expected = hierarchical(draws[ks], 7, own)
+        assert made.value == pytest.approx(np.mean(ks) / 10)
+        np.testing.assert_array_equal(made.draws, expected)
+    assert pool(found[1:2], digests[1:2], 7) is found[1]
+    rows = condition_rows([cell] * 3, found, joint, 0.9)
+    counted = {(row["benchmark"], row["occurrences"]): row["n_seeds"] for row in rows}
+    assert counted == {("x", "any"): 3, ("y", "any"): 2, ("x", "1"): 1}
 
 
 def test_the_same_plan_keeps_differences_paired():

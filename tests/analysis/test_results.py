@@ -12,10 +12,12 @@ from sklearn.metrics import roc_auc_score
 
 from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
-from analysis.inference.results import COLUMNS, results_table
+from analysis.inference import results as module
+from analysis.inference.groups import groups
+from analysis.inference.results import COLUMNS, BlindBaselines, _resample, results_table
 from core.errors import DataError
 
-QUICK = AnalysisConfig(draws=50)
+QUICK = AnalysisConfig(draws=50, blind_folds=3)
 KEY = ["cell", "checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]
 
 
@@ -98,6 +100,39 @@ def test_cells_that_share_a_corpus_share_its_resamples(make):
     table = results_table("trial", 0, [cell, other], QUICK)
     parts = [part.drop(columns=["cell", "learning_rate"]) for _, part in table.groupby("cell")]
     pd.testing.assert_frame_equal(*(part.reset_index(drop=True) for part in parts))
+
+
+def test_resamples_follow_the_seed_the_examples_the_benchmark_and_the_dose(make):
+    """And nothing else; those of the non-members are the same for every dose."""
+    one = make()
+    text = replace(one, examples=one.examples.assign(text="x"))
+
+    def drawn(cell=one, seed=0, benchmark="boolq", dose="1"):
+        own = {(group.benchmark, group.occurrences): group for group in groups(cell.examples)}
+        found = _resample(own[benchmark, dose], cell, 9, seed)
+        return found.members, found.nonmembers
+
+    first = drawn()
+    assert [side.shape for side in first] == [(9, 8), (9, 32)]
+    np.testing.assert_equal(drawn(replace(one, learning_rate=1.0, scores={})), first)
+    others = [drawn(seed=1), drawn(text), drawn(benchmark="imdb"), drawn(dose="2")]
+    assert all((members != first[0]).any() for members, _ in others)
+    changed = [(nonmembers != first[1]).any() for _, nonmembers in others]
+    assert changed == [True, True, True, False]
+    assert (drawn(dose="any")[0] != first[1]).any()
+
+
+def test_the_blind_baseline_is_made_once_of_the_same_examples(make, monkeypatch):
+    made = []
+    monkeypatch.setattr(module, "blind_of", lambda *given: made.append(given) or len(made))
+    cell, same = make(), make(learning_rate=1.0)
+    other, blind = make(a_dose=4), BlindBaselines(3, 0)
+    assert [blind(each) for each in (cell, same, other, cell)] == [1, 1, 2, 1]
+    assert [BlindBaselines(4, seed)(cell) for seed in (0, 1)] == [3, 4]
+    examples, folds, seeds = zip(*made, strict=True)
+    assert examples[:2] == (cell.examples, other.examples)
+    assert folds == (3, 3, 4, 4)
+    assert [seeds.index(seed) for seed in seeds] == [0, 1, 0, 3]
 
 
 def test_the_seed_moves_intervals_but_no_value_of_a_detector(cell):

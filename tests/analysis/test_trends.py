@@ -28,7 +28,7 @@ from analysis.inference.trends import (
 )
 from core.estimates import Estimate
 
-QUICK = AnalysisConfig(draws=100)
+QUICK = AnalysisConfig(draws=100, blind_folds=3)
 X = np.log2([1.0, 2.0, 4.0, 8.0])
 
 
@@ -96,12 +96,12 @@ def test_a_level_that_is_not_reached_lies_where_the_first_curve_would_reach_it()
     for lines, expected in (
         ([rises, falls, above, below], [at / 0.2, (1 - at) / 0.9, before, after]),
         ([falls, rises, above, below], [(1 - at) / 0.9, at / 0.2, after, before]),
-        ([(2, 0), (-3, 0)], [before, after]),
+        ([(2, 0), (-3, 0), (at + 0.1, 0.1)], [before, after, before]),
     ):
         curves = Curves(*np.array(lines, float).T)
         assert crossing(curves, 0, 3, 0.6).tolist() == pytest.approx(expected)
-    at_the_ends = Curves(np.array([-1.0, -3.0]), np.ones(2))
-    assert crossing(at_the_ends, 1, 3, 0.5).tolist() == [1, 3]
+    at_the_ends_and_all_along = Curves(np.array([-1.0, -3.0, 0.0]), np.array([1.0, 1.0, 0.0]))
+    np.testing.assert_equal(crossing(at_the_ends_and_all_along, 1, 3, 0.5), [1, 3, np.nan])
 
 
 def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
@@ -226,6 +226,7 @@ def test_a_falling_series_falls_and_swapped_cells_are_a_series_of_their_own(make
     cells += [make(benchmarks=one, learning_rate=r, effect=1 - e, swapped=True)
               for r, e in effects.items()]  # fmt: skip
     made = statistics("trial", 0, cells[::-1], QUICK)
+    assert set(made.replicates["condition"]) == {cell.condition for cell in cells[:3]}
     rows = made.trends.query("over == 'learning_rate' and benchmark == 'all'")
     falling = rows["condition"].eq("tiny_llama-lr0.0001-tokens400000")
     assert set(rows["condition"][~falling]) == {"tiny_llama-lr0.0001-tokens400000-swapped"}
