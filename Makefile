@@ -10,6 +10,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUN    := $(BIN)/python -m
 
+# Processes that share the tests, whole files each; one needs about 1 GB.
+WORKERS ?= 2
+
 # Where there is no NVIDIA GPU (and for `make TORCH=cpu …`) torch comes as its CPU build, a tenth of
 # the size: from what pip already knows, else from PyTorch's own index. Where neither has it, torch
 # comes from pip's own index like everything else, whose build may be the one of several GB.
@@ -23,7 +26,7 @@ quickstart: $(VENV)/.installed
 	$(RUN) launch experiment=quickstart
 
 test: $(VENV)/.installed
-	$(RUN) pytest
+	$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 faults: $(VENV)/.installed
 	FAULT_KILLS=216 $(RUN) pytest -m slow tests/faults

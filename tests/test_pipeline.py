@@ -157,6 +157,20 @@ def test_a_fair_reference_is_made_and_the_base_model_is_an_upper_bound(runs, tmp
         assert "reference_upper_bound" not in fair_text
 
 
+def test_a_sweep_with_a_bad_cell_reports_the_others(runs, tmp_path):
+    shutil.copytree(runs, tmp_path / "runs", ignore=shutil.ignore_patterns(".locks"))
+    call = [sys.executable, "-m", "launch", "-m", *SMALL, "wandb.mode=disabled"]
+    more = [f"runs={tmp_path / 'runs'}", "training.learning_rate=4e-3,-1"]
+    done = subprocess.run([*call, *more], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr[-3000:]
+    said = done.stdout + done.stderr
+    assert "failed: training.learning_rate=-1: training.learning_rate is -1.0" in said
+    assert "sweep: 1 of 2 cells done." in said
+    latest = json.loads((tmp_path / "runs/report/latest.json").read_text())["folder"]
+    results = pd.read_parquet(tmp_path / "runs/report" / latest / "results.parquet")
+    assert results["cell"].nunique() == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["corpus", "model", "passes", "scores", "report"])
 def test_a_stage_killed_in_the_middle_ends_with_the_same_result(kind, tmp_path):

@@ -24,6 +24,7 @@ from detection import open_scores
 from launch.run import run
 from launch.status import status
 from tests.test_pipeline import SMALL, contents
+from tests.test_pipeline import launch as pipeline
 from tests.training.processes import free_port, losses
 
 from ..rounding import TRAINING
@@ -36,6 +37,7 @@ QUICK = [
 ]  # fmt: skip
 LONG = ["injection.budget_tokens=400_000", "training.checkpoint_every_steps=20"]
 TWO = "cluster.processes=2"
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 
 
 @pytest.fixture
@@ -55,9 +57,9 @@ def start(tmp_path):
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """The runs folder of a launch by one process."""
+    """The runs folder of a launch by one process, which is this one: a start takes seconds."""
     runs = tmp_path_factory.mktemp("one")
-    Started(runs / "log", *QUICK, f"runs={runs}").ended()
+    pipeline(runs, *QUICK)
     return runs
 
 

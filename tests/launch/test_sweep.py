@@ -1,4 +1,4 @@
-"""A sweep by the command line: one report, failures named, killed and gone on with."""
+"""A sweep by the command line: killed and gone on with, side by side, stopped."""
 
 import json
 import os
@@ -18,27 +18,16 @@ ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
 SWEEP = [sys.executable, "-m", "launch", "-m", *SMALL, "wandb.mode=disabled"]
 
 
-def sweep(runs, *overrides, check=True):
+def sweep(runs, *overrides):
     done = subprocess.run(
         [*SWEEP, f"runs={runs}", *overrides], capture_output=True, text=True, env=ALONE
     )
-    assert not check or done.returncode == 0, done.stderr[-3000:]
-    return done
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def report_of(runs):
     latest = json.loads((runs / "report" / "latest.json").read_text())["folder"]
     return open_report(runs / "report" / latest)
-
-
-def test_a_sweep_with_a_bad_cell_reports_the_others(tmp_path):
-    done = sweep(tmp_path, "training.learning_rate=4e-3,-1", check=False)
-    assert done.returncode == 1
-    said = done.stdout + done.stderr
-    assert "failed: training.learning_rate=-1: training.learning_rate is -1.0" in said
-    assert "sweep: 1 of 2 cells done." in said
-    results = report_of(tmp_path).results
-    assert results["cell"].nunique() == 1
 
 
 @pytest.mark.slow

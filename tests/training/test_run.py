@@ -1,12 +1,14 @@
 import gc
 import math
 import shutil
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaModel
 
 import injection
 from core.errors import ArtifactError, ConfigError, DataError
@@ -29,11 +31,16 @@ ZERO = {"zero_optimization": {"stage": 1}}
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
-@pytest.mark.parametrize("deepspeed", [{}, ZERO], ids=["alone", "zero1"])
-def test_the_engine_trains_as_a_plain_torch_loop_does(change, deepspeed):
-    stage = change(schedule="cosine", weight_decay=0.5, beta1=0.7, clip_norm=0.6)
-    stage = replace(stage, deepspeed=deepspeed)
-    trained = open_checkpoint(run(stage).path)
+@pytest.mark.parametrize(
+    ("deepspeed", "recomputes"), [({}, False), (ZERO, True)], ids=["alone", "zero1"]
+)
+def test_the_engine_trains_as_a_plain_torch_loop_does(change, deepspeed, recomputes):
+    stage = change(schedule="cosine", weight_decay=0.5, beta1=0.7, clip_norm=0.6,
+                   activation_checkpointing=recomputes)  # fmt: skip
+    stage, ran = replace(stage, deepspeed=deepspeed), Counter()
+    with nn.modules.module.register_module_forward_hook(lambda m, *_: ran.update([type(m)])):
+        trained = open_checkpoint(run(stage).path)
+    assert ran[LlamaAttention] == ran[LlamaModel] * (1 + recomputes)
     plain, model = plain_loop(stage)
     found = trained.metrics[["loss", "grad_norm", "learning_rate"]].to_numpy()
     np.testing.assert_allclose(found, plain, rtol=0, atol=TRAINING)
