@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -60,6 +61,15 @@ def test_the_fit_is_the_maximum_of_the_likelihood():
         assert found == pytest.approx(minimize(lost, [0, 0], tol=1e-9).x, abs=1e-4)
         left = members * (share - logistic(found[0] + found[1] * X))
         assert [left.sum(), (left * X).sum()] == pytest.approx([0, 0], abs=1e-7)
+
+
+def test_a_jump_among_many_members_is_fitted_too():
+    """Newton's own steps would overshoot, and of 10,000 a side some p is nearly 1."""
+    auroc = np.array(list(product([0.0, 0.5, 1.0], repeat=4)))
+    for members in np.array([[10_000, 3, 10_000, 50], [10_000] * 4], float):
+        share = (members * auroc + 0.5) / (members + 1)
+        left = members * (share - logistic(fit(X, auroc, members).at(X)))
+        np.testing.assert_allclose([left.sum(axis=1), left @ X], 0, atol=1e-7)
 
 
 def test_perfect_and_hopeless_detectors_have_finite_slopes():

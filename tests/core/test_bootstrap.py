@@ -129,12 +129,14 @@ def test_each_side_is_resampled_to_its_own_size():
     assert drawn.members.var() == pytest.approx(1 - 1 / 12, abs=0.05)  # multinomial
 
 
-def test_draws_are_a_function_of_the_seed():
-    one, same, other = (bootstrap.draw_counts(9, 5, seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, same)
-    assert (one != other).any()
-    both = bootstrap.resample(9, 9, 5, seed=1)
-    assert (both.members != both.nonmembers).any()
+def test_draws_are_a_function_of_the_seed_on_each_side():
+    one, same, other = (bootstrap.resample(9, 9, 5, seed) for seed in (1, 1, 2))
+    for side in ("members", "nonmembers"):
+        np.testing.assert_array_equal(getattr(one, side), getattr(same, side))
+        assert (getattr(one, side) != getattr(other, side)).any()
+    assert (one.members != one.nonmembers).any()
+    kept = bootstrap.rank(np.arange(9.0), np.arange(9.0), one)
+    assert {each.dtype.name for each in (one.members, kept.hits, kept.alarms)} == {"float32"}
 
 
 def test_interval_is_the_percentiles():
