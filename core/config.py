@@ -135,7 +135,7 @@ def create(field: str, node: Mapping[str, Any]) -> Any:
         if isinstance(cause, ConfigError):
             raise ConfigError(f"{field}: {cause}") from error
         given = {key: value for key, value in node.items() if key != "_target_"}
-        reason = str(cause or error).strip().splitlines()[0]
+        reason = str(cause or error).strip().splitlines()[0].rstrip(":")
         raise ConfigError(
             f"{field} can't be made from {node['_target_']} with {given}: {reason}. See "
             f"conf/{field.rpartition('.')[2]}/."

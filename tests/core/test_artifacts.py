@@ -76,7 +76,11 @@ def test_a_complete_folder_is_not_made_again(tmp_path):
     again = build(folder, Settings(), {"x": "p"}, make("two"))
     assert (folder / "data.txt").read_text() == "one"
     assert first == again
+    assert (first.path, first.kind) == (folder, "corpus")
     assert first.config() == {"size": 1, "workers": 1}
+    nested = {"cells": [Settings(2), ("a", {3: None})]}
+    kept = build(tmp_path / "corpus" / "b-1", nested, {}, make("one")).config()
+    assert kept == {"cells": [{"size": 2, "workers": 1}, ["a", {"3": None}]]}
     manifest = unsealed((folder / MANIFEST).read_text())
     made_by = version("contamination-testbed"), code_revision()
     assert (manifest["version"], manifest["revision"]) == made_by

@@ -114,14 +114,20 @@ def test_identity_leaves_out_how_it_runs():
 def test_create_makes_the_target_and_words_its_errors():
     target = {"_target_": "injection.occurrences.Fixed"}
     assert create("occurrences", {**target, "count": 2}).count == 2
-    for node, match in [
-        ({**target, "count": -1}, "count is -1"),
-        ({**target, "cuont": 1}, "cuont"),
-        ({"_target_": "injection.occurrences.Fxied"}, "Fxied"),
-        ({}, "_target_"),
-    ]:
-        with pytest.raises(ConfigError, match=match):
-            create("occurrences", node)
+    made = create("a", {"_target_": "types.SimpleNamespace", "cells": [{"b": [1]}]})
+    assert (type(made.cells), type(made.cells[0]), type(made.cells[0]["b"])) == (list, dict, list)
+    wrong = "x.occurrences can't be made from injection.occurrences."
+    for node, said in [
+        ({**target, "count": -1}, "x.occurrences: occurrences.count is -1: give"),
+        ({**target, "count": "1"}, f"{wrong}Fixed with {{'count': '1'}}: '<=' not supported"),
+        ({**target, "cuont": 1}, f"{wrong}Fixed with {{'cuont': 1}}: Fixed.__init__() got an "
+         "unexpected keyword argument 'cuont'. See conf/occurrences/."),
+        ({"_target_": "injection.occurrences.Fxied"}, f"{wrong}Fxied with {{}}: "
+         "Error loading 'injection.occurrences.Fxied'. See conf/occurrences/."),
+        ({}, "x.occurrences has no _target_: choose one of the files in conf/."),
+    ]:  # fmt: skip
+        with pytest.raises(ConfigError, match="^" + re.escape(said)):
+            create("x.occurrences", node)
 
 
 def test_near_names_and_require():
