@@ -26,7 +26,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.errors import require
 from injection.ngrams import Index, Numbers, Places, Words, words_of
 
 STRETCH = 2  # a copy's stretch of a document, in lengths of what is copied
@@ -34,7 +33,7 @@ STRETCH = 2  # a copy's stretch of a document, in lengths of what is copied
 
 @dataclass(frozen=True)
 class Rules:
-    """The lengths and the shares of the rules."""
+    """The lengths (run ≤ part_ngram ≤ ngram) and the shares of the rules."""
 
     ngram: int = 13
     """Words in a row that are a match by themselves."""
@@ -48,13 +47,6 @@ class Rules:
     """More than this share of a piece's words, standing in such runs, is a match."""
     run_words: int = 5
     """Least number of these words; a field of fewer words is no piece."""
-
-    def __post_init__(self) -> None:
-        require(self.run >= 1, "run", self.run, "give 1 or more.")
-        require(self.part_ngram >= self.run, "part_ngram", self.part_ngram, "give run or more.")
-        require(self.ngram >= self.part_ngram, "ngram", self.ngram, "give part_ngram or more.")
-        require(0 < self.part_share <= 1, "part_share", self.part_share, "give a share above 0.")
-        require(0 <= self.run_share < 1, "run_share", self.run_share, "give a share below 1.")
 
 
 @dataclass(frozen=True)

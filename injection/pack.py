@@ -68,7 +68,7 @@ def prefix_hashes(stream: TokenStream) -> dict[str, str]:
     Two corpora of one seed and different budgets agree wherever both have a hash.
     """
     digest, hashes, done = hashlib.sha256(), {}, 0
-    marks = [1 << power for power in range(16, 60) if 1 << power < len(stream)]
+    marks = [1 << power for power in range(16, len(stream).bit_length())]
     for mark in [*marks, len(stream)]:
         for part in _slices(stream, done, mark):
             digest.update(part.tobytes())

@@ -94,7 +94,7 @@ def lay_out(
     start, stop = window
     room = stop - start - sum(segment.tokens for segment in segments)
     order = sorted(segments, key=lambda s: (s.position, s.example, s.copy))
-    placed, inserted, clean = [], 0, max(1, start)
+    placed, inserted, clean = [], 0, 0
     for segment in order:
         clean = boundary(max(clean, start + 1 + int(segment.position * room)))
         if not split:
@@ -119,9 +119,7 @@ def _unsplit(
     for _ in range(TRIES):
         if not _straddles(place + inserted, tokens, sequence_tokens):
             return place
-        place = boundary(
-            max(place + 1, _next_sequence(place + inserted, sequence_tokens) - inserted)
-        )
+        place = boundary(_next_sequence(place + inserted, sequence_tokens) - inserted)
     return _next_sequence(clean + inserted, sequence_tokens) - inserted
 
 
@@ -143,7 +141,7 @@ def _pull_back(
         if not split and _straddles(start, tokens, sequence_tokens):
             start = limit // sequence_tokens * sequence_tokens - tokens
         clean = item.clean + start - item.packed
-        if start < first or (not split and _straddles(start, tokens, sequence_tokens)):
+        if start < first:
             raise _no_room(window, sequence_tokens)
         placed[index] = Placed(item.segment, clean, start)
         limit = start

@@ -32,6 +32,8 @@ def test_share_fills_its_share_evenly(share):
     drawn = draw(Share(share), 40)
     assert 0 <= share * 10_000 - 10 * drawn.sum() < 10
     assert drawn.max() - drawn.min() <= 1
+    assert Share(share).draw(np.array([1]), 1_000, np.random.default_rng(0)) == share * 1_000
+    assert len(draw(Share(share), 0)) == 0
 
 
 @pytest.mark.parametrize(
@@ -54,4 +56,5 @@ def test_impossible_frequencies_are_refused_and_the_last_possible_ones_are_not(m
     assert Fixed(0).count == 0
     assert Fixed(10**9).count == 10**9
     assert Ladder((0, 10**9)).rungs == (0, 10**9)
+    assert Poisson(0.1).rate == 0.1
     assert Poisson(10**9).rate == 10**9

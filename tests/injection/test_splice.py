@@ -41,10 +41,50 @@ def test_places_do_not_depend_on_the_segments_order():
     assert forward == backward
 
 
-def test_the_last_segments_are_pulled_back_into_the_corpus():
+def places(placed):
+    return [(p.clean, p.packed) for p in placed]
+
+
+def test_a_position_is_a_share_of_the_windows_clean_tokens():
+    shares = [(0.5, 1, 0), (0.9999, 3, 0), (0.0, 2, 0), (0.5, 0, 1), (0.5, 0, 0), (0.5, 1, 1)]
+    wanted = [Segment(example, copy, 0, 4, share) for share, example, copy in shares]
+    placed = lay_out(wanted, (100, 224), WIDTH, lambda p: p, split=True)  # of which 100 are clean
+    half = [(151, 155 + 4 * before) for before in range(4)]
+    assert places(placed) == [(101, 101), *half, (200, 220)]
+    order = [(p.segment.example, p.segment.copy) for p in placed]
+    assert order == [(2, 0), (0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "clean"),
+    [([71], 71), ([75], 75), ([76, 81], 11)],  # the 8th boundary is tried, a 9th one is not
+)
+def test_a_boundary_is_looked_for_that_leaves_a_segment_whole(boundaries, clean):
+    """Behind 9 other tokens, at none of the first seven; else it opens the next sequence of 10."""
+    boundaries = [1, 7, 17, 26, 37, 46, 57, 69, *boundaries]
+
+    def boundary(position):
+        return next(b for b in boundaries if b >= position)
+
+    wanted = [Segment(0, 0, 0, 9, 0.0), Segment(1, 0, 0, 6, 0.03)]
+    placed = lay_out(wanted, (0, 200), 10, boundary, split=False)
+    assert places(placed) == [(1, 1), (clean, clean + 9)]
+
+
+@pytest.mark.parametrize(
+    ("window", "step", "split", "expected"),
+    [  # of four segments of 60 at the window's end
+        ((0, 384), 1, False, [(132, 132), (136, 196), (140, 260), (144, 324)]),
+        ((0, 384), 100, True, [(144, 144), (144, 204), (144, 264), (144, 324)]),
+        ((0, 240), 1, True, [(0, 0), (0, 60), (0, 120), (0, 180)]),
+        ((64, 320), 1, False, [(68, 68), (72, 132), (76, 196), (80, 260)]),
+    ],
+)
+def test_the_last_segments_are_pulled_back_into_the_window(window, step, split, expected):
     wanted = [Segment(i, 0, i, 60, 0.999) for i in range(4)]
-    placed = lay_out(wanted, (0, 6 * WIDTH), WIDTH, lambda p: p, split=False)
-    assert max(p.packed + 60 for p in placed) <= 6 * WIDTH
+    placed = lay_out(wanted, window, WIDTH, lambda p: p + (-p % step), split=split)
+    assert places(placed) == expected
+    assert [p.segment for p in placed] == wanted
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -87,17 +127,30 @@ def test_a_boundary_is_the_next_word_or_sentence_within_256_tokens():
         assert sentence(place) == min(opens or words, default=place)
 
 
-def test_too_little_room_is_said():
-    wanted = [Segment(i, 0, i, 60, 0.5) for i in range(4)]
-    with pytest.raises(ConfigError, match="can't be placed whole"):
-        lay_out(wanted, (0, 300), 100, lambda p: p, split=False)
-    with pytest.raises(ConfigError, match="can't be placed whole"):
-        lay_out([Segment(0, 0, 0, 70, 0.5)], (0, 170), WIDTH, lambda p: p, split=False)
+@pytest.mark.parametrize(
+    ("n", "tokens", "window", "width"),
+    [(4, 60, (0, 300), 100), (1, 70, (0, 170), WIDTH), (1, 63, (66, 130), WIDTH),
+     (1, 60, (0, 59), WIDTH)],
+)  # fmt: skip
+def test_too_little_room_is_said(n, tokens, window, width):
+    said = f"can't be placed whole into tokens {window[0]} to {window[1]} of .* of {width}: raise"
+    with pytest.raises(ConfigError, match=said):
+        lay_out([Segment(i, 0, i, tokens, 0.5) for i in range(n)], window, width, int, split=False)
+
+
+def test_a_segment_may_be_a_whole_sequence_and_fill_its_window():
+    whole = [Segment(0, 0, 0, WIDTH, 0.5)]
+    placed = lay_out(whole, (WIDTH, 2 * WIDTH), WIDTH, int, split=False)
+    assert places(placed) == [(WIDTH, WIDTH)]
+    longer = [Segment(0, 0, 0, WIDTH + 1, 0.0)]
+    assert places(lay_out(longer, (0, 200), WIDTH, int, split=True)) == [(1, 1)]
 
 
 def test_copies_that_are_too_close_are_refused():
-    wanted = [Segment(0, copy, 0, 10, place) for copy, place in enumerate((0.1, 0.5))]
-    placed = lay_out(wanted, (0, 1_000), WIDTH, lambda p: p, split=False)
-    check_distance(placed, 400)
-    with pytest.raises(ConfigError, match="copy_distance_tokens is 500"):
-        check_distance(placed, 500)
+    wanted = [Segment(n % 2, n // 2, 0, 10, place) for n, place in
+              enumerate((0.1, 0.15, 0.4, 0.8, 0.85, 0.9))]  # fmt: skip
+    placed = lay_out(wanted, (0, 1_060), WIDTH, int, split=True)
+    assert [p.packed for p in placed] == [101, 161, 421, 831, 891, 951]
+    check_distance(placed, 120)
+    with pytest.raises(ConfigError, match="copy_distance_tokens is 121"):
+        check_distance(placed, 121)

@@ -1,81 +1,132 @@
+"""The proof, of a corpus put together by hand; a real one is proved by every run."""
+
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from core.config import create
 from injection.run import _documents
-from injection.verify import count_occurrences, verify
+from injection.verify import Proof, count_occurrences, verify
+
+WIDTH = 8
+LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
+EXAMPLES = pd.DataFrame(
+    [("a", "an apple", True, 2), ("b", "a much longer text", True, 1), ("c", "none", False, 0),
+     ("d", "a d", True, 1), ("e", "drawn zero times", True, 0)],
+    columns=["example_id", "text", "member", "occurrences"],
+)  # fmt: skip
+LEDGER = pd.DataFrame(
+    [("d", 0, 5, 5, 8, 0, None), ("a", 0, 1, 0, 8, 0, None), ("a", 1, 6, 1, 5, 0, "pear"),
+     ("b", 0, 2, 3, 8, 0, None), ("b", 0, 3, 0, 8, 5, None), ("b", 0, 4, 0, 5, 13, None)],
+    columns=["example_id", "copy", "sequence", "token_start", "token_end", "copy_start",
+             "reworded"],
+)  # fmt: skip
+"""Copy 1 of `a` is reworded, and the copy of `b` stands in three sequences."""
 
 
-@pytest.fixture
-def ids(corpus):
-    return np.array(corpus.sequences["input_ids"], dtype=np.int32)
+def packed(ledger=LEDGER):
+    """The ledger's copies in 8 sequences of zeros."""
+    ids, texts = np.zeros((8, WIDTH), np.int32), EXAMPLES.set_index("example_id")["text"]
+    for row in ledger.itertuples():
+        text = (row.reworded or texts[row.example_id])[row.copy_start :]
+        ids[row.sequence, row.token_start : row.token_end] = LETTERS.encode(
+            text[: row.token_end - row.token_start]
+        )
+    return ids
 
 
-def check(ids, corpus, ledger=None, window=None):
-    ledger = corpus.ledger if ledger is None else ledger
-    window = window or (0, ids.size)
-    return verify(np.array_split(ids, 5), corpus.examples, ledger, corpus.tokenizer, window)
+def failures(ids, ledger=LEDGER, examples=EXAMPLES, window=(8, 53)):
+    """What the proof says, of blocks of 3, 3 and 2 sequences."""
+    proof = verify(np.array_split(ids, 3), examples, ledger, LETTERS, window)
+    assert (proof.rows, proof.tokens) == (len(ledger), ids.size)
+    return proof.failures
 
 
-def test_a_true_corpus_is_proved(ids, corpus):
-    proof = check(ids, corpus)
-    assert proof.failures == []
-    assert (proof.rows, proof.tokens) == (len(corpus.ledger), ids.size)
-    assert "all right" in str(proof)
+def test_a_true_corpus_is_proved():
+    assert failures(packed()) == []
+    assert str(Proof(1_200, 34_000)) == "1,200 ledger rows proved in 34,000 tokens: all right"
+    proof = Proof(2, 3, [f"failure {n}" for n in range(30)])
+    head, *lines = str(proof).split("\n")
+    assert head == "2 ledger rows proved in 3 tokens: 30 FAILURES"
+    assert lines == proof.failures[:20]
 
 
-def test_one_changed_token_is_caught(ids, corpus):
-    row = corpus.ledger.iloc[3]
-    ids[row["sequence"], row["token_start"] + 1] ^= 1
-    failures = "\n".join(check(ids, corpus).failures)
-    assert f"{row['example_id']} copy {row['copy']}" in failures
+GONE = "found {} times in the corpus, {} expected".format
+DIFFER = "{0} copy {1}: sequence {2}, tokens {3} differ from the example".format
 
 
-def test_a_removed_copy_is_caught(ids, corpus):
-    row = corpus.ledger.iloc[5]
-    ids[row["sequence"], row["token_start"] : row["token_end"]] = 7
-    assert any("found" in f for f in check(ids, corpus).failures)
+@pytest.mark.parametrize(
+    ("sequence", "token", "said"),
+    [
+        (1, 7, [DIFFER("a", 0, 1, "0..8"), "a (member): " + GONE(0, 1)]),
+        (2, 3, [DIFFER("b", 0, 2, "3..8"), "b (member): " + GONE(0, 1)]),
+        (3, 4, [DIFFER("b", 0, 3, "0..8"), "b (member): " + GONE(0, 1)]),
+        (4, 0, [DIFFER("b", 0, 4, "0..5"), "b (member): " + GONE(0, 1)]),
+        (5, 5, [DIFFER("d", 0, 5, "5..8"), "d (member): " + GONE(0, 1)]),
+        (6, 4, [DIFFER("a", 1, 6, "1..5"), "a (reworded): " + GONE(0, 1)]),
+        (4, 5, []),  # no copy's token
+    ],
+)
+def test_one_changed_token_is_caught(sequence, token, said):
+    ids = packed()
+    ids[sequence, token] += 1
+    assert failures(ids) == said
 
 
-@pytest.mark.parametrize("more", [-1, 1])
-def test_a_copy_too_few_or_too_many_in_the_ledger_is_caught(ids, corpus, more):
-    row = corpus.ledger.iloc[2:3]
-    added = pd.concat([corpus.ledger, row.assign(copy=99)])
-    ledger = added if more > 0 else corpus.ledger.drop(index=2)
-    examples = corpus.examples.set_index("example_id")["occurrences"]
-    name, known = row["example_id"].item(), examples[row["example_id"].item()]
-    said = f"{name}: {known} occurrences, the ledger has {known + more} copies"
-    assert said in check(ids, corpus, ledger).failures
+@pytest.mark.parametrize("place", [0, 54, 60])  # 54: across a border of two sequences
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("none", "c (non-member): " + GONE(1, 0)),
+        ("a d", "d (member): " + GONE(2, 1)),
+        ("pear", "a (reworded): " + GONE(2, 1)),
+    ],
+)
+def test_a_pasted_text_is_caught(place, text, said):
+    ids = packed()
+    ids.reshape(-1)[place : place + len(text)] = LETTERS.encode(text)
+    assert failures(ids) == [said]
 
 
-def test_a_copy_outside_of_its_window_is_caught(ids, corpus):
-    place = corpus.ledger["sequence"] * ids.shape[1] + corpus.ledger["token_start"]
-    first, last = place.sort_values().index[[0, -1]]
-    end = place[last] + corpus.ledger["token_end"][last] - corpus.ledger["token_start"][last]
-    assert not check(ids, corpus, window=(place.min(), end)).failures
-    for window, row in (((place.min() + 1, end), first), ((place.min(), end - 1), last)):
-        (failure,) = check(ids, corpus, window=window).failures
-        assert failure.startswith(f"{corpus.ledger['example_id'][row]} copy ")
-        assert "outside of the window" in failure
+def test_a_ledger_that_lists_too_few_or_too_many_is_caught():
+    def counted(name, occurrences, copies):
+        return f"{name}: {occurrences} occurrences, the ledger has {copies} copies"
+
+    assert failures(packed(), LEDGER.drop(index=0)) == [
+        counted("d", 1, 0), "d (member): " + GONE(1, 0)
+    ]  # fmt: skip
+    twice = pd.concat([LEDGER, LEDGER[:1].assign(copy=7)])
+    assert failures(packed(), twice) == [counted("d", 1, 2), "d (member): " + GONE(1, 2)]
+    assert failures(packed(), LEDGER.drop(index=4)) == ["b copy 0: 10 of 18 tokens listed"]
+    more = EXAMPLES.assign(occurrences=[2, 1, 1, 1, 0])
+    assert failures(packed(), examples=more) == [counted("c", 1, 0)]
 
 
-def test_a_row_beyond_the_corpus_is_caught(ids, corpus):
-    failures = check(ids[:-40], corpus).failures
-    assert any("does not exist" in f for f in failures)
+def test_a_copy_outside_of_its_window_is_caught():
+    said = "{} lies outside of the window, tokens {} to {}".format
+    assert failures(packed(), window=(9, 53)) == [said("a copy 0: sequence 1, token 0", 9, 53)]
+    assert failures(packed(), window=(8, 52)) == [said("a copy 1: sequence 6, token 1", 8, 52)]
 
 
-@pytest.mark.parametrize("member", [False, True])
-@pytest.mark.parametrize("place", [0, 100, 1_000])  # 100: across a border of two sequences
-def test_a_pasted_example_is_caught(ids, corpus, place, member):
-    examples = corpus.examples
-    row = examples[examples["member"] == member].sort_values("n_tokens").iloc[-1]
-    tokens = corpus.tokenizer.encode(row["text"])
-    flat = ids.reshape(-1)
-    flat[place : place + len(tokens)] = tokens
-    kind, listed = "member" if member else "non-member", row["occurrences"]
-    said = f"{row['example_id']} ({kind}): found {listed + 1} times in the corpus, {listed} exp"
-    assert said in "\n".join(check(ids, corpus).failures)
+def test_failures_are_in_the_order_of_the_sequences_and_then_of_the_ledger():
+    rows = [("d", copy, 1 - copy % 2, 0, 3, 0, None) for copy in range(64)]
+    said = failures(np.zeros((3, WIDTH), np.int32), pd.DataFrame(rows, columns=LEDGER.columns))
+    assert [line for line in said if "differ" in line] == [
+        DIFFER("d", copy, sequence, "0..3") for sequence in (0, 1) for copy in range(64)
+        if copy % 2 != sequence
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("left", [6, 5])
+def test_a_row_beyond_the_corpus_is_caught(left):
+    names = {5: ("d copy 0", "d (member): "), 6: ("a copy 1", "a (reworded): ")}
+    gone = range(left, 7)
+    assert failures(packed()[:left]) == [
+        *(f"{names[n][0]}: sequence {n} does not exist" for n in gone),
+        *(names[n][1] + GONE(0, 1) for n in gone),
+    ]
 
 
 def test_counting_equals_a_plain_search_whatever_the_blocks():
@@ -92,10 +143,11 @@ def test_counting_equals_a_plain_search_whatever_the_blocks():
             assert found[name] == int((windows == tokens).all(axis=1).sum()) > 0
 
 
-def test_the_ledger_names_the_document_and_its_place(ids, corpus, stage):
+def test_the_ledger_names_the_document_and_its_place(corpus, stage):
     """The text before a copy is that of its document's tokens from BOS on, without other copies."""
     source = create("corpus", stage.corpus)
     texts = {d.document_id: d.text for d in _documents(stage, source)}
+    ids = np.array(corpus.sequences["input_ids"])
     flat, separator = ids.reshape(-1), len(corpus.tokenizer.encode("\n\n"))
     clean, last, cut = [], 0, 0
     for row in corpus.ledger.sort_values(["sequence", "token_start"]).itertuples():
@@ -111,27 +163,16 @@ def test_the_ledger_names_the_document_and_its_place(ids, corpus, stage):
     assert cut < len(corpus.ledger) / 2
 
 
-def test_texts_that_differ_after_a_nul_are_told_apart(corpus):
-    texts = [f"the same start\0{end}" for end in ("a longer end of it", "an end", "nothing")]
-    inserted = [corpus.tokenizer.encode(text) for text in texts]
-    block = np.full((3, 64), 7, dtype=np.int32)
-    for sequence, tokens in enumerate(inserted):
-        block[sequence, 5 : 5 + len(tokens)] = tokens
+def test_texts_that_differ_after_a_nul_are_told_apart():
+    texts = [f"the same\0{end}" for end in ("longer", "end", "nothing")]
+    ids = np.zeros((3, 24), np.int32)
+    for sequence, text in enumerate(texts):
+        ids[sequence, 5 : 5 + len(text)] = LETTERS.encode(text)
     examples = pd.DataFrame({"example_id": list("abc"), "text": texts})
     examples = examples.assign(member=True, occurrences=1)
-    ledger = pd.DataFrame(
-        {
-            "example_id": list("abc"),
-            "copy": 0,
-            "sequence": range(3),
-            "token_start": 5,
-            "token_end": [5 + len(tokens) for tokens in inserted],
-            "copy_start": 0,
-            "reworded": None,
-        }
+    ledger = pd.DataFrame({"example_id": list("abc"), "copy": 0, "sequence": range(3)}).assign(
+        token_start=5, token_end=[5 + len(text) for text in texts], copy_start=0, reworded=None
     )
-    proof = verify([block], examples, ledger, corpus.tokenizer, (0, block.size))
-    assert proof.failures == []
+    assert failures(ids, ledger, examples, (0, 72)) == []
     ledger.loc[1, "token_end"] -= 1
-    proof = verify([block], examples, ledger, corpus.tokenizer, (0, block.size))
-    assert [f.split(":")[0] for f in proof.failures] == ["b copy 0"]
+    assert failures(ids, ledger, examples, (0, 72)) == ["b copy 0: 11 of 12 tokens listed"]
