@@ -208,7 +208,7 @@ def fits(line: str, pattern: str) -> bool:
 def listed() -> set[tuple[str, str, str]]:
     """The survivors that `equivalent_mutants.txt` gives a reason for."""
     lines = [line for line in EQUIVALENT.read_text().splitlines() if line and line[0] != "#"]
-    return {tuple(line.split(" | ")[:3]) for line in lines}
+    return {tuple(line.rpartition(" | ")[0].split(" | ", 2)) for line in lines}
 
 
 if __name__ == "__main__":

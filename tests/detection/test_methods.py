@@ -4,9 +4,8 @@ import pytest
 from core.errors import ConfigError
 from detection.build import build_methods
 from detection.methods._selection import count, low
-from detection.methods.loss import Loss
 from detection.methods.min_k import MinK
-from detection.passes import ORIGINAL, Example, Pass, TokenStats
+from detection.passes import ORIGINAL, Example, Pass, TokenStats, UndeclaredPassError
 
 MIN_K = "detection.methods.min_k.MinK"
 
@@ -25,11 +24,8 @@ def test_low_is_the_mean_of_the_smallest():
     assert low(values, 0.4) == -3.0
     assert low(values, 0.1) == -5.0
     assert low(values, 1.0) == pytest.approx(values.mean())
-
-
-def test_variant_names_the_hyperparameters():
-    assert Loss().variant == ""
-    assert MinK(k=0.1).variant == "k=0.1"
+    many = np.random.default_rng(0).permutation(2000).astype(np.float32)
+    assert [low(many, k) for k in (0.0005, 0.001, 0.25)] == [0, 0.5, 249.5]
 
 
 def test_pass_is_hashable_and_its_key_stable():
@@ -44,6 +40,12 @@ def test_a_view_of_several_texts_has_several_stats():
     example = Example("x", "text", {ORIGINAL: (one,), Pass(view="swap"): (one, two)})
     assert example.stats(ORIGINAL) is one
     assert [len(s) for s in example.all_stats(Pass(view="swap"))] == [2, 3]
+    with pytest.raises(UndeclaredPassError) as error:
+        example.stats(Pass("reference"))
+    assert str(error.value) == (
+        "pass reference/original was read but is not declared; declared: target/original, "
+        "target/swap. Add it to the method's `passes`."
+    )
 
 
 def test_a_list_of_values_is_one_method_each():

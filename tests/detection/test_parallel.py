@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -252,43 +253,41 @@ def test_a_model_is_kept_and_freed_before_the_next(monkeypatch):
 
     def load(source, _):
         assert not any(one() for one in loaded)
+        if source == "none":
+            raise DataError("no model")
         model = torch.nn.Linear(1, 1)
         loaded.append(weakref.ref(model))
         return model
 
     monkeypatch.setattr("detection.decoder.load_decoder", load)
-    kept = slices._Kept()
-    whole, half = DetectionConfig(), DetectionConfig(dtype="bfloat16")
+    kept, whole, half = slices._Kept(), DetectionConfig(), DetectionConfig(dtype="bfloat16")
     for source, settings in (("a", whole), ("a", whole), ("b", whole), ("b", half)):
         assert kept.decoder(source, settings) is loaded[-1]()
-    assert len(loaded) == 3
+    with pytest.raises(DataError, match="no model"):
+        kept.decoder("none", half)
+    assert kept.decoder("b", half) is loaded[-1]()
+    assert len(loaded) == 4
 
 
-def test_a_share_is_scored_by_the_model_of_its_source_and_settings(monkeypatch):
-    """On one of three GPUs, where the settings leave open on which."""
-    loaded = []
-    monkeypatch.setattr("detection.decoder.load_decoder", lambda *given: loaded.append(given))
+@pytest.mark.parametrize(
+    ("gpus", "device", "used"),
+    [(3, "auto", "cuda:2"), (3, "cuda", "cuda:2"), (3, "cuda:1", "cuda:1"), (3, "cpu", "cpu"),
+     (0, "auto", "auto")],
+)  # fmt: skip
+def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, gpus, device, used):
+    """Where the settings leave open on which."""
+    monkeypatch.setattr("detection.decoder.load_decoder", lambda *given: given)
     monkeypatch.setattr(slices, "_kept", slices._Kept())
-    monkeypatch.setattr(slices.gc, "collect", lambda: None)  # slow after many tests
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
 
     def task(decoder, sequences, names, *, progress):
         return [decoder, sequences, names, progress]
 
-    def devices(*given):
-        for device in given:
-            settings = DetectionConfig(device=device)
-            share = slices.Slice(task, "source", settings, [["a"], ["b"]], "words")
-            assert share.run(5) == [None, ["a"], ["b"], "words"]
-        assert {source for source, _ in loaded} == {"source"}
-        return [settings.device for _, settings in loaded]
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert devices("auto", "cuda", "cpu", "cuda:1") == ["cuda:2", "cuda:2", "cpu", "cuda:1"]
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    loaded.clear()
-    assert devices("auto") == ["auto"]
-    assert slices.Slice(task, "source", DetectionConfig(), [[], []], None).run(0) == []
+    settings = DetectionConfig(device=device)
+    found = slices.Slice(task, "source", settings, [["a"], ["b"]], "words").run(5)
+    assert found == [("source", replace(settings, device=used)), ["a"], ["b"], "words"]
+    assert slices.Slice(task, "source", settings, [[]], None).run(0) == []
 
 
 def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):
