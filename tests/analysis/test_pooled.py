@@ -11,6 +11,7 @@ import pytest
 from analysis.cells import name_apart
 from analysis.conditions import recipe
 from analysis.config import AnalysisConfig
+from analysis.inference import pooled as module
 from analysis.inference.flags import flags_table
 from analysis.inference.pooled import (
     COLUMNS,
@@ -39,10 +40,22 @@ def test_one_seed_equals_its_results(cell):
     assert found.pooled["parameters"].isna().all()
     whole = found.pooled[["example_max_tokens", "last_tokens", "parameters"]]
     assert (whole.dtypes == "Int64").all()
-    assert set(found.pooled["experiment"]) == set(found.results["experiment"]) == {"trial"}
-    pd.testing.assert_frame_equal(found.results, results_table("trial", 0, [cell], QUICK))
+    assert set(found.pooled["experiment"]) == {"trial"}
     pd.testing.assert_frame_equal(found.flags, flags_table([cell]))
     pd.testing.assert_frame_equal(found.replicates, replicates_table([cell]))
+
+
+def test_each_condition_has_rows_in_every_table(make, monkeypatch):
+    cells = [make(seed=0), make(seed=1), make(learning_rate=1e-2)]
+    given = []
+    monkeypatch.setattr(module, "pool", lambda *how: given.append(how[1:]) or pool(*how))
+    found = statistics("trial", 3, cells, QUICK)
+    names = {cell.condition for cell in cells}
+    for table in (found.pooled, found.comparisons, found.trends, found.flags):
+        assert set(table["condition"]) == names
+    digest = cells[0].examples_digest
+    assert given == [([digest, digest], 3), ([digest], 3)]
+    pd.testing.assert_frame_equal(found.results, results_table("trial", 3, cells, QUICK))
 
 
 def test_the_value_is_the_mean_over_seeds(make):

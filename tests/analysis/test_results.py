@@ -142,18 +142,22 @@ def test_the_seed_moves_intervals_but_no_value_of_a_detector(cell):
     assert (one["ci_low"] != two["ci_low"]).any()
 
 
-def test_a_dose_that_one_benchmark_lacks_has_no_mean(make_parts, caplog):
-    parts = make_parts(a_dose=4)
+def test_a_dose_that_some_benchmarks_lack_has_no_mean(make_parts, caplog):
+    parts = make_parts(benchmarks=["arc", "boolq", "imdb"], a_dose=4)
     examples = parts["corpus"].examples
-    kept = examples[~((examples["benchmark"] == "imdb") & (examples["occurrences"] == 8))]
+    kept = examples[(examples["benchmark"] == "boolq") | (examples["occurrences"] != 8)]
     cell = make_cell(**{**parts, "corpus": replace(parts["corpus"], examples=kept)})
     with caplog.at_level(logging.WARNING):
         table = results_table("trial", 0, [cell], QUICK)
     assert set(table.query("occurrences == '8'")["benchmark"]) == {"boolq"}
-    assert set(table.query("occurrences == '4'")["benchmark"]) == {"boolq", "imdb", "all"}
+    assert set(table.query("occurrences == '4'")["benchmark"]) == {"arc", "boolq", "imdb", "all"}
     assert not table.query("metric == 'auroc'").isna().any().any()
     assert "imdb, occurrences 8: 0 members" in caplog.text
-    assert "no mean over benchmarks, without imdb" in caplog.text
+    detectors = [(name, *column) for name, table in cell.scores.items() for column in table]
+    assert {words for words in caplog.messages if "mean" in words} == {
+        f"{' '.join(detector)} 8 auroc: no mean over benchmarks, without arc, imdb."
+        for detector in [*detectors, ("clean", "blind", "")]
+    }
 
 
 def test_a_benchmark_too_small_for_the_blind_baseline_keeps_its_detectors(make_parts):

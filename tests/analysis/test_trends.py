@@ -164,6 +164,8 @@ def test_a_series_is_tested_in_the_order_of_its_fact(make):
     assert (row["benchmark"], row["method"], row["levels"]) == ("all", "loss", 3)
     assert (row["tau"], row["p_value"]) == (1, pytest.approx((1 + 3) / 9))
     assert row["slope"] == pytest.approx(0.5, abs=1e-5)
+    (two,) = series_rows(conditions[:2], 0.9)
+    assert (two["levels"], two["tau"], two["slope"]) == (2, 1, pytest.approx(0.5, abs=1e-5))
     lacks = [conditions[0], conditions[1]._replace(auroc={})]
     assert not list(series_rows(lacks, 0.9))
     assert not list(series_rows([*conditions, conditions[0]], 0.9))  # two of one rate
