@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 CLEAN = "clean"
 CONTAMINATED = "contaminated"
 
+Series = Mapping[tuple[str, str], str]
+"""(condition, factor's column) → what the conditions of one series share."""
+
 
 class Opened(Protocol):
     """An artefact, as its owner's opener gives it."""
@@ -195,14 +198,13 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
     return cell.model, *numbers, cell.condition, cell.seed, cell.name
 
 
-def default_variants(cells: Sequence[Cell]) -> dict[str, str]:
-    """Method → the variant that stands for it where methods are compared.
-
-    The one with the method's own hyperparameters, never the one that did best here; where that
-    wasn't scored, the first by name.
-    """
-    scored = sorted({pair for cell in cells for pair in cell.scores[CONTAMINATED].columns})
-    return {**dict(reversed(scored)), **dict(pair for cell in cells for pair in cell.defaults)}
+def series_of(cells: Sequence[Cell]) -> Series:
+    """Which conditions are one series along each factor: they agree in all else."""
+    return {
+        (cell.condition, column): f"{recipe} {cell.swapped}"
+        for cell in cells
+        for column, recipe in cell.series.items()
+    }
 
 
 def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:

@@ -12,7 +12,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CORPUS_NODES = ("corpus", "benchmark", "occurrences", "rewording", "injection", "tokenizer")
 MODEL_NODES = ("model", "training", "deepspeed")
@@ -48,6 +51,11 @@ def recipe(corpus: Mapping[str, Any], model: Mapping[str, Any], without: str = "
         if not _says_how(key) and not key.startswith(left_out)
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+    """The pooled rows of each condition, in their order."""
+    return {str(name): part for name, part in pooled.groupby("condition", sort=False)}
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analysis.report import parts_of
+from analysis.cells import Series
+from analysis.conditions import parts_of
 from analysis.training_record import Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.charts.factor_chart import Series
     from analysis.config import AnalysisConfig
     from analysis.tables.table import Table
 
@@ -28,7 +28,7 @@ class Findings:
     bins: pd.DataFrame
     """`curves.histogram_table`."""
     series: Series
-    """`factor_chart.series_of`."""
+    """`cells.series_of`."""
     records: Mapping[str, Sequence[Record]]
     tables: Mapping[str, Sequence[Table]]
     sentences: Mapping[str, Sequence[str]]

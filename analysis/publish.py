@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.cells import Cell
-from analysis.charts.factor_chart import series_of
+from analysis.cells import Cell, series_of
 from analysis.charts.gallery import save_charts
+from analysis.conditions import parts_of
 from analysis.config import AnalysisStage
 from analysis.findings import Findings
 from analysis.folder import CHARTS, PAGE, REPORT, TABLES
 from analysis.inference.curves import histogram_table, roc_table, samples
 from analysis.inference.pooled import by_condition
 from analysis.page.build import page
-from analysis.report import OVER_CONDITIONS, Picture, Section, markdown, parts_of
+from analysis.report import OVER_CONDITIONS, Picture, Section, markdown
 from analysis.summary import of_conditions
 from analysis.tables.papers import learning_rate_table
 from analysis.tables.statistical import condition_tables, series_tables

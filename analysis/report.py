@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.config import AnalysisConfig
 from analysis.inference.controls import control_rows, stamp
-from analysis.tables.tables import Table
-from core.metrics import ALARMS
+from analysis.summary import reading_guide
+from analysis.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,29 +65,9 @@ def _section(section: Section, config: AnalysisConfig) -> list[str]:
     ]
 
 
-def reading_guide(config: AnalysisConfig) -> str:
-    """How to read the numbers."""
-    return (
-        "Scores are compared between members (inserted into the training corpus) and non-members "
-        "(drawn from the same pool, never inserted); a higher score says member, and 0.5 is the "
-        f"AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap over "
-        f"examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
-        "Wilson's interval with the draws' variance). A rate is shown where at least "
-        f"{ALARMS} false alarms are expected at its level in each benchmark; else it says what it "
-        "needs. A column with a number holds the members "
-        "with so many occurrences, `any` all of them; `all` is the mean over benchmarks, and has a "
-        "number where each of them does."
-    )
-
-
 def _on_controls(looks: int, config: AnalysisConfig) -> str:
     expected = looks * (1 - config.confidence)
     return (
         f"A control is off when its interval over all members leaves 0.5 out. Of {looks} sound "
         f"controls, {expected:.1f} are expected to do so by chance."
     )
-
-
-def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
-    """The pooled rows of each condition, in their order."""
-    return {str(name): part for name, part in pooled.groupby("condition", sort=False)}

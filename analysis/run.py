@@ -63,7 +63,7 @@ def _make(
 
 def _show(artifact: Artifact, confidence: float) -> None:
     """The main table and the findings, for whoever watches the terminal."""
-    from analysis.report import parts_of
+    from analysis.conditions import parts_of
     from analysis.summary import of_conditions
     from analysis.tables.tables import cell_tables
 

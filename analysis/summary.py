@@ -1,18 +1,19 @@
-"""The findings in words, made from the numbers and the tests of one condition."""
+"""How to read the numbers, and the findings in words, made from those of one condition."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 from analysis.cells import CONTAMINATED
-from analysis.charts.appearance import in_order, label
-from analysis.inference.baseline import BLIND
+from analysis.conditions import parts_of
+from analysis.config import AnalysisConfig
 from analysis.inference.controls import control_rows, off_controls
 from analysis.inference.flags import notes
 from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
 from analysis.inference.trends import OCCURRENCES
-from analysis.report import parts_of
+from analysis.methods import BLIND, in_order, label
+from core.metrics import ALARMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,21 @@ class Tables(Protocol):
     @property
     def flags(self) -> pd.DataFrame:
         """`analysis.inference.flags`."""
+
+
+def reading_guide(config: AnalysisConfig) -> str:
+    """How to read the numbers."""
+    return (
+        "Scores are compared between members (inserted into the training corpus) and non-members "
+        "(drawn from the same pool, never inserted); a higher score says member, and 0.5 is the "
+        f"AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap over "
+        f"examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
+        "Wilson's interval with the draws' variance). A rate is shown where at least "
+        f"{ALARMS} false alarms are expected at its level in each benchmark; else it says what it "
+        "needs. A column with a number holds the members "
+        "with so many occurrences, `any` all of them; `all` is the mean over benchmarks, and has a "
+        "number where each of them does."
+    )
 
 
 def sentences(

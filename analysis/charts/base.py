@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
-from analysis.charts.appearance import LINES, label, look
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import BLIND
 from analysis.inference.controls import CHANCE
+from analysis.methods import BLIND, label, look
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +27,8 @@ GREY = "#555555"
 WARNING = "#B00020"
 CAPTION_WIDTH = 124
 """Characters of a caption's line that fit a figure 9 inches wide."""
+LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
+"""Line styles that tell a method's variants apart."""
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.charts import base
-from analysis.charts.appearance import in_order, look
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
 from analysis.inference.controls import stamp
 from analysis.inference.curves import EDGES, MOST_DRAWS
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
+from analysis.methods import in_order, look
 from core.metrics import ALARMS
 
 if TYPE_CHECKING:

@@ -8,13 +8,12 @@ from matplotlib.figure import Figure
 
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.charts import base
-from analysis.charts.appearance import in_order
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import BLIND
 from analysis.inference.controls import control_rows, stamp
 from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
+from analysis.methods import BLIND, in_order
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from analysis.cells import CLEAN, CONTAMINATED, Cell
+from analysis.cells import CLEAN, CONTAMINATED, Series
 from analysis.charts import base
-from analysis.charts.appearance import in_order
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import BLIND
 from analysis.inference.controls import stamp
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
+from analysis.methods import BLIND, in_order
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 log = logging.getLogger(__name__)
-
-
-Series = Mapping[tuple[str, str], str]
-"""(condition, factor's column) → what the conditions of one series share."""
 
 
 class Factor(NamedTuple):
@@ -46,15 +41,6 @@ FACTORS = (
     Factor("parameters", "Detection by model size", "parameters of the model", ("model",)),
     Factor("example_max_tokens", "Detection by text length", "most tokens of an example"),
 )
-
-
-def series_of(cells: Sequence[Cell]) -> Series:
-    """Which conditions are one series along each factor: they agree in all else."""
-    return {
-        (cell.condition, column): f"{recipe} {cell.swapped}"
-        for cell in cells
-        for column, recipe in cell.series.items()
-    }
 
 
 def factor_groups(pooled: pd.DataFrame, factor: Factor, series: Series) -> Iterator[pd.DataFrame]:

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from analysis.cells import CONTAMINATED
 from analysis.charts import base
-from analysis.charts.appearance import in_order
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import BLIND
 from analysis.inference.controls import stamp
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
+from analysis.methods import BLIND, in_order
 from core.estimates import AUROC, Metric
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.seeds import derive
-from detection.blind import BLIND as BLIND
 from detection.blind import NULLS, Blind, blind_baseline, obstacle
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analysis.cells import CLEAN
-from analysis.inference.baseline import BLIND
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
+from analysis.methods import BLIND
 from detection.blind import warning
 
 if TYPE_CHECKING:

@@ -32,10 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.cells import CONTAMINATED
-from analysis.charts.appearance import in_order
-from analysis.inference.baseline import BLIND
 from analysis.inference.groups import ANY
 from analysis.inference.results import Estimates
+from analysis.methods import BLIND, in_order
 from core.bootstrap import intervals
 from core.estimates import Estimate
 from core.metrics import Scores
@@ -59,7 +58,7 @@ def comparison_rows(
 ) -> Iterator[dict[str, Any]]:
     """Every two methods of one condition, by each benchmark and metric.
 
-    `defaults` names the variant of each method (`analysis.cells.default_variants`).
+    `defaults` names the variant of each method (`analysis.methods.default_variants`).
     """
     for (benchmark, metric), by_method in _families(pooled, defaults).items():
         pairs = list(combinations(by_method, 2))

@@ -9,7 +9,7 @@ Columns (`COLUMNS`), where they need a word:
   non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
   compared on the same examples.
 - `default`: whether the variant stands for its method where methods are compared
-  (`analysis.cells.default_variants`).
+  (`analysis.methods.default_variants`).
 - `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
 - `ci_low`, `ci_high`: the bootstrap interval over examples. For AUROC it is Wilson's with the
   draws' variance. For the rates it is the draws' percentiles, moved to where a noisy threshold has
@@ -35,10 +35,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.cells import CLEAN, Cell, default_variants
+from analysis.cells import CLEAN, Cell
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import BLIND, blind_of
+from analysis.inference.baseline import blind_of
 from analysis.inference.groups import Group, groups, lacking
+from analysis.methods import BLIND, default_variants
 from core.bootstrap import Resample, draw_counts, face, ranked_side
 from core.errors import DataError
 from core.estimates import ALL as ALL

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.cells import Cell, default_variants
+from analysis.cells import Cell
 from analysis.config import AnalysisConfig
 from analysis.inference import paired, pooled, results, trends
 from analysis.inference.flags import flags_table
 from analysis.inference.replicates import replicates_table
+from analysis.methods import default_variants
 
 if TYPE_CHECKING:
     import pandas as pd

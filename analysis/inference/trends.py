@@ -28,11 +28,11 @@ import numpy as np
 
 from analysis.cells import CONTAMINATED, Cell
 from analysis.conditions import FACTORS
-from analysis.inference.baseline import BLIND
 from analysis.inference.dose_response import crossing, fit
 from analysis.inference.dose_test import Detector, dose_tests
 from analysis.inference.groups import ANY
 from analysis.inference.results import Estimates, Measure
+from analysis.methods import BLIND
 from core.bootstrap import intervals
 from core.estimates import Estimate
 from core.metrics import Scores

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.charts.appearance import label
 from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import COLUMNS
+from analysis.methods import label
 
 if TYPE_CHECKING:
     import pandas as pd

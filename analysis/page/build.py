@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from analysis.page.data import page_data
-from analysis.report import reading_guide
+from analysis.summary import reading_guide
 from analysis.training_record import Record
 
 if TYPE_CHECKING:

@@ -6,17 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from analysis.charts import base
-from analysis.charts.appearance import LINES, in_order, look
 from analysis.charts.base import Methods
 from analysis.charts.curve_charts import SIDES
 from analysis.charts.factor_chart import FACTORS, Factor, factor_groups
 from analysis.charts.heat_map import colour_scale
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import BLIND
 from analysis.inference.controls import stamp
 from analysis.inference.curves import MOST_DRAWS
 from analysis.inference.results import ALL
+from analysis.methods import BLIND, in_order, look
 from analysis.tables.table import title
 from analysis.training_record import has_losses, loss_table
 from core.estimates import chosen_metrics
@@ -34,7 +33,7 @@ MARKERS: dict[object, str] = {
 }  # fmt: skip
 """matplotlib's marker → plotly's."""
 DASHES = ("solid", "dash", "dot", "dashdot")
-"""plotly's names of `appearance.LINES`, in its order."""
+"""plotly's names of `charts.base.LINES`, in its order."""
 ESTIMATES = (
     *("condition", "checkpoint", "benchmark", "label", "occurrences", "metric"),
     *("n_members", "n_nonmembers", "n_seeds", "value", "ci_low", "ci_high", "needs"),
@@ -88,7 +87,7 @@ def _look(method: str, variant: str, methods: Methods) -> dict[str, Any]:
         "label": base.name(method, variant, methods),
         "colour": colour,
         "symbol": MARKERS.get(marker, "circle"),
-        "dash": "dash" if method == BLIND else DASHES[variants.index(variant) % len(LINES)],
+        "dash": "dash" if method == BLIND else DASHES[variants.index(variant) % len(DASHES)],
         "blind": method == BLIND,
     }
 

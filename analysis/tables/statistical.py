@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.charts.appearance import label
 from analysis.inference.results import ALL
+from analysis.methods import label
 from analysis.tables.table import NOTHING, Table, with_interval
 
 if TYPE_CHECKING:

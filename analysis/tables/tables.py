@@ -6,18 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.charts.appearance import in_order, label
-from analysis.inference.baseline import BLIND
 from analysis.inference.controls import control_rows, off_controls
 from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
+from analysis.methods import BLIND, in_order, label
 from analysis.tables.papers import method_tables
-from analysis.tables.table import NOTHING, Table, estimate_text, title, write_tables
+from analysis.tables.table import NOTHING, Table, estimate_text, title
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["NOTHING", "Table", "cell_tables", "title", "write_tables"]
 
 Key = tuple[str, str, str, str, str]
 """checkpoint, method, variant, benchmark, occurrences."""

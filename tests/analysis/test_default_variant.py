@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis.cells import default_variants, make_cell
+from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
 from analysis.inference.statistics import statistics
+from analysis.methods import default_variants
 from detection.build import build_methods
 from detection.examples import Text
 from detection.methods.base import Method

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cells import make_cell
+from analysis.cells import make_cell, series_of
 from analysis.charts import gallery
-from analysis.charts.factor_chart import FACTORS, factor_chart, factor_groups, series_of
+from analysis.charts.factor_chart import FACTORS, factor_chart, factor_groups
 from analysis.charts.gallery import charts_of_condition, charts_over, save_charts
 from analysis.charts.loss_chart import loss_caption, loss_chart
 from analysis.config import AnalysisConfig

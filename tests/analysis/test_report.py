@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
-from analysis.report import Picture, Section, markdown, parts_of
+from analysis.report import Picture, Section, markdown
 from analysis.tables.tables import cell_tables
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from analysis.charts.factor_chart import FACTORS, factor_groups, series_of
+from analysis.cells import series_of
+from analysis.charts.factor_chart import FACTORS, factor_groups
 from analysis.config import AnalysisConfig
 from analysis.inference.dose_response import Curves, crossing, fit
 from analysis.inference.dose_test import Detector

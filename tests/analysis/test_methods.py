@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.charts.appearance import LOOKS, in_order, label, look
+from analysis.methods import LOOKS, in_order, label, look
 
 PAIRS = [("blind", ""), ("new", ""), ("min_k", "k=0.4"), ("min_k", "k=0.2"), ("loss", "")]
 

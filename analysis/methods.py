@@ -1,4 +1,6 @@
-"""How each method looks and is called, the same in every chart and table.
+"""How each method is called and looks, and which of its variants stands for it.
+
+Every table and chart asks here, so that a method has one name, one place and one look.
 
 Colours are from the Okabe-Ito and Tol palettes, which stay apart for colour-blind readers; each
 method has its own marker as well, so that no chart relies on colour alone.
@@ -7,10 +9,11 @@ method has its own marker as well, so that no chart relies on colour alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from analysis.inference.baseline import BLIND
+from analysis.cells import CONTAMINATED, Cell
+from detection.blind import BLIND as BLIND
 
 
 class Look(NamedTuple):
@@ -44,8 +47,6 @@ LOOKS = {
 
 SPARE_COLOURS = ("#888888", "#DDCC77", "#4477AA", "#AA3377", "#228833", "#CCBB44", "#994455")
 SPARE_MARKERS = ("8", "H", "d", "X", "P", "s", "^", "v")
-LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
-"""Line styles that tell a method's variants apart."""
 
 
 def look(method: str) -> Look:
@@ -75,3 +76,13 @@ def label(method: str, variant: str, among: Iterable[tuple[str, str]]) -> str:
     """The method's name, with its variant where `among` holds several of them."""
     variants = {v for m, v in among if m == method}
     return f"{method} ({variant})" if len(variants) > 1 else method
+
+
+def default_variants(cells: Sequence[Cell]) -> dict[str, str]:
+    """Method → the variant that stands for it where methods are compared.
+
+    The one with the method's own hyperparameters, never the one that did best here; where that
+    wasn't scored, the first by name.
+    """
+    scored = sorted({pair for cell in cells for pair in cell.scores[CONTAMINATED].columns})
+    return {**dict(reversed(scored)), **dict(pair for cell in cells for pair in cell.defaults)}
