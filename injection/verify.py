@@ -151,7 +151,7 @@ class _Search:
         self.found: Counter[str] = Counter()
         self._ids = ids
         self._longest = max(map(len, ids.values()), default=0)
-        self._tail = np.empty(0, dtype=np.int32)
+        self._tail = np.zeros(0, np.int32)
         self._probes: dict[int, dict[int, list[str]]] = {}
         for text, tokens in ids.items():
             width = min(PROBE_TOKENS, len(tokens))

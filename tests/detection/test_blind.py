@@ -63,10 +63,7 @@ def estimated(found: Blind, member: np.ndarray):
 
 SHIFTS = {
     "upper case": str.upper,
-    "title case": str.title,
-    "newline to space": lambda text: text.replace("\n", " "),
     "double spaces": lambda text: text.replace(" ", "  "),
-    "full stop": lambda text: text + ".",
     "year": lambda text: text.replace("In 2023", f"In {2005 + len(text) % 12}"),
 }
 

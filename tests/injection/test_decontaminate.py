@@ -9,7 +9,7 @@ import pytest
 
 from injection.decontaminate import Match, Matcher, words_of
 from injection.sources import Document
-from injection.sources.embedded import EmbeddedCorpus, EmbeddedRows
+from injection.sources.embedded import EmbeddedRows
 from injection.sources.tally import Tally
 from injection.tokenize import Work, tokenize
 from injection.tokens import Tokenizer
@@ -103,17 +103,6 @@ def cut(rng, words):
     return " ".join(words[:place]), " ".join(words[place:])
 
 
-def test_real_documents_equal_the_naive_reference():
-    source = EmbeddedRows("BoolQ/combined.jsonl", ["label"], "passage")
-    rows = [row.value for row in source.rows(Tally("stop", ""))][::60]
-    texts = {str(i): row["passage"] for i, row in enumerate(rows)}
-    matcher = Matcher(texts)
-    documents = [d.text for d in EmbeddedCorpus(subsets=["wikipedia"]).documents()][:150]
-    documents += [row["passage"][20:] for row in rows[:3]]
-    for document in documents:
-        assert {m.example_id: m.rule for m in matcher.matches(document)} == naive(texts, document)
-
-
 EXAMPLE = "The quick brown fox jumps over the lazy dog while seven wizards quietly juggle boxes"
 
 
@@ -159,12 +148,14 @@ def test_more_than_three_quarters_of_the_words_and_five_are_a_match():
 
     assert found(8, (0, 6)) is None  # exactly three quarters
     assert found(8, (0, 7)).rule == "shared words"
+    assert found(8, (0, 0), (0, 7), between="x ").evidence.split() == WORDS[:7]
     assert found(5, (0, 4)) is None  # four words are too few whatever their share
     assert found(5, (0, 5)).rule == "shared words"
+    assert found(7, (0, 3), (4, 7)).rule == "shared words"
     assert found(20, (0, 8), (9, 17)).rule == "shared words"
     assert found(20, (0, 8), (9, 17), (18, 20)).evidence.split() == WORDS[:8] + WORDS[9:17]
-    assert found(20, (0, 12), (12, 20), between=" x" * 20 + " ").rule == "shared words"
-    assert found(20, (0, 12), (12, 20), between=" x" * 30 + " ") is None  # not in 40 words
+    assert found(20, (0, 12), (12, 20), between=" x" * 24 + " ").rule == "shared words"
+    assert found(20, (0, 12), (12, 20), between=" x" * 25 + " ") is None  # not in 40 words
     assert found(20, *((a, a + 2) for a in range(0, 20, 2))) is None  # runs of two words
 
 
@@ -266,6 +257,8 @@ def test_repeated_words():
     assert matcher.match("la " * 8).rule == "8-gram share"  # its one distinct 8-gram
     assert matcher.match("la " * 7) is None
     assert [m.example_id for m in matcher.matches("a b c " * 5)] == ["abc"]
+    twice = Matcher({"a": "a b c d a b c e f g"})  # one run of the document counts in both places
+    assert twice.match("a b c x b c e f g").evidence == "a b c a b c e f g"
 
 
 @pytest.mark.parametrize("drop", [False, True])

@@ -8,7 +8,7 @@ import pytest
 
 from core.config import create
 from injection.run import _documents
-from injection.verify import Proof, count_occurrences, verify
+from injection.verify import Proof, _hashes, count_occurrences, verify
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -46,6 +46,7 @@ def failures(ids, ledger=LEDGER, examples=EXAMPLES, window=(8, 53)):
 
 def test_a_true_corpus_is_proved():
     assert failures(packed()) == []
+    assert failures(packed(), LEDGER[:0], EXAMPLES[:0]) == []
     assert str(Proof(1_200, 34_000)) == "1,200 ledger rows proved in 34,000 tokens: all right"
     proof = Proof(2, 3, [f"failure {n}" for n in range(30)])
     head, *lines = str(proof).split("\n")
@@ -135,12 +136,19 @@ def test_counting_equals_a_plain_search_whatever_the_blocks():
     ids = rng.integers(0, 3, size=(3_000, 8)).astype(np.int32)
     flat = ids.ravel()
     wanted = {f"{n} {at}": flat[at - n // 2 :][:n] for n in (3, 8, 9, 16, 17, 40, 100)
-              for at in (7_200, 7_203, 16_000)}  # fmt: skip
+              for at in (n // 2, 7_200, 7_203, 16_000)}  # fmt: skip
     for blocks in (1, 10, 300):  # of 2,400 tokens, of 80
         found = count_occurrences(np.array_split(ids, blocks), wanted)
         for name, tokens in wanted.items():
             windows = np.lib.stride_tricks.sliding_window_view(flat, len(tokens))
             assert found[name] == int((windows == tokens).all(axis=1).sum()) > 0
+    windows = np.lib.stride_tricks.sliding_window_view(flat, 9)
+    assert len(set(_hashes(flat, 9).tolist())) == len(np.unique(windows, axis=0))
+
+
+def test_what_stands_before_the_stream_is_no_token():
+    texts = {"zero first": np.array([0, 5]), "five": np.array([5])}
+    assert count_occurrences([np.array([[5, 6]])], texts) == {"five": 1}
 
 
 def test_the_ledger_names_the_document_and_its_place(corpus, stage):
