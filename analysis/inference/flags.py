@@ -29,8 +29,7 @@ def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
         for cell in cells
         for checkpoint, counts in cell.flags.items()
     ]
-    empty = pd.DataFrame(columns=list(COLUMNS))
-    return pd.concat(parts, ignore_index=True)[list(COLUMNS)] if parts else empty
+    return pd.concat(parts, ignore_index=True)[list(COLUMNS)]
 
 
 def notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom, chi2, combine_pvalues, kendalltau, norm
 
 from analysis.config import AnalysisConfig
+from analysis.inference import paired, trends
 from analysis.inference.dose_test import Detector, dose_tests, joint_test, stratum
 from analysis.inference.statistics import statistics
 from benchmarks import false_alarms
@@ -170,8 +171,12 @@ def test_equal_scores_say_nothing(cell):
 
 
 def test_one_dose_has_no_test_and_says_so(make):
-    found = statistics("trial", 0, [make(doses=[4])], AnalysisConfig(draws=20)).trends
-    assert set(found["method"]) == {"loss", "min_k", "min_k_plus_plus"}
+    cell = make(doses=[4])
+    scores = {name: table[["loss"]] for name, table in cell.scores.items()}
+    made = statistics("trial", 0, [replace(cell, scores=scores)], AnalysisConfig(draws=20))
+    assert (len(made.comparisons), tuple(made.comparisons)) == (0, paired.COLUMNS)
+    found = made.trends
+    assert (set(found["method"]), tuple(found)) == ({"loss"}, trends.COLUMNS)
     assert found[["tau", "p_value", "slope"]].isna().all().all()
     assert set(found["note"]) == {"one number of occurrences a benchmark: no dose test"}
 

@@ -58,6 +58,7 @@ def test_flags_are_counted_over_the_seeds_of_a_condition(make_parts):
         make_cell(**{**flagged(parts), "clean": parts["clean"]}), make_cell(**make_parts(seed=1)),
     ]  # fmt: skip
     flags = flags_table(cells)
+    assert flags.index.is_unique
     assert notes(flags, cells[0].condition) == [
         "not ranked, and in no metric: 2 of 256 texts: blank.",
         "min_k k=0.2: 10 of 256 texts: fell back.",

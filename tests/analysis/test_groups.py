@@ -6,7 +6,7 @@ import logging
 
 import pandas as pd
 
-from analysis.inference.groups import dose_order, groups
+from analysis.inference.groups import dose_order, groups, lacking
 
 
 def examples(rows: list[tuple[str, bool, int]]) -> pd.DataFrame:
@@ -15,7 +15,8 @@ def examples(rows: list[tuple[str, bool, int]]) -> pd.DataFrame:
 
 def test_a_dose_is_compared_with_all_nonmembers_of_its_benchmark():
     rows = [("b", True, 1), ("b", True, 8), ("a", True, 1), ("b", False, 0), ("a", False, 0)]
-    found = {(g.benchmark, g.occurrences): g for g in groups(examples(rows))}
+    table = examples(rows).astype({"member": object})
+    found = {(g.benchmark, g.occurrences): g for g in groups(table)}
     assert set(found) == {("a", "1"), ("a", "any"), ("b", "1"), ("b", "8"), ("b", "any")}
     assert found["b", "8"].members.tolist() == [1]
     assert found["b", "any"].members.tolist() == [0, 1]
@@ -37,6 +38,12 @@ def test_what_is_missing_is_logged(caplog):
         "out of the results."
         for name, dose, members, others in lacks
     ]
+
+
+def test_what_a_benchmark_lacks_altogether_is_lacking_at_every_dose():
+    rows = [("a", True, 1), ("a", False, 0), ("b", True, 8), ("c", False, 0), ("d", True, 0)]
+    found = [(group.benchmark, group.occurrences) for group in lacking(examples(rows))]
+    assert found == [(name, dose) for name in "bcd" for dose in ("1", "8", "any")]
 
 
 def test_doses_are_in_order_of_number():

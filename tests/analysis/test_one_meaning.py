@@ -126,6 +126,8 @@ def test_where_a_benchmark_lacks_a_kind_all_has_no_number_and_names_it_everywher
     assert set(over["method"]) == {"blind", "loss", "min_k", "min_k_plus_plus"}
     assert over[["value", "ci_low", "ci_high"]].isna().all(axis=None)
     assert set(over["needs"]) == {LACKS[kind]}
+    members = over["occurrences"].eq("any").map({True: 32, False: 8})
+    assert (over["n_members"] == members * (1 + (kind == "non-members"))).all()
     assert set(results["benchmark"]) == {"all", "boolq"}
     rates = results.query("metric != 'auroc' and benchmark == 'all'")
     assert rates["value"].isna().all()

@@ -81,6 +81,17 @@ def test_only_the_same_recipe_and_seed_are_a_pair(make):
         assert tuple(found.columns) == COLUMNS
 
 
+def test_every_pair_of_the_same_examples_is_found_whatever_stands_between(make, caplog):
+    lone, plain, again = make(seed=1), make(), make(seed=2)
+    other = replace(swap(make(seed=3, a_dose=4), 1, 1), name="other")
+    cells = [swap(plain, 1, 1), lone, make(seed=3), other, plain, again, swap(again, 1, 1)]
+    found = replicates_table(cells)
+    assert set(found["seed"]) == {0, 2}
+    assert found.index.is_unique
+    named = f"{cells[2].name} and other"
+    assert caplog.messages == [f"{named}: not the same examples, so no pair."]
+
+
 def test_a_member_that_was_never_inserted_is_out(make):
     plain, other = make(), swap(make(), 1.0, 1)
     counts = other.examples["occurrences"].where(other.examples.index != 40, 0)

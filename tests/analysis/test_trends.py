@@ -146,12 +146,16 @@ def straight(levels, slope, members=10**8):
 
 
 def test_slope_and_monotony_are_those_of_the_draws():
-    found = shape(straight([4.0, 1.0, 16.0], 0.5), 0.5)
-    slopes = [np.polyfit([0, 2, 4], line, 1)[0] for line in np.outer(SLOPES[:-1], [0, 2, 4])]
-    assert found["slope"] == pytest.approx(0.5, abs=1e-5)
-    assert found["slope_low"] < np.median(slopes) < found["slope_high"]
-    assert found["monotone"] == 7 / 8
+    line = straight([4.0, 1.0, 16.0], 0.5)
+    assert shape(line, 0.5)["monotone"] == 7 / 8
+    found = shape({at: replace(own, draws=own.draws[:-1]) for at, own in line.items()}, 0.5)
+    slopes = [0.5, *np.quantile(SLOPES[:-1], [0.25, 0.75])]
+    named = [found[name] for name in ("slope", "slope_low", "slope_high")]
+    assert named == pytest.approx(slopes, abs=1e-5)
     assert (found["levels"], found["lowest"], found["highest"]) == (3, 1, 16)
+    draws = np.array([[0.5, 0.5, 0.6], [0.5, 0.5, 0.4], [0.6, 0.7, 0.6]])
+    levels = zip((1.0, 2.0, 4.0), draws.T, strict=True)
+    assert shape({at: Estimate(9, 9, 0.5, own) for at, own in levels}, 0.9)["monotone"] == 2 / 3
 
 
 def test_a_series_is_tested_in_the_order_of_its_fact(make):
