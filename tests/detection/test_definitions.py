@@ -71,8 +71,8 @@ def rows(stats):
     return [{name: float(getattr(stats, name)[i]) for name in names} for i in range(len(stats))]
 
 
-def test_every_method_has_its_loop_and_its_cases():
-    assert set(NODES) == set(CASES) == set(naive.LOOPS)
+def test_every_loop_is_a_methods_and_has_its_cases():
+    assert set(CASES) == set(naive.LOOPS) <= set(NODES)
 
 
 @pytest.mark.parametrize(("name", "given"), [(n, given) for n in CASES for given in CASES[n]])

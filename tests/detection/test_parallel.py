@@ -248,7 +248,13 @@ def test_another_process_error_is_raised_in_the_leader(tmp_path, monkeypatch):
         child.kill()
 
 
-def test_a_model_is_kept_and_freed_before_the_next(monkeypatch):
+@pytest.fixture
+def no_collection(monkeypatch):
+    """Seconds, once many tests have run."""
+    monkeypatch.setattr(slices.gc, "collect", lambda: None)
+
+
+def test_a_model_is_kept_and_freed_before_the_next(monkeypatch, no_collection):
     loaded = []
 
     def load(source, _):
@@ -274,7 +280,7 @@ def test_a_model_is_kept_and_freed_before_the_next(monkeypatch):
     [(3, "auto", "cuda:2"), (3, "cuda", "cuda:2"), (3, "cuda:1", "cuda:1"), (3, "cpu", "cpu"),
      (0, "auto", "auto")],
 )  # fmt: skip
-def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, gpus, device, used):
+def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus, device, used):
     """Where the settings leave open on which."""
     monkeypatch.setattr("detection.decoder.load_decoder", lambda *given: given)
     monkeypatch.setattr(slices, "_kept", slices._Kept())

@@ -64,6 +64,16 @@ def test_a_step_is_of_the_mean_over_its_real_tokens(processes, micro, clip):
         torch.testing.assert_close(found.double(), gradient, rtol=1e-4, atol=1e-5)
 
 
+def test_a_steps_loss_is_summed_in_float64_on_the_processs_device(monkeypatch):
+    sums = iter(torch.tensor([2.0**24, 1, 1, 1], requires_grad=True))
+    monkeypatch.setattr("training.step.token_loss_sum", lambda *_: next(sums))
+    config, engine = TrainingConfig(batch_sequences=4, micro_batch_sequences=1), PlainEngine(4, [0])
+    engine.step = lambda: None
+    with torch.device("meta"):  # where tensors are made that are not told where
+        loss, _ = optimizer_step(engine, SEQUENCES, np.arange(4), config, ALONE, clip=False)
+    assert loss == (2**24 + 3) / 4 / (WIDTH - 1)
+
+
 @pytest.fixture
 def epoch(tmp_path, monkeypatch):
     """An epoch of five steps, the last half full, on a clock of a quarter of a second a look."""
