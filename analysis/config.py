@@ -21,7 +21,7 @@ class AnalysisConfig:
     """Coverage of the intervals."""
     fpr: list[float] = field(default_factory=lambda: [0.001, 0.01, 0.05])
     """False-positive rates at which the true-positive rate is reported, where the non-members carry
-    it (`core.metrics.fewest_examples`)."""
+    it (`core.metrics.rates.fewest_examples`)."""
     tpr: list[float] = field(default_factory=lambda: [0.95])
     """True-positive rates at which the false-positive rate is reported."""
     blind_folds: int = 5

@@ -13,7 +13,7 @@ from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
 from analysis.inference.trends import OCCURRENCES
 from analysis.methods import BLIND, in_order, label
-from core.metrics import ALARMS
+from core.metrics import ALARMS, AUROC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ def sentences(
     Methods are compared by their default variants. A claim needs its own test: "strongest" the
     paired one against every other method, corrected; "rises" the interval of the slope.
     """
-    shown = pooled[(pooled["metric"] == "auroc") & (pooled["benchmark"] == ALL)]
+    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
     detectors = shown[(shown["checkpoint"] == CONTAMINATED) & shown["default"]]
     over_all = detectors[detectors["occurrences"] == ANY]
     best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
@@ -125,7 +125,7 @@ def _best(
 
 def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[str]:
     """The methods from which the test can't tell the best one."""
-    rows = comparisons[(comparisons["metric"] == "auroc") & (comparisons["benchmark"] == ALL)]
+    rows = comparisons[(comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL)]
     unsure = rows[~(rows["p_max_t"] < 1 - confidence)]
     pairs = zip(unsure["method_a"], unsure["method_b"], strict=True)
     return {method for pair in pairs if best in pair for method in pair if method != best}

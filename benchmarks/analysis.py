@@ -29,7 +29,7 @@ from analysis.inference.statistics import statistics
 from analysis.run import write_report
 from core import bootstrap
 from core.bootstrap import Resample
-from core.metrics import Scores
+from core.metrics import AUROC, Scores
 
 SIZES = [(24, 96), (100, 100), (200, 200), (1000, 1000)]
 GOAL = 20
@@ -69,7 +69,7 @@ def compare(n_members: int, n_nonmembers: int, draws: int) -> float:
     drawn = bootstrap.resample(n_members, n_nonmembers, draws, seed=0)
 
     def ours() -> Scores:
-        return bootstrap.auroc(bootstrap.rank(members, nonmembers, drawn))
+        return AUROC.draws(bootstrap.rank(members, nonmembers, drawn))
 
     np.testing.assert_allclose(ours(), loop(members, nonmembers, drawn), atol=1e-12)
     drawing = timed(lambda: bootstrap.resample(n_members, n_nonmembers, draws, seed=0), 5)

@@ -22,10 +22,10 @@ from analysis.inference.dose_test import joint_test, stratum
 from analysis.inference.paired import Differences, holm, max_t, p_values
 from analysis.inference.pooled import hierarchical, pooled_estimate
 from benchmarks.rates import DRAWS, rates
-from core import bootstrap, metrics
+from core import bootstrap
 from core.bootstrap import Resample
-from core.estimates import Estimate, chosen_metrics, estimate, interval
-from core.metrics import Scores
+from core.estimates import Estimate, estimate, interval
+from core.metrics import AUROC, Scores
 
 
 def d_prime(auroc: float) -> float:
@@ -35,12 +35,12 @@ def d_prime(auroc: float) -> float:
 
 def draws(members: Scores, nonmembers: Scores, drawn: Resample) -> Scores:
     """AUROC of every resample."""
-    return bootstrap.auroc(bootstrap.rank(members, nonmembers, drawn))
+    return AUROC.draws(bootstrap.rank(members, nonmembers, drawn))
 
 
 def scored(members: Scores, nonmembers: Scores, drawn: Resample) -> Estimate:
     """The AUROC as a report estimates it."""
-    return estimate(members, nonmembers, drawn, chosen_metrics([], []))["auroc"]
+    return estimate(members, nonmembers, drawn, [AUROC])[AUROC.name]
 
 
 def holds(found: Estimate, truth: float) -> bool:
@@ -91,7 +91,7 @@ def paired_test(methods: int, size: int, seeds: int, repetitions: int) -> tuple[
             members = correlated(methods, size, shift, rng)
             others = correlated(methods, size, 0, rng)
             pairs = list(zip(members, others, strict=True))
-            value += [metrics.auroc(m, n) / seeds for m, n in pairs]
+            value += [AUROC.value(m, n) / seeds for m, n in pairs]
             drawn.append([draws(m, n, plan) for m, n in pairs])
         by_method = np.array(drawn).swapaxes(0, 1)
         joint = np.stack([hierarchical(of_seeds, i) for of_seeds in by_method])

@@ -31,7 +31,8 @@ from analysis.inference.pooled import pooled_estimate
 from analysis.inference.trends import shape
 from core import bootstrap
 from core.bootstrap import Resample, draw_counts
-from core.estimates import AUROC, Estimate, estimate, mean
+from core.estimates import Estimate, estimate, mean
+from core.metrics import AUROC
 
 SETTINGS = (
     ((100, 100, 100, 100), (1, 2, 4, 8)),

@@ -14,8 +14,8 @@ from scipy.stats import norm, t
 
 from analysis.inference.pooled import pooled_estimate
 from core.bootstrap import Resample, resample
-from core.estimates import Estimate, Metric, estimate, fpr_at_tpr, intervals, mean, tpr_at_fpr
-from core.metrics import Scores
+from core.estimates import Estimate, estimate, intervals, mean
+from core.metrics import Metric, Scores, fpr_at_tpr, tpr_at_fpr
 
 DRAWS = 1000
 RATES = (*map(tpr_at_fpr, (0.001, 0.01, 0.05)), fpr_at_tpr(0.95))
@@ -145,7 +145,7 @@ def off(share: float, shape: Shape, truth: float, benchmarks: int) -> bool:
     """Whether a coverage leaves `WITHIN`.
 
     It may be more where fewer than ten members (or non-members) are expected to be hits, or
-    misses: no interval of so few has 95%; where scores are rounded (`bootstrap.tpr_steps`); and
+    misses: no interval of so few has 95%; where scores are rounded (`metrics.rates.tpr_steps`); and
     over seeds, whose examples' spread enters twice (`analysis.inference.pooled`).
     """
     few = min(truth, 1 - truth) * min(shape.sizes) * benchmarks < 10

@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import NormalDist
 
 import numpy as np
 
-from core import bootstrap, metrics
+from core import bootstrap
 from core.bootstrap import Ranked, Resample
-from core.metrics import Scores
+from core.metrics import Metric, Scores, Steps
 
 ALL = "all"
 """The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""
-
-
-Steps = tuple[float, float]
-"""The least and the most."""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric's name in the results, its definition, and the same for all draws at once."""
-
-    name: str
-    value: Callable[[Scores, Scores], float]
-    draws: Callable[[Ranked], Scores]
-    guess: float
-    """What scores that say nothing reach."""
-    higher_is_better: bool = True
-    worth: Callable[[int, int], float] | None = None
-    """`Estimate.worth` from the numbers of members and non-members."""
-    steps: Callable[[Ranked], Steps | None] | None = None
-    """Of a rate: what ties leave possible; None where they are few."""
-    least_members: int = 1
-    least_nonmembers: int = 1
-    """The fewest that carry the metric (`metrics.fewest_examples`)."""
-
-    def needs(self, members: int, nonmembers: int) -> str:
-        """What is missing to carry it, such as "≥ 500 non-members"; empty where nothing is."""
-        sides = (
-            (nonmembers, self.least_nonmembers, "non-members"),
-            (members, self.least_members, "members"),
-        )
-        return " and ".join(
-            kind if least == 1 else f"≥ {least:,} {kind}"
-            for found, least, kind in sides
-            if found < least
-        )
 
 
 @dataclass(frozen=True)
@@ -70,53 +34,6 @@ class Estimate:
     """Of a rate: the least and the most that ties leave possible, without ties the value twice."""
     needs: str = ""
     """What the examples lack to carry the metric: then the value and its draws are NaN."""
-
-
-def auroc_worth(members: int, nonmembers: int) -> float:
-    """Four times the harmonic mean of both sides.
-
-    Scores of two normals make an AUROC of 0.5 to 0.9 worth about two harmonic means, and one near 1
-    more. Twice that kept the coverage at 0.9 to 0.995 within 93 to 98.5% in simulations.
-    """
-    return 8 * members * nonmembers / (members + nonmembers)
-
-
-AUROC = Metric("auroc", metrics.auroc, bootstrap.auroc, 0.5, worth=auroc_worth)
-
-
-def tpr_at_fpr(rate: float) -> Metric:
-    """TPR at FPR ≤ `rate`. Its worth: were the threshold known, each member would be one toss."""
-    return Metric(
-        f"tpr_at_fpr_{rate:g}",
-        partial(metrics.tpr_at_fpr, fpr=rate),
-        partial(bootstrap.tpr_at_fpr, fpr=rate),
-        guess=rate,
-        worth=lambda members, nonmembers: members,
-        steps=partial(bootstrap.tpr_steps, fpr=rate),
-        least_nonmembers=metrics.fewest_examples(rate),
-    )
-
-
-def fpr_at_tpr(rate: float) -> Metric:
-    """FPR at TPR ≥ `rate`, which is `tpr_at_fpr` seen from below.
-
-    The threshold is set by the members that stay below it, and each non-member would be one toss.
-    """
-    return Metric(
-        f"fpr_at_tpr_{rate:g}",
-        partial(metrics.fpr_at_tpr, tpr=rate),
-        partial(bootstrap.fpr_at_tpr, tpr=rate),
-        guess=rate,
-        higher_is_better=False,
-        worth=lambda members, nonmembers: nonmembers,
-        steps=partial(bootstrap.fpr_steps, tpr=rate),
-        least_members=metrics.fewest_examples(1 - rate),
-    )
-
-
-def chosen_metrics(fpr: Sequence[float], tpr: Sequence[float]) -> list[Metric]:
-    """AUROC, then TPR at each false-positive rate, then FPR at each true-positive rate."""
-    return [AUROC, *map(tpr_at_fpr, fpr), *map(fpr_at_tpr, tpr)]
 
 
 def estimate(

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from core.estimates import Estimate, Metric, not_carried
-from core.metrics import Scores
+from core.estimates import Estimate, not_carried
+from core.metrics import AUROC, Metric, Scores
 from core.seeds import derive
 from detection.blind_classifiers import Classifier, Rows, classifiers
 
@@ -63,7 +63,7 @@ class Blind:
         sizes = len(members), len(nonmembers)
         values = {
             metric: hits.mean(axis=1)
-            if metric.name == "auroc"
+            if metric.name == AUROC.name
             else np.array([metric.value(*both) for both in zip(hits, alarms, strict=True)])
             for metric in wanted
         }

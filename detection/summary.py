@@ -13,22 +13,19 @@ from numpy.typing import NDArray
 from core.bootstrap import resample
 from core.estimates import (
     ALL,
-    AUROC,
     Estimate,
-    chosen_metrics,
     estimate,
     interval,
     mean_over,
     needs_over,
 )
-from core.metrics import Scores
+from core.metrics import AUROC, Scores, chosen_metrics
 from core.seeds import derive
 from detection.blind import BLIND, blind_baseline, obstacle, warning
 from detection.flags import counted, said, together
 from detection.texts import Text, Texts, release
 
 METRICS = chosen_metrics([0.05], [0.95])
-HEADS = ("AUROC", "TPR at FPR ≤ 0.05", "FPR at TPR ≥ 0.95")
 DRAWS, CONFIDENCE, SEED = 1_000, 0.95, 0
 SHOWN = 5
 POOLED = "pooled over all texts"
@@ -173,8 +170,9 @@ def _shown(name: str, examples: Sequence[Text], found: Estimates) -> str:
     names, variants = zip(("", "variant"), *found, strict=True)
     long, width = max(20, 2 + max(map(len, names))), 2 + max(map(len, variants))
     texts = {method: [_cell(line[m.name]) for m in METRICS] for method, line in found.items()}
-    wide = 2 + max(len(text) for texts_of in (HEADS, *texts.values()) for text in texts_of)
-    rows = [f"{'method':{long}}{'variant':{width}}" + "".join(f"{h:>{wide}}" for h in HEADS)]
+    heads = [metric.title for metric in METRICS]
+    wide = 2 + max(len(text) for texts_of in (heads, *texts.values()) for text in texts_of)
+    rows = [f"{'method':{long}}{'variant':{width}}" + "".join(f"{h:>{wide}}" for h in heads)]
     for (method, variant), cells in texts.items():
         rows.append(f"{method:{long}}{variant:{width}}" + "".join(f"{c:>{wide}}" for c in cells))
     return "\n".join([f"{head} (95% intervals)", *_on_texts(examples, found), *rows])
@@ -185,7 +183,7 @@ def _on_texts(examples: Sequence[Text], found: Estimates) -> list[str]:
     if (BLIND, "") not in found:
         problem = obstacle(*_labelled(examples))
         return [f"no blind row: {problem}"] if problem else []
-    value = found[BLIND, ""]["auroc"]
+    value = found[BLIND, ""][AUROC.name]
     sentence = warning(value.value, *interval(value, CONFIDENCE))
     return [sentence] if sentence else []
 

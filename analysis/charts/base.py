@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import CHANCE
 from analysis.methods import BLIND, label, look
+from core.metrics import AUROC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,13 @@ def interval_bar(axes: Axes, place: float, row: Any, method: str) -> None:
 
 def chance_line(axes: Axes) -> None:
     """AUROC of a detector that knows nothing."""
-    axes.axhline(CHANCE, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
+    axes.axhline(AUROC.guess, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
+
+
+def auroc_axis(axes: Axes, rows: pd.DataFrame) -> None:
+    """AUROC upwards: from below all intervals, and 0.4 at most, to 1."""
+    axes.set_ylim(max(0.0, min(rows["ci_low"].min(), 0.4) - 0.03), 1.02)
+    axes.set_ylabel(AUROC.title)
 
 
 def write_words(

@@ -14,6 +14,7 @@ from analysis.inference.controls import control_rows, stamp
 from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order
+from core.metrics import AUROC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +45,7 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
         clean = figure.add_subplot(grid[0], sharey=dosed)
         _draw_doses(dosed, rows[rows["occurrences"] != ANY], methods)
         _draw_clean(clean, control_rows(rows), methods)
-        clean.set_ylim(max(0.0, min(rows["ci_low"].min(), 0.4) - 0.03), 1.02)
+        base.auroc_axis(clean, rows)
         _legend(dosed, rows, methods)
         caption = dose_caption(results, config)
         off = stamp(results) is not None
@@ -71,7 +72,7 @@ def dose_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
 
 
 def _shown(results: pd.DataFrame) -> pd.DataFrame:
-    shown = results[(results["metric"] == "auroc") & (results["benchmark"] == ALL)]
+    shown = results[(results["metric"] == AUROC.name) & (results["benchmark"] == ALL)]
     return shown[shown["needs"] == ""]
 
 
@@ -125,7 +126,6 @@ def _draw_clean(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     axes.set_xlim(-0.9, len(methods) - 0.1)
     axes.set_xticks([])
     axes.set_xlabel("controls: clean\nmodel, and blind")
-    axes.set_ylabel("AUROC")
 
 
 def _legend(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:

@@ -17,6 +17,7 @@ from analysis.inference.controls import stamp
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order
+from core.metrics import AUROC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ def factor_groups(pooled: pd.DataFrame, factor: Factor, series: Series) -> Itera
     """AUROC rows of conditions that differ in the factor alone, where it has several values."""
     if factor.column not in pooled:
         return
-    shown = pooled[(pooled["metric"] == "auroc") & (pooled["occurrences"] == ANY)]
+    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
     shown = shown[shown["needs"] == ""]
     shown = shown[(shown["benchmark"] == ALL) & shown[factor.column].notna()]
     keys = shown["condition"].map(lambda condition: series.get((condition, factor.column)))
@@ -137,9 +138,8 @@ def _dress(axes: Axes, rows: pd.DataFrame, factor: Factor) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     margin = (values[-1] / values[0]) ** 0.04
     axes.set_xlim(values[0] / margin, values[-1] * margin)
-    axes.set_ylim(max(0.0, min(rows["ci_low"].min(), 0.4) - 0.03), 1.02)
+    base.auroc_axis(axes, rows)
     axes.set_xlabel(factor.axis)
-    axes.set_ylabel("AUROC")
 
 
 def _legend(axes: Axes, rows: pd.DataFrame, factor: Factor, methods: Methods) -> None:

@@ -16,7 +16,7 @@ from analysis.inference.controls import stamp
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order
-from core.estimates import AUROC, Metric
+from core.metrics import AUROC, Metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         axes.spines[:].set_visible(False)
         if benchmarks[1:] and benchmarks[-1] == ALL:
             axes.axvline(len(benchmarks) - 1.5, color="white", linewidth=5)
-        bar = figure.colorbar(image, cax=figure.add_axes((0.9, *_bar(axes))), label="AUROC")
+        bar = figure.colorbar(image, cax=figure.add_axes((0.9, *_bar(axes))), label=AUROC.title)
         bar.outline.set_visible(False)
         words = "Detection by benchmark", base.subtitle(rows), heat_caption(shown, config)
         base.write_words(figure, *words, stamp(rows) is not None, 1.0 / height)

@@ -13,12 +13,11 @@ from analysis.cells import CLEAN
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
 from analysis.methods import BLIND
+from core.metrics import AUROC
 from detection.blind import warning
 
 if TYPE_CHECKING:
     import pandas as pd
-
-CHANCE = 0.5
 
 
 def control_rows(results: pd.DataFrame) -> pd.DataFrame:
@@ -27,7 +26,7 @@ def control_rows(results: pd.DataFrame) -> pd.DataFrame:
     None where some benchmark lacks members or non-members.
     """
     deciding = (
-        (results["metric"] == "auroc")
+        (results["metric"] == AUROC.name)
         & (results["checkpoint"] == CLEAN)
         & (results["benchmark"] == ALL)
         & (results["occurrences"] == ANY)
@@ -39,7 +38,7 @@ def control_rows(results: pd.DataFrame) -> pd.DataFrame:
 def off_controls(results: pd.DataFrame) -> pd.DataFrame:
     """The controls whose interval leaves 0.5 out."""
     rows = control_rows(results)
-    return rows[(rows["ci_low"] > CHANCE) | (rows["ci_high"] < CHANCE)]
+    return rows[(rows["ci_low"] > AUROC.guess) | (rows["ci_high"] < AUROC.guess)]
 
 
 def stamp(results: pd.DataFrame) -> str | None:

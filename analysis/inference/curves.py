@@ -20,7 +20,8 @@ from analysis.inference.groups import ANY, Group, groups, lacking
 from analysis.inference.pooled import pooled_estimate
 from analysis.inference.results import ALL
 from core import bootstrap
-from core.estimates import Estimate, estimate, intervals, mean, tpr_at_fpr
+from core.estimates import Estimate, estimate, intervals, mean
+from core.metrics import tpr_at_fpr
 from core.seeds import derive
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def roc_table(
     """One row a point: the place, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
-    non-members can't carry (`core.metrics.fewest_examples`) have no point.
+    non-members can't carry (`core.metrics.rates.fewest_examples`) have no point.
     """
     import pandas as pd
 

@@ -16,7 +16,7 @@ Columns (`COLUMNS`), where they need a word:
   no bias, and at least as wide as Jeffreys' (`core.estimates.intervals`). The blind baseline's
   draws are from shuffled labels (`detection.blind`).
 - `needs`: what the examples lack to carry the metric, such as "≥ 500 non-members"
-  (`core.metrics.fewest_examples`); `value` and its interval are then NaN. Empty elsewhere. "all"
+  (`core.metrics.rates`); `value` and its interval are then NaN. Empty elsewhere. "all"
   has a number where every benchmark of the cell carries the metric; else its `needs` names those
   that don't, such as "non-members in imdb".
 - `seed`: the cell's own seed.
@@ -45,14 +45,12 @@ from core.errors import DataError
 from core.estimates import ALL as ALL
 from core.estimates import (
     Estimate,
-    Metric,
-    chosen_metrics,
     estimate_ranked,
     intervals,
     mean_over,
     not_carried,
 )
-from core.metrics import Scores
+from core.metrics import AUROC, Metric, Scores, chosen_metrics
 from core.seeds import derive
 from detection.blind import Blind
 
@@ -208,7 +206,7 @@ def _with_mean(
             rest = [group for group in short if group.occurrences == measure.occurrences]
             missing = {group.benchmark: _missing(group, metric, draws) for group in rest}
             by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
-        elif measure.metric == "auroc":
+        elif measure.metric == AUROC.name:
             left_out = ", ".join(sorted(benchmarks - by_benchmark.keys()))
             log.warning("%s: no mean over benchmarks, without %s.", " ".join(measure), left_out)
     return found

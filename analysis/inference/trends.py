@@ -35,7 +35,7 @@ from analysis.inference.results import Estimates, Measure
 from analysis.methods import BLIND
 from core.bootstrap import intervals
 from core.estimates import Estimate
-from core.metrics import Scores
+from core.metrics import AUROC, Scores
 
 LEVEL = 0.75
 OCCURRENCES = "occurrences"
@@ -167,7 +167,9 @@ def _outside(low: float, high: float) -> list[str]:
 
 def _is_auroc(measure: Measure) -> bool:
     return (
-        measure.metric == "auroc" and measure.checkpoint == CONTAMINATED and measure.method != BLIND
+        measure.metric == AUROC.name
+        and measure.checkpoint == CONTAMINATED
+        and measure.method != BLIND
     )
 
 

@@ -16,9 +16,8 @@ from analysis.inference.controls import stamp
 from analysis.inference.curves import MOST_DRAWS
 from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order, look
-from analysis.tables.table import title
 from analysis.training_record import has_losses, loss_table
-from core.estimates import chosen_metrics
+from core.metrics import chosen_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +73,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
 def _metrics(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
     measured = set(pooled["metric"])
     return {
-        each.name: {"title": title(each.name), "guess": each.guess, "colours": colour_scale(each)}
+        each.name: {"title": each.title, "guess": each.guess, "colours": colour_scale(each)}
         for each in chosen_metrics(config.fpr, config.tpr)
         if each.name in measured
     }

@@ -14,7 +14,8 @@ from analysis.cells import CONTAMINATED
 from analysis.inference.groups import ANY
 from analysis.inference.results import ALL
 from analysis.methods import in_order, label
-from analysis.tables.table import NOTHING, Table, estimate_text, title
+from analysis.tables.table import NOTHING, Table, estimate_text
+from core.metrics import AUROC, title, tpr_at_fpr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,10 +36,10 @@ class PaperTable(NamedTuple):
 
 
 METHODS = (
-    PaperTable(3, "auroc", "shi2024_table3_auroc.csv"),
-    PaperTable(7, "tpr_at_fpr_0.05", "shi2024_table7_tpr_at_fpr_0.05.csv"),
+    PaperTable(3, AUROC.name, "shi2024_table3_auroc.csv"),
+    PaperTable(7, tpr_at_fpr(0.05).name, "shi2024_table7_tpr_at_fpr_0.05.csv"),
 )
-RATES = PaperTable(4, "auroc", "shi2024_table4_auroc_by_learning_rate.csv")
+RATES = PaperTable(4, AUROC.name, "shi2024_table4_auroc_by_learning_rate.csv")
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.inference.results import ALL
 from analysis.methods import label
 from analysis.tables.table import NOTHING, Table, with_interval
+from core.metrics import AUROC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +45,7 @@ def series_tables(trends: pd.DataFrame) -> list[Table]:
 
 def comparison_table(comparisons: pd.DataFrame) -> Table | None:
     """The method with the highest AUROC less each other one; None where there is but one."""
-    rows = comparisons[(comparisons["metric"] == "auroc") & (comparisons["benchmark"] == ALL)]
+    rows = comparisons[(comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL)]
     if rows.empty:
         return None
     methods = sorted({*rows["method_a"], *rows["method_b"]})

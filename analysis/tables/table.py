@@ -47,17 +47,6 @@ def plain(text: str) -> str:
     return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 
 
-def title(metric: str) -> str:
-    """A metric's name in words: tpr_at_fpr_0.05 → TPR at FPR ≤ 0.05."""
-    if metric == "auroc":
-        return "AUROC"
-    rate, _, bound = metric.rpartition("_")
-    return {
-        "tpr_at_fpr": f"TPR at FPR ≤ {bound}",
-        "fpr_at_tpr": f"FPR at TPR ≥ {bound}",
-    }.get(rate, metric)
-
-
 def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Path]:
     """`<table>.md` and `.tex` with a part a place, and `.csv` with the tidy rows of all places.
 

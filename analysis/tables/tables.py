@@ -11,7 +11,8 @@ from analysis.inference.groups import ANY, dose_order
 from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order, label
 from analysis.tables.papers import method_tables
-from analysis.tables.table import NOTHING, Table, estimate_text, title
+from analysis.tables.table import NOTHING, Table, estimate_text
+from core.metrics import AUROC, title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
 
 def controls(results: pd.DataFrame) -> Table:
     """AUROC of the clean model and the blind baseline, with the verdict of `controls`."""
-    shown = results[(results["metric"] == "auroc") & (results["occurrences"] == ANY)]
+    shown = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
     shown = shown[shown["checkpoint"] == CLEAN]
     benchmarks = _benchmarks(shown)
     texts = _texts(shown)

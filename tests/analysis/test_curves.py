@@ -12,7 +12,6 @@ from analysis.config import AnalysisConfig
 from analysis.inference.curves import EDGES, Place, Sample, histogram_table, roc_table, samples
 from core.bootstrap import resample
 from core.estimates import estimate, interval
-from core.estimates import tpr_at_fpr as rate_metric
 from core.metrics import tpr_at_fpr
 
 CONFIG = AnalysisConfig(draws=60)
@@ -32,12 +31,12 @@ def found(cell):
 def test_a_curve_is_the_metric_at_each_rate(found):
     place, (sample,) = next(iter(found.items()))
     line = one(roc_table(found, CONFIG, 0), **place._asdict())
-    expected = [tpr_at_fpr(sample.members, sample.nonmembers, rate) for rate in line["fpr"]]
+    expected = [tpr_at_fpr(rate).value(sample.members, sample.nonmembers) for rate in line["fpr"]]
     np.testing.assert_allclose(line["tpr"], expected)
     assert line["tpr"].is_monotonic_increasing
     assert line["tpr"].iloc[-1] == 1
     drawn = resample(len(sample.members), len(sample.nonmembers), CONFIG.draws, sample.seed)
-    wanted = [rate_metric(float(rate)) for rate in line["fpr"]]
+    wanted = [tpr_at_fpr(float(rate)) for rate in line["fpr"]]
     found = estimate(sample.members, sample.nonmembers, drawn, wanted).values()
     expected = [interval(each, CONFIG.confidence) for each in found]
     np.testing.assert_allclose(line[["ci_low", "ci_high"]], expected)

@@ -13,7 +13,8 @@ from analysis.inference.results import Measure
 from analysis.inference.statistics import statistics
 from analysis.summary import of_conditions, sentences
 from core import bootstrap
-from core.estimates import AUROC, Estimate, estimate
+from core.estimates import Estimate, estimate
+from core.metrics import AUROC
 
 CONFIDENCE = 0.95
 

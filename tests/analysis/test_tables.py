@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from analysis.tables import tables
-from analysis.tables.table import Table
+from analysis.tables.table import Table, write_tables
 
 
-def row_of(table: tables.Table, method: str) -> list[str]:
+def row_of(table: Table, method: str) -> list[str]:
     return next(list(line) for line in table.lines if line[0] == method)
 
 
@@ -76,7 +76,7 @@ def test_what_was_not_measured_is_a_dash(results):
 
 def test_markdown_is_padded_and_csv_holds_the_tidy_rows(results, tmp_path):
     made = tables.cell_tables(results)
-    written = tables.write_tables(tmp_path / "tables", {"cell one": made})
+    written = write_tables(tmp_path / "tables", {"cell one": made})
     text = (tmp_path / "tables/auroc_by_occurrences.md").read_text()
     assert "## cell one" in text
     assert len({len(line) for line in text.splitlines() if line.startswith("|")}) == 1
@@ -86,12 +86,6 @@ def test_markdown_is_padded_and_csv_holds_the_tidy_rows(results, tmp_path):
     assert csv["value"].tolist() == made[0].data["value"].tolist()
     metrics = results["metric"].nunique()
     assert len(written) == 3 * len(made) == 3 * (2 * metrics + 1 + 2)
-
-
-def test_metrics_have_names_in_words():
-    assert tables.title("auroc") == "AUROC"
-    assert tables.title("tpr_at_fpr_0.05") == "TPR at FPR ≤ 0.05"
-    assert tables.title("fpr_at_tpr_0.95") == "FPR at TPR ≥ 0.95"
 
 
 def test_a_name_has_no_mark_up_of_its_own():

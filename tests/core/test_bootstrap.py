@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from core import bootstrap, metrics
+from core import bootstrap
+from core.metrics import AUROC, rates
 
 
 def naive(members, nonmembers, drawn, metric):
@@ -56,15 +57,15 @@ def test_equals_a_naive_loop_exactly(n_members, n_nonmembers, decimals):
     nonmembers = rng.normal(0, 1, n_nonmembers).round(decimals)
     drawn = bootstrap.resample(n_members, n_nonmembers, draws=60, seed=1)
     ranked = bootstrap.rank(members, nonmembers, drawn)
-    expected = naive(members, nonmembers, drawn, metrics.auroc)
-    np.testing.assert_array_equal(bootstrap.auroc(ranked), expected)
+    expected = naive(members, nonmembers, drawn, AUROC.value)
+    np.testing.assert_array_equal(AUROC.draws(ranked), expected)
     for rate in (0.01, 0.05, 0.5, 0.95):
         expected = moved(members, nonmembers, drawn, partial(smoothed_tpr, fpr=rate))
-        np.testing.assert_allclose(bootstrap.tpr_at_fpr(ranked, rate), expected, atol=1e-9)
+        np.testing.assert_allclose(rates.tpr_draws(ranked, rate), expected, atol=1e-9)
         expected = moved(members, nonmembers, drawn, partial(smoothed_fpr, tpr=rate))
-        np.testing.assert_allclose(bootstrap.fpr_at_tpr(ranked, rate), expected, atol=1e-9)
-    assert (bootstrap.tpr_at_fpr(ranked, 1.0) == 1).all()
-    assert (bootstrap.fpr_at_tpr(ranked, 0.0) == 0).all()
+        np.testing.assert_allclose(rates.fpr_draws(ranked, rate), expected, atol=1e-9)
+    assert (rates.tpr_draws(ranked, 1.0) == 1).all()
+    assert (rates.fpr_draws(ranked, 0.0) == 0).all()
 
 
 def test_steps_are_the_rates_of_the_thresholds_that_ties_leave_possible():
@@ -77,7 +78,7 @@ def test_steps_are_the_rates_of_the_thresholds_that_ties_leave_possible():
         ranked = bootstrap.rank(*pair, drawn)
         second, eleventh = sorted(pair[1])[-2], sorted(pair[1])[-11]
         expected = tuple(sum(m > x for m in pair[0]) / 60 for x in (second, eleventh))
-        assert bootstrap.tpr_steps(ranked, 0.05) == (expected if tied else None)
+        assert rates.tpr_steps(ranked, 0.05) == (expected if tied else None)
 
 
 @pytest.mark.parametrize(("share", "tied"), [(0.5, True), (0.1, True), (0.04, False)])
@@ -90,7 +91,7 @@ def test_one_score_that_many_members_share_is_a_step(share, tied):
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 100, 5, 0))
     ends = np.sort(nonmembers)[[-2, -11]]
     expected = tuple((members[:, None] > ends).mean(axis=0).tolist())
-    assert bootstrap.tpr_steps(ranked, 0.05) == (expected if tied else None)
+    assert rates.tpr_steps(ranked, 0.05) == (expected if tied else None)
 
 
 def test_half_as_many_scores_as_ranks_are_steps():
@@ -99,7 +100,7 @@ def test_half_as_many_scores_as_ranks_are_steps():
     members = np.random.default_rng(9).normal(102, 3, 60)
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(60, 100, 5, 0))
     expected = (sum(members > 104) / 60, sum(members > 100) / 60)
-    assert bootstrap.tpr_steps(ranked, 0.05) == expected
+    assert rates.tpr_steps(ranked, 0.05) == expected
 
 
 def test_steps_from_below_are_those_of_the_members_that_tie():
@@ -108,7 +109,7 @@ def test_steps_from_below_are_those_of_the_members_that_tie():
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 60, 5, 0))
     second, eleventh = sorted(members)[1], sorted(members)[10]
     expected = [sum(n >= x for n in nonmembers) / 60 for x in (eleventh, second)]
-    assert bootstrap.fpr_steps(ranked, 0.95) == pytest.approx(expected)
+    assert rates.fpr_steps(ranked, 0.95) == pytest.approx(expected)
 
 
 def test_auroc_equals_the_product_with_the_comparison_matrix():
@@ -118,7 +119,7 @@ def test_auroc_equals_the_product_with_the_comparison_matrix():
     wins = (members[:, None] > nonmembers) + 0.5 * (members[:, None] == nonmembers)
     product = ((drawn.members @ wins) * drawn.nonmembers).sum(axis=1) / (30 * 50)
     ranked = bootstrap.rank(members, nonmembers, drawn)
-    np.testing.assert_array_equal(bootstrap.auroc(ranked), product)
+    np.testing.assert_array_equal(AUROC.draws(ranked), product)
 
 
 def test_each_side_is_resampled_to_its_own_size():

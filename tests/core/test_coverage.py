@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import binom, norm, t
 
 from core.bootstrap import resample
-from core.estimates import AUROC, chosen_metrics, estimate, interval, mean
+from core.estimates import estimate, interval, mean
+from core.metrics import AUROC, chosen_metrics
 
 PLANS = 20
 

@@ -11,23 +11,23 @@ from scipy.stats import beta
 
 from core.bootstrap import Resample, rank, resample
 from core.estimates import (
-    AUROC,
     Estimate,
-    chosen_metrics,
     estimate,
-    fpr_at_tpr,
     interval,
     intervals,
     mean,
     mean_over,
     needs_over,
-    tpr_at_fpr,
 )
+from core.metrics import AUROC, chosen_metrics, fpr_at_tpr, title, tpr_at_fpr
 
 
 def test_metrics_are_named_after_their_rates():
     names = [metric.name for metric in chosen_metrics([0.001, 0.05], [0.95])]
     assert names == ["auroc", "tpr_at_fpr_0.001", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95"]
+    titles = ["AUROC", "TPR at FPR ≤ 0.001", "TPR at FPR ≤ 0.05", "FPR at TPR ≥ 0.95"]
+    assert [*map(title, names)] == titles
+    assert title("someone_elses") == "someone_elses"
 
 
 @pytest.mark.parametrize("which", range(5))

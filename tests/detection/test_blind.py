@@ -8,7 +8,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from core.estimates import chosen_metrics, interval, mean
+from core.estimates import interval, mean
+from core.metrics import chosen_metrics
 from detection import blind_classifiers
 from detection.blind import (
     NULLS,
