@@ -30,6 +30,7 @@ from core.content import digests, files_digest
 from core.disk import disk_errors
 from core.errors import ArtifactError, ConfigError, UserError
 from core.lease import building
+from core.nearest import say_nearest
 from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest, sealed
 
 SCHEMA = 4  # of all artefacts: raised where the same config and inputs give other results
@@ -103,18 +104,28 @@ def build(
     config: Any,
     inputs: Mapping[str, str],
     make: Callable[[Path], Built],
+    named: Any = None,
 ) -> Artifact:
     """The finished folder: reused where complete, else made (or gone on with) by `make`.
 
     Of several processes that need the same folder one makes it and the others wait.
+
+    Args:
+        folder: where `locate` says.
+        config: what the folder's config.yaml is to hold.
+        inputs: the digests of what it is made from, by name.
+        make: makes it.
+        named: what `locate` was given as config; None: `config`.
     """
     if not is_complete(folder):
         with building(folder) as check:
             if not is_complete(folder):
+                own = identity(config if named is None else named)
+                say_nearest(folder, SCHEMA, own, inputs)
                 with begun(folder, config):
                     built = make(folder)
                     check()
-                    commit(folder, inputs, built)
+                    commit(folder, inputs, built, own)
     return open_artifact(folder, folder.parent.name)
 
 
@@ -135,8 +146,20 @@ def begun(folder: Path, config: Any) -> Iterator[None]:
         raise
 
 
-def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:
-    """Write the manifest, last and atomically: from here on the folder counts as complete."""
+def commit(
+    folder: Path,
+    inputs: Mapping[str, str],
+    built: Built,
+    named: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the manifest, last and atomically: from here on the folder counts as complete.
+
+    Args:
+        folder: the folder.
+        inputs: the digests of what it was made from, by name.
+        built: what was made.
+        named: the settings that name the folder; None: the manifest does not say.
+    """
     names = sorted({CONFIG, *built.content, *built.records})
     for name in [*foreign(folder, dict.fromkeys(names))]:  # of an attempt that was killed
         (folder / name).unlink()
@@ -150,6 +173,7 @@ def commit(folder: Path, inputs: Mapping[str, str], built: Built) -> None:
         "version": metadata.version("contamination-testbed"),
         "revision": code_revision(),
         "digest": files_digest(files),
+        "identity": named,
         "inputs": dict(inputs),
         "counts": dict(built.counts),
         "files": files,

@@ -96,19 +96,36 @@ def _unlock(node: Any) -> None:
             _unlock(node._get_node(key))
 
 
-def identity(value: Any) -> Any:
-    """`value` as plain data, without the fields that say how to run."""
-    if dataclasses.is_dataclass(value):
-        return {
-            f.name: identity(getattr(value, f.name))
-            for f in dataclasses.fields(value)
-            if f.metadata.get("identity", True)
-        }
+def identity(value: Any, name: str = "") -> Any:
+    """`value` as plain data, without the fields that say how to run.
+
+    Args:
+        value: a dataclass, a mapping, a list, or a leaf.
+        name: the config field that holds it, for the error.
+
+    Raises:
+        ConfigError: a leaf or a key whose text may differ from process to process, such as that of
+            a set or a function, or NaN, which does not even equal itself.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        own = [f.name for f in dataclasses.fields(value) if f.metadata.get("identity", True)]
+        value = {field: getattr(value, field) for field in own}
     if isinstance(value, Mapping):
-        return {str(k): identity(v) for k, v in value.items()}
+        keys = {key: f"{name}.{_stable(key, name)}".lstrip(".") for key in value}
+        return {str(key): identity(value[key], inner) for key, inner in keys.items()}
     if isinstance(value, list | tuple):
-        return [identity(v) for v in value]
-    return value
+        return [identity(v, f"{name}.{i}".lstrip(".")) for i, v in enumerate(value)]
+    return _stable(value, name)
+
+
+def _stable(leaf: Any, name: str) -> Any:
+    if leaf is None or (isinstance(leaf, str | int | float) and leaf == leaf):
+        return leaf
+    raise ConfigError(
+        f"{name or 'The configuration'} holds {leaf!r} ({type(leaf).__name__}), which can't be "
+        "part of a run folder's name: give a text, a number, true, false, null, or lists and "
+        "mappings of these."
+    )
 
 
 def _one_paragraph(error: OmegaConfBaseException, prefix: str = "") -> str:

@@ -95,7 +95,7 @@ def run(stage: AccuracyStage) -> Artifact:
     }
     settings = {"detection": stage.detection.of_a_pass}
     folder = locate(Path(stage.runs), KIND, model.slug, settings, inputs)
-    return build(folder, stage, inputs, partial(_make, stage, model, asked))
+    return build(folder, stage, inputs, partial(_make, stage, model, asked), named=settings)
 
 
 def ask_corpus(stage: AccuracyStage) -> Asked:

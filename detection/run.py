@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +69,14 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
         **digests,
     }
     target = models["target"]
-    folder = locate(Path(stage.runs), KIND, target.slug, _identity(stage, methods, drawn), inputs)
+    settings = _identity(stage, methods, drawn)
+    folder = locate(Path(stage.runs), KIND, target.slug, settings, inputs)
     if start is not None and not is_complete(folder):
         start(folder)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, material)
     inputs |= material.shared(used)
-    artifact = build(folder, stage, inputs, lambda f: _make(methods, examples, collector, f))
+    make = partial(_make, methods, examples, collector)
+    artifact = build(folder, stage, inputs, make, named=settings)
     log.info("scores: %s", artifact.path)
     if stage.out is not None:
         with disk_errors(stage.out):

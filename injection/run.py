@@ -51,7 +51,7 @@ def check(stage: InjectionStage) -> list[Candidates]:
 def check_nodes(stage: InjectionStage) -> None:
     """What can be wrong before a benchmark's rows are read."""
     source = create("corpus", stage.corpus)
-    lacks = [name for name in ("documents", "fingerprint", "skipped") if not hasattr(source, name)]
+    lacks = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
     require(not lacks, "corpus._target_", stage.corpus["_target_"],
             f"its class has no {', '.join(lacks)}: see docs/add-a-benchmark.md.")  # fmt: skip
     if stage.benchmark:

@@ -31,6 +31,7 @@ from typing import Any
 from core.artifacts import sync, write_text
 from core.content import digests
 from core.errors import ConfigError, DataError
+from core.nearest import differences
 from core.wholeness import sealed, unsealed
 from core.world import World
 from training.leftovers import Leftovers, leftovers
@@ -221,21 +222,11 @@ def _read(path: Path) -> Saved:
 
 def _check(saved: Saved, identity: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another configuration, and name the first field that differs."""
-    was, now = _flat(saved.identity), _flat(identity)
-    for name in sorted({*was, *now}):
-        if was.get(name) != now.get(name):
-            raise ConfigError(
-                f"{name} is {now.get(name)!r}, but the checkpoint {saved.path} was made with "
-                f"{was.get(name)!r}. Set it back, or delete the folder {saved.path.parent} to "
-                "start again."
-            )
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {name: value}
-    parts = [_flat(v, f"{name}.{k}" if name else str(k)) for k, v in value.items()]
-    return {k: v for part in parts for k, v in part.items()}
+    for other in differences(saved.identity, identity):
+        raise ConfigError(
+            f"{other.name} is {other.now!r}, but the checkpoint {saved.path} was made with "
+            f"{other.was!r}. Set it back, or delete the folder {saved.path.parent} to start again."
+        )
 
 
 def _remove(path: Path) -> None:

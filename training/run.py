@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.artifacts import (
+    SCHEMA,
     Artifact,
     Built,
     begun,
@@ -22,6 +23,7 @@ from core.artifacts import (
 from core.config import identity
 from core.errors import require
 from core.lease import building
+from core.nearest import say_nearest
 from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
 from training import checkpoint
@@ -108,16 +110,18 @@ def _together(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: 
         if is_complete(folder):
             return _tidied(folder)
         world = start_processes()
+    named = identity(stage)
     with ExitStack() as held:
         checks: list[Callable[[], None]] = []
 
         def begin() -> bool:
             checks.append(held.enter_context(building(folder)))
+            say_nearest(folder, SCHEMA, named, inputs)
             return is_complete(folder)
 
         def end(built: Built) -> None:
             checks[0]()
-            commit(folder, inputs, built)
+            commit(folder, inputs, built, named)
 
         if not world.by_leader(begin):
             with begun(folder, stage) if world.leader else nullcontext():

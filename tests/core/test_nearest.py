@@ -1,0 +1,78 @@
+import logging
+from dataclasses import dataclass, field
+
+import pytest
+
+from core import nearest
+from core.artifacts import MANIFEST, Built, build, locate
+from core.config import runtime
+
+
+@dataclass(frozen=True)
+class Settings:
+    members: int = 32
+    rates: dict[str, float] = field(default_factory=lambda: {"a": 0.5, "b": 0.5})
+    words: str = "x"
+    workers: int = runtime(1)
+
+
+@pytest.fixture
+def made(tmp_path, caplog):
+    """Makes the folder of some settings; what was logged."""
+    caplog.set_level(logging.INFO, nearest.__name__)
+
+    def run(settings, slug="s", kind="corpus", make=lambda _: Built([]), **inputs):
+        caplog.clear()
+        folder = locate(tmp_path, kind, slug, settings, inputs)
+        build(folder, settings, inputs, make)
+        return folder, "\n".join(caplog.messages)
+
+    return run
+
+
+def test_the_nearest_folder_and_what_differs_are_said_once(made):
+    old, said = made(Settings(16), text="a" * 64)
+    assert said == ""
+    made(Settings(16, {"c": 1.0}, "y"), text="a" * 64)  # differs in five
+    _, said = made(Settings(32, workers=3), text="a" * 64)
+    assert said == (
+        f"corpus: nothing has exactly these settings; the nearest is corpus/{old.name}: "
+        "members 16, not 32"
+    )
+    assert made(Settings(32, workers=3), text="a" * 64)[1] == ""  # it is made already
+    _, said = made(Settings(16), text="b" * 64)
+    assert said.endswith(f"corpus/{old.name}: inputs.text aaaaaaaaaaaa…, not bbbbbbbbbbbb…")
+    _, said = made(Settings(16), "renamed", text="a" * 64)
+    assert said.endswith(f"corpus/{old.name}: only its readable name is another")
+
+
+def test_where_none_is_near_nothing_is_said(made):
+    made(Settings())
+    assert made(Settings(1, {"a": 1.0}, "z"))[1] == ""  # members, rates.a, rates.b and words
+    assert made(Settings(1, {"a": 1.0}, "y"))[1]  # words alone
+    assert made(Settings(), "another", text="t")[1] == ""
+    assert made(Settings(), kind="passes")[1] == made(Settings(1), kind="passes")[1] == ""
+
+
+def test_a_neighbour_that_is_damaged_or_unfinished_is_passed_over(made):
+    old, _ = made(Settings())
+    (old / MANIFEST).write_text("{")
+
+    def fails(folder):
+        (folder / "part").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made(Settings(1), make=fails)
+    assert made(Settings(1))[1] == ""  # begun before: it is gone on with
+    assert "members 1, not 2" in made(Settings(2))[1]
+
+
+def test_only_the_newest_are_read(made, monkeypatch):
+    for members in range(4):
+        made(Settings(members, words=str(members)))
+    monkeypatch.setattr(nearest, "LOOKED_AT", 2)
+    read, own = [], nearest.read_manifest
+    monkeypatch.setattr(nearest, "read_manifest", lambda path: read.append(path) or own(path))
+    made(Settings(9))
+    assert len(read) == 2
