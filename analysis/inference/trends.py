@@ -12,7 +12,9 @@ Columns (`COLUMNS`), where they need a word:
   the same dose, and `note` says so). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds with each doubling
-  (`analysis.inference.dose_response`), and its bootstrap interval.
+  (`analysis.inference.dose_response`), and the percentiles of its draws. Where there was no trend
+  they left 0 out in 6% of 1,500 simulated lines of 3 doses with 15 members each, and in 5% with 30
+  or 60 (1,000 draws; 200 draws add up to a point).
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level.
 - `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
   where that lies outside of what was measured. `note` says so in words.

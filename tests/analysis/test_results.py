@@ -34,6 +34,7 @@ def test_columns_are_the_promised_ones_and_only_what_is_not_carried_is_nan(resul
     blind = results.query("method == 'blind'")
     assert (set(blind["checkpoint"]), set(blind["variant"])) == ({"clean"}, {""})
     assert set(results["learning_rate"]) == {0.001}
+    assert results["default"].all()
     # (3 methods × 2 checkpoints + blind) × 5 doses × (2 benchmarks + all) × 5 metrics
     assert len(results) == 7 * 5 * 3 * 5
 
