@@ -45,16 +45,16 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
             with disk_errors(runs):
                 run(config)
         except StoppedError as error:  # Hydra lets it pass, which ends a sweep as well
-            if not signs.failed(error):
+            if not signs.record_failure(error):
                 sys.exit(error.status)
             raise
         except UserError as error:  # kept from Hydra, which would put a line of its own before it
-            if signs.failed(error):
+            if signs.record_failure(error):
                 failed.append(error)
             else:
                 sys.exit(error.status)
         except Exception as error:
-            if not signs.failed(error):
+            if not signs.record_failure(error):
                 sys.exit(1)
             raise
 

@@ -130,7 +130,7 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
       that of the draws (Newcombe 2006), and `worth` at most. Percentiles are too narrow near 1: at
       0.98 of 25 + 25 examples they hold the truth in 84% of the cases.
     - Rates: the percentiles of the draws, moved to have their median where the draws have their
-      mean (`bootstrap.tpr_at_fpr` puts it there). Draws that agree have no width, and draws of tied
+      mean (`rates.tpr_draws` puts it there). Draws that agree have no width, and draws of tied
       scores don't reach the next step. So the interval holds Jeffreys' too, that of a known
       threshold: of `worth` tosses (Brown, Cai and DasGupta 2001), from `steps`' least to its most.
     - Where the worth isn't known: the percentiles.

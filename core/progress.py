@@ -36,7 +36,7 @@ class _Bar(tqdm):  # type: ignore[type-arg]
         if now["total"] and since:
             left = (now["total"] - now["n"]) * now["elapsed"] / since
         title = str(now["prefix"]).rstrip(": ")
-        signs.progress(signs.Progress(title, int(now["n"]), now["total"], now["unit"], left))
+        signs.record_progress(signs.Progress(title, int(now["n"]), now["total"], now["unit"], left))
 
 
 def progress(**options: Any) -> Any:

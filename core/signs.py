@@ -82,8 +82,8 @@ def leave_in(folder: Path | str | None) -> None:
     _folder = None if folder is None else Path(folder)
 
 
-def progress(now: Progress) -> None:
-    """How far this process is."""
+def record_progress(now: Progress) -> None:
+    """Write how far this process is."""
     if _folder is not None:
         with suppress(OSError):  # whoever looks on must not end the work
             write_text(_folder / PROGRESS, sealed(asdict(now)))
@@ -96,11 +96,11 @@ def read_progress(folder: Path) -> Progress | None:
     return None
 
 
-def failed(error: BaseException) -> bool:
-    """Leave word why this process ends.
+def record_failure(error: BaseException) -> bool:
+    """Write why this process ends.
 
-    Returns whether it should say so itself: not a user's error, which the launcher says, nor where
-    another process has said why, nor where all it knows is that another is gone.
+    Returns whether it should print the error itself: not a user's error, which the launcher prints,
+    nor where another process has printed why, nor where it knows only that another is gone.
     """
     if _folder is None:
         return True

@@ -27,7 +27,7 @@ def _report(folder: Path) -> int:
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is no launch's folder: give one of runs/launches/.")
     launch = Launch(folder.resolve())
-    wholeness.follow(launch.config().get("verify", wholeness.CHANGED))
+    wholeness.follow(launch.read_config().get("verify", wholeness.CHANGED))
     return report(launch)
 
 

@@ -84,7 +84,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellFolder:
     """One cell's folder."""
 
     folder: Path
@@ -94,23 +94,20 @@ class Cell:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write("overrides", {"overrides": list(overrides)})
 
-    @property
-    def overrides(self) -> list[str]:
+    def read_overrides(self) -> list[str]:
         """What tells the cell from the others."""
         return list((self._read("overrides") or {}).get("overrides", []))
 
-    @property
-    def outcome(self) -> Outcome | None:
+    def read_outcome(self) -> Outcome | None:
         """What became of it; None: nothing yet."""
         found = self._read("outcome")
         return None if found is None else Outcome(**found)
 
-    @property
-    def jobs(self) -> dict[str, str]:
+    def read_jobs(self) -> dict[str, str]:
         """Its SLURM jobs by their stage."""
         return dict(self._read("jobs") or {})
 
-    def running(self) -> tuple[Running, float] | None:
+    def read_running(self) -> tuple[Running, float] | None:
         """Where it runs, and the seconds since its last sign of life."""
         place = self.folder / "running.json"
         try:
@@ -120,31 +117,32 @@ class Cell:
         found = self._read("running")
         return None if found is None else (Running(**found), quiet)
 
-    def submitted(self, jobs: Mapping[str, str]) -> None:
-        """Say which SLURM jobs it has."""
+    def write_jobs(self, jobs: Mapping[str, str]) -> None:
+        """Write which SLURM jobs it has, by their stage."""
         self._write("jobs", dict(jobs))
 
-    def end(self, outcome: Outcome) -> None:
-        """Say what became of it."""
+    def write_outcome(self, outcome: Outcome) -> None:
+        """Write what became of it."""
         self._write("outcome", asdict(outcome))
 
-    def prepared(self) -> None:
-        """Say that it waits for jobs; what a killed process left says nothing any more."""
+    def write_waiting(self) -> None:
+        """Write that it waits for its jobs; what a killed process left says nothing any more."""
         (self.folder / "running.json").unlink(missing_ok=True)
-        self.end(Outcome("waiting"))
+        self.write_outcome(Outcome("waiting"))
 
-    def fail(self, error: BaseException) -> None:
-        """Say why it failed."""
+    def write_failure(self, error: BaseException) -> None:
+        """Write why it failed."""
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        self.end(Outcome("failed", error=f"{kind}{error}"))
+        self.write_outcome(Outcome("failed", error=f"{kind}{error}"))
 
     @contextmanager
-    def run(self, stage: str | None = None) -> Iterator[None]:
-        """Within it this process runs the cell: it shows that it lives, and where it ends badly."""
+    def record_run(self, stage: str | None = None) -> Iterator[None]:
+        """Within it this process runs the cell: its folder says so, and why where it ends badly."""
         job = os.environ.get("SLURM_JOB_ID")
         now = Running(socket.gethostname(), os.getpid(), job, stage, time.time())
         signs.forget(self.folder)
-        if self.outcome is not None and self.outcome.state != "done":
+        before = self.read_outcome()
+        if before is not None and before.state != "done":
             (self.folder / "outcome.json").unlink(missing_ok=True)
         signs.leave_in(self.folder)
         with obeyed(), self._living(now), last_words(self._stopped):
@@ -155,14 +153,14 @@ class Cell:
                 raise
             except Exception as error:
                 with suppress(OSError):  # of a full disk
-                    self.fail(error)
+                    self.write_failure(error)
                 raise
             finally:
                 signs.leave_in(None)
 
     def _stopped(self, error: StoppedError) -> None:
         with suppress(OSError):
-            self.end(Outcome("stopped", error=str(error)))
+            self.write_outcome(Outcome("stopped", error=str(error)))
 
     @contextmanager
     def _living(self, now: Running) -> Iterator[None]:
@@ -217,22 +215,22 @@ class Launch:
         names = [digest(overrides) for overrides in cells]
         write_text(self.folder / "cells.json", sealed({"cells": names}))
 
-    def config(self) -> DictConfig:
+    def read_config(self) -> DictConfig:
         """What the command said, with the runs folder as it is called here."""
         saved = load_config(self.folder)
         return cast(DictConfig, OmegaConf.merge(saved, {"runs": str(self.folder.parents[1])}))
 
-    def cell(self, overrides: Sequence[str]) -> Cell:
+    def cell(self, overrides: Sequence[str]) -> CellFolder:
         """The folder of a cell with these overrides."""
-        return Cell(self.folder / "cells" / digest(overrides))
+        return CellFolder(self.folder / "cells" / digest(overrides))
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[CellFolder]:
         """All cells, in the order of their overrides.
 
         Raises:
             ArtifactError: it is not known which they are.
         """
-        found = [Cell(path.parent) for path in self.folder.glob("cells/*/overrides.json")]
+        found = [CellFolder(path.parent) for path in self.folder.glob("cells/*/overrides.json")]
         file = self.folder / "cells.json"
         try:
             names = unsealed(file.read_text())["cells"] if file.exists() else []
@@ -241,18 +239,18 @@ class Launch:
                 f"{file} is damaged ({error}): give the launch's command again, which writes it."
             ) from error
         found = [cell for cell in found if cell.folder.name in names or not names]
-        return sorted(found, key=lambda cell: cell.overrides)
+        return sorted(found, key=CellFolder.read_overrides)
 
-    def named_cells(self) -> list[tuple[str, Cell]]:
+    def named_cells(self) -> list[tuple[str, CellFolder]]:
         """All cells, each with what tells it from the others."""
-        cells = [(cell, cell.overrides) for cell in self.cells()]
+        cells = [(cell, cell.read_overrides()) for cell in self.cells()]
         shared = set.intersection(*(set(words) for _, words in cells)) if cells else set()
         own = [" ".join(word for word in words if word not in shared) for _, words in cells]
         return [(name or "the only cell", cell) for name, (cell, _) in zip(own, cells, strict=True)]
 
-    def done(self) -> list[CellPaths]:
+    def done_paths(self) -> list[CellPaths]:
         """The artefacts of the cells that ended well."""
-        outcomes = [cell.outcome for cell in self.cells()]
+        outcomes = [cell.read_outcome() for cell in self.cells()]
         return [CellPaths(**o.paths) for o in outcomes if o is not None and o.paths is not None]
 
 

@@ -26,7 +26,7 @@ from core.errors import ConfigError, StoppedError, UserError, require
 from core.world import asked_processes
 from launch import pipeline, slurm, snapshot
 from launch.config import ClusterConfig, LaunchSettings
-from launch.folder import Cell, Launch, Outcome
+from launch.folder import CellFolder, Launch, Outcome
 from launch.outlook import outlook
 from launch.saved_config import is_saved, load_config, save_config
 from launch.shared import base_training
@@ -51,7 +51,7 @@ def run(config: DictConfig) -> Artifact | None:
         return None
     if settings.launch.cell is not None:
         load_config(Path(settings.launch.cell))  # it is what this process was started with
-        _make(config, settings, Cell(Path(settings.launch.cell)), snapshot.HOME)
+        _make(config, settings, CellFolder(Path(settings.launch.cell)), snapshot.HOME)
         return None
     overrides = list(HydraConfig.get().overrides.task)
     if HydraConfig.get().mode == RunMode.MULTIRUN:
@@ -63,7 +63,7 @@ def run(config: DictConfig) -> Artifact | None:
         code = Path(os.environ[CODE])
         _one_of_many(config, settings, Launch(code.parent).cell(overrides), code)
         return None
-    plan, _ = _check(config, settings, Cell(Path()), Path())  # before anything is written
+    plan, _ = _check(config, settings, CellFolder(Path()), Path())  # before anything is written
     if not writable(config.runs):
         return _read_only(config, plan, settings)
     code = begin(config, overrides, [overrides])
@@ -72,7 +72,8 @@ def run(config: DictConfig) -> Artifact | None:
     if settings.cluster.kind == "slurm":
         _submit(launch, code, settings)
         return None
-    return pipeline.report(config, launch.done()) if launch.done() else None
+    done = launch.done_paths()
+    return pipeline.report(config, done) if done else None
 
 
 def _read_only(
@@ -114,9 +115,9 @@ def report(launch: Launch) -> int:
 
     Returns the exit status: 0, or 1 where a cell has no result.
     """
-    done, cells = launch.done(), launch.cells()
+    done, cells = launch.done_paths(), launch.cells()
     if done:
-        pipeline.report(launch.config(), done)
+        pipeline.report(launch.read_config(), done)
     failed = _name_failed(launch, ("failed", "stopped", "waiting"))
     log.info("sweep: %d of %d cells done.", len(done), len(cells))
     return failed
@@ -125,14 +126,16 @@ def report(launch: Launch) -> int:
 def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
     """Name the cells in these states, and why; 1 where there are some, else 0."""
     gone = Outcome("failed", error=GONE)
-    cells = [(own, cell.outcome or gone) for own, cell in launch.named_cells()]
+    cells = [(own, cell.read_outcome() or gone) for own, cell in launch.named_cells()]
     bad = [(own, outcome) for own, outcome in cells if outcome.state in states]
     for own, outcome in bad:
         log.error("failed: %s: %s", own, outcome.error or GONE)
     return int(bool(bad))
 
 
-def _one_of_many(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
+def _one_of_many(
+    config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: Path
+) -> None:
     """A cell of a sweep: its errors are kept with it, and the others go on."""
     try:
         with disk_errors():
@@ -145,7 +148,9 @@ def _one_of_many(config: DictConfig, settings: LaunchSettings, cell: Cell, code:
         log.error("%s", traceback.format_exc())
 
 
-def _run_or_prepare(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
+def _run_or_prepare(
+    config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: Path
+) -> None:
     """Run the cell, or write what its jobs are going to read."""
     cell.register(list(HydraConfig.get().overrides.task))
     own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
@@ -160,17 +165,18 @@ def _run_or_prepare(config: DictConfig, settings: LaunchSettings, cell: Cell, co
         if _ended(cell, config, pipeline.content_of(plan)):
             return
     except Exception as error:
-        cell.fail(error)
+        cell.write_failure(error)
         raise
     save_config(cell.folder, own, code / "conf")
-    cell.prepared()
+    cell.write_waiting()
 
 
 def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
     """Submit what is ready, leave alone what is queued; the report where there is neither."""
     cells = launch.cells()
     live = slurm.queued(cells)
-    ready = [c for c in cells if c.outcome == Outcome("waiting") and not {*c.jobs.values()} & live]
+    waiting = [cell for cell in cells if cell.read_outcome() == Outcome("waiting")]
+    ready = [cell for cell in waiting if not {*cell.read_jobs().values()} & live]
     if live:
         log.info("jobs of this launch that are still queued go on: %s", " ".join(sorted(live)))
     if ready:
@@ -178,22 +184,22 @@ def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
     return _name_failed(launch) if ready or live else report(launch)
 
 
-def _make(config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path) -> None:
+def _make(config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: Path) -> None:
     """Run the cell here, as far as is asked."""
     until = settings.launch.stage
-    with cell.run(until):
+    with cell.record_run(until):
         plan, stages = _check(config, settings, cell, code)
         # without SLURM nothing asks: every stage finds its artefacts by their content
         content = pipeline.content_of(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
         if paths is not None:
-            cell.end(Outcome("done", paths=_absolute(asdict(paths)), content=content))
+            cell.write_outcome(Outcome("done", paths=_absolute(asdict(paths)), content=content))
         elif not _ended(cell, config, content):
-            cell.end(Outcome("waiting", stage=until))
+            cell.write_outcome(Outcome("waiting", stage=until))
 
 
 def _check(
-    config: DictConfig, settings: LaunchSettings, cell: Cell, code: Path
+    config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: Path
 ) -> tuple[pipeline.Plan, Stages]:
     """What the cell is and where it runs, or a UserError before any work."""
     plan = pipeline.plan(config, read=not settings.launch.dry_run)  # which downloads nothing
@@ -216,11 +222,12 @@ def _absolute(paths: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ended(cell: Cell, config: DictConfig, content: Mapping[str, str] | None) -> bool:
+def _ended(cell: CellFolder, config: DictConfig, content: Mapping[str, str] | None) -> bool:
     """Whether the cell is done as it is asked for now, and what it made is still there."""
-    if cell.outcome is None or cell.outcome.content != content or not is_saved(cell.folder, config):
+    outcome = cell.read_outcome()
+    if outcome is None or outcome.content != content or not is_saved(cell.folder, config):
         return False
-    paths = cell.outcome.paths or {}
+    paths = outcome.paths or {}
     folders = [paths[name] for name in paths if name != "exports"] + list(paths.get("exports", []))
     return bool(folders) and all(is_complete(Path(folder)) for folder in folders)
 

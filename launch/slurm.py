@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from core.errors import ConfigError
 from launch import snapshot
 from launch.config import STAGES, ClusterConfig
-from launch.folder import Cell, Launch
+from launch.folder import CellFolder, Launch
 
 ANALYSE = "analyse"
 log = logging.getLogger(__name__)
@@ -79,7 +79,11 @@ class Job:
 
 
 def submit(
-    launch: Launch, code: Path, cluster: ClusterConfig, cells: Sequence[Cell], until: str | None
+    launch: Launch,
+    code: Path,
+    cluster: ClusterConfig,
+    cells: Sequence[CellFolder],
+    until: str | None,
 ) -> None:
     """Submit the cells' stages as far as `until`; without it all, and the report after them.
 
@@ -93,7 +97,7 @@ def submit(
         )
     before: str | None = None
     for cell in cells:
-        cell.submitted({})
+        cell.write_jobs({})
     for stage in _stages(until):
         places = [launch.folder] if stage == ANALYSE else [cell.folder for cell in cells]
         executor = _executor(launch, code, cluster, stage, _dependency(stage, before, len(cells)))
@@ -107,7 +111,7 @@ def submit(
         log.info("%s: job %s", stage, before)
         if stage != ANALYSE:
             for cell, job in zip(cells, made, strict=True):
-                cell.submitted({**cell.jobs, stage: job.job_id})
+                cell.write_jobs({**cell.read_jobs(), stage: job.job_id})
 
 
 def described(
@@ -199,9 +203,9 @@ def _dependency(stage: str, before: str | None, cells: int) -> dict[str, Any]:
     return {"dependency": f"{kind}:{before}", "more": {"kill-on-invalid-dep": "yes"}}
 
 
-def queued(cells: Sequence[Cell]) -> set[str]:
+def queued(cells: Sequence[CellFolder]) -> set[str]:
     """The cells' jobs that still wait or run, by the names that submitit gives tasks."""
-    jobs = {job for cell in cells for job in cell.jobs.values()}
+    jobs = {job for cell in cells for job in cell.read_jobs().values()}
     if not jobs:
         return set()
     call = ["squeue", "--me", "--noheader", "--array", "--format=%i"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from core import signs
 from core.errors import ConfigError
 from launch.config import STAGES
-from launch.folder import KIND, Cell, Launch, Outcome
+from launch.folder import KIND, CellFolder, Launch, Outcome
 
 LOST = 60.0  # seconds without a sign of life
 
@@ -39,9 +39,9 @@ def _launch(launch: Launch) -> str:
     return "\n".join([head, *lines])
 
 
-def state(cell: Cell) -> tuple[str, str]:
+def state(cell: CellFolder) -> tuple[str, str]:
     """`waiting`, `running`, `done` or `failed`, and what there is to say about it."""
-    running, outcome = cell.running(), cell.outcome
+    running, outcome = cell.read_running(), cell.read_outcome()
     if running is not None:
         now, quiet = running
         where = f"on {now.host}" + (f", job {now.job}" if now.job else "")
@@ -56,18 +56,19 @@ def state(cell: Cell) -> tuple[str, str]:
     return outcome.state, outcome.error or ""
 
 
-def _waits(cell: Cell) -> str:
+def _waits(cell: CellFolder) -> str:
     """What the cell waits for, as far as is known here."""
-    outcome = cell.outcome or Outcome("waiting")
+    outcome = cell.read_outcome() or Outcome("waiting")
     if outcome.error:
         return f"stopped: {outcome.error}"
     following = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]
     done = [f"{outcome.stage} done"] if outcome.stage else []
-    job = [f"{following}: job {cell.jobs[following]}"] if following in cell.jobs else []
+    jobs = cell.read_jobs()
+    job = [f"{following}: job {jobs[following]}"] if following in jobs else []
     return "; ".join([*done, *job])
 
 
-def _progress(cell: Cell) -> str:
+def _progress(cell: CellFolder) -> str:
     now = signs.read_progress(cell.folder)
     if now is None:
         return ""

@@ -25,11 +25,11 @@ def test_a_bar_is_seen_from_outside(folder):
 
 def test_the_first_cause_comes_first_and_is_said_once(folder, monkeypatch):
     monkeypatch.setenv("RANK", "0")
-    assert not signs.failed(RuntimeError("[gloo] Connection closed by peer"))
+    assert not signs.record_failure(RuntimeError("[gloo] Connection closed by peer"))
     monkeypatch.setenv("RANK", "2")
-    assert signs.failed(ValueError("boom"))
+    assert signs.record_failure(ValueError("boom"))
     monkeypatch.setenv("RANK", "1")
-    assert not signs.failed(DataError("a text is empty"))
+    assert not signs.record_failure(DataError("a text is empty"))
     found = signs.read_failures(folder)
     assert [f.rank for f in found] == [2, 1, 0]
     assert "ValueError: boom" in found[0].trace
@@ -39,6 +39,6 @@ def test_the_first_cause_comes_first_and_is_said_once(folder, monkeypatch):
 
 def test_nothing_is_left_where_nobody_looks(tmp_path):
     signs.leave_in(None)
-    assert signs.failed(ValueError("boom"))
-    signs.progress(signs.Progress("train", 1, 2, "step", None))
+    assert signs.record_failure(ValueError("boom"))
+    signs.record_progress(signs.Progress("train", 1, 2, "step", None))
     assert list(tmp_path.iterdir()) == []

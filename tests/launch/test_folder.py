@@ -41,29 +41,29 @@ def ago(cell, seconds):
 
 def test_status_tells_what_became_of_each_cell(launch, tmp_path):
     done, failed, running, waiting = launch.cells()
-    with done.run():
-        done.end(Outcome("done", paths={}))
-    with pytest.raises(DataError), failed.run():
+    with done.record_run():
+        done.write_outcome(Outcome("done", paths={}))
+    with pytest.raises(DataError), failed.record_run():
         raise DataError("a text is empty")
-    waiting.submitted({"inject": "7_3", "train": "8_3", "detect": "9_3"})
-    with running.run("train"):
-        signs.progress(signs.Progress("train tiny", 30, 120, "step", 600.0))
+    waiting.write_jobs({"inject": "7_3", "train": "8_3", "detect": "9_3"})
+    with running.record_run("train"):
+        signs.record_progress(signs.Progress("train tiny", 30, 120, "step", 600.0))
         said = status(tmp_path / "runs").splitlines()
     assert said[0].endswith(": 1 done, 1 failed, 1 running, 1 waiting")
     assert said[1].split() == ["seed=0", "done"]
     assert said[2].endswith("failed   a text is empty")
     assert "train tiny: 30/120 step (25%), 10 min left; on " in said[3]
     assert said[4].endswith("waiting  inject: job 7_3")
-    waiting.end(Outcome("waiting", stage="inject"))
+    waiting.write_outcome(Outcome("waiting", stage="inject"))
     assert state(waiting) == ("waiting", "inject done; train: job 8_3")
 
 
 def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch):
     stopped, killed, *_ = launch.cells()
-    with pytest.raises(StoppedError), stopped.run():
+    with pytest.raises(StoppedError), stopped.record_run():
         raise StoppedError("SIGTERM came at step 3 of 9.")
     assert state(stopped) == ("waiting", "stopped: SIGTERM came at step 3 of 9.")
-    with killed.run():
+    with killed.record_run():
         ago(killed, 50)
         assert state(killed)[0] == "running"
         ago(killed, 70)
@@ -74,37 +74,37 @@ def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch):
 def test_a_process_takes_away_its_own_sign_of_life_and_no_others(launch):
     """Two processes may be given the same cell."""
     cell = launch.cells()[0]
-    with cell.run("train"):
-        ours, _ = cell.running()
+    with cell.record_run("train"):
+        ours, _ = cell.read_running()
         assert (ours.host, ours.pid, ours.stage) == (socket.gethostname(), os.getpid(), "train")
-    assert cell.running() is None
+    assert cell.read_running() is None
     theirs = replace(ours, host="elsewhere", pid=1)
-    with cell.run("train"):
+    with cell.record_run("train"):
         place = cell.folder / "running.json"
         place.write_text(sealed(asdict(theirs)))
-    assert cell.running()[0] == theirs
+    assert cell.read_running()[0] == theirs
 
 
 def test_a_report_is_on_the_cells_that_are_done(launch):
     done, failed, stopped, _ = launch.cells()
     paths = {"corpus": "c", "model": "m", "clean": "s", "contaminated": "t"}
-    done.end(Outcome("done", paths=paths))
-    failed.fail(DataError("a text is empty"))
-    stopped.end(Outcome("stopped", error="SIGTERM came."))
-    assert launch.done() == [CellPaths(**paths)]
+    done.write_outcome(Outcome("done", paths=paths))
+    failed.write_failure(DataError("a text is empty"))
+    stopped.write_outcome(Outcome("stopped", error="SIGTERM came."))
+    assert launch.done_paths() == [CellPaths(**paths)]
 
 
 def test_another_run_of_a_done_cell_leaves_it_done(launch):
     cell = launch.cells()[0]
-    with cell.run():
-        cell.end(Outcome("done", paths={"corpus": "c"}))
-    with cell.run():
-        assert cell.outcome.state == "done"
+    with cell.record_run():
+        cell.write_outcome(Outcome("done", paths={"corpus": "c"}))
+    with cell.record_run():
+        assert cell.read_outcome().state == "done"
 
 
 def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
     cell = launch.cells()[0]
-    with pytest.raises(StoppedError), cell.run():
+    with pytest.raises(StoppedError), cell.record_run():
         signal.raise_signal(signal.SIGTERM)
     assert state(cell) == (
         "waiting",
@@ -134,7 +134,7 @@ def test_a_launch_is_the_same_wherever_and_however_far_it_runs():
 
 def test_cells_of_an_earlier_sweep_are_left_out(launch):
     launch.register([["seed=0"], ["seed=9"]])
-    assert [cell.overrides for cell in launch.cells()] == [["seed=0"], ["seed=9"]]
+    assert [cell.read_overrides() for cell in launch.cells()] == [["seed=0"], ["seed=9"]]
 
 
 def test_a_configuration_is_read_back_as_it_was(tmp_path):
@@ -201,8 +201,8 @@ def test_a_cell_that_ends_on_a_full_disk_keeps_its_error(launch, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("launch.folder.Cell.end", full)
-    with pytest.raises(DataError, match="the first"), launch.cells()[0].run():
+    monkeypatch.setattr("launch.folder.CellFolder.write_outcome", full)
+    with pytest.raises(DataError, match="the first"), launch.cells()[0].record_run():
         raise DataError("the first")
 
 

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 
 from core.command import CONF
 from core.errors import ConfigError
-from launch.folder import Cell, Outcome
+from launch.folder import CellFolder, Outcome
 from launch.pipeline import content_of, plan, processes_of
 from launch.run import _ended
 from launch.saved_config import save_config
@@ -134,19 +134,19 @@ def test_a_base_model_made_here_is_known_by_its_corpus():
 def test_a_done_cell_whose_files_were_edited_is_not_done(named, tmp_path):
     """Where cells are jobs, a done one is not even submitted."""
     files, words = named
-    config, cell = composed("experiment=quickstart", *words), Cell(tmp_path / "cell")
+    config, cell = composed("experiment=quickstart", *words), CellFolder(tmp_path / "cell")
     artefact = tmp_path / "artefact"
     artefact.mkdir()
     (artefact / "manifest.json").touch()
     save_config(cell.folder, config, CONF)
     assert not _ended(cell, config, content_of(plan(config)))
     paths = {"corpus": str(artefact)}
-    cell.end(Outcome("done", paths=paths, content=content_of(plan(config))))
+    cell.write_outcome(Outcome("done", paths=paths, content=content_of(plan(config))))
     assert _ended(cell, config, content_of(plan(config)))
     rows = files["mine.jsonl"].read_text()
     files["mine.jsonl"].write_text(rows.replace("yes", "noo"))
     assert not _ended(cell, config, content_of(plan(config)))
     files["mine.jsonl"].write_text(rows)
     assert _ended(cell, config, content_of(plan(config)))
-    cell.end(Outcome("done", paths=paths))  # as a launch without SLURM leaves it
+    cell.write_outcome(Outcome("done", paths=paths))  # as a launch without SLURM leaves it
     assert not _ended(cell, config, content_of(plan(config)))

@@ -28,12 +28,12 @@ def test_a_damaged_outcome_is_none(tmp_path):
     launch = Launch.named(str(tmp_path), "study", ["seed=0"])
     launch.register([["seed=0"]])
     (cell,) = launch.cells()
-    cell.end(Outcome("done", paths={"corpus": "runs/corpus/one"}))
+    cell.write_outcome(Outcome("done", paths={"corpus": "runs/corpus/one"}))
     for _ in flips(cell.folder / "outcome.json"):
-        assert cell.outcome is None
-        assert launch.done() == []
+        assert cell.read_outcome() is None
+        assert launch.done_paths() == []
         assert "waiting" in status(tmp_path)
-    assert cell.outcome == Outcome("done", paths={"corpus": "runs/corpus/one"})
+    assert cell.read_outcome() == Outcome("done", paths={"corpus": "runs/corpus/one"})
 
 
 def test_a_damaged_list_of_cells_is_refused(tmp_path):
@@ -43,7 +43,7 @@ def test_a_damaged_list_of_cells_is_refused(tmp_path):
     for _ in flips(launch.folder / "cells.json"):
         with pytest.raises(ArtifactError, match="cells.json is damaged"):
             launch.cells()
-    assert [cell.overrides for cell in launch.cells()] == [["seed=1"]]
+    assert [cell.read_overrides() for cell in launch.cells()] == [["seed=1"]]
 
 
 def test_a_damaged_configuration_is_refused(tmp_path):
@@ -58,8 +58,8 @@ def test_a_damaged_configuration_is_refused(tmp_path):
 def test_a_damaged_sign_is_none(tmp_path):
     signs.leave_in(tmp_path)
     try:
-        signs.progress(signs.Progress("train", 1, 2, "step", 3.0))
-        signs.failed(ValueError("x"))
+        signs.record_progress(signs.Progress("train", 1, 2, "step", 3.0))
+        signs.record_failure(ValueError("x"))
     finally:
         signs.leave_in(None)
     for _ in flips(tmp_path / signs.PROGRESS):

@@ -124,10 +124,10 @@ def test_what_is_submitted_is_what_was_described(launch, spool):
         expected = expected.replace("'afterany:<the job before>'", f"afterany:{before}")
         assert (spool / str(number)).read_text().split() == expected.split(), stage
     for place, cell in enumerate(cells):
-        assert cell.jobs == {
+        assert cell.read_jobs() == {
             stage: f"{100 + n}_{place}" for n, stage in enumerate(("inject", "train", "detect"))
         }
-        for stage, job in cell.jobs.items():
+        for stage, job in cell.read_jobs().items():
             rules, call, timeouts = submitted(launch, job)
             assert (rules, timeouts) == ((2, 5), 5)
             assert call[:3] == [sys.executable, "-m", "launch"]
@@ -142,7 +142,7 @@ def test_a_job_that_is_refused_is_named_and_those_before_it_stay(launch, spool, 
     (cell, *_) = launch.cells()
     with pytest.raises(ConfigError, match=r"^cluster\.jobs\.train: "):
         slurm.submit(launch, launch.folder, CLUSTER, [cell], "detect")
-    assert cell.jobs == {"inject": "100"}
+    assert cell.read_jobs() == {"inject": "100"}
     assert options((spool / "1").read_text())["dependency"] == "afterok:100"
 
 
@@ -155,8 +155,8 @@ def test_without_slurm_nothing_is_submitted_and_that_is_said(launch, monkeypatch
 def test_queued_are_the_cells_own_jobs_that_slurm_still_has(launch, spool):
     one, other, _ = launch.cells()
     assert slurm.queued([one]) == set()
-    one.submitted({"inject": "100_0", "train": "101_0"})
-    other.submitted({"inject": "100_1"})
+    one.write_jobs({"inject": "100_0", "train": "101_0"})
+    other.write_jobs({"inject": "100_1"})
     assert slurm.queued([one, other]) == {"100_0"}
 
 

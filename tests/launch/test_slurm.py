@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from detection import open_scores
-from launch.folder import Cell, Launch
+from launch.folder import CellFolder, Launch
 from tests.launch import slurm_cluster
 from tests.launch.test_sweep import report_of
 from tests.test_pipeline import SMALL, contents
@@ -94,9 +94,9 @@ def two_nodes(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_tasks_train_as_one_process(two_nodes: Path, undisturbed: Path) -> None:
     one, ours = the_same_cell(undisturbed), cells(two_nodes)[0]
-    assert ours.outcome.state == "done", logs(two_nodes)
+    assert ours.read_outcome().state == "done", logs(two_nodes)
     for stage, name in (("train", "training-study"), ("detect", "detection-contaminated")):
-        assert f"{name}: srun --ntasks=2" in log_of(two_nodes, ours.jobs[stage]).read_text()
+        assert f"{name}: srun --ntasks=2" in log_of(two_nodes, ours.read_jobs()[stage]).read_text()
     assert (losses_of(ours) - losses_of(one)).abs().max() < LONG_TRAINING
     for name in ("clean", "contaminated"):
         assert (scores_of(ours, name) - scores_of(one, name)).abs().max() < LONG_TRAINING
@@ -109,16 +109,16 @@ def test_a_disturbed_sweep_run_again_is_the_undisturbed_one(
     slurm.launch(tmp_path, *SWEEP, *ON_SLURM)
     cancelled, killed, asked, calm = cells(tmp_path)
     until(lambda: [n >= 20 for n in steps(tmp_path)] == [True] * 4, tmp_path)
-    again = slurm.number(asked.jobs["train"])
-    kill(slurm.number(killed.jobs["train"]))
-    slurm.call("scancel", cancelled.jobs["train"])
-    slurm.call("scancel", "--signal=TERM", "--full", asked.jobs["train"])
+    again = slurm.number(asked.read_jobs()["train"])
+    kill(slurm.number(killed.read_jobs()["train"]))
+    slurm.call("scancel", cancelled.read_jobs()["train"])
+    slurm.call("scancel", "--signal=TERM", "--full", asked.read_jobs()["train"])
     slurm.drain(tmp_path)
 
     assert slurm.shown(again)["Restarts"] == "1"
     for cell in (cancelled, killed):  # the scores of a model that there isn't
-        assert slurm.shown(cell.jobs["detect"])["JobState"] == "CANCELLED"
-        assert not log_of(tmp_path, cell.jobs["detect"]).exists()
+        assert slurm.shown(cell.read_jobs()["detect"])["JobState"] == "CANCELLED"
+        assert not log_of(tmp_path, cell.read_jobs()["detect"]).exists()
     age(killed)
     status = states(slurm, tmp_path)
     assert status[cancelled].startswith("waiting stopped: SIGTERM came at step"), status
@@ -150,7 +150,7 @@ def test_a_job_out_of_time_is_queued_again(
     slurm.drain(tmp_path)
     (cell,) = cells(tmp_path)
     assert states(slurm, tmp_path)[cell] == "done", logs(tmp_path)
-    job = cell.jobs["train"]
+    job = cell.read_jobs()["train"]
     log = log_of(tmp_path, job).read_text()
     assert log.count("Requeued job") == int(slurm.shown(job)["Restarts"]) > 0, log
     assert "resuming after step" in log
@@ -165,9 +165,9 @@ def test_a_preempted_job_goes_on(slurm: Slurm, two_nodes: Path, tmp_path: Path) 
     slurm.call("sbatch", "-p", "urgent", "-N2", "--exclusive", "-o", "/dev/null",
                "--wrap", "sleep 5")  # fmt: skip
     slurm.drain(tmp_path)
-    assert slurm.shown(cell.jobs["train"])["Restarts"] == "1", logs(tmp_path)
+    assert slurm.shown(cell.read_jobs()["train"])["Restarts"] == "1", logs(tmp_path)
     assert states(slurm, tmp_path)[cell] == "done", logs(tmp_path)
-    assert "resuming after step" in log_of(tmp_path, cell.jobs["train"]).read_text()
+    assert "resuming after step" in log_of(tmp_path, cell.read_jobs()["train"]).read_text()
     pd.testing.assert_series_equal(
         losses_of(cell), losses_of(cells(two_nodes)[0]), check_exact=True
     )
@@ -202,16 +202,16 @@ def test_a_done_cell_is_submitted_again_only_where_a_file_that_it_names_was_edit
     slurm.launch(runs, *words)
     slurm.drain(runs)
     (cell,) = cells(runs)
-    first, jobs = cell.outcome, cell.jobs
+    first, jobs = cell.read_outcome(), cell.read_jobs()
     assert first.state == "done", logs(runs)
     slurm.launch(runs, *words)
-    assert cell.jobs == jobs
+    assert cell.read_jobs() == jobs
     rows.write_text(rows.read_text().replace("yes", "noo"))
     slurm.launch(runs, *words)
-    assert cell.jobs != jobs
+    assert cell.read_jobs() != jobs
     slurm.drain(runs)
-    assert cell.outcome.state == "done", logs(runs)
-    assert cell.outcome.paths["corpus"] != first.paths["corpus"]
+    assert cell.read_outcome().state == "done", logs(runs)
+    assert cell.read_outcome().paths["corpus"] != first.paths["corpus"]
 
 
 def said(runs: Path, words: tuple[str, ...] | list[str], environment: dict[str, str]) -> str:
@@ -236,19 +236,19 @@ def launch_of(runs: Path) -> Launch:
     return Launch(found.parent)
 
 
-def cells(runs: Path) -> list[Cell]:
+def cells(runs: Path) -> list[CellFolder]:
     """In the order of their overrides."""
     return launch_of(runs).cells()
 
 
-def the_same_cell(sweep: Path) -> Cell:
+def the_same_cell(sweep: Path) -> CellFolder:
     """The sweep's cell of the seed and the rate that a launch of one cell has."""
     own = {"seed=0", "training.learning_rate=0.004"}
-    (found,) = [cell for cell in cells(sweep) if own <= {*cell.overrides}]
+    (found,) = [cell for cell in cells(sweep) if own <= {*cell.read_overrides()}]
     return found
 
 
-def states(slurm: Slurm, runs: Path) -> dict[Cell, str]:
+def states(slurm: Slurm, runs: Path) -> dict[CellFolder, str]:
     """The line on each cell of `python -m launch status`, less the cell's name."""
     done = subprocess.run(
         [sys.executable, "-m", "launch", "status", f"runs={runs}"],
@@ -271,14 +271,14 @@ def made(runs: Path) -> dict[str, object]:
     return {name: files for name, files in contents(runs).items() if name.split("/")[0] != "report"}
 
 
-def losses_of(cell: Cell) -> pd.Series:
+def losses_of(cell: CellFolder) -> pd.Series:
     """Each step's, of the contaminated training."""
-    return pd.Series(losses(Path(cell.outcome.paths["model"])))
+    return pd.Series(losses(Path(cell.read_outcome().paths["model"])))
 
 
-def scores_of(cell: Cell, name: str) -> pd.Series:
+def scores_of(cell: CellFolder, name: str) -> pd.Series:
     """By method and example."""
-    table = open_scores(cell.outcome.paths[name]).table
+    table = open_scores(cell.read_outcome().paths[name]).table
     return table.set_index(["method", "variant", "example_id"])["score"].sort_index()
 
 
@@ -314,7 +314,7 @@ def job_of(process: psutil.Process) -> str | None:
     return None
 
 
-def age(cell: Cell) -> None:
+def age(cell: CellFolder) -> None:
     """Let its last sign of life be long ago, rather than wait."""
     long_ago = time.time() - 3600
     os.utime(cell.folder / "running.json", (long_ago, long_ago))
