@@ -109,7 +109,7 @@ def blind_baseline(
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
     learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
     fold = [_order(group.max() + 1, seed, repeat)[group] % folds for repeat in range(REPEATS)]
-    with threadpool_limits(limits=1, user_api="blas"):  # over such small matrices threads only wait
+    with threadpool_limits(limits=1):  # over such small matrices threads only wait
         tried = list(classifiers(texts, learners).values())
         places = [_places(tried, each, learners, member[roles]) for each in fold]
     placed = np.empty(roles.shape)

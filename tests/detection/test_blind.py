@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
@@ -154,17 +156,21 @@ def test_a_rates_draws_are_the_nulls_scaled_to_its_own_variance():
 def test_an_estimate_has_the_sizes_the_worth_and_the_steps_of_its_metric():
     """A null that is wider than independent examples' lowers the worth; 0.25 is a fair coin's."""
     rng, members, nonmembers = np.random.default_rng(0), np.arange(10), np.arange(10, 110)
-    wanted = chosen_metrics([0.1, 0.001], [])
+    wanted = [*chosen_metrics([0.1, 0.001], []), replace(AUROC[0], name="bare", worth=None)]
     for spread, worth in ((0.2, 0.25 / 0.2**2), (0.01, 8_000 / 110), (0.0, 8_000 / 110)):
         null = 0.5 + rng.choice([-spread, spread], NULLS)
         placed = np.tile(np.r_[0.75, null], (110, 1))
         found = Blind(placed).estimates(members, nonmembers, wanted, NULLS + 7)
-        auroc, tpr, lacking = found.values()
-        assert [(e.n_members, e.n_nonmembers) for e in found.values()] == [(10, 100)] * 3
-        assert auroc.worth == pytest.approx(worth)
+        auroc, tpr, lacking, bare = found.values()
+        assert [(e.n_members, e.n_nonmembers) for e in found.values()] == [(10, 100)] * 4
+        assert (auroc.worth, bare.worth) == (pytest.approx(worth), None)
         assert auroc.draws[NULLS:].tolist() == auroc.draws[:7].tolist()
         assert (auroc.steps, tpr.steps) == (None, (0.0, 0.0))
         assert (lacking.needs, len(lacking.draws)) == ("≥ 5,000 non-members", NULLS + 7)
+    for value in (0.05, 0.95):  # a draw is a share
+        placed = np.tile(np.r_[value, 0.2, 0.8, np.full(NULLS - 2, 0.5)], (110, 1))
+        draws = Blind(placed).estimates(members, nonmembers, AUROC, NULLS)["auroc"].draws
+        assert (draws.min() == 0, draws.max() == 1) == (value < 0.5, value > 0.5)
     placed[:10] = 1  # beats every non-member whatever the labels
     sure = Blind(placed).estimates(members, nonmembers, wanted, NULLS)["tpr_at_fpr_0.1"]
     assert (sure.value, sure.worth) == (1, pytest.approx(0.1 * 0.9 / 0.9**2))
@@ -179,22 +185,23 @@ def test_perfect_places_have_an_interval_with_a_width():
     assert high == pytest.approx(1)
 
 
-def loop(tried, fold, member):
+def loop(tried, fold, learners, member):
     """Nested cross-validation of one labeling, one fit at a time."""
-    rows, placed = np.arange(len(fold)), np.empty(len(fold))
-    known = member.astype(float)[:, None]
+    placed, folds = np.empty(len(fold)), range(fold.max() + 1)
+    known = member[learners].astype(float)[:, None]
 
-    def fit(train, test, kind):
-        return kind.scores(rows[train], rows[test], known)[:, 0]
+    def fit(left_out, scored, kind):
+        train = [place for place, text in enumerate(learners) if fold[text] not in left_out]
+        return kind.scores(np.array(train), np.flatnonzero(fold == scored), known)[:, 0]
 
-    for outer in range(fold.max() + 1):
+    for outer in folds:
         means = []
         for kind in tried:
-            inner = [k for k in range(fold.max() + 1) if k != outer]
-            scores = [fit((fold != outer) & (fold != k), fold == k, kind) for k in inner]
+            inner = [k for k in folds if k != outer]
+            scores = [fit((outer, k), k, kind) for k in inner]
             pairs = zip(inner, scores, strict=True)
             means.append(np.mean([roc_auc_score(member[fold == k], s) for k, s in pairs]))
-        scores = fit(fold != outer, fold == outer, tried[int(np.argmax(means))])
+        scores = fit((outer,), outer, tried[int(np.argmax(means))])
         labels = member[fold == outer]
         placed[fold == outer] = [
             np.mean([(s > o) + (s == o) / 2 for o in scores[~labels]]) for s in scores
@@ -202,9 +209,21 @@ def loop(tried, fold, member):
     return placed
 
 
-def test_each_place_stands_where_its_label_is_from(monkeypatch):
-    """Of three draws of the folds the mean; each of 20 texts drawn to learn from."""
-    roles, calls = [np.arange(30)], []
+def test_places_are_those_of_a_plain_nested_loop():
+    rng, learners = np.random.default_rng(0), np.arange(60)[np.arange(60) % 5 > 0]
+    member = np.stack([drawn(60, seed) for seed in range(4)], axis=1)
+    fold = rng.permutation(60) % 4
+    tried = [ridge(rng.normal(size=(60, columns)), learners) for columns in (1, 2, 6)]
+    found = _places(tried, fold, learners, member)
+    for column in range(4):
+        expected = loop(tried, fold, learners, member[:, column])
+        np.testing.assert_allclose(found[:, column], expected, atol=1e-9)
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """Runs a baseline of 30 texts whose places are random; of each step, what it was given."""
+    roles, calls = [], []
 
     def spied_shuffled(*arguments):
         roles.append(shuffled(*arguments))
@@ -215,11 +234,21 @@ def test_each_place_stands_where_its_label_is_from(monkeypatch):
         calls.append((fold, learners, labels, found))
         return found
 
+    def run(member, seed):
+        roles[:], calls[:] = [np.arange(30)], []
+        placed = blind_baseline(simulated(30, 12), member, seed, folds=3).placed
+        return placed, [*roles], [*calls]
+
     for name, value in (("shuffled", spied_shuffled), ("_places", spied_places), ("NULLS", 6),
                         ("LEARNERS", 20), ("classifiers", lambda *_: {})):  # fmt: skip
         monkeypatch.setattr(f"detection.blind.{name}", value)
+    return run
+
+
+def test_each_place_stands_where_its_label_is_from(spied):
+    """Of three draws of the folds the mean; each of 20 texts drawn to learn from."""
     member = drawn(30, 1)
-    found = blind_baseline(simulated(30, 12), member, 0, folds=3).placed
+    found, roles, calls = spied(member, 0)
     assert (found.shape, len(roles), len(calls)) == ((30, 7), 7, REPEATS)
     for fold, learners, labels, _ in calls:
         assert np.bincount(fold).tolist() == [10] * 3
@@ -230,6 +259,18 @@ def test_each_place_stands_where_its_label_is_from(monkeypatch):
         for text in range(30):
             mean = np.mean([places[text, column] for *_, places in calls])
             assert found[role[text], column] == pytest.approx(mean)
+
+
+def test_the_seed_draws_the_shuffles_the_learners_and_the_folds(spied):
+    def draws(seed):
+        _, roles, calls = spied(drawn(30, 1), seed)
+        return [
+            each.tolist() for each in (*roles[1:], *(part for call in calls for part in call[:2]))
+        ]
+
+    one, again, other = map(draws, (1, 1, 2))
+    assert one == again
+    assert all(mine != its for mine, its in zip(one, other, strict=True))
 
 
 def test_aurocs_and_places_are_those_of_plain_loops():
@@ -243,17 +284,6 @@ def test_aurocs_and_places_are_those_of_plain_loops():
         score, others = scores[text, column], scores[~member[:, column], column]
         beaten = [(score > other) + (score == other) / 2 for other in others]
         assert placed[text, column] == pytest.approx(np.mean(beaten) if beaten else 0.5)
-
-
-def test_places_are_those_of_a_plain_nested_loop():
-    texts, rng = simulated(60, 4), np.random.default_rng(0)
-    member = np.stack([drawn(60, seed) for seed in range(3)], axis=1)
-    fold = rng.permutation(60) % 4
-    tried = list(classifiers(texts, np.arange(60)).values())
-    found = _places(tried, fold, np.arange(60), member)
-    for column in range(3):
-        expected = loop(tried, fold, member[:, column])
-        np.testing.assert_allclose(found[:, column], expected, atol=1e-9)
 
 
 def test_a_texts_label_neither_scores_it_nor_chooses_for_it():
@@ -385,13 +415,6 @@ def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
     assert {number for numbers in seen for number in numbers} == {1}
 
 
-def test_it_is_a_function_of_the_seed():
-    texts, member = simulated(40, 10), drawn(40, 10)
-    one, again, other = (blind_baseline(texts, member, seed).placed for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, again)
-    assert (one != other).any()
-
-
 def test_too_few_are_said():
     texts = simulated(39, 11)
     assert obstacle(texts[:20], np.arange(20) < 10) is None
@@ -399,11 +422,12 @@ def test_too_few_are_said():
         "9 members and 30 non-members (39 distinct texts) are too few for the blind baseline, "
         "which takes 10 of each"
     )
+    assert obstacle(texts, np.arange(39) < 30).startswith("30 members and 9 non-members")
     assert "(2 distinct texts)" in obstacle(texts[:2] * 20, np.arange(40) < 20)
 
 
 def test_the_warning_stands_where_the_interval_leaves_one_half_out():
-    assert warning(0.55, 0.49, 0.61) is None
+    assert warning(0.55, 0.5, 0.61) is warning(0.45, 0.4, 0.5) is None
     assert warning(0.731, 0.652, 0.804) == (
         "The texts alone tell members from non-members (blind AUROC 0.73 [0.65, 0.80]): "
         "these figures may measure the texts, not the model."
