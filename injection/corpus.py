@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +43,11 @@ class PackedCorpus:
     def config(self) -> dict[str, Any]:
         """The resolved config of the stage."""
         return self.artifact.config()
+
+    @property
+    def slug(self) -> str:
+        """What its folder's name begins with, whatever the folder is called now."""
+        return slug(self.config)
 
     @cached_property
     def examples(self) -> pd.DataFrame:
@@ -83,6 +89,12 @@ class PackedCorpus:
     def tokenizer_folder(self) -> Path:
         """The tokenizer's Hugging Face folder."""
         return self.artifact.path / "tokenizer"
+
+
+def slug(config: Mapping[str, Any]) -> str:
+    """A corpus in a few words: its source, its part and its tokens, from the resolved config."""
+    own = config["injection"]
+    return f"{config['corpus'].get('name', 'corpus')}-{own['part']}-{own['budget_tokens']}"
 
 
 def open_corpus(path: Path | str) -> PackedCorpus:

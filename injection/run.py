@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from core.artifacts import Artifact, Built, build, locate
+from core.artifacts import Artifact, Built, build, locate, plain
 from core.config import create
 from core.errors import DataError, require
 from core.models import model_digest
@@ -25,7 +25,7 @@ from injection.between import Rules, between_documents
 from injection.bpe import train_tokenizer
 from injection.config import InjectionConfig, InjectionStage
 from injection.copies import Copies, make_copies
-from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus
+from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus, slug
 from injection.held_out import draw_held_out
 from injection.sources import Corpus, Document
 from injection.sources.tally import skips
@@ -79,14 +79,12 @@ def run(stage: InjectionStage) -> Artifact:
     candidates = check(stage)
     source = create("corpus", stage.corpus)
     inputs = inputs_of(stage, source, candidates)
-    name, config = stage.corpus.get("name", "corpus"), stage.injection
-    slug = f"{name}-{config.part}-{config.budget_tokens}"
     named = stage.named()
-    folder = locate(Path(stage.runs), KIND, slug, named, inputs)
+    folder = locate(Path(stage.runs), KIND, slug(plain(named)), named, inputs)
     make = partial(_make, stage, source, inputs["corpus"], candidates)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # up to its manifest a killed run needs them
-    if config.near_duplicates == "flag":
+    if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact

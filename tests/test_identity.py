@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -104,8 +103,8 @@ def name(monkeypatch):
         monkeypatch.setattr(module, "locate", located)
 
     def opened(path):
-        artifact = SimpleNamespace(path=Path(path) / "x" / "slug-123456789012", digest=str(path))
-        return SimpleNamespace(artifact=artifact, digest=str(path))
+        artifact = SimpleNamespace(digest=str(path))
+        return SimpleNamespace(artifact=artifact, digest=str(path), slug="slug")
 
     source = SimpleNamespace(fingerprint=lambda: "source")
     monkeypatch.setattr(injection.run, "check", lambda _: [])

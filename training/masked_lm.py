@@ -62,8 +62,7 @@ def train_masked_lm(stage: MaskedLMStage) -> Artifact:
     """Train the model on every packed sequence once, or find it trained."""
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
-    slug = f"roberta-{corpus.artifact.path.name[:-13]}"
-    folder = locate(Path(stage.runs), KIND, slug, stage.masked_lm, inputs)
+    folder = locate(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)
     artifact = build(folder, stage.masked_lm, inputs, partial(_make, stage.masked_lm, corpus))
     log.info("masked language model: %s", artifact.path)
     return artifact

@@ -62,9 +62,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     find = partial(_inputs, stage)  # one process hashes the files, the others find that done
     inputs = world.by_leader(find) if world else find()
     corpus = open_corpus(stage.corpus_folder)
-    slug = (
-        f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.artifact.path.name[:-13]}"
-    )
+    slug = f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.slug}"
     folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
     if not is_complete(folder):
         _check(stage, corpus, asked_processes() if start is None else None)

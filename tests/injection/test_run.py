@@ -34,6 +34,11 @@ def test_the_corpus_is_what_the_manifest_says(corpus, stage):
     )
 
 
+def test_a_corpus_is_called_the_same_wherever_its_folder_is(corpus, tmp_path):
+    copied = open_corpus(shutil.copytree(corpus.artifact.path, tmp_path / "mine"))
+    assert copied.slug == corpus.slug == corpus.artifact.path.name[:-13]
+
+
 def without_copies(corpus):
     """The packed tokens that the ledger does not list, nor the separators around it."""
     ids = np.array(corpus.sequences["input_ids"], dtype=np.int32).ravel()

@@ -1,6 +1,7 @@
 """A small corpus that needs no data package, and a stage that trains a tiny model on it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,13 @@ WIDTH, SEQUENCES = 32, 45
 
 
 @dataclass(frozen=True)
-class Nothing:
-    """The corpus's config: there is none."""
+class CorpusConfig:
+    """As far as training reads it."""
+
+    corpus: dict[str, str] = field(default_factory=lambda: {"name": "toy"})
+    injection: dict[str, Any] = field(
+        default_factory=lambda: {"part": "study", "budget_tokens": SEQUENCES * WIDTH}
+    )
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +55,7 @@ def corpus_folder(tmp_path_factory):
         return Built([PART, "ledger.parquet", "tokenizer/tokenizer.json"])
 
     return build(
-        tmp_path_factory.mktemp("runs") / "corpus" / "toy-000000000000", Nothing(), {}, make
+        tmp_path_factory.mktemp("runs") / "corpus" / "toy-000000000000", CorpusConfig(), {}, make
     ).path
 
 
