@@ -100,6 +100,11 @@ def test_a_dose_outside_of_what_was_measured_is_missing_and_said(intercept, slop
     assert found["note"].startswith(f"{side} 0.75 wherever measured")
 
 
+def test_where_the_examples_themselves_lie_is_said_not_where_a_draw_does():
+    line = {at: Estimate(99, 9, at / 4, np.full(9, 0.8)) for at in (1.0, 2.0)}
+    assert shape(line, 0.9)["note"].startswith("below 0.75 wherever measured")
+
+
 def test_a_level_that_is_not_reached_lies_where_the_first_curve_would_reach_it():
     at = math.log(1.5)
     above, below, falls, rises = (2, 0.1), (-3, 0.1), (1, -0.9), (0, 0.2)
