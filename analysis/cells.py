@@ -243,7 +243,7 @@ def _check_models(model: Configured, clean: ScoreTable, contaminated: ScoreTable
 
 def _scored(scores: ScoreTable) -> str:
     """The digest of the model whose scores they are, whether or not code of its own ran."""
-    from detection.scored_model import CODE
+    from detection.model.local_model import CODE
 
     return scores.artifact.inputs["target"].removesuffix(CODE)
 

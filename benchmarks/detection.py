@@ -39,16 +39,16 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.timing import medians, peak
 from core.models import load_model, load_tokenizer
-from detection.decoder import Decoder
-from detection.infill_copies import run_branches
-from detection.infill_pass import takes_branches
+from detection.forward.batches import next_batch, run_sequences
+from detection.forward.infill import takes_branches
+from detection.forward.infill_copies import run_branches
 from detection.methods.base import Method
 from detection.methods.loss import Loss
 from detection.methods.min_k import MinK
 from detection.methods.min_k_plus_plus import MinKPlusPlus
 from detection.methods.zlib import Zlib
+from detection.model.causal_lm import CausalLM
 from detection.passes import ORIGINAL, Example
-from detection.runner import next_batch, run_batch, run_sequences
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 METHODS: list[Method] = [Loss(), Zlib(), MinK(), MinKPlusPlus()]
@@ -66,15 +66,15 @@ def main() -> None:
     given = {Path(path).name[:17] for path in sys.argv[1:]}
     heads = "".join(f"{name:>10}" for name in COLUMNS)
     print(f"{'model':18}{'bare ms':>9}{heads}  peak MiB (m=5)")
-    for name, folder, model in models():
-        decoder = Decoder(model.to(DEVICE))
+    for name, folder, hf in models():
+        model = CausalLM(hf.to(DEVICE))
         rows, repeats = sequences_of(folder), 7
         if name in given:
             rows, repeats = rows[:2], 1
-        bare, *ratios = measured(decoder, rows, repeats)
-        memory = memory_of(decoder, rows)
+        bare, *ratios = measured(model, rows, repeats)
+        memory = memory_of(model, rows)
         print(f"{name:18}{bare * 1e3:9.1f}{''.join(f'{r:10.2f}' for r in ratios)}  {memory}")
-        del decoder, model
+        del model, hf
     print(f"{'goal':27}{''.join(f'{goal:>10}' for goal in GOALS)}")
 
 
@@ -118,34 +118,34 @@ def sequences_of(tokenizer_folder: Path) -> list[list[int]]:
     return [row[i : i + TOKENS] for i in range(0, len(row), TOKENS)]
 
 
-def measured(decoder: Decoder, rows: Sequence[Sequence[int]], repeats: int) -> list[float]:
+def measured(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int) -> list[float]:
     """Seconds of the bare forward, then the columns."""
     batches = padded_batches(rows)
     bare, *ways = medians(
-        lambda: forward(decoder.model, batches),
-        lambda: attack(decoder, rows, METHODS),
-        lambda: [attack(decoder, rows, [method]) for method in METHODS],
-        lambda: [attack(decoder, [row], METHODS) for row in rows],
+        lambda: forward(model.model, batches),
+        lambda: attack(model, rows, METHODS),
+        lambda: [attack(model, rows, [method]) for method in METHODS],
+        lambda: [attack(model, [row], METHODS) for row in rows],
         repeats=repeats,
     )
-    if not takes_branches(decoder):
-        sys.exit(f"{type(decoder.model).__name__} takes no branches, so infilling is the loop.")
+    if not takes_branches(model):
+        sys.exit(f"{type(model.model).__name__} takes no branches, so infilling is the loop.")
     _, pac, neighbor, one, five, few = medians(
-        lambda: versions(decoder, rows, 1),
-        lambda: versions(decoder, rows, 6),
-        lambda: versions(decoder, rows, 26),
-        lambda: infill(decoder, rows, 1),
-        lambda: infill(decoder, rows, 5),
-        lambda: loop(decoder, rows[0]),
+        lambda: versions(model, rows, 1),
+        lambda: versions(model, rows, 6),
+        lambda: versions(model, rows, 26),
+        lambda: infill(model, rows, 1),
+        lambda: infill(model, rows, 5),
+        lambda: loop(model, rows[0]),
         repeats=repeats,
     )
     whole = few * (TOKENS - 1) / POSITIONS * len(rows)
     return [bare, *ways, pac, neighbor, one, five, whole / one, whole / five]
 
 
-def memory_of(decoder: Decoder, rows: Sequence[Sequence[int]]) -> str:
+def memory_of(model: CausalLM, rows: Sequence[Sequence[int]]) -> str:
     """The peaks of the ordinary and of the infilling pass."""
-    plain, five = (lambda: run_batch(decoder, rows)), (lambda: infill(decoder, rows, 5))
+    plain, five = (lambda: model.stats(rows)), (lambda: infill(model, rows, 5))
     return f"{peak(plain):.0f} ({peak(five):.0f})"
 
 
@@ -169,30 +169,30 @@ def forward(model: Any, batches: Sequence[torch.Tensor]) -> None:
 
 
 def attack(
-    decoder: Decoder, rows: Sequence[Sequence[int]], methods: Sequence[Method]
+    model: CausalLM, rows: Sequence[Sequence[int]], methods: Sequence[Method]
 ) -> list[list[float]]:
     """From token ids to the scores of each method."""
     names = [str(i) for i in range(len(rows))]
-    stats = run_sequences(decoder, rows, names, BATCH_TOKENS)
+    stats = run_sequences(model, rows, names, BATCH_TOKENS)
     examples = [Example(n, "a text", {ORIGINAL: (s,)}) for n, s in zip(names, stats, strict=True)]
     return [[method.score(example) for example in examples] for method in methods]
 
 
-def versions(decoder: Decoder, rows: Sequence[Sequence[int]], n: int) -> None:
+def versions(model: CausalLM, rows: Sequence[Sequence[int]], n: int) -> None:
     """The ordinary pass over so many versions of each text."""
-    run_sequences(decoder, [*rows] * n, [""] * n * len(rows), BATCH_TOKENS)
+    run_sequences(model, [*rows] * n, [""] * n * len(rows), BATCH_TOKENS)
 
 
-def infill(decoder: Decoder, rows: Sequence[Sequence[int]], m: int) -> None:
+def infill(model: CausalLM, rows: Sequence[Sequence[int]], m: int) -> None:
     """The infilling pass of some texts."""
-    run_branches(decoder, rows, [""] * len(rows), BATCH_TOKENS, m)
+    run_branches(model, rows, [""] * len(rows), BATCH_TOKENS, m)
 
 
-def loop(decoder: Decoder, ids: Sequence[int]) -> None:
+def loop(model: CausalLM, ids: Sequence[int]) -> None:
     """The ordinary pass over the text with one token replaced, for a few tokens."""
     for place in np.linspace(1, len(ids) - 1, POSITIONS).astype(int):
-        other = [*ids[:place], (ids[place] + 1) % decoder.vocabulary, *ids[place + 1 :]]
-        run_batch(decoder, [other])
+        other = [*ids[:place], (ids[place] + 1) % model.vocabulary, *ids[place + 1 :]]
+        model.stats([other])
 
 
 if __name__ == "__main__":

@@ -73,17 +73,17 @@ def detection(texts: int, labels: bool = False) -> list[float]:
     """MiB once the model is loaded, and at the peak; seconds. Takes this process over."""
     from core.command import command
     from detection import __main__ as stage
-    from detection import loaded
+    from detection.model.local_model import LocalModel
 
     sizes: list[float] = []
-    load = loaded.load_decoder
+    load = LocalModel.load
 
     def watched(*given: Any) -> Any:
-        decoder = load(*given)
+        model = load(*given)
         sizes.append(resident())
-        return decoder
+        return model
 
-    loaded.load_decoder = watched
+    LocalModel.load = watched
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "texts.jsonl"
         write_texts(file, texts, labels)

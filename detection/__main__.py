@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 from core.command import command, said
 from core.config import convert
 from detection.config import DetectionStage
-from detection.decide import ThresholdStage, decide
-from detection.group import served
+from detection.ranks.group import served
+from detection.thresholds.run import ThresholdStage, decide
 
 
 def main(config: DictConfig) -> None:
@@ -49,8 +49,8 @@ def online(config: DictConfig) -> None:
 
 def accuracy(config: DictConfig) -> None:
     """Answer the corpus's questions and print the accuracy of members and of non-members."""
-    from detection.accuracy import FILE, AccuracyStage, run
-    from detection.accuracy_summary import compared, summary
+    from detection.accuracy.run import FILE, AccuracyStage, run
+    from detection.accuracy.summary import compared, summary
 
     stage = convert(config, AccuracyStage)
     tables = []

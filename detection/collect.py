@@ -16,29 +16,21 @@ from core.artifacts import Built, build, locate
 from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
 from detection.examples import texts_digest
-from detection.parallel import staying
-from detection.passes import INFILL, Pass
-from detection.scored_model import ScoredModel
-from detection.store import KIND, PARTS, Copies, StoredPass, is_whole, part, write_rows
+from detection.model import ScoredModel
+from detection.passes import Pass
+from detection.ranks.spread import staying
+from detection.store import KIND, PARTS, ByText, StoredPass, is_whole, part, write_rows
 from detection.texts import Text, Texts, release
-from detection.views import Material, needs, rewords
+from detection.views import Material, view_of
 
 if TYPE_CHECKING:
-    from detection.loaded import LoadedModel
+    from detection.forward.run import LoadedModel
 
 PART_CHARACTERS = 2**20
 """Of the texts of a part, over all copies: what is in memory at a time, and lost in a kill."""
 PART_TEXTS = 2**12
 
 log = logging.getLogger(__name__)
-
-
-def _serving(wanted: Pass, others: set[Pass]) -> Pass:
-    """The infilling pass with the most future tokens holds all that have fewer; else the pass."""
-    if wanted.view != INFILL:
-        return wanted
-    alike = [p for p in others if (p.model, p.view) == (wanted.model, wanted.view)]
-    return max(alike, key=lambda p: float(str(dict(p.parameters)["future"]).replace("all", "inf")))
 
 
 class Collector:
@@ -63,25 +55,28 @@ class Collector:
         last = pc.not_equal(hashes[1:], hashes[:-1]).to_numpy(zero_copy_only=False)
         self.texts = ordered.take(np.append(last, len(ordered) > 0))
         self._loaded: dict[str, LoadedModel] = {}
-        self._found: dict[Pass, Copies] = {}
+        self._found: dict[Pass, ByText] = {}
 
-    def collect(self, passes: Iterable[Pass]) -> dict[Pass, Copies]:
-        """The statistics of each pass; equal passes are run once, and the largest infilling."""
+    def collect(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
+        """The statistics of each pass; a pass that holds others is run for all of them, once."""
         wanted = set(passes)
-        serving = {p: _serving(p, wanted) for p in wanted}
+        serving = {
+            p: view_of(p).serving(p, (o for o in wanted if (o.model, o.view) == (p.model, p.view)))
+            for p in wanted
+        }
         run = sorted(set(serving.values()), key=lambda p: p.key)
         found = {p: self._one(p) for p in run}
         return {p: found[serving[p]] for p in wanted}
 
-    def _one(self, wanted: Pass) -> Copies:
+    def _one(self, wanted: Pass) -> ByText:
         if wanted not in self._found:
             self._found[wanted] = self._read(wanted)
         return self._found[wanted]
 
-    def _read(self, wanted: Pass) -> Copies:
+    def _read(self, wanted: Pass) -> ByText:
         model = self._model(wanted)
         # `config` is all that can change the numbers, `inputs` the digests of what is read
-        drawn, digests = self.material.identity(needs(wanted), self.texts)
+        drawn, digests = self.material.identity(view_of(wanted).needs, self.texts)
         config = {"view": wanted.view_key, **drawn, **self.settings.of_a_pass}
         texts = texts_digest(self.texts)
         inputs = {
@@ -93,7 +88,7 @@ class Collector:
 
     def _run(self, wanted: Pass, folder: Path) -> Built:
         """Write the parts of the pass that are not there, or not whole."""
-        known = self._one(Pass(wanted.model)) if rewords(wanted) else None
+        known = self._one(Pass(wanted.model)) if view_of(wanted).rewords else None
         texts = {folder / part(n): own for n, own in enumerate(parts(self.texts, wanted))}
         missing = [p for p, own in texts.items() if not is_whole(p, [t.sha256 for t in own])]
         for path in {*folder.glob(PARTS), *missing} - (texts.keys() - {*missing}):
@@ -110,7 +105,7 @@ class Collector:
             for path in missing:
                 write_rows(path, model.run(wanted, texts[path], known))
                 release()
-        return Built([path.name for path in texts], self._counts(folder, model.context))
+        return Built([path.name for path in texts], self._counts(folder, model.source.context))
 
     def _counts(self, folder: Path, context: int | None) -> dict[str, int]:
         """What is in the pass; one of a windowed text has more statistics than the context."""
@@ -137,7 +132,7 @@ class Collector:
 
     def _load(self, role: str) -> LoadedModel:
         if role not in self._loaded:
-            from detection.loaded import LoadedModel
+            from detection.forward.run import LoadedModel
 
             self._loaded[role] = LoadedModel(self.models[role], self.settings, self.material)
         return self._loaded[role]
@@ -145,7 +140,7 @@ class Collector:
 
 def parts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:
     """The texts in runs of up to PART_CHARACTERS, all copies counted, or of one text."""
-    copies = _copies(wanted)
+    copies = view_of(wanted).copies(wanted)
     start = characters = 0
     for place, text in enumerate(texts):
         own = len(text.text) * copies
@@ -155,10 +150,3 @@ def parts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:
         characters += own
     if start < len(texts):
         yield texts[start:]
-
-
-def _copies(wanted: Pass) -> int:
-    """About how many statistics a token of a text has in the pass."""
-    given = dict(wanted.parameters)
-    n, future = given.get("n", 1), given.get("future", 0)
-    return int(n) if not isinstance(future, int) or not future else future + 1

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from core.blank import is_blank
 from detection.passes import ORIGINAL, Pass
-from detection.views import rewords
+from detection.views import view_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from detection.store import Copies
+    from detection.store import ByText
 
 UPPER_BOUND = "_upper_bound"
 """What the name of a method ends with whose reference is the target's own past."""
@@ -28,7 +28,7 @@ def counting(passes: set[Pass]) -> set[Pass]:
     return passes if any(map(_counts, passes)) else {*passes, ORIGINAL}
 
 
-def scored_by(passes: Mapping[Pass, Copies]) -> Copies:
+def scored_by(passes: Mapping[Pass, ByText]) -> ByText:
     """The pass that shows how many tokens of each text the target scores: its first copy's."""
     return next(copies for wanted, copies in passes.items() if _counts(wanted))
 
@@ -76,4 +76,4 @@ def said(counts: pd.DataFrame) -> Sequence[str]:
 
 def _counts(wanted: Pass) -> bool:
     """Whether the target reads the text as it stands: first of all, where it reads more."""
-    return wanted.model == ORIGINAL.model and not rewords(wanted)
+    return wanted.model == ORIGINAL.model and not view_of(wanted).rewords

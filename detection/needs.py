@@ -10,8 +10,9 @@ from detection.build import build_methods
 from detection.config import METHODS, DetectionStage
 from detection.flags import UPPER_BOUND
 from detection.methods.base import Method
-from detection.scored_model import ScoredModel, open_model
-from detection.views import Material, needs
+from detection.model import ScoredModel, open_model
+from detection.model.local_model import LocalModel
+from detection.views import Material, view_of
 from detection.views.prefix_texts import Prefix, held_out_prefix, open_prefix
 from training import ancestry_of
 
@@ -31,7 +32,12 @@ PATHS = {
 def needs_of(method: Method) -> set[str]:
     """What the method's passes draw on beside the texts and the target: `seed`, or of PATHS."""
     roles = {p.model for p in method.passes} - {"target"}
-    return roles.union(*(needs(p) for p in method.passes))
+    return roles.union(*(view_of(p).needs for p in method.passes))
+
+
+def used_by(methods: Methods) -> set[str]:
+    """What any of the methods draws on."""
+    return {need for method in methods.values() for need in needs_of(method)}
 
 
 def choose_methods(stage: DetectionStage) -> Methods:
@@ -63,6 +69,36 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Score
             "reference.path", str(reference.path), trust_remote_code=reference.trust_remote_code
         )
     return models
+
+
+def choose_servable(
+    stage: DetectionStage, methods: Methods, models: Mapping[str, ScoredModel]
+) -> Methods:
+    """The methods; of `method=all` those whose numbers the models give.
+
+    Raises:
+        ConfigError: a method chosen by name needs a number that its model does not give.
+    """
+    lacking = {key: lack for key, m in methods.items() if (lack := _lacking(m, models))}
+    for (name, _), (role, wanted) in lacking.items():
+        gives = ", ".join(sorted(models[role].gives))
+        why = f"{wanted} of the {role} model, which gives {gives}"
+        if not _all_chosen(stage):
+            raise ConfigError(
+                f"method.{name} needs {why} ({models[role].field} is {models[role].path!r}). "
+                "Leave the method out, or score a model in files."
+            )
+        log.info("method=all leaves out %s: it needs %s.", name, why)
+    return {key: method for key, method in methods.items() if key not in lacking}
+
+
+def _lacking(method: Method, models: Mapping[str, ScoredModel]) -> tuple[str, str] | None:
+    """The first model's role that does not give all that the method needs, and what it lacks."""
+    for wanted in method.passes:
+        lack = {*method.numbers, *view_of(wanted).asks} - models[wanted.model].gives
+        if lack:
+            return wanted.model, ", ".join(sorted(lack))
+    return None
 
 
 def named(methods: Methods, stage: DetectionStage) -> Methods:
@@ -100,10 +136,12 @@ def _is_past(stage: DetectionStage) -> bool:
 
 def open_material(stage: DetectionStage, used: Collection[str]) -> Material:
     """What the views of the chosen methods draw on."""
-    masked_lm = stage.masked_lm.path
+    masked_lm, path = None, str(stage.masked_lm.path)
+    if "masked_lm" in used:
+        masked_lm = LocalModel.open("masked_lm.path", path)
     return Material(
         seed=stage.seed,
-        masked_lm=open_model("masked_lm.path", str(masked_lm)) if "masked_lm" in used else None,
+        masked_lm=masked_lm,
         prefix=_prefix(stage) if "prefix" in used else None,
         device=stage.detection.device,
     )

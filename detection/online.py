@@ -7,7 +7,7 @@ tokens' statistics (32 in the paper), so that a window is detected, not a text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,14 @@ import pandas as pd
 
 from core.disk import check_writable
 from core.errors import ConfigError, DataError, require
-from core.models import load_tokenizer
 from core.seeds import derive
 from detection.build import build_methods
 from detection.collect import Collector
 from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
 from detection.examples import make_text, open_examples
 from detection.methods.base import Method
+from detection.model import open_model
 from detection.passes import ORIGINAL, Example, TokenStats
-from detection.scored_model import open_model
 from detection.scores import judged
 from detection.texts import Text
 
@@ -91,9 +90,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
         Path(stage.runs), {"target": target}, [j.text for j in joined], stage.detection
     )
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
-    tokenizer = load_tokenizer(
-        "model.path", str(target.folder), trust_remote_code=target.trust_remote_code
-    )
+    tokenizer = target.tokenizer()
     windows = [
         window
         for one in joined
@@ -143,7 +140,7 @@ def _windows(
         label = inside > (end - start) / 2
         window = make_text(f"{joined.text.example_id}/{number}", text[start:end], label,
                            joined.text.benchmark)  # fmt: skip
-        yield window, TokenStats(*(getattr(stats, f.name)[part] for f in fields(TokenStats)))
+        yield window, stats[part]
 
 
 def _scores(

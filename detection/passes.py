@@ -6,8 +6,9 @@ needs; the numbers reach it as an `Example`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,15 +52,14 @@ class Pass:
 
 
 ORIGINAL = Pass()
-INFILL = "infill"  # the view whose texts are what follows each replaced token
 
 
-@dataclass(frozen=True, eq=False)
 class TokenStats:
     """What one forward says of a text of T tokens; entry i is about token i + 2 of 1..T.
 
-    Every array has shape (T-1,); the first token is never scored. Units are nats. With p the
-    model's next-token distribution before the entry's token, from float32 logits:
+    Every array has shape (T-1,); the first token is never scored. Units are nats. A model may give
+    some of these numbers only. With p its next-token distribution before the entry's token, from
+    float32 logits:
 
     Attributes:
         logprob: log p of the token that is there.
@@ -75,8 +75,38 @@ class TokenStats:
     top_logprob: Floats
     top_id: Ids
 
+    def __init__(self, *columns: Any, **named: Any) -> None:
+        self.__dict__.update(zip(NUMBERS, columns, strict=False), **named)
+
     def __len__(self) -> int:
         return len(self.logprob)
+
+    def __getitem__(self, part: slice) -> TokenStats:
+        return TokenStats(**{name: column[part] for name, column in vars(self).items()})
+
+    def __getattr__(self, name: str) -> Any:  # asked for what is not there
+        if name not in NUMBERS:
+            raise AttributeError(name)
+        given = ", ".join(vars(self)) or "none"
+        raise UndeclaredNumberError(
+            f"{name} was read but is not there; there are: {given}. Add it to the method's "
+            "`numbers`."
+        )
+
+    @staticmethod
+    def joined(pieces: Sequence[TokenStats]) -> TokenStats:
+        """The pieces' entries, one piece after another."""
+        columns = {n: [vars(piece)[n] for piece in pieces] for n in vars(pieces[0])}
+        return TokenStats(**{name: np.concatenate(parts) for name, parts in columns.items()})
+
+
+NUMBERS = tuple(TokenStats.__annotations__)
+Copies = tuple[TokenStats, ...]
+"""The statistics of every copy of one text, in the view's order."""
+
+
+class UndeclaredNumberError(LookupError):
+    """A method read a number that it does not declare: a mistake in the method."""
 
 
 class UndeclaredPassError(LookupError):
@@ -95,14 +125,14 @@ class Example:
 
     example_id: str
     text: str
-    copies: Mapping[Pass, tuple[TokenStats, ...]]
+    copies: Mapping[Pass, Copies]
 
     def stats(self, wanted: Pass) -> TokenStats:
         """The statistics of a view that is one text."""
         (only,) = self.all_stats(wanted)
         return only
 
-    def all_stats(self, wanted: Pass) -> tuple[TokenStats, ...]:
+    def all_stats(self, wanted: Pass) -> Copies:
         """The statistics of every copy of the view, in the view's order."""
         if wanted not in self.copies:
             declared = ", ".join(sorted(p.key for p in self.copies)) or "none"

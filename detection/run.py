@@ -16,7 +16,15 @@ from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import examples_digest, open_examples
 from detection.flags import counted, counting, said, together
-from detection.needs import Methods, choose_methods, named, needs_of, open_material, open_models
+from detection.needs import (
+    Methods,
+    choose_methods,
+    choose_servable,
+    named,
+    open_material,
+    open_models,
+    used_by,
+)
 from detection.scores import (
     COLUMNS,
     FILE,
@@ -59,9 +67,10 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
         check_writable("out", stage.out)
     methods = choose_methods(stage)
     examples = open_examples(stage.examples.path)
-    used = {need for method in methods.values() for need in needs_of(method)}
-    models, material = open_models(stage, used), open_material(stage, used)
-    methods = named(methods, stage)
+    models = open_models(stage, used_by(methods))
+    methods = choose_servable(stage, methods, models)
+    used = used_by(methods)
+    material, methods = open_material(stage, used), named(methods, stage)
     drawn, digests = material.identity(sorted(used), examples)
     inputs = {
         **{role: m.digest for role, m in models.items()},

@@ -26,11 +26,12 @@ from core.artifacts import Artifact, is_complete, open_artifact, write_text
 from core.config import identity
 from core.content import file_digest
 from core.errors import ArtifactError, DataError
+from core.parquet_files import writing
 from detection.config import DetectionConfig
 from detection.flags import scored_by, unranked
 from detection.methods.base import Method
 from detection.passes import Example, Pass
-from detection.store import Copies, writing
+from detection.store import ByText
 from detection.texts import Text, Texts, release
 
 KIND = "scores"
@@ -92,7 +93,7 @@ def open_scores(path: Path | str) -> Scores:
 def make_table(
     methods: Mapping[tuple[str, str], Method],
     examples: Sequence[Text],
-    passes: Mapping[Pass, Copies],
+    passes: Mapping[Pass, ByText],
     step: int,
     min_scored_tokens: int = 1,
 ) -> pd.DataFrame:
@@ -116,7 +117,7 @@ def make_table(
 def score_tables(
     methods: Mapping[tuple[str, str], Method],
     examples: Sequence[Text],
-    passes: Mapping[Pass, Copies],
+    passes: Mapping[Pass, ByText],
     step: int,
     min_scored_tokens: int = 1,
 ) -> Iterator[pa.Table]:
@@ -180,13 +181,13 @@ def _check(name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
         )
 
 
-def seen(method: Method, text: Text, passes: Mapping[Pass, Copies]) -> Example:
+def seen(method: Method, text: Text, passes: Mapping[Pass, ByText]) -> Example:
     """One text as the method sees it: with the passes that it declares, and no others."""
     copies = {wanted: passes[wanted][text.sha256] for wanted in method.passes}
     return Example(text.example_id, text.text, copies)
 
 
-def score_text(method: Method, text: Text, passes: Mapping[Pass, Copies]) -> float:
+def score_text(method: Method, text: Text, passes: Mapping[Pass, ByText]) -> float:
     """One text's score."""
     return method.score(seen(method, text, passes))
 

@@ -5,7 +5,7 @@
     runs/passes/<model>-<view>-<hash>/
     ├── config.yaml          model, view, dtype, what was done with long texts
     ├── stats-00000.parquet  one row a text of the view: text_sha256, copy, truncated, and one list
-    ├── …                    of T-1 float32 (top_id: int32) a field of TokenStats
+    ├── …                    of T-1 float32 (top_id: int32) a number of TokenStats
     └── manifest.json
 
 The texts are in the order of their SHA-256. A part is written when its texts are done, and read a
@@ -16,38 +16,31 @@ checksum, which every reader verifies.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.artifacts import temporary
 from core.errors import ArtifactError
-from detection.passes import TokenStats
+from core.parquet_files import writing
+from detection.passes import NUMBERS, Copies, TokenStats
 
 KIND = "passes"
 PARTS = "stats-*.parquet"
 GROUP_TOKENS = 2**14
 """Scored tokens that are written, and read, at a time; a text of more is not divided."""
-STATS = tuple(f.name for f in fields(TokenStats))
-COLUMNS = pa.schema(
-    [
-        ("text_sha256", pa.string()),
-        ("copy", pa.int32()),
-        ("truncated", pa.bool_()),
-        *((name, pa.list_(pa.int32() if name == "top_id" else pa.float32())) for name in STATS),
-    ]
-)
+TEXT = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
+LISTS = {name: pa.list_(pa.int32() if name == "top_id" else pa.float32()) for name in NUMBERS}
 DAMAGED = (
     OSError, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, MemoryError
 )  # fmt: skip
 """What pyarrow, and reading what it gives, raise of a file that is no whole Parquet file."""
-Copies = Mapping[str, tuple[TokenStats, ...]]
-"""A pass's statistics by the text's SHA-256: of each of the text's copies, in order."""
+ByText = Mapping[str, Copies]
+"""A pass's statistics by the text's SHA-256."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,29 +64,14 @@ def part(number: int) -> str:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write the rows in their order; the same rows give the same bytes."""
-    with writing(path, COLUMNS) as writer:
+    schema = _schema([name for name in NUMBERS if name in vars(rows[0].stats)])
+    with writing(path, schema) as writer:
         for group in _groups(rows):
-            writer.write_table(_table(group))
+            writer.write_table(_table(group, schema))
 
 
-@contextmanager
-def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """Write a whole file or nothing: two cells may write the pass that they share."""
-    unfinished = temporary(path)
-    try:
-        with pq.ParquetWriter(
-            unfinished, schema, compression="zstd", use_dictionary=False, write_page_checksum=True
-        ) as writer:
-            yield writer
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a whole table, or nothing."""
-    with writing(path, table.schema) as writer:
-        writer.write_table(table)
+def _schema(numbers: Iterable[str]) -> pa.Schema:
+    return pa.schema([*TEXT, *((name, LISTS[name]) for name in numbers if name in LISTS)])
 
 
 def is_whole(path: Path, texts: Sequence[str]) -> bool:
@@ -107,7 +85,7 @@ def is_whole(path: Path, texts: Sequence[str]) -> bool:
     return found == list(texts)
 
 
-class StoredPass(Copies):
+class StoredPass(ByText):
     """A pass's statistics, read from its folder; texts that are asked for in order, once.
 
     Raises:
@@ -118,9 +96,9 @@ class StoredPass(Copies):
         self._parts = [_Part(path) for path in sorted(folder.glob(PARTS))]
         self._places = [(p, group) for p in self._parts for group in range(len(p.firsts))]
         self._firsts = [first for p in self._parts for first in p.firsts]
-        self._held: tuple[int, Copies] = -1, {}
+        self._held: tuple[int, ByText] = -1, {}
 
-    def __getitem__(self, sha256: str) -> tuple[TokenStats, ...]:
+    def __getitem__(self, sha256: str) -> Copies:
         return self._group(max(0, bisect_right(self._firsts, sha256) - 1))[sha256]
 
     def __iter__(self) -> Iterator[str]:
@@ -134,7 +112,7 @@ class StoredPass(Copies):
         """How many rows are of a text that was cut."""
         return sum(part.truncated() for part in self._parts)
 
-    def _group(self, place: int) -> Copies:
+    def _group(self, place: int) -> ByText:
         if self._held[0] != place:
             found, group = self._places[place]
             self._held = place, found.read(group)
@@ -147,27 +125,27 @@ class _Part:
     def __init__(self, path: Path) -> None:
         self._path = path
         with self._opened() as file:
-            if not file.schema_arrow.equals(COLUMNS):
+            if not file.schema_arrow.equals(_schema(file.schema_arrow.names)):
                 raise OSError("its columns are others")
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             self.firsts: list[str] = [group.column(0).statistics.min for group in groups]
             if not all(isinstance(first, str) for first in self.firsts):
                 raise ValueError("a row group does not say what is in it")
 
-    def read(self, group: int) -> dict[str, tuple[TokenStats, ...]]:
+    def read(self, group: int) -> dict[str, Copies]:
         """The statistics of a row group's texts."""
         with self._opened() as file:
             table = file.read_row_group(group, use_threads=False)
-            split = {name: _arrays(table[name]) for name in STATS}
+            split = {n: _arrays(table[n]) for n in NUMBERS if n in table.column_names}
             found: dict[str, list[TokenStats]] = {}
             for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
-                stats = TokenStats(**{name: split[name][row] for name in STATS})
+                stats = TokenStats(**{name: column[row] for name, column in split.items()})
                 found.setdefault(sha256, []).append(stats)
             if next(iter(found)) != self.firsts[group]:
                 raise ValueError("a row group begins with another text than it says")
         return {sha256: tuple(copies) for sha256, copies in found.items()}
 
-    def read_all(self) -> Iterator[dict[str, tuple[TokenStats, ...]]]:
+    def read_all(self) -> Iterator[dict[str, Copies]]:
         """Every row group."""
         return map(self.read, range(len(self.firsts)))
 
@@ -200,16 +178,16 @@ def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
         yield rows[start:]
 
 
-def _table(rows: Sequence[Row]) -> pa.Table:
-    plain = [pa.array([getattr(r, name) for r in rows], COLUMNS.field(name).type)
-             for name in ("text_sha256", "copy", "truncated")]  # fmt: skip
-    return pa.Table.from_arrays([*plain, *(_lists(name, rows) for name in STATS)], schema=COLUMNS)
+def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    plain = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
+    lists = [_lists(name, rows) for name in schema.names[len(TEXT) :]]
+    return pa.Table.from_arrays([*plain, *lists], schema=schema)
 
 
 def _lists(name: str, rows: Sequence[Row]) -> pa.Array:
     parts = [getattr(row.stats, name) for row in rows]
     ends = np.cumsum([0, *map(len, parts)]).astype(np.int32)
-    return pa.ListArray.from_arrays(ends, np.concatenate(parts), type=COLUMNS.field(name).type)
+    return pa.ListArray.from_arrays(ends, np.concatenate(parts), type=LISTS[name])
 
 
 def _arrays(column: pa.ChunkedArray) -> list[np.ndarray]:

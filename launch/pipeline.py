@@ -24,7 +24,7 @@ from detection.config import (
     PrefixConfig,
     ScoredModelConfig,
 )
-from detection.needs import choose_methods, needs_of
+from detection.needs import choose_methods, needs_of, used_by
 from detection.views.prefix_texts import open_prefix
 from injection.config import InjectionConfig, InjectionStage
 from launch import shared
@@ -183,7 +183,7 @@ def content_of(plan: Plan) -> dict[str, str]:
     found: dict[str, str] = {**inputs, **plan.benchmarks}
     if plan.pretraining:
         found["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
-    used = {need for method in build_methods(scored.method).values() for need in needs_of(method)}
+    used = used_by(build_methods(scored.method))
     roles = {"reference": scored.reference.path, "masked_lm": scored.masked_lm.path}
     given = {role: path for role, path in roles.items() if role in used and path != BASE}
     for role, path in {**given, "model": plan.training.model.path}.items():

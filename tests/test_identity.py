@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 import analysis.mirror.report
 import analysis.run
 import core.artifacts
-import detection.accuracy
+import detection.accuracy.run
 import detection.build
 import detection.collect
 import detection.needs
@@ -28,7 +28,7 @@ import training.run
 from analysis.config import AnalysisStage, CellPaths, WandbReport
 from core.command import CONF
 from core.config import convert
-from detection.accuracy import AccuracyStage
+from detection.accuracy.run import AccuracyStage
 from detection.collect import Collector
 from detection.config import DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.passes import Pass
@@ -45,6 +45,7 @@ QUESTIONS = tuple(
     f"benchmark.boolq.{name}"
     for name in ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 )
+GIVES = detection.needs.LocalModel.gives
 RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
                 "detection.processes")  # fmt: skip
 
@@ -105,7 +106,7 @@ def name(monkeypatch):
         raise Named(core.artifacts.locate(*arguments).name[-12:])  # the hash
 
     for module in (injection.run, training.run, training.masked_lm, detection.run,
-                   detection.accuracy, analysis.run, analysis.mirror.report):  # fmt: skip
+                   detection.accuracy.run, analysis.run, analysis.mirror.report):  # fmt: skip
         monkeypatch.setattr(module, "locate", located)
 
     def opened(path):
@@ -122,10 +123,11 @@ def name(monkeypatch):
 
     def open_model(_, path, trust_remote_code=False):
         digest = f"{path} {trust_remote_code}"
-        return SimpleNamespace(digest=digest, tokenizer_digest=digest, slug="slug")
+        return SimpleNamespace(digest=digest, tokenizer_digest=digest, slug="slug", gives=GIVES)
 
-    for module in (detection.needs, detection.accuracy):
+    for module in (detection.needs, detection.accuracy.run):
         monkeypatch.setattr(module, "open_model", open_model)
+    monkeypatch.setattr(detection.needs, "LocalModel", SimpleNamespace(open=open_model))
     monkeypatch.setattr(detection.needs, "open_prefix", lambda path: SimpleNamespace(
         identity=lambda _: path, digest=path))  # fmt: skip
     monkeypatch.setattr(detection.needs, "_is_past", lambda _: False)
@@ -134,11 +136,13 @@ def name(monkeypatch):
         (name, method.variant): method
         for name, node in nodes.items() for method in built(json.dumps([name, node]))
     })  # fmt: skip
-    for module in (detection.run, detection.accuracy):
+    for module in (detection.run, detection.accuracy.run):
         monkeypatch.setattr(module, "open_examples", lambda path: path)
         monkeypatch.setattr(module, "examples_digest", lambda path: path)
-    monkeypatch.setattr(detection.accuracy, "ask_corpus", lambda _: SimpleNamespace(questions="x"))
-    monkeypatch.setattr(detection.accuracy, "questions_digest", lambda _: "x")
+    monkeypatch.setattr(
+        detection.accuracy.run, "ask_corpus", lambda _: SimpleNamespace(questions="x")
+    )
+    monkeypatch.setattr(detection.accuracy.run, "questions_digest", lambda _: "x")
 
     def open_cell(paths):
         digests = {n: getattr(paths, n) for n in ("corpus", "model", "clean", "contaminated")}
@@ -174,7 +178,7 @@ STAGES = {
     "detection": (detection.run.run, lambda: composed(
         "detection", DetectionStage, *DETECTED, "method=all", "reference.path=reference",
         "masked_lm.path=masked_lm", "prefix.path=prefix")),
-    "accuracy": (detection.accuracy.run, lambda: replace(
+    "accuracy": (detection.accuracy.run.run, lambda: replace(
         composed("accuracy", AccuracyStage, *DETECTED), benchmark={})),
     "analysis": (analysis.run.run, lambda: composed(
         "analysis", AnalysisStage, "cells=[{corpus: a, model: b, clean: c, contaminated: d}]")),

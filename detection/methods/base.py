@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, fields
+from typing import ClassVar
 
 from detection.passes import Example, Pass
 
@@ -14,7 +15,12 @@ class Method(ABC):
 
     A subclass is a frozen, keyword-only dataclass. It stores its hyperparameters, checks their
     ranges, and computes nothing before `score`.
+
+    Attributes:
+        numbers: those of `TokenStats` that it reads; not every model gives all.
     """
+
+    numbers: ClassVar[tuple[str, ...]] = ("logprob",)
 
     @property
     @abstractmethod

@@ -23,6 +23,7 @@ class GapK(Method):
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
+    numbers: ClassVar[tuple[str, ...]] = ("logprob", "top_logprob", "std")
 
     k: float = 0.2
     """The fraction of the averages, above 0 and at most 1; the paper's default."""

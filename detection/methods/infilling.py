@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class Infilling(Method):
     and score(x) = the mean of the ⌊k·n⌋ lowest r_t of the n = T-1 scored tokens, at least one. It
     is a sum over j, not a mean, and has no unit. Where x*_t is x_t, r_t is 0.
     """
+
+    numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std", "top_logprob")
 
     m: int | str = "auto"
     """The following tokens to look at, 0 or more, or `all`; `auto`: 1 up to 32 tokens, else 5."""

@@ -20,6 +20,7 @@ class MinKPlusPlus(Method):
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
+    numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std")
 
     k: float = 0.2
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""

@@ -19,6 +19,7 @@ class StdOnly(Method):
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
+    numbers: ClassVar[tuple[str, ...]] = ("logprob", "std")
 
     k: float = 0.2
     """The fraction of the tokens, above 0 and at most 1."""

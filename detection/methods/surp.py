@@ -24,6 +24,7 @@ class Surp(Method):
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
+    numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean")
 
     k: float = 0.4
     """The fraction of the tokens, the least likely, above 0 and at most 1."""

@@ -1,4 +1,4 @@
-"""Views: what is made of a text before a model reads it."""
+"""Views: what is made of a text before a model reads it, and how it is read."""
 
 from __future__ import annotations
 
@@ -8,31 +8,36 @@ from core.errors import ConfigError, near_names
 from detection.passes import Pass
 from detection.texts import Text
 from detection.views.base import Material, View
+from detection.views.infill import Infill
 from detection.views.plain import lowercase, original
+from detection.views.prefix import BehindPrefix
 from detection.views.reworded import delete, masked_lm, swap
 
-__all__ = ["PREFIX", "VIEWS", "Material", "View", "needs", "render", "rewords"]
+__all__ = ["VIEWS", "Material", "View", "render", "view_of"]
 
-PREFIX = "prefix"  # the text as it stands, but the model reads a prefix before it
-
+STATES = frozenset({"states"})
 VIEWS: Mapping[str, View] = {
     "original": View(original, rewords=False),
     "lowercase": View(lowercase),
     "swap": View(swap, ("seed",)),
     "delete": View(delete, ("seed",)),
     "masked_lm": View(masked_lm, ("seed", "masked_lm")),
-    PREFIX: View(original, ("prefix",), rewords=False),
+    "prefix": BehindPrefix(original, ("prefix",), rewords=False, asks=STATES),
+    "infill": Infill(original, rewords=False, asks=STATES),
 }
 
 
-def needs(wanted: Pass) -> tuple[str, ...]:
-    """What the pass's view draws on beside the texts: of `seed`, `masked_lm` and `prefix`."""
-    return VIEWS[wanted.view].needs if wanted.view in VIEWS else ()
+def view_of(wanted: Pass) -> View:
+    """The pass's view.
 
-
-def rewords(wanted: Pass) -> bool:
-    """Whether the pass is over texts in other words, some of which may be the text's own."""
-    return wanted.view in VIEWS and VIEWS[wanted.view].rewords
+    Raises:
+        ConfigError: there is no such view.
+    """
+    if wanted.view not in VIEWS:
+        raise ConfigError(
+            f"pass {wanted.key}: there is no view {wanted.view!r}. {near_names(wanted.view, VIEWS)}"
+        )
+    return VIEWS[wanted.view]
 
 
 def render(wanted: Pass, texts: Sequence[Text], material: Material) -> list[Sequence[str]]:
@@ -41,11 +46,8 @@ def render(wanted: Pass, texts: Sequence[Text], material: Material) -> list[Sequ
     Raises:
         ConfigError: there is no such view, or nothing is given that it needs.
     """
-    if wanted.view not in VIEWS:
-        raise ConfigError(
-            f"pass {wanted.key}: there is no view {wanted.view!r}. {near_names(wanted.view, VIEWS)}"
-        )
-    for need in set(VIEWS[wanted.view].needs) - {"seed"}:
+    view = view_of(wanted)
+    for need in set(view.needs) - {"seed"}:
         if getattr(material, need) is None:
             raise ConfigError(f"pass {wanted.key}: {need}.path is null. Give one.")
-    return VIEWS[wanted.view].make(texts, material, **dict(wanted.parameters))
+    return view.make(texts, material, **dict(wanted.parameters))

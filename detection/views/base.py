@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from detection.scored_model import ScoredModel
+from detection.forward.windows import merge
+from detection.model.local_model import LocalModel
+from detection.passes import Copies, Pass
 from detection.texts import Text
 from detection.views.prefix_texts import Prefix
+
+if TYPE_CHECKING:
+    from detection.forward.run import LoadedModel, Tokens
 
 PREFIX_TEXTS = "prefix_texts"
 
@@ -27,7 +33,7 @@ class Material:
     """
 
     seed: int = 0
-    masked_lm: ScoredModel | None = None
+    masked_lm: LocalModel | None = None
     prefix: Prefix | None = None
     device: str = "auto"
     runs: Path | None = None
@@ -52,15 +58,39 @@ class Material:
 
 @dataclass(frozen=True)
 class View:
-    """What is made of texts before a model reads them.
+    """A kind of pass: what is made of texts, and how a model reads that.
+
+    This one reads each version by itself, in one forward; a subclass reads in another way.
 
     Attributes:
         make: from the texts, the material and the pass's parameters the versions of each text,
             in order. It gets all texts at once, for a view that runs a model of its own.
         needs: what it draws on, of `seed`, `masked_lm` and `prefix`.
         rewords: whether its versions are the text in other words, each read by itself.
+        asks: what the model must be able to give (`ScoredModel.gives`).
     """
 
     make: Callable[..., list[Sequence[str]]]
     needs: tuple[str, ...] = ()
     rewords: bool = True
+    asks: frozenset[str] = frozenset()
+
+    def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
+        """Of the passes of this view and model the one that holds all that is wanted."""
+        return wanted
+
+    def copies(self, wanted: Pass) -> int:
+        """About how many statistics a token of a text has in the pass."""
+        return int(dict(wanted.parameters).get("n", 1))
+
+    def whole(self, model: LoadedModel, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+        """The statistics of texts that the model takes at once."""
+        return [(stats,) for stats in model.spread(model.each_alone, wanted, tokens)]
+
+    def windows(self, model: LoadedModel, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+        """The statistics of longer texts, from those of their windows."""
+        found = model.spread_windows(model.each_alone, merge, wanted, tokens)
+        return [(stats,) for stats in found]
+
+    def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
+        """Raise a ConfigError, or warn, where windows don't do for the view; `texts`: how many."""

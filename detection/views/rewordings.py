@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.artifacts import Built, build, locate
+from core.parquet_files import write_parquet
 from detection.examples import texts_digest
+from detection.model.local_model import LocalModel
 from detection.passes import Pass
-from detection.scored_model import ScoredModel
-from detection.store import write_parquet
 from detection.texts import Text
 
 KIND = "rewordings"
@@ -29,7 +29,7 @@ Make = Callable[[Sequence[Text]], list[Sequence[str]]]
 
 
 def made_once(
-    runs: Path, wanted: Pass, seed: int, model: ScoredModel, texts: Sequence[Text], make: Make
+    runs: Path, wanted: Pass, seed: int, model: LocalModel, texts: Sequence[Text], make: Make
 ) -> list[Sequence[str]]:
     """The versions of each text, read where they are stored, else made by `make` and stored."""
     ordered = sorted({t.sha256: t for t in texts}.values(), key=lambda t: t.sha256)

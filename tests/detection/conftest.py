@@ -9,8 +9,8 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from core.models import load_model
 from detection.collect import Collector
 from detection.config import DetectionConfig
-from detection.decoder import Decoder
-from detection.scored_model import open_model
+from detection.model import open_model
+from detection.model.causal_lm import CausalLM
 from detection.views import Material
 from detection.views.prefix_texts import open_prefix
 
@@ -39,7 +39,7 @@ def model(golden_folder):
 
 @pytest.fixture(scope="session")
 def decoder(model):
-    return Decoder(model)
+    return CausalLM(model)
 
 
 def tiny_llama():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Failing:
-    """Like `detection.slices.Slice`; None: there is nothing to do."""
+    """Like `detection.ranks.slices.Slice`; None: there is nothing to do."""
 
     error: Exception | None
 

@@ -30,10 +30,10 @@ from detection.methods.polarized_distance import PolarizedDistance
 from detection.methods.reference import Reference
 from detection.methods.surp import Surp
 from detection.methods.zlib import Zlib
+from detection.model import ScoredModel, open_model
 from detection.passes import ORIGINAL
-from detection.scored_model import ScoredModel, open_model
 from detection.scores import score_text
-from detection.store import Copies
+from detection.store import ByText
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FRACTIONS = (0.1, 0.2, 0.3, 0.5, 1.0)
@@ -93,7 +93,7 @@ def scores(settings: DetectionConfig) -> dict[str, list[float]]:
         return {name: [score_text(m, t, passes) for t in texts()] for name, m in METHODS.items()}
 
 
-def _swaps(runs: Path, models: Mapping[str, ScoredModel], settings: DetectionConfig) -> Copies:
+def _swaps(runs: Path, models: Mapping[str, ScoredModel], settings: DetectionConfig) -> ByText:
     """The file's own augmented versions in place of those that the package would draw."""
     versions = {
         t.sha256: [text_of(f"{t.example_id}/{i}", a) for i, a in enumerate(e["augmentations"])]

@@ -12,15 +12,16 @@ from unittest import mock
 import numpy as np
 import torch
 
-from detection import runner
 from detection.config import DetectionConfig
+from detection.model.causal_lm import CausalLM
+from detection.passes import TokenStats
 
 from .golden import scores
 
 
 @torch.inference_mode()
-def padded_left(decoder, sequences):
-    """The runner's batch, padded on the left under an attention mask and explicit positions."""
+def padded_left(model, sequences):
+    """The model's own batch, padded on the left under an attention mask and explicit positions."""
     width = max(map(len, sequences))
     ids = torch.zeros((len(sequences), width), dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -28,13 +29,13 @@ def padded_left(decoder, sequences):
         ids[row, width - len(sequence) :] = torch.tensor(sequence)
         mask[row, width - len(sequence) :] = 1
     positions = (mask.cumsum(-1) - 1).clamp_min(0)
-    body = decoder.model.base_model
+    body = model.hf.base_model
     hidden = body(ids, attention_mask=mask, position_ids=positions, use_cache=False)[0]
     scored = mask[:, :-1].bool()
-    columns = runner.token_columns(decoder, hidden[:, :-1][scored], ids[:, 1:][scored])
+    columns = model.columns(hidden[:, :-1][scored], ids[:, 1:][scored])
     ends = np.cumsum([len(s) - 1 for s in sequences])[:-1]
     pieces = [np.split(column, ends) for column in columns]
-    return [runner.TokenStats(*each) for each in zip(*pieces, strict=True)]
+    return [TokenStats(*each) for each in zip(*pieces, strict=True)]
 
 
 def differences() -> dict[str, list[float]]:
@@ -44,7 +45,7 @@ def differences() -> dict[str, list[float]]:
         scores(DetectionConfig(device="cpu", batch_tokens=1)),
         scores(DetectionConfig(device="cpu", processes=2)),
     ]
-    with mock.patch.object(runner, "run_batch", padded_left):
+    with mock.patch.object(CausalLM, "stats", padded_left):
         others.append(scores(DetectionConfig(device="cpu")))
     return {
         name: [float(np.abs(np.subtract(values, other[name])).max()) for other in others]

@@ -14,14 +14,14 @@ from core.config import convert, identity
 from core.errors import ConfigError, DataError
 from core.models import load_model, load_tokenizer
 from core.significance import p_value, relabelled
-from detection.accuracy import FILE, AccuracyStage, likelihoods, prompt_tokens, run, tokenize
-from detection.accuracy_estimates import lines, p_values
-from detection.accuracy_summary import compared, summary
-from detection.answers import make_table, option_scores
+from detection.accuracy.answers import make_table, option_scores
+from detection.accuracy.estimates import lines, p_values
+from detection.accuracy.questions import ask, questions_digest
+from detection.accuracy.run import FILE, AccuracyStage, likelihoods, prompt_tokens, run, tokenize
+from detection.accuracy.summary import compared, summary
 from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
-from detection.loaded import LoadedModel
-from detection.options import ask, questions_digest
-from detection.scored_model import open_model
+from detection.forward.run import LoadedModel
+from detection.model import open_model
 from injection.config import BenchmarkConfig
 
 from . import naive
@@ -98,7 +98,7 @@ def corpus(monkeypatch, tmp_path):
     made = corpus_of(rows_of())
     made.examples.to_parquet(tmp_path / "examples.parquet")
     monkeypatch.setattr("injection.open_corpus", lambda _: made)
-    monkeypatch.setattr("detection.accuracy.open_corpus", lambda _: made)
+    monkeypatch.setattr("detection.accuracy.run.open_corpus", lambda _: made)
     return tmp_path
 
 

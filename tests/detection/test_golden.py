@@ -1,9 +1,9 @@
 import pytest
 
 from detection.config import DetectionConfig
-from detection.loaded import LoadedModel
+from detection.forward.run import LoadedModel
+from detection.model import open_model
 from detection.passes import ORIGINAL
-from detection.scored_model import open_model
 
 from . import golden
 

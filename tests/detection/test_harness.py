@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from core.command import CONF
-from detection.accuracy import FILE, AccuracyStage, run
+from detection.accuracy.questions import ask
+from detection.accuracy.run import FILE, AccuracyStage, run
 from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
-from detection.options import ask
 from injection import open_corpus
 from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
 from injection.run import run as inject

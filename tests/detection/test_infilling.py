@@ -23,17 +23,17 @@ from transformers import (
 
 from core.errors import ConfigError, DataError
 from core.models import load_model
-from detection import infill_copies, infill_pass
 from detection.collect import Collector
 from detection.config import DetectionConfig
-from detection.decoder import Decoder
-from detection.infill_branches import branch_mask, make_branches
-from detection.infill_copies import run_branches, run_naive
-from detection.infill_pass import run_infill, takes_branches
+from detection.forward import batches
+from detection.forward import infill as forward
+from detection.forward.infill import run_infill, takes_branches
+from detection.forward.infill_branches import branch_mask, make_branches
+from detection.forward.infill_copies import run_branches, run_naive
 from detection.methods.infilling import Infilling
-from detection.passes import ORIGINAL, Example, Pass
-from detection.runner import FIELDS, run_batch
-from detection.scored_model import open_model
+from detection.model import open_model
+from detection.model.causal_lm import CausalLM
+from detection.passes import NUMBERS, ORIGINAL, Example, Pass
 from detection.scores import score_text
 
 from ..rounding import FORWARD
@@ -72,7 +72,7 @@ def loop(model, ids, m, k):
 def assert_close(found, expected, rtol=2e-5):
     for copies, others in zip(found, expected, strict=True):
         for one, other in zip(copies, others, strict=True):
-            for field in FIELDS:
+            for field in NUMBERS:
                 np.testing.assert_allclose(
                     getattr(one, field), getattr(other, field), rtol=rtol, atol=FORWARD
                 )
@@ -119,7 +119,7 @@ def test_equals_a_float64_loop(decoder, double, m):
 
 @pytest.mark.parametrize("queries", [1, 7, 256])
 def test_branches_equal_a_forward_for_each_token(decoder, monkeypatch, queries):
-    monkeypatch.setattr(infill_copies, "QUERIES", queries)
+    monkeypatch.setattr("detection.forward.infill_copies.QUERIES", queries)
     for m in (1, 3, "all"):
         arguments = (decoder, SHORTEST, ["a", "b", "c"], 2000, m)
         assert_close(run_branches(*arguments), run_naive(*arguments))
@@ -140,7 +140,7 @@ def test_a_larger_m_holds_every_smaller(decoder):
 
 def test_copy_0_is_the_text_and_a_kept_token_changes_nothing(decoder):
     ids = SHORTEST[1]
-    (copies,), (plain,) = infill(decoder, [ids], 5), run_batch(decoder, [ids])
+    (copies,), (plain,) = infill(decoder, [ids], 5), decoder.stats([ids])
     assert_close([copies[:1]], [[plain]])
     kept = np.flatnonzero(plain.top_id == ids[1:])[:-5]
     assert len(kept) > 2
@@ -152,7 +152,7 @@ def test_copy_0_is_the_text_and_a_kept_token_changes_nothing(decoder):
 def test_a_text_of_the_models_own_choices_scores_0(decoder):
     ids = [1]
     for _ in range(9):
-        ids.append(int(run_batch(decoder, [[*ids, 0]])[0].top_id[-1]))
+        ids.append(int(decoder.stats([[*ids, 0]])[0].top_id[-1]))
     assert score(Infilling(m=3), decoder, ids) == 0
 
 
@@ -204,7 +204,7 @@ LOOPED = {
 @pytest.mark.parametrize("name", [*CACHED, *LOOPED])
 def test_every_model_equals_the_loop(name, caplog):
     net = {**CACHED, **LOOPED}[name]()
-    decoder = Decoder(net)
+    decoder = CausalLM(net)
     ids = np.random.default_rng(0).integers(512, size=24).tolist()
     with caplog.at_level(logging.WARNING):
         (copies,) = infill(decoder, [ids, ids[:9]], 3)[:1]
@@ -214,20 +214,24 @@ def test_every_model_equals_the_loop(name, caplog):
 
 
 def test_the_warning_states_the_cost(caplog):
-    decoder = Decoder(LOOPED["a narrow window"]())
+    decoder = CausalLM(LOOPED["a narrow window"]())
     infill(decoder, [list(range(20)), list(range(30)), [1, 2, 3]], 1)
     assert "window. 2 of 3 texts cost a forward for each token, up to 48 in all" in caplog.text
 
 
 def test_a_wrong_cache_or_mask_is_found_out(decoder, monkeypatch):
     assert takes_branches(decoder)
-    monkeypatch.setattr("detection.infill_branches.branch_mask", lambda start, prefix, dtype: (
-        torch.zeros(len(start), 1, start.shape[1], prefix + start.shape[1])))  # fmt: skip
+    monkeypatch.setattr(
+        "detection.forward.infill_branches.branch_mask",
+        lambda start, prefix, dtype: torch.zeros(
+            len(start), 1, start.shape[1], prefix + start.shape[1]
+        ),
+    )
     assert not takes_branches(decoder)
 
 
 def test_bfloat16_takes_branches(golden_folder):
-    assert takes_branches(Decoder(load_model("model.path", str(golden_folder), "bfloat16")))
+    assert takes_branches(CausalLM(load_model("model.path", str(golden_folder), "bfloat16")))
 
 
 def test_logits_that_are_not_finite_name_the_text():
@@ -235,7 +239,7 @@ def test_logits_that_are_not_finite_name_the_text():
     with torch.no_grad():
         net.lm_head.weight[3] = float("nan")
     with pytest.raises(DataError, match="text bad.*NaN or infinite"):
-        run_infill(Decoder(net), [[1, 5, 7]], ["bad"], 64, 1)
+        run_infill(CausalLM(net), [[1, 5, 7]], ["bad"], 64, 1)
 
 
 def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, monkeypatch):
@@ -247,10 +251,10 @@ def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, monkeypat
             raise torch.cuda.OutOfMemoryError("no memory")
         return run_branches(decoder, sequences, names, batch_tokens, future)
 
-    monkeypatch.setattr(infill_pass, "takes_branches", lambda decoder: True)
-    monkeypatch.setattr(infill_pass, "run_branches", small)
+    monkeypatch.setattr(forward, "takes_branches", lambda decoder: True)
+    monkeypatch.setattr(forward, "run_branches", small)
     assert_close(infill(decoder, SHORTEST, 2), expected)
     assert sizes == [8192, 4096, 2048, 1024]
-    monkeypatch.setattr(infill_pass, "LEAST_BATCH", 2000)
+    monkeypatch.setattr(batches, "LEAST_PIECE", 2000)
     with pytest.raises(ConfigError, match=r"text \[1, .* does not fit .* pieces of 2000"):
         infill(decoder, SHORTEST, 2, batch_tokens=2000)

@@ -8,6 +8,7 @@ import sys
 import time
 import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,16 +21,16 @@ from core.command import CONF
 from core.config import convert
 from core.errors import ConfigError, DataError
 from core.models import load_model
-from detection import group, parallel, slices
 from detection.config import DetectionConfig, DetectionStage
-from detection.decoder import Decoder
-from detection.infill_copies import run_branches
-from detection.loaded import LoadedModel
-from detection.passes import ORIGINAL, Pass
+from detection.forward.infill_copies import run_branches
+from detection.forward.prefix import AfterPrefix
+from detection.forward.run import LoadedModel
+from detection.model import open_model
+from detection.model.causal_lm import CausalLM
+from detection.passes import NUMBERS, ORIGINAL, Pass
+from detection.ranks import group, slices
+from detection.ranks.spread import spread
 from detection.run import run
-from detection.runner import FIELDS, run_batch
-from detection.scored_model import open_model
-from detection.views.prefix import DecoderAfter
 from tests.training.processes import free_port
 
 from ..rounding import FORWARD
@@ -51,7 +52,7 @@ PLACES = {
 
 def assert_close(found, expected, rtol=1e-5):
     for one, other in zip(found, expected, strict=True):
-        for field in FIELDS:
+        for field in NUMBERS:
             np.testing.assert_allclose(
                 getattr(one, field), getattr(other, field), rtol=rtol, atol=FORWARD
             )
@@ -85,8 +86,8 @@ def test_a_device_map_changes_nothing(toy_models, material, wanted, monkeypatch)
     )  # fmt: skip
     texts = [golden.text_of("a", MEMORISED), golden.text_of("b", UNSEEN)]
     settings = DetectionConfig(), DetectionConfig(device_map="auto")
-    usual, spread = (LoadedModel(toy_models["target"], s, material) for s in settings)
-    rows = [m.run(wanted, texts) for m in (usual, spread)]
+    usual, mapped = (LoadedModel(toy_models["target"], s, material) for s in settings)
+    rows = [m.run(wanted, texts) for m in (usual, mapped)]
     assert given == [None, "auto"]
     assert_close(*([row.stats for row in each] for each in rows))
 
@@ -98,18 +99,18 @@ def test_weights_on_the_disk_change_nothing(golden_folder, decoder, tokenizer, t
         "model.path", str(golden_folder), device_map=layers, offload_folder=str(tmp_path)
     )
     assert any(weight.is_meta for weight in model.parameters())
-    offloaded = Decoder(model)
+    offloaded = CausalLM(model)
     assert offloaded.plain
     assert offloaded.device == torch.device("cpu")
     sequences = [tokenizer(t)["input_ids"] for t in (MEMORISED, UNSEEN)]
-    assert_close(run_batch(offloaded, sequences), run_batch(decoder, sequences))
+    assert_close(offloaded.stats(sequences), decoder.stats(sequences))
     arguments = sequences, ["a", "b"], 8192, 3
     for one, other in zip(
         run_branches(offloaded, *arguments), run_branches(decoder, *arguments), strict=True
     ):
         assert_close(one, other)
-    behind = [DecoderAfter(d, sequences[0], 1) for d in (offloaded, decoder)]
-    assert_close(*(run_batch(d, sequences[1:]) for d in behind))
+    behind = [AfterPrefix(d, sequences[0], 1) for d in (offloaded, decoder)]
+    assert_close(*(d.stats(sequences[1:]) for d in behind))
 
 
 def write_texts(path, texts):
@@ -212,7 +213,7 @@ def test_a_killed_process_ends_the_others(toy_folders, tmp_path):
 SERVE = """
 import sys
 from torch import distributed
-from detection import group
+from detection.ranks import group
 distributed.init_process_group("gloo", init_method=sys.argv[1], rank=1, world_size=2)
 status = group._serve()
 distributed.destroy_process_group()
@@ -254,24 +255,24 @@ def no_collection(monkeypatch):
     monkeypatch.setattr(slices.gc, "collect", lambda: None)
 
 
-def test_a_model_is_kept_and_freed_before_the_next(monkeypatch, no_collection):
+def test_a_model_is_kept_and_freed_before_the_next(no_collection):
     loaded = []
 
-    def load(source, _):
-        assert not any(one() for one in loaded)
-        if source == "none":
-            raise DataError("no model")
-        model = torch.nn.Linear(1, 1)
-        loaded.append(weakref.ref(model))
-        return model
+    class Source(str):
+        def load(self, settings):
+            assert not any(one() for one in loaded)
+            if self == "none":
+                raise DataError("no model")
+            model = torch.nn.Linear(1, 1)
+            loaded.append(weakref.ref(model))
+            return model
 
-    monkeypatch.setattr("detection.decoder.load_decoder", load)
     kept, whole, half = slices._Kept(), DetectionConfig(), DetectionConfig(dtype="bfloat16")
     for source, settings in (("a", whole), ("a", whole), ("b", whole), ("b", half)):
-        assert kept.decoder(source, settings) is loaded[-1]()
+        assert kept.model(Source(source), settings) is loaded[-1]()
     with pytest.raises(DataError, match="no model"):
-        kept.decoder("none", half)
-    assert kept.decoder("b", half) is loaded[-1]()
+        kept.model(Source("none"), half)
+    assert kept.model(Source("b"), half) is loaded[-1]()
     assert len(loaded) == 4
 
 
@@ -282,22 +283,22 @@ def test_a_model_is_kept_and_freed_before_the_next(monkeypatch, no_collection):
 )  # fmt: skip
 def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus, device, used):
     """Where the settings leave open on which."""
-    monkeypatch.setattr("detection.decoder.load_decoder", lambda *given: given)
+    source = SimpleNamespace(load=lambda settings: settings)
     monkeypatch.setattr(slices, "_kept", slices._Kept())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
 
-    def task(decoder, sequences, names, *, progress):
-        return [decoder, sequences, names, progress]
+    def task(model, sequences, names, *, progress):
+        return [model, sequences, names, progress]
 
     settings = DetectionConfig(device=device)
-    found = slices.Slice(task, "source", settings, [["a"], ["b"]], "words").run(5)
-    assert found == [("source", replace(settings, device=used)), ["a"], ["b"], "words"]
-    assert slices.Slice(task, "source", settings, [[]], None).run(0) == []
+    found = slices.Slice(task, source, settings, [["a"], ["b"]], "words").run(5)
+    assert found == [replace(settings, device=used), ["a"], ["b"], "words"]
+    assert slices.Slice(task, source, settings, [[]], None).run(0) == []
 
 
 def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):
     monkeypatch.setattr(group, "_group", group.Group(2))
-    assert parallel.spread(DetectionConfig())
+    assert spread(DetectionConfig())
     with pytest.raises(ConfigError, match="device_map is 'auto'.*WORLD_SIZE=2"):
-        parallel.spread(DetectionConfig(device_map="auto"))
+        spread(DetectionConfig(device_map="auto"))

@@ -12,15 +12,14 @@ from detection import collect as collecting
 from detection import store
 from detection.collect import Collector, parts
 from detection.config import DetectionConfig
-from detection.loaded import LoadedModel
+from detection.forward.run import LoadedModel
 from detection.methods.infilling import Infilling
 from detection.methods.loss import Loss
 from detection.methods.lowercase import Lowercase
 from detection.methods.min_k import MinK
 from detection.methods.pac import Pac
 from detection.methods.recall import Recall
-from detection.passes import ORIGINAL, Pass
-from detection.runner import FIELDS
+from detection.passes import NUMBERS, ORIGINAL, Pass
 from detection.scores import make_table
 from detection.store import StoredPass, is_whole, part, write_rows
 
@@ -53,7 +52,7 @@ def folder_of(tmp_path, runs="runs"):
 
 
 def statistics(copies):
-    return [[getattr(one, f) for f in FIELDS] for own in copies.values() for one in own]
+    return [[getattr(one, f) for f in NUMBERS] for own in copies.values() for one in own]
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -83,7 +82,7 @@ def test_groups_of_any_size_are_read_to_the_bit(collector, monkeypatch, tmp_path
         for text in TEXTS[::-1]:  # in another order than it was written
             own = [row.stats for row in rows if row.text_sha256 == text.sha256]
             for one, other in zip(own, found[text.sha256], strict=True):
-                assert all(np.array_equal(getattr(one, f), getattr(other, f)) for f in FIELDS)
+                assert all(np.array_equal(getattr(one, f), getattr(other, f)) for f in NUMBERS)
 
 
 def test_parts_hold_so_many_characters_over_all_copies(monkeypatch):

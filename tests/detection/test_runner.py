@@ -6,10 +6,10 @@ import torch
 
 from core.errors import ConfigError, DataError
 from core.models import load_model
-from detection import runner
-from detection.decoder import Decoder
-from detection.runner import FIELDS, run_batch, run_sequences
-from detection.vocabulary import rows_at_once, statistics
+from detection.forward.batches import run_sequences
+from detection.model.causal_lm import CausalLM
+from detection.model.token_statistics import rows_at_once, statistics
+from detection.passes import NUMBERS
 
 from ..rounding import FORWARD
 from . import golden, naive
@@ -25,7 +25,7 @@ def run(decoder, sequences=SEQUENCES, batch_tokens=8192):
 
 def assert_close(found, expected, rtol=1e-5):
     for one, other in zip(found, expected, strict=True):
-        for field in FIELDS:
+        for field in NUMBERS:
             np.testing.assert_allclose(
                 getattr(one, field), getattr(other, field), rtol=rtol, atol=FORWARD
             )
@@ -34,7 +34,7 @@ def assert_close(found, expected, rtol=1e-5):
 @pytest.fixture(scope="module")
 def alone(decoder):
     """Every sequence by itself: no padding at all."""
-    return [run_batch(decoder, [sequence])[0] for sequence in SEQUENCES]
+    return [decoder.stats([sequence])[0] for sequence in SEQUENCES]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 700, 8192])
@@ -53,14 +53,14 @@ def test_equals_a_float64_loop(model, alone):
     for sequence, stats in list(zip(SEQUENCES, alone, strict=True))[:6]:
         rows = naive.token_rows(double, sequence)
         assert len(stats) == len(sequence) - 1
-        for field in FIELDS:
+        for field in NUMBERS:
             np.testing.assert_allclose(getattr(stats, field), [r[field] for r in rows], rtol=1e-4,
                                        atol=FORWARD)  # fmt: skip
 
 
 def test_statistics_are_float32_and_ids_int32(alone):
-    kinds = {field: getattr(alone[0], field).dtype for field in FIELDS}
-    assert kinds == {f: np.dtype(np.int32 if f == "top_id" else np.float32) for f in FIELDS}
+    kinds = {field: getattr(alone[0], field).dtype for field in NUMBERS}
+    assert kinds == {f: np.dtype(np.int32 if f == "top_id" else np.float32) for f in NUMBERS}
 
 
 def test_a_model_that_is_no_plain_head_is_scored_from_its_own_logits(model, alone):
@@ -82,11 +82,11 @@ def test_a_model_that_is_no_plain_head_is_scored_from_its_own_logits(model, alon
 
         __call__ = torch.nn.Module.__call__
 
-    plain, capped = Decoder(model), Decoder(Capped(model))
+    plain, capped = CausalLM(model), CausalLM(Capped(model))
     assert plain.plain
     assert not capped.plain
-    rows = naive.token_rows(capped.model, SEQUENCES[0])
-    (stats,) = run_batch(capped, [SEQUENCES[0]])
+    rows = naive.token_rows(capped.hf, SEQUENCES[0])
+    (stats,) = capped.stats([SEQUENCES[0]])
     np.testing.assert_allclose(stats.logprob, [r["logprob"] for r in rows], rtol=1e-4, atol=FORWARD)
     plain.plain = False
     assert_close(run(plain), alone)
@@ -96,7 +96,7 @@ def test_a_vocabulary_that_no_block_divides():
     net = tiny_llama()
     net.resize_token_embeddings(997)
     net.eval()
-    (stats,) = run_batch(Decoder(net), [[1, 5, 996, 3]])
+    (stats,) = CausalLM(net).stats([[1, 5, 996, 3]])
     rows = naive.token_rows(net.double(), [1, 5, 996, 3])
     np.testing.assert_allclose(stats.mean, [r["mean"] for r in rows], rtol=1e-4)
     assert stats.top_id.tolist() == [r["top_id"] for r in rows]
@@ -138,7 +138,7 @@ def test_a_certain_distribution_has_a_std_above_zero():
     net = tiny_llama().eval()
     with torch.no_grad():
         net.lm_head.weight.mul_(1e6)
-    (stats,) = run_batch(Decoder(net), [[1, 5, 7, 9]])
+    (stats,) = CausalLM(net).stats([[1, 5, 7, 9]])
     assert (stats.std > 0).all()
     assert np.isfinite((stats.logprob - stats.mean) / stats.std).all()
 
@@ -149,34 +149,34 @@ def test_logits_that_are_not_finite_name_the_text(value):
     with torch.no_grad():
         net.lm_head.weight[3] = value
     with pytest.raises(DataError, match="text bad.*NaN or infinite"):
-        run_sequences(Decoder(net), [[1, 5, 7]], ["bad"], 64)
+        run_sequences(CausalLM(net), [[1, 5, 7]], ["bad"], 64)
 
 
 def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, alone, monkeypatch):
-    sizes = []
+    sizes, stats = [], CausalLM.stats
 
-    def small(decoder, sequences):
+    def small(model, sequences):
         sizes.append(len(sequences) * len(sequences[0]))
         if sizes[-1] > 1000:
             raise torch.cuda.OutOfMemoryError("no memory")
-        return run_batch(decoder, sequences)
+        return stats(model, sequences)
 
-    monkeypatch.setattr(runner, "run_batch", small)
+    monkeypatch.setattr(CausalLM, "stats", small)
     assert_close(run(decoder), alone)
     assert sizes[0] > 4000
     assert all(size <= 1000 for size in sizes[4:])
 
 
 def test_a_text_that_does_not_fit_alone_is_named(decoder, monkeypatch):
-    def never(decoder, sequences):
+    def never(model, sequences):
         raise torch.cuda.OutOfMemoryError("no memory")
 
-    monkeypatch.setattr(runner, "run_batch", never)
+    monkeypatch.setattr(CausalLM, "stats", never)
     with pytest.raises(ConfigError, match="text 0 of 3 tokens does not fit"):
         run(decoder, [[1, 2, 3]])
 
 
 def test_bfloat16_is_close(golden_folder, alone):
-    half = Decoder(load_model("model.path", str(golden_folder), "bfloat16"))
-    found = run_batch(half, SEQUENCES[:2])
+    half = CausalLM(load_model("model.path", str(golden_folder), "bfloat16"))
+    found = half.stats(SEQUENCES[:2])
     assert abs(found[0].logprob.mean() - alone[0].logprob.mean()) < 0.02

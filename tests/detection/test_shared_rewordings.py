@@ -1,18 +1,17 @@
 """A rewording that changes nothing shares its text's statistics; equal ones are read once."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-import detection.loaded
+import detection.forward.run
 from detection.collect import Collector
 from detection.config import DetectionConfig
 from detection.methods.lowercase import Lowercase
 from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
-from detection.passes import ORIGINAL
+from detection.passes import ORIGINAL, TokenStats
 from detection.scores import score_text
 
 from ..rounding import FORWARD
@@ -31,28 +30,30 @@ METHODS = (
 def read(monkeypatch):
     """The token rows that models read, pass by pass."""
     rows = []
-    run = detection.loaded.run_sequences
+    run = detection.forward.run.run_sequences
 
     def spied(decoder, sequences, *more, **how):
         rows.append([tuple(ids) for ids in sequences])
         return run(decoder, sequences, *more, **how)
 
-    monkeypatch.setattr(detection.loaded, "run_sequences", spied)
+    monkeypatch.setattr(detection.forward.run, "run_sequences", spied)
     return rows
 
 
 @pytest.fixture
 def rounded_otherwise(monkeypatch):
     """No two forwards round alike, as on some processors."""
-    run, calls = detection.loaded.run_sequences, itertools.count(1)
+    run, calls = detection.forward.run.run_sequences, itertools.count(1)
 
     def noisy(*arguments, **how):
         return [
-            replace(stats, logprob=stats.logprob * np.float32(1 + 1e-6 * next(calls)))
+            TokenStats(
+                **{**vars(stats), "logprob": stats.logprob * np.float32(1 + 1e-6 * next(calls))}
+            )
             for stats in run(*arguments, **how)
         ]
 
-    monkeypatch.setattr(detection.loaded, "run_sequences", noisy)
+    monkeypatch.setattr(detection.forward.run, "run_sequences", noisy)
 
 
 @pytest.mark.usefixtures("rounded_otherwise")

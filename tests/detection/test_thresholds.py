@@ -16,12 +16,12 @@ from detection.config import (
     PrefixConfig,
     ScoredModelConfig,
 )
-from detection.decide import ThresholdStage, decide
 from detection.examples import Text, examples_digest, open_examples
 from detection.run import run
 from detection.scores import Origin, read_scores, to_arrow, write_tables
 from detection.summary import split
-from detection.thresholds import apply, calibrate, choose, p_values
+from detection.thresholds.choose import apply, calibrate, choose, p_values
+from detection.thresholds.run import ThresholdStage, decide
 
 
 def write_table(path, table, made_of=Origin()):  # noqa: B008

@@ -22,20 +22,20 @@ from detection.config import (
     ReferenceConfig,
     ScoredModelConfig,
 )
-from detection.decoder import Decoder
+from detection.forward.batches import run_sequences
+from detection.forward.prefix import AfterPrefix, Shots, run_after
 from detection.methods.lowercase import Lowercase
 from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
 from detection.methods.recall import Recall
 from detection.methods.reference import Reference
 from detection.methods.surp import Surp
-from detection.passes import ORIGINAL, Example, Pass
+from detection.model import open_model
+from detection.model.causal_lm import CausalLM
+from detection.passes import ORIGINAL, Example, Pass, TokenStats
 from detection.run import run
-from detection.runner import run_sequences
-from detection.scored_model import open_model
 from detection.scores import score_text
 from detection.views import VIEWS, Material, render
-from detection.views.prefix import DecoderAfter, Shots, run_after
 from detection.views.prefix_texts import check_disjoint, open_prefix
 
 from ..rounding import FORWARD
@@ -112,7 +112,7 @@ def test_a_tokenizer_without_special_tokens_scores_the_same_tokens(doubles, toke
 
     shots = Shots(bare, [SHOT])
     ids = bare(UNSEEN)["input_ids"]
-    decoder = Decoder(load_model("path", str(toy_folders["target"])))
+    decoder = CausalLM(load_model("path", str(toy_folders["target"])))
     (stats,) = run_after(decoder, shots, [ids], ["x"], 64, 128)
     behind = naive.token_rows(doubles["target"], shots.ids[1] + ids)[len(shots.ids[1]) :]
     assert shots.special == []
@@ -132,7 +132,7 @@ def test_surp_finds_the_files_surprising_tokens(tmp_path):
 
 def test_a_text_that_the_model_is_certain_of_has_a_finite_ratio(collect):
     stats = collect([Lowercase()], TEXTS[:1])
-    certain = {p: tuple(replace(s, logprob=0 * s.logprob) for s in c[TEXTS[0].sha256])
+    certain = {p: tuple(TokenStats(logprob=0 * s.logprob) for s in c[TEXTS[0].sha256])
                for p, c in stats.items()}  # fmt: skip
     assert Lowercase().score(Example("x", MEMORISED, certain)) == 1
 
@@ -193,7 +193,7 @@ def test_a_view_is_stored_under_all_that_it_draws_on(toy_models, material, tmp_p
         "prefix": replace(material, prefix=open_prefix(str(tmp_path / "more.txt"))),
     }
     expected = 0
-    options = {"swap": {"n": 1, "share": 0.3}, "prefix": {"shots": 1}}
+    options = {"swap": {"n": 1, "share": 0.3}, "prefix": {"shots": 1}, "infill": {"future": 1}}
     options["delete"] = options["masked_lm"] = options["swap"]
     for name, view in VIEWS.items():
         wanted = Pass(view=name, **options.get(name, {}))
@@ -240,8 +240,8 @@ def test_fewer_shots_where_they_leave_no_room_whatever_the_other_texts(decoder, 
 def test_a_model_without_a_cache_reads_the_prefix_with_each_text(decoder, tokenizer):
     shots = Shots(tokenizer, [SHOT])
     sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
-    cached = DecoderAfter(decoder, shots.ids[1], 1)
-    whole = DecoderAfter(decoder, shots.ids[1], 1)
+    cached = AfterPrefix(decoder, shots.ids[1], 1)
+    whole = AfterPrefix(decoder, shots.ids[1], 1)
     assert cached.past is not None
     whole.past = None
     names = ["x"] * len(sequences)
@@ -259,7 +259,7 @@ def test_a_sliding_window_reaches_back_into_the_prefix(tokenizer):
     model = MistralForCausalLM(config).eval()
     shots = Shots(tokenizer, [SHOT])
     sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
-    found = run_after(Decoder(model), shots, sequences, ["x"] * len(sequences), 8192, None)
+    found = run_after(CausalLM(model), shots, sequences, ["x"] * len(sequences), 8192, None)
     for ids, stats in zip(sequences, found, strict=True):
         behind = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[len(shots.ids[1]) - 1 :]
         assert stats.logprob.tolist() == pytest.approx(

@@ -23,12 +23,11 @@ from detection.config import (
     ReferenceConfig,
     ScoredModelConfig,
 )
-from detection.infill_pass import run_infill
-from detection.loaded import LoadedModel
-from detection.passes import ORIGINAL, Pass
+from detection.forward.infill import run_infill
+from detection.forward.run import LoadedModel
+from detection.forward.windows import leading_special, split
+from detection.passes import NUMBERS, ORIGINAL, Pass
 from detection.run import run
-from detection.runner import FIELDS
-from detection.windows import leading_special, split
 
 from ..rounding import FORWARD
 from . import golden, naive
@@ -88,7 +87,7 @@ def test_every_token_equals_a_loop_over_windows(request, loaded, double):
         assert row.windowed
         assert not row.truncated
         assert len(row.stats) == len(ours) - 1 == len(expected)
-        for field in FIELDS:
+        for field in NUMBERS:
             np.testing.assert_allclose(
                 getattr(row.stats, field), [r[field] for r in expected], rtol=1e-4, atol=FORWARD
             )
@@ -103,11 +102,11 @@ def test_the_infilling_pass_takes_each_token_from_the_window_that_scores_it(load
     assert [len(copy) for copy in found] == [len(ids) - 1 - j for j in range(4)]
     for start in range(0, len(ids) - CONTEXT // 2, CONTEXT // 2):
         window = ids[:special] + ids[start + special : start + CONTEXT]
-        (copies,) = run_infill(loaded.decoder, [window], ["x"], 8192, 3)
+        (copies,) = run_infill(loaded.model, [window], ["x"], 8192, 3)
         first = CONTEXT // 2 if start else 0  # the window's first token that it scores, but one
         for j in range(4):
             for token in range(max(first, 1 + j), len(window)):
-                for field in FIELDS:
+                for field in NUMBERS:
                     one = getattr(found[j], field)[start + token - 1 - j]
                     other = getattr(copies[j], field)[token - 1 - j]
                     assert one == pytest.approx(other, rel=1e-5, abs=FORWARD)
@@ -123,7 +122,7 @@ def test_short_texts_are_scored_as_ever(toy_models, material):
         kept = [row for row in found if row.text_sha256 != texts[1].sha256]
         assert not any(row.windowed for row in kept)
         for one, other in zip(kept, expected, strict=True):
-            for field in FIELDS:
+            for field in NUMBERS:
                 np.testing.assert_array_equal(
                     getattr(one.stats, field), getattr(other.stats, field)
                 )

@@ -11,7 +11,7 @@ from core.config import convert
 from core.content import file_digest
 from core.errors import ConfigError
 from core.models import load_config, load_model, load_tokenizer, resolve
-from detection.scored_model import open_model
+from detection.model import open_model
 from training.config import ModelConfig, TrainingStage
 from training.memory import shape_of
 from training.models import hf_folder, make_model, model_digest

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from detection.config import DetectionConfig
-from detection.scored_model import ScoredModel
+from detection.model import ScoredModel
 
 if TYPE_CHECKING:
-    from detection.decoder import Decoder
+    from detection.model.language_model import LanguageModel
 
 T = TypeVar("T")
 
-# What a pass does: `task(decoder, sequences, names, *columns, progress=title)` gives a result for
+# What a pass does: `task(model, sequences, names, *columns, progress=title)` gives a result for
 # each sequence, in their order. For another process it must be a module's function, or a `partial`.
 Task = Callable[..., list[T]]
 
@@ -34,8 +34,8 @@ class Slice(Generic[T]):
         """The task's results; on CUDA by GPU `number` modulo their number."""
         if not self.columns[0]:
             return []
-        decoder = _kept.decoder(self.source, _placed(self.settings, number))
-        return self.task(decoder, *self.columns, progress=self.title)
+        model = _kept.model(self.source, _placed(self.settings, number))
+        return self.task(model, *self.columns, progress=self.title)
 
 
 class _Kept:
@@ -43,18 +43,16 @@ class _Kept:
 
     def __init__(self) -> None:
         self._key: tuple[ScoredModel, DetectionConfig] | None = None
-        self._decoder: Decoder | None = None
+        self._model: LanguageModel | None = None
 
-    def decoder(self, source: ScoredModel, settings: DetectionConfig) -> Decoder:
+    def model(self, source: ScoredModel, settings: DetectionConfig) -> LanguageModel:
         """The model on its device; another is freed before it is loaded."""
-        from detection.decoder import load_decoder
-
-        if self._decoder is None or self._key != (source, settings):
-            self._decoder = None
+        if self._model is None or self._key != (source, settings):
+            self._model = None
             gc.collect()
-            self._decoder = load_decoder(source, settings)
+            self._model = source.load(settings)
             self._key = source, settings
-        return self._decoder
+        return self._model
 
 
 _kept = _Kept()

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from detection.decoder import Decoder
+from detection.model.causal_lm import CausalLM
 
 Index = NDArray[np.int64]
 
@@ -69,19 +69,19 @@ def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) ->
     return Branches(ids, x[start + offset + 1], start, offset)
 
 
-def read_text(decoder: Decoder, ids_BT: Tensor) -> tuple[Tensor, DynamicCache]:
+def read_text(model: CausalLM, ids_BT: Tensor) -> tuple[Tensor, DynamicCache]:
     """The hidden states (B, T, X) of right-padded texts, and their keys and values."""
     cache = DynamicCache()  # of whole layers, whatever the model's own cache would forget
-    return _states(decoder, input_ids=ids_BT, past_key_values=cache, use_cache=True), cache
+    return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0], cache
 
 
 def branch_states(
-    decoder: Decoder, cache: DynamicCache, texts: Sequence[Branches], queries: int
+    model: CausalLM, cache: DynamicCache, texts: Sequence[Branches], queries: int
 ) -> Iterator[tuple[list[Branches], Tensor]]:
     """The hidden states (N, X) of the texts' query tokens, a piece of every text at a time.
 
     Args:
-        decoder: the model.
+        model: the model.
         cache: what `read_text` gave for the same texts; it is not changed.
         texts: their branches.
         queries: at most this many query tokens of a text at once, but always a whole branch.
@@ -89,11 +89,11 @@ def branch_states(
     cuts = [_cuts(text, queries) for text in texts]
     for i in range(max(map(len, cuts))):
         piece = [t[slice(*c[i])] if i < len(c) else t[:0] for t, c in zip(texts, cuts, strict=True)]
-        yield piece, _piece_states(decoder, cache, piece)
+        yield piece, _piece_states(model, cache, piece)
 
 
 def naive_states(
-    decoder: Decoder, sequence: Sequence[int], text: Branches, batch_tokens: int
+    model: CausalLM, sequence: Sequence[int], text: Branches, batch_tokens: int
 ) -> Iterator[tuple[list[Branches], Tensor]]:
     """The hidden states (N, X) of one text's query tokens, from a whole text for each branch."""
     starts, size = np.unique(text.start), max(1, batch_tokens // len(sequence))
@@ -103,7 +103,7 @@ def naive_states(
         place, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
         ids = np.tile(np.asarray(sequence[: int(place.max()) + 1]), (len(group), 1))
         ids[np.arange(len(group)), group] = piece.ids[piece.offset == 0]
-        states_BTX = decoder.hidden(torch.from_numpy(ids).to(decoder.device))
+        states_BTX = model.hidden(torch.from_numpy(ids).to(model.device))
         yield [piece], states_BTX[torch.from_numpy(row), torch.from_numpy(place)]
 
 
@@ -116,16 +116,15 @@ def _cuts(text: Branches, queries: int) -> list[tuple[int, int]]:
     return list(pairwise([*cuts, len(text)])) if len(text) else []
 
 
-def _piece_states(decoder: Decoder, cache: DynamicCache, texts: Sequence[Branches]) -> Tensor:
-    start_BQ = _padded([t.start for t in texts], decoder)
-    offset_BQ = _padded([t.offset for t in texts], decoder)
-    real_BQ = _padded([np.ones_like(t.ids) for t in texts], decoder).bool()
+def _piece_states(model: CausalLM, cache: DynamicCache, texts: Sequence[Branches]) -> Tensor:
+    start_BQ = _padded([t.start for t in texts], model)
+    offset_BQ = _padded([t.offset for t in texts], model)
+    real_BQ = _padded([np.ones_like(t.ids) for t in texts], model).bool()
     prefix = int(start_BQ.max())
-    states_BQX = _states(
-        decoder,
-        input_ids=_padded([t.ids for t in texts], decoder),
+    states_BQX, _ = model.states(
+        input_ids=_padded([t.ids for t in texts], model),
         position_ids=start_BQ + offset_BQ,
-        attention_mask=branch_mask(start_BQ, prefix, decoder.model.dtype),
+        attention_mask=branch_mask(start_BQ, prefix, model.hf.dtype),
         past_key_values=_prefix_cache(cache, prefix),
         use_cache=True,
     )
@@ -166,16 +165,5 @@ def _prefix_cache(cache: DynamicCache, prefix: int) -> DynamicCache:
     return frozen
 
 
-def _padded(rows: Sequence[Index], decoder: Decoder) -> Tensor:
-    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True).to(
-        decoder.device
-    )
-
-
-def _states(decoder: Decoder, **inputs: Any) -> Tensor:
-    """What `decoder.hidden` gives, of a forward with a cache."""
-    if decoder.plain:
-        states: Tensor = decoder.model.base_model(**inputs)[0]
-    else:
-        states = decoder.model(**inputs).logits
-    return states
+def _padded(rows: Sequence[Index], model: CausalLM) -> Tensor:
+    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True).to(model.device)

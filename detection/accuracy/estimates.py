@@ -1,4 +1,4 @@
-"""Accuracy of members and non-members: the figures behind `detection.accuracy_summary`.
+"""Accuracy of members and non-members: the figures behind `detection.accuracy.summary`.
 
 Members and non-members of a benchmark are resampled separately, and one resample serves a
 benchmark's whole line: the difference's interval is of the draws' differences. A difference's

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from core.errors import UserError
-from detection.slices import Slice
+from detection.ranks.slices import Slice
 
 T = TypeVar("T")
 

@@ -11,7 +11,11 @@ import pandas as pd
 from core.csv_files import write_csv
 from core.disk import check_file
 from core.errors import DataError, require
-from detection.calibration import (
+from detection.examples import examples_digest, open_examples
+from detection.flags import counted, said
+from detection.scores import Origin, read_scores
+from detection.texts import Text
+from detection.thresholds.calibration import (
     MODELS,
     OVERRIDES,
     Calibration,
@@ -19,11 +23,7 @@ from detection.calibration import (
     labelled_digest,
     read_calibration,
 )
-from detection.examples import examples_digest, open_examples
-from detection.flags import counted, said
-from detection.scores import Origin, read_scores
-from detection.texts import Text
-from detection.thresholds import apply, calibrate, halves
+from detection.thresholds.choose import apply, calibrate, halves
 from detection.views.base import PREFIX_TEXTS
 
 

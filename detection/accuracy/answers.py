@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from detection.options import Question
+from detection.accuracy.questions import Question
 from injection.config import CHOSEN_BY
 
 

@@ -15,19 +15,17 @@ from functools import partial
 import numpy as np
 import torch
 
-from core.errors import ConfigError, DataError
-from detection.decoder import Decoder
-from detection.infill_copies import Copies, run_branches, run_naive
-from detection.passes import Parameter
-from detection.runner import FIELDS, run_batches
+from core.errors import DataError
+from detection.forward.batches import run_batches
+from detection.forward.infill_copies import run_branches, run_naive
+from detection.model.causal_lm import CausalLM
+from detection.passes import NUMBERS, Copies, Parameter
 
 log = logging.getLogger(__name__)
 
-LEAST_BATCH = 64  # tokens: where the memory does not hold these, halving further is no help
-
 
 def run_infill(
-    decoder: Decoder,
+    model: CausalLM,
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
     batch_tokens: int,
@@ -37,7 +35,7 @@ def run_infill(
     """The copies of each text (see `infill_copies`), in the given order.
 
     Args:
-        decoder: the model.
+        model: the model.
         sequences: token ids, at least 2 each.
         names: what to call each sequence in an error.
         batch_tokens: tokens in a batch, padding included; one text may exceed it.
@@ -48,25 +46,25 @@ def run_infill(
         DataError: the model's logits for a text are not finite.
         ConfigError: a text alone does not fit into the device's memory.
     """
-    naive = _naive(decoder, sequences)
+    naive = _naive(model, sequences)
     others = sorted(set(range(len(sequences))) - set(naive))
     results: dict[int, Copies] = {}
     for run, group in ((run_naive, naive), (run_branches, others)):
         rows, called = [sequences[i] for i in group], [names[i] for i in group]
-        score = partial(_score, run, decoder, rows, called, future)
-        smaller = partial(_halved, called)
-        found = run_batches(rows, batch_tokens, score, smaller, progress if group else None)
+        score = partial(_score, run, model, rows, called, future)
+        title = progress if group else None
+        found = run_batches(rows, called, batch_tokens, score, title, in_pieces=True)
         results.update(zip(group, found, strict=True))
     return [results[i] for i in range(len(sequences))]
 
 
-def takes_branches(decoder: Decoder) -> bool:
+def takes_branches(model: CausalLM) -> bool:
     """Whether the model gives the naive loop's statistics for branches, tried on a short text."""
-    ids = np.random.default_rng(0).integers(decoder.vocabulary, size=12).tolist()
-    tolerance = max(1e-3, 32 * torch.finfo(decoder.model.dtype).eps)
+    ids = np.random.default_rng(0).integers(model.vocabulary, size=12).tolist()
+    tolerance = max(1e-3, 32 * torch.finfo(model.hf.dtype).eps)
     try:
-        (found,) = run_branches(decoder, [ids], [""], 5, 3)
-        (expected,) = run_naive(decoder, [ids], [""], 24, 3)
+        (found,) = run_branches(model, [ids], [""], 5, 3)
+        (expected,) = run_naive(model, [ids], [""], 24, 3)
     except DataError:
         return True  # NaN, as the texts will say by name
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
@@ -74,21 +72,21 @@ def takes_branches(decoder: Decoder) -> bool:
     return all(
         np.allclose(getattr(a, field), getattr(b, field), rtol=tolerance, atol=tolerance)
         for a, b in zip(found, expected, strict=True)
-        for field in FIELDS[:-1]
+        for field in NUMBERS[:-1]
     )
 
 
-def fits_window(decoder: Decoder, tokens: int) -> bool:
+def fits_window(model: CausalLM, tokens: int) -> bool:
     """Whether no layer's attention is narrower than a text of so many tokens."""
-    config = decoder.model.config.get_text_config(decoder=True)
+    config = model.hf.config.get_text_config(decoder=True)
     names = ("sliding_window", "attention_chunk_size")
     return all(tokens <= (getattr(config, name, None) or tokens) for name in names)
 
 
-def _naive(decoder: Decoder, sequences: Sequence[Sequence[int]]) -> list[int]:
+def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[int]:
     """The texts that need the naive loop; its cost is said."""
-    cached = takes_branches(decoder)
-    found = [i for i, s in enumerate(sequences) if not cached or not fits_window(decoder, len(s))]
+    cached = takes_branches(model)
+    found = [i for i, s in enumerate(sequences) if not cached or not fits_window(model, len(s))]
     if found:
         log.warning(
             "infilling: %s. %d of %d texts cost a forward for each token, up to %d in all, instead "
@@ -105,7 +103,7 @@ def _naive(decoder: Decoder, sequences: Sequence[Sequence[int]]) -> list[int]:
 
 def _score(
     run: Callable[..., list[Copies]],
-    decoder: Decoder,
+    model: CausalLM,
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
     future: Parameter,
@@ -114,20 +112,4 @@ def _score(
 ) -> list[Copies]:
     """A batch's copies."""
     chosen, called = [sequences[i] for i in batch], [names[i] for i in batch]
-    return run(decoder, chosen, called, batch_tokens, future)
-
-
-def _halved(
-    names: Sequence[str],
-    batch: Sequence[int],
-    batch_tokens: int,
-    error: torch.cuda.OutOfMemoryError,
-) -> int:
-    """The budget after the device ran out of memory."""
-    if batch_tokens <= LEAST_BATCH:
-        raise ConfigError(
-            f"text {names[batch[0]]} does not fit into the device's memory, even in pieces of "
-            f"{batch_tokens} tokens. Use detection.dtype=bfloat16, a shorter text, or "
-            "detection.device=cpu."
-        ) from error
-    return batch_tokens // 2
+    return run(model, chosen, called, batch_tokens, future)

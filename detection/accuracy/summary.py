@@ -15,7 +15,7 @@ import pandas as pd
 
 from core.artifacts import Artifact
 from core.estimates import Estimate, interval
-from detection.accuracy_estimates import AVERAGE, HEADS, Line, lines, p_values
+from detection.accuracy.estimates import AVERAGE, HEADS, Line, lines, p_values
 from injection.config import CHOSEN_BY
 
 CONFIDENCE = 0.95

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from core.errors import require
 from detection.config import DetectionConfig
-from detection.group import joined
-from detection.scored_model import ScoredModel
-from detection.slices import Slice, Task, takes_gpu
+from detection.model import ScoredModel
+from detection.ranks.group import joined
+from detection.ranks.slices import Slice, Task, takes_gpu
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from core.artifacts import write_text
 from core.errors import DataError
 from detection.scores import RECORDED, Origin
 from detection.texts import Text
-from detection.thresholds import Threshold
+from detection.thresholds.choose import Threshold
 from detection.views.base import PREFIX_TEXTS
 
 LEAST = 20

@@ -12,12 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from core.errors import ConfigError
-from detection.infill_copies import ALL
-from detection.passes import Parameter, TokenStats
-from detection.runner import FIELDS
+from detection.passes import Copies, Parameter, TokenStats
 
 
 def leading_special(tokenizer: Any) -> int:
@@ -45,21 +41,18 @@ def merge(windows: Sequence[TokenStats], context: int, ahead: int = 0) -> TokenS
     The result has an entry for each token after the text's first, or after its first 1 + `ahead`.
     """
     starts = [0] + [overlap(context) - 1 - ahead] * (len(windows) - 1)
-    return TokenStats(*(
-        np.concatenate([getattr(w, field)[s:] for w, s in zip(windows, starts, strict=True)])
-        for field in FIELDS
-    ))  # fmt: skip
+    return TokenStats.joined([w[s:] for w, s in zip(windows, starts, strict=True)])
 
 
-def merge_copies(windows: Sequence[tuple[TokenStats, ...]], context: int) -> tuple[TokenStats, ...]:
-    """The same for the copies of the infilling pass: copy j is about the j-th token after."""
+def merge_copies(windows: Sequence[Copies], context: int) -> Copies:
+    """A text's copies of the infilling pass from its windows': copy j is j tokens ahead."""
     copies = zip(*windows, strict=True)
     return tuple(merge(each, context, j) for j, each in enumerate(copies))
 
 
 def check_future(future: Parameter, context: int) -> None:
     """Raise a ConfigError where a replaced token and those after it may be in no one window."""
-    if future == ALL or int(future) >= overlap(context):
+    if future == "all" or int(future) >= overlap(context):
         raise ConfigError(
             f"detection.long_texts is 'windowed': infilling with m = {future} looks further ahead "
             f"than the windows of the model's context of {context} tokens overlap. Give a "

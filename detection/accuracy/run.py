@@ -3,8 +3,8 @@
 Each example is answered by likelihood over its options (Shi et al. 2024, table 8): every option is
 put into the example's own template, and the one whose tokens the model finds likeliest is chosen.
 An option's tokens are those after the prompt's; where its first letters merge with the prompt's
-last ones into another token, that token is the option's. `detection.answers` says by what options
-are compared: the same forward serves every way.
+last ones into another token, that token is the option's. `detection.accuracy.answers` says by what
+options are compared: the same forward serves every way.
 
 ::
 
@@ -28,16 +28,15 @@ import numpy as np
 from core.artifacts import Artifact, Built, build, locate
 from core.errors import DataError
 from core.models import resolve
-from detection.answers import make_table
+from detection.accuracy.answers import make_table
+from detection.accuracy.questions import Asked, Question, ask, questions_digest, shared_start
 from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
-from detection.decoder import load_decoder
 from detection.examples import examples_digest, open_examples
-from detection.loaded import LoadedModel
-from detection.options import Asked, Question, ask, questions_digest, shared_start
-from detection.parallel import run_slices, spread
+from detection.forward.batches import run_sequences
+from detection.forward.run import LoadedModel
+from detection.model import ScoredModel, open_model
 from detection.passes import TokenStats
-from detection.runner import run_sequences
-from detection.scored_model import ScoredModel, open_model
+from detection.ranks.spread import run_slices, spread
 from injection import open_corpus
 from injection.config import BenchmarkConfig
 
@@ -124,13 +123,14 @@ def tokenize(loaded: LoadedModel, asked: Asked) -> tuple[list[Rows], Counter[tup
     """The questions' token rows, and how many have none that the model could score, by reason."""
     found: list[Rows] = []
     left_out: Counter[tuple[str, str]] = Counter()
+    context = loaded.source.context
     for question in asked.questions:
         texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
         before, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
         prompt = prompt_tokens(before, ids)
         if prompt == 0:
             left_out[question.benchmark, "no token stands before the options"] += 1
-        elif loaded.context is not None and max(map(len, ids)) > loaded.context:
+        elif context is not None and max(map(len, ids)) > context:
             left_out[question.benchmark, "an option's text is longer than the model's context"] += 1
         else:
             found.append(Rows(question, ids, prompt))
@@ -154,7 +154,7 @@ def likelihoods(
         stats = run_slices(task, source, settings, ids, names)
     else:
         title = f"{source.slug} {KIND}"
-        stats = task(load_decoder(source, settings), ids, names, progress=title)
+        stats = task(source.load(settings), ids, names, progress=title)
     columns = iter(stats)  # entry i is of token i + 1
     return [
         [next(columns).logprob[each.prompt - 1 :].astype(np.float64) for _ in each.ids]

@@ -1,0 +1,1 @@
+"""Task accuracy of members against non-members: `python -m detection accuracy`."""

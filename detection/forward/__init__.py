@@ -1,0 +1,1 @@
+"""The passes at work: texts become tokens, batches, windows and statistics."""

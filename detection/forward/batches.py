@@ -1,0 +1,118 @@
+"""Runs a model over token sequences, in batches, for the statistics of every token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from core.errors import ConfigError, DataError
+from core.progress import progress as progress_bar
+from detection.model.language_model import LanguageModel
+from detection.passes import TokenStats
+
+T = TypeVar("T")
+LEAST_PIECE = 64  # tokens: where the memory does not hold these, halving further is no help
+
+
+def run_sequences(
+    model: LanguageModel,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    batch_tokens: int,
+    progress: str | None = None,
+) -> list[TokenStats]:
+    """The statistics of each sequence, in the given order.
+
+    Args:
+        model: the model.
+        sequences: token ids, at least 2 each.
+        names: what to call each sequence in an error.
+        batch_tokens: tokens in a batch, padding included; one text may exceed it.
+        progress: the progress bar's title; none without.
+
+    Raises:
+        DataError: the model's logits for a text are not finite.
+        ConfigError: a text alone does not fit into the device's memory.
+    """
+
+    def score(batch: Sequence[int], _: int) -> list[TokenStats]:
+        stats = model.stats([sequences[i] for i in batch])
+        check_finite(stats, [names[i] for i in batch])
+        return stats
+
+    return run_batches(sequences, names, batch_tokens, score, progress)
+
+
+def run_batches(
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    batch_tokens: int,
+    score: Callable[[Sequence[int], int], Sequence[T]],
+    progress: str | None = None,
+    *,
+    in_pieces: bool = False,
+) -> list[T]:
+    """What `score` gives for each sequence, in the given order; it gets them longest first.
+
+    Where the device's memory runs out the budget is halved for good.
+
+    Args:
+        sequences: token ids.
+        names: what to call each sequence in an error.
+        batch_tokens: tokens in a batch, padding included; one text may exceed it.
+        score: from a batch, as places in `sequences`, and the budget a result for each.
+        progress: the progress bar's title; none without.
+        in_pieces: whether `score` divides a text as well, as the budget says.
+
+    Raises:
+        ConfigError: a text alone does not fit into the device's memory.
+    """
+    order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
+    results: dict[int, T] = {}
+    bar = progress_bar(total=len(order), desc=progress, unit=" texts", disable=progress is None)
+    with bar:
+        while len(results) < len(order):
+            batch = next_batch(order[len(results) :], sequences, batch_tokens)
+            try:
+                found = score(batch, batch_tokens)
+            except torch.cuda.OutOfMemoryError as error:
+                width = len(sequences[batch[0]])
+                least = LEAST_PIECE if in_pieces else width
+                used = batch_tokens if in_pieces else len(batch) * width
+                if used <= least:
+                    raise _too_large(names[batch[0]], used, in_pieces=in_pieces) from error
+                batch_tokens = used // 2
+                torch.cuda.empty_cache()
+                continue
+            results.update(zip(batch, found, strict=True))
+            bar.update(len(batch))
+    return [results[i] for i in range(len(sequences))]
+
+
+def _too_large(name: str, tokens: int, *, in_pieces: bool) -> ConfigError:
+    what = f"even in pieces of {tokens} tokens" if in_pieces else "even alone"
+    return ConfigError(
+        f"text {name}{'' if in_pieces else f' of {tokens} tokens'} does not fit into the device's "
+        f"memory, {what}. Use detection.dtype=bfloat16, a shorter text, or detection.device=cpu."
+    )
+
+
+def next_batch(
+    waiting: Sequence[int], sequences: Sequence[Sequence[int]], batch_tokens: int
+) -> list[int]:
+    """The first of the waiting, longest first, that fit into the budget; at least one."""
+    width = len(sequences[waiting[0]])
+    return list(waiting[: max(1, batch_tokens // width)])
+
+
+def check_finite(stats: Sequence[TokenStats], names: Sequence[str]) -> None:
+    """Raise a DataError that names the first text with a statistic that is not finite."""
+    for one, name in zip(stats, names, strict=True):
+        if not all(np.isfinite(column).all() for column in vars(one).values()):
+            raise DataError(
+                f"text {name}: the model's logits for it are NaN or infinite, so it has no score. "
+                "Check the model's weights, or score with detection.dtype=float32."
+            )

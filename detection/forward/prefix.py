@@ -1,0 +1,139 @@
+"""Texts behind a shared prefix, whose keys and values are computed once.
+
+Shapes: B texts, T tokens (padded), X hidden units (or the vocabulary).
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from detection.forward.batches import run_sequences
+from detection.forward.windows import leading_special
+from detection.model.causal_lm import CausalLM
+from detection.model.language_model import LanguageModel
+from detection.passes import TokenStats
+
+log = logging.getLogger(__name__)
+
+SEPARATOR = "\n"
+
+
+class AfterPrefix(LanguageModel):
+    """A model that has read a prefix: it gives a text's statistics behind it.
+
+    The text's own leading special tokens, if it has any, are not read again: the prefix begins
+    with them, and their place is taken by the prefix's last state, which predicts the text's first
+    token. So a text's tokens are the same with a prefix and without.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, model: CausalLM, prefix: Sequence[int], special: int) -> None:
+        self.model, self.special = model, special
+        self.prefix_1P = torch.tensor([list(prefix)], device=model.device)
+        states, self.past = model.states(input_ids=self.prefix_1P, use_cache=True)
+        self.last_11X = states[:, -1:]
+
+    def stats(self, sequences: Sequence[Sequence[int]]) -> list[TokenStats]:
+        """As `LanguageModel.stats`, behind the prefix."""
+        return self.model.stats(sequences, self.hidden)
+
+    def hidden(self, ids_BT: Tensor) -> Tensor:
+        """The hidden states (B, T, X) of each text after the prefix."""
+        rows, body_BT = len(ids_BT), ids_BT[:, self.special :]
+        if self.past is None:  # no cache in this architecture: the prefix is read with each text
+            whole = torch.cat([self.prefix_1P.expand(rows, -1), body_BT], dim=1)
+            states = self.model.states(input_ids=whole, use_cache=True)[0]
+            return states[:, self.prefix_1P.shape[1] - self.special :]
+        past = copy.deepcopy(self.past)  # reading extends it
+        past.batch_repeat_interleave(rows)
+        states = self.model.states(input_ids=body_BT, past_key_values=past, use_cache=True)[0]
+        return torch.cat([self.last_11X.expand(rows, -1, -1)] * self.special + [states], dim=1)
+
+
+class Shots:
+    """The tokens of prefixes of 0 to all shots, as one tokenizer makes them."""
+
+    def __init__(self, tokenizer: Any, shots: Sequence[str]) -> None:
+        self.special = tokenizer("a")["input_ids"][: leading_special(tokenizer)]
+        joined = ["".join(s + SEPARATOR for s in shots[:n]) for n in range(len(shots) + 1)]
+        rows = tokenizer(joined, add_special_tokens=False, verbose=False)["input_ids"]
+        self.ids = [[*self.special, *row] for row in rows]
+
+    def fitting(self, tokens: int, context: int | None) -> int:
+        """How many shots leave room for a text of that many tokens."""
+        body = tokens - len(self.special)
+        fits = (
+            n for n, row in enumerate(self.ids) if context is None or len(row) + body <= context
+        )
+        return max(fits, default=0)
+
+
+def run_prefixed(
+    model: CausalLM,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    prefix_of: Sequence[int],
+    prefixes: Sequence[Shots],
+    batch_tokens: int,
+    context: int | None,
+    progress: str | None = None,
+) -> list[TokenStats]:
+    """The statistics of each sequence behind its prefix, `prefixes[prefix_of[i]]`, in order.
+
+    The other arguments and the errors are `run_after`'s.
+    """
+    results: dict[int, TokenStats] = {}
+    for number in sorted(set(prefix_of)):
+        places = [i for i, its in enumerate(prefix_of) if its == number]
+        own = [sequences[i] for i in places], [names[i] for i in places]
+        found = run_after(model, prefixes[number], *own, batch_tokens, context, progress)
+        results.update(zip(places, found, strict=True))
+    return [results[i] for i in range(len(sequences))]
+
+
+def run_after(
+    model: CausalLM,
+    shots: Shots,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    batch_tokens: int,
+    context: int | None,
+    progress: str | None = None,
+) -> list[TokenStats]:
+    """The statistics of each sequence's tokens after the first, behind as many shots as fit.
+
+    A text's shots depend on its own length alone. Arguments and errors are `run_sequences`'s.
+    """
+    counts = [shots.fitting(len(sequence), context) for sequence in sequences]
+    _say_fewer(counts, len(shots.ids) - 1)
+    results: dict[int, TokenStats] = {}
+    for count in sorted(set(counts)):
+        chosen = [i for i, c in enumerate(counts) if c == count]
+        prefix = shots.ids[count]
+        width = max(len(sequences[i]) for i in chosen)
+        found = run_sequences(
+            AfterPrefix(model, prefix, len(shots.special)) if count else model,
+            [sequences[i] for i in chosen],
+            [names[i] for i in chosen],
+            max(1, batch_tokens * width // (width + len(prefix))),  # the cache counts as well
+            progress,
+        )
+        results.update(zip(chosen, found, strict=True))
+    return [results[i] for i in range(len(sequences))]
+
+
+def _say_fewer(counts: Sequence[int], asked: int) -> None:
+    for count, texts in sorted(Counter(counts).items()):
+        if count < asked:
+            log.warning(
+                "prefix: %d of %d texts have room in the model's context for %d of %d shots.%s",
+                texts, len(counts), count, asked,
+                "" if count else " Their scores say nothing.",
+            )  # fmt: skip

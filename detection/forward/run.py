@@ -1,0 +1,196 @@
+"""A model with its tokenizer: texts in, rows of a pass out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TypeVar
+
+from core.errors import DataError
+from detection.config import DetectionConfig
+from detection.forward.batches import run_sequences
+from detection.forward.windows import leading_special, split
+from detection.model import ScoredModel
+from detection.model.language_model import LanguageModel
+from detection.passes import Copies, Pass, TokenStats
+from detection.ranks.slices import Task
+from detection.ranks.spread import run_slices, spread
+from detection.store import ByText, Row
+from detection.texts import Text
+from detection.views import Material, View, render, view_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Merge = Callable[[Sequence[T], int], T]
+TEXTS_AT_ONCE = 1_000  # the tokenizer's own record of a text takes far more than the ids
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One text of a view as the model reads it; `owner` is the example's text it was made from.
+
+    A `windowed` one has more tokens than the model takes at once.
+    """
+
+    owner: Text
+    copy: int
+    ids: list[int]
+    truncated: bool
+    windowed: bool = False
+
+
+class LoadedModel:
+    """Tokenizes and checks every text first; the weights are loaded when all are found good."""
+
+    def __init__(
+        self, source: ScoredModel, settings: DetectionConfig, material: Material | None = None
+    ) -> None:
+        self.source = source
+        self.settings = settings
+        self.material = material or Material()
+        self.tokenizer = source.tokenizer()
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        """The model on its device."""
+        return self.source.load(self.settings)
+
+    @property
+    def each_alone(self) -> Task[TokenStats]:
+        """What a pass does that reads each text by itself."""
+        return partial(run_sequences, batch_tokens=self.settings.batch_tokens)
+
+    def run(self, wanted: Pass, texts: Sequence[Text], known: ByText | None = None) -> list[Row]:
+        """The pass's rows, in the order of `texts`.
+
+        Args:
+            wanted: what to run.
+            texts: what its view is made of.
+            known: the texts' own statistics, for a view that rewords them.
+
+        Raises:
+            DataError: a text has fewer than 2 tokens, is too long, or gets NaN logits.
+        """
+        tokens = self.tokenize(wanted, texts)
+        self._check_windows(wanted, tokens)
+        if known is None:
+            found = self._read(wanted, tokens)
+        else:
+            found = self._reworded(wanted, tokens, self.tokenize(Pass(wanted.model), texts), known)
+        return [
+            Row(t.owner.sha256, copy, t.truncated, stats, t.windowed)
+            for t, copies in zip(tokens, found, strict=True)
+            for copy, stats in enumerate(copies, start=t.copy)
+        ]
+
+    def _read(self, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+        """The statistics of the texts, in windows of those that are too long."""
+        view: View = view_of(wanted)
+        whole = iter(view.whole(self, wanted, [t for t in tokens if not t.windowed]))
+        windows = iter(view.windows(self, wanted, [t for t in tokens if t.windowed]))
+        return [next(windows if t.windowed else whole) for t in tokens]
+
+    def _reworded(
+        self, wanted: Pass, tokens: Sequence[Tokens], own: Sequence[Tokens], known: ByText
+    ) -> list[Copies]:
+        """The rewordings' statistics: the same tokens have the same ones, and are read once.
+
+        One that reads as a text does shares its statistics, so that they are exactly 0 apart.
+        """
+        found = {tuple(t.ids): known[t.owner.sha256] for t in own}
+        new = {ids: t for t in tokens if (ids := tuple(t.ids)) not in found}
+        found.update(zip(new, self._read(wanted, list(new.values())), strict=True))
+        return [found[tuple(t.ids)] for t in tokens]
+
+    def spread(
+        self, task: Task[T], wanted: Pass, tokens: Sequence[Tokens], *columns: Sequence[int]
+    ) -> list[T]:
+        """The task's result for each of the texts, by one process or by several."""
+        return self._spread(task, f"{self.source.slug} {wanted.view_key}", tokens, *columns)
+
+    def spread_windows(
+        self, task: Task[T], merged: Merge[T], wanted: Pass, tokens: Sequence[Tokens]
+    ) -> list[T]:
+        """The task's results for texts longer than the context, each from its windows' results."""
+        context = self.source.context
+        if not tokens or context is None:
+            return []
+        special = leading_special(self.tokenizer)
+        pieces = [split(t.ids, context, special) for t in tokens]
+        rows = [
+            replace(t, ids=ids) for t, piece in zip(tokens, pieces, strict=True) for ids in piece
+        ]
+        title = f"{self.source.slug} {wanted.view_key}, windows"
+        found = iter(self._spread(task, title, rows))
+        return [merged([next(found) for _ in piece], context) for piece in pieces]
+
+    def _spread(
+        self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
+    ) -> list[T]:
+        if not tokens:
+            return []
+        ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
+        if spread(self.settings):
+            return run_slices(task, self.source, self.settings, ids, names, *columns)
+        return task(self.model, ids, names, *columns, progress=title)
+
+    def _check_windows(self, wanted: Pass, tokens: Sequence[Tokens]) -> None:
+        long, context = {t.owner.sha256 for t in tokens if t.windowed}, self.source.context
+        if not long or context is None:
+            return
+        of = f"{len(long)} of {len({t.owner.sha256 for t in tokens})} texts"
+        log.info("%s: %s are longer than the model's context of %d tokens and are read in windows.",
+                 wanted.view_key, of, context)  # fmt: skip
+        view_of(wanted).check_windows(wanted, context, of)
+
+    def tokenize(self, wanted: Pass, texts: Sequence[Text]) -> list[Tokens]:
+        """Each text of the view with the special tokens that the tokenizer itself adds."""
+        views = [
+            (text, copy, version)
+            for text, versions in zip(texts, render(wanted, texts, self.material), strict=True)
+            for copy, version in enumerate(versions)
+        ]
+        blocks = (views[i : i + TEXTS_AT_ONCE] for i in range(0, len(views), TEXTS_AT_ONCE))
+        return [
+            self._checked(wanted, owner, copy, row, version)
+            for block in blocks
+            for (owner, copy, version), row in zip(block, self._ids(block), strict=True)
+        ]
+
+    def _ids(self, block: Sequence[tuple[Text, int, str]]) -> list[list[int]]:
+        texts = [version for *_, version in block]
+        found = self.tokenizer(texts, return_attention_mask=False, verbose=False)
+        return list(found["input_ids"])
+
+    def _checked(
+        self, wanted: Pass, owner: Text, copy: int, ids: list[int], version: str
+    ) -> Tokens:
+        if len(ids) < 2:
+            is_version = f" ({owner.text[:40]!r}), in the view {wanted.view_key},"
+            raise DataError(
+                f"text {owner.example_id}{is_version * (version != owner.text)} is "
+                f"{version[:40]!r}: that has {len(ids)} tokens, and the first is never scored. "
+                "Leave the text out, or give one of more tokens."
+            )
+        vocabulary, context = self.source.vocabulary, self.source.context
+        if vocabulary is not None and max(ids) >= vocabulary:
+            raise DataError(
+                f"{self.source.field} is {self.source.path!r}: its tokenizer gives the text "
+                f"{owner.example_id} the token {max(ids)}, but the model's vocabulary has "
+                f"{vocabulary}. Give the model its own tokenizer."
+            )
+        too_long = context is not None and len(ids) > context
+        # A version may have a few tokens more than its text, whose own pass is checked: it is cut.
+        if too_long and self.settings.long_texts == "error" and version == owner.text:
+            raise DataError(
+                f"text {owner.example_id} has {len(ids)} tokens, more than the model's context of "
+                f"{context}. Shorten it, or set detection.long_texts=truncate to score its "
+                "first tokens, or detection.long_texts=windowed to score all in windows."
+            )
+        windowed = too_long and self.settings.long_texts == "windowed"
+        if too_long and not windowed:
+            return Tokens(owner, copy, ids[:context], truncated=True)
+        return Tokens(owner, copy, ids, truncated=False, windowed=windowed)

@@ -1,0 +1,128 @@
+"""A causal language model of transformers: hidden states, and the logits of chosen rows.
+
+Shapes: B texts, T tokens (padded), N rows that are real tokens, X hidden units (or the vocabulary),
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.errors import ConfigError
+from core.models import load_model
+from detection.config import DetectionConfig
+from detection.model.language_model import LanguageModel
+from detection.model.token_statistics import rows_at_once, statistics
+from detection.passes import TokenStats
+
+
+class CausalLM(LanguageModel):
+    """Runs a model without ever holding more float32 logits than asked for.
+
+    Most models are a body and a linear head on its last hidden state. Whether this one is (no
+    soft cap, no scale) is found by trying: body and head must give the model's own logits to the
+    bit. Where they do not, the model's logits take the hidden state's place, whole.
+
+    A model spread over devices moves its inputs itself: the hidden states, and the logits, may be
+    on another device than `device`, where the token ids go.
+    """
+
+    def __init__(self, hf: Any) -> None:
+        self.hf = hf
+        self.device = _input_device(hf)
+        config = hf.config.get_text_config(decoder=True)
+        self.vocabulary: int = config.vocab_size
+        self.plain = self._is_plain()
+
+    @torch.inference_mode()
+    def stats(
+        self,
+        sequences: Sequence[Sequence[int]],
+        hidden: Callable[[Tensor], Tensor] | None = None,
+    ) -> list[TokenStats]:
+        """One forward over sequences padded on the right, which a causal model's rows never see.
+
+        Args:
+            sequences: token ids, at least 2 each.
+            hidden: what gives the hidden states instead of the method of this name.
+        """
+        width = max(map(len, sequences))
+        ids = np.zeros((len(sequences), width), dtype=np.int64)
+        scored = np.zeros((len(sequences), width - 1), dtype=bool)
+        for row, sequence in enumerate(sequences):
+            ids[row, : len(sequence)] = sequence
+            scored[row, : len(sequence) - 1] = True  # the positions whose *next* token is real
+        ids_BT = torch.from_numpy(ids).to(self.device)
+        scored_BT = torch.from_numpy(scored).to(self.device)
+        hidden_BTX = (hidden or self.hidden)(ids_BT)[:, :-1]
+        hidden_NX = hidden_BTX[scored_BT.to(hidden_BTX.device)]
+        columns = self.columns(hidden_NX, ids_BT[:, 1:][scored_BT])
+        ends = np.cumsum([len(s) - 1 for s in sequences])[:-1]
+        pieces = [np.split(column, ends) for column in columns]
+        return [TokenStats(*each) for each in zip(*pieces, strict=True)]
+
+    def columns(self, hidden_NX: Tensor, targets_N: Tensor) -> list[NDArray[Any]]:
+        """The five statistics (N,), from logits of a few rows at a time."""
+        rows = rows_at_once(self.vocabulary, self.device)
+        logits = (self.logits(hidden) for hidden in torch.split(hidden_NX, rows))
+        *floats, top_id = (column.cpu().numpy() for column in statistics(logits, targets_N))
+        return [*floats, top_id.astype(np.int32)]
+
+    def hidden(self, ids_BT: Tensor) -> Tensor:
+        """The last hidden states (B, T, X); no mask, so the padding must be on the right.
+
+        A causal model's row never reads what stands to its right.
+        """
+        return self.states(input_ids=ids_BT, use_cache=False)[0]
+
+    def states(self, **inputs: Any) -> tuple[Tensor, Any]:
+        """The last hidden states of a forward on these inputs, and its keys and values."""
+        output = (self.hf.base_model if self.plain else self.hf)(**inputs)
+        states: Tensor = output[0] if self.plain else output.logits
+        return states, getattr(output, "past_key_values", None)
+
+    def logits(self, hidden_NX: Tensor) -> Tensor:
+        """Float32 logits (N, V) of some rows of `hidden`, in memory that is free to overwrite."""
+        rows: Tensor = self.hf.get_output_embeddings()(hidden_NX) if self.plain else hidden_NX
+        return rows.float()
+
+    def _is_plain(self) -> bool:
+        body, head = self.hf.base_model, self.hf.get_output_embeddings()
+        if head is None or body is self.hf:
+            return False
+        ids = torch.arange(min(8, self.vocabulary), device=self.device)[None]
+        with torch.inference_mode():
+            logits = head(body(input_ids=ids, use_cache=False)[0])
+            whole = self.hf(input_ids=ids, use_cache=False).logits
+            return torch.equal(logits, whole.to(logits.device))
+
+
+def load_causal_lm(
+    field: str, path: str, settings: DetectionConfig, *, trust_remote_code: bool
+) -> CausalLM:
+    """The model on its device, or on all devices as `detection.device_map` says."""
+    load = partial(load_model, field, path, settings.dtype, trust_remote_code=trust_remote_code)
+    if settings.device_map is not None:
+        return CausalLM(load(device_map=settings.device_map))
+    return CausalLM(load().to(_device(settings.device)))
+
+
+def _input_device(model: Any) -> torch.device:
+    """Where the token ids go: to the first layer; weights kept on disk are on no device."""
+    devices = (p.device for p in model.parameters() if not p.is_meta)
+    return next(devices, torch.device("cpu"))
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name != "cpu" and not torch.cuda.is_available():
+        raise ConfigError(f"detection.device is {name!r}: torch sees no CUDA device. Give cpu.")
+    return torch.device(name)

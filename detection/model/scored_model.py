@@ -1,0 +1,73 @@
+"""A model under test, before it is loaded: what names it, and what it can give."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+if TYPE_CHECKING:
+    from detection.config import DetectionConfig
+    from detection.model.language_model import LanguageModel
+
+UNKNOWN_STEP = -1
+
+
+class ScoredModel(ABC):
+    """A kind of model is a subclass in a file of its own, and an entry of `detection.model.KINDS`.
+
+    Attributes:
+        gives: of `detection.passes.NUMBERS` those that its statistics hold, and what else a view
+            may ask for: `states`, hidden states behind keys and values that are kept.
+        field: the config field that named it, for errors.
+        digest: a hash that changes with the weights.
+        slug: a readable name for folders.
+        step: the optimizer step of the checkpoint; -1 where it is unknown.
+    """
+
+    gives: ClassVar[frozenset[str]]
+    field: str
+    digest: str
+    slug: str
+    step: int
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """Where it is, for errors."""
+
+    @property
+    @abstractmethod
+    def tokenizer_digest(self) -> str:
+        """A hash that changes with the tokenizer."""
+
+    @property
+    @abstractmethod
+    def context(self) -> int | None:
+        """The most tokens that it takes; None where it names no limit."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int | None:
+        """How many tokens it knows; None where it does not say."""
+
+    @classmethod
+    @abstractmethod
+    def opens(cls, path: str) -> bool:
+        """Whether a model at `path` is of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, field: str, path: str, *, trust_remote_code: bool = False) -> Self:
+        """The model at `path`, and whether its own code may run.
+
+        Raises:
+            ConfigError: there is none.
+        """
+
+    @abstractmethod
+    def tokenizer(self) -> Any:
+        """Its tokenizer, called as those of transformers."""
+
+    @abstractmethod
+    def load(self, settings: DetectionConfig) -> LanguageModel:
+        """The model, ready to read tokens."""

@@ -1,0 +1,1 @@
+"""One pass by several processes: a slice each."""

@@ -1,0 +1,1 @@
+"""Thresholds on scores: `python -m detection thresholds`."""

@@ -1,0 +1,51 @@
+"""A text, and the same after each token's replacement: the passes of the Infilling Score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from detection.forward.windows import check_future, merge_copies
+from detection.passes import Copies, Parameter, Pass
+from detection.views.base import View
+
+if TYPE_CHECKING:
+    from detection.forward.run import LoadedModel, Tokens
+    from detection.ranks.slices import Task
+
+
+class Infill(View):
+    """Reads what follows each replaced token, up to `future` tokens: copy 0 is the text's own."""
+
+    def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
+        """The pass with the most future tokens holds all that have fewer."""
+        return max(others, key=lambda other: float(str(_future(other)).replace("all", "inf")))
+
+    def copies(self, wanted: Pass) -> int:
+        """The text's own and one a future token; of `all` there is no telling."""
+        future = _future(wanted)
+        return future + 1 if isinstance(future, int) else 1
+
+    def whole(self, model: LoadedModel, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+        """As `View.whole`."""
+        return model.spread(_task(model, wanted), wanted, tokens)
+
+    def windows(self, model: LoadedModel, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+        """As `View.windows`."""
+        return model.spread_windows(_task(model, wanted), merge_copies, wanted, tokens)
+
+    def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
+        """A replaced token and all those after it must be in one window."""
+        check_future(_future(wanted), context)
+
+
+def _future(wanted: Pass) -> Parameter:
+    return dict(wanted.parameters)["future"]
+
+
+def _task(model: LoadedModel, wanted: Pass) -> Task[Copies]:
+    from detection.forward.infill import run_infill  # it imports torch
+
+    settings = model.settings
+    return partial(run_infill, batch_tokens=settings.batch_tokens, future=_future(wanted))
