@@ -6,12 +6,12 @@
     ├── latest.json             {"folder": "<slug>-<hash>"}: the newest report
     └── <slug>-<hash>/
         ├── config.yaml         the resolved config
-        ├── results.parquet     tidy, one row an estimate of a cell (inference/results.py says what)
-        ├── pooled.parquet      the same over the seeds of each condition (inference/pooled.py)
-        ├── comparisons.parquet every two methods, with p-values (inference/paired.py)
-        ├── trends.parquet      over occurrences and along conditions (inference/trends.py)
-        ├── replicates.parquet  each example in against out (inference/replicates.py)
-        ├── flags.parquet       scores that are out of the ordinary (inference/flags.py)
+        ├── results.parquet     tidy, one row an estimate of a cell (statistics/results.py)
+        ├── pooled.parquet      the same over the seeds of each condition (statistics/pooled.py)
+        ├── comparisons.parquet every two methods, with p-values (statistics/paired.py)
+        ├── trends.parquet      over occurrences and along conditions (statistics/trends.py)
+        ├── replicates.parquet  each example in against out (statistics/replicates.py)
+        ├── flags.parquet       scores that are out of the ordinary (statistics/flags.py)
         ├── tables/*.md *.csv
         ├── charts/*.png *.svg
         ├── report.md
@@ -55,32 +55,32 @@ class Report:
 
     @cached_property
     def results(self) -> pd.DataFrame:
-        """One row an estimate of a cell; the columns are `analysis.inference.results.COLUMNS`."""
+        """One row an estimate of a cell; the columns are `analysis.statistics.results.COLUMNS`."""
         return self._table("results")
 
     @cached_property
     def pooled(self) -> pd.DataFrame:
-        """One row an estimate of a condition; the columns are `inference.pooled.COLUMNS`."""
+        """One row an estimate of a condition; the columns are `statistics.pooled.COLUMNS`."""
         return self._table("pooled")
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """One row a pair of methods; the columns are `analysis.inference.paired.COLUMNS`."""
+        """One row a pair of methods; the columns are `analysis.statistics.paired.COLUMNS`."""
         return self._table("comparisons")
 
     @cached_property
     def trends(self) -> pd.DataFrame:
-        """One row a trend; the columns are `analysis.inference.trends.COLUMNS`."""
+        """One row a trend; the columns are `analysis.statistics.trends.COLUMNS`."""
         return self._table("trends")
 
     @cached_property
     def replicates(self) -> pd.DataFrame:
-        """One row an example and method; the columns are `inference.replicates.COLUMNS`."""
+        """One row an example and method; the columns are `statistics.replicates.COLUMNS`."""
         return self._table("replicates")
 
     @cached_property
     def flags(self) -> pd.DataFrame:
-        """One row a flag of some scores; the columns are `analysis.inference.flags.COLUMNS`."""
+        """One row a flag of some scores; the columns are `analysis.statistics.flags.COLUMNS`."""
         return self._table("flags")
 
     def _table(self, name: str) -> pd.DataFrame:

@@ -12,10 +12,10 @@ from analysis.conditions import parts_of
 from analysis.config import AnalysisStage
 from analysis.findings import Findings
 from analysis.folder import CHARTS, PAGE, REPORT, TABLES
-from analysis.inference.curves import histogram_table, roc_table, samples
-from analysis.inference.pooled import by_condition
 from analysis.page.build import page
 from analysis.report import OVER_CONDITIONS, Picture, Section, markdown
+from analysis.statistics.curves import histogram_table, roc_table, samples
+from analysis.statistics.pooled import by_condition
 from analysis.summary import of_conditions
 from analysis.tables.papers import learning_rate_table
 from analysis.tables.statistical import condition_tables, series_tables
@@ -26,7 +26,7 @@ from core.artifacts import write_text
 from core.config import identity
 
 if TYPE_CHECKING:
-    from analysis.inference.statistics import Statistics
+    from analysis.statistics.tidy_tables import Statistics
     from analysis.tables.table import Table
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import control_rows, stamp
+from analysis.statistics.controls import control_rows, stamp
 from analysis.summary import reading_guide
 from analysis.tables.table import Table
 

@@ -49,8 +49,8 @@ def write_report(
 def _make(
     folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record]
 ) -> Built:
-    from analysis.inference.statistics import statistics
     from analysis.publish import gather, publish
+    from analysis.statistics.tidy_tables import statistics
 
     found = statistics(stage.name, stage.seed, cells, stage.analysis)
     for name in STATISTICS:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from analysis.cells import CONTAMINATED
 from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import control_rows, off_controls
-from analysis.inference.flags import notes
-from analysis.inference.groups import ANY, dose_order
-from analysis.inference.results import ALL
-from analysis.inference.trends import OCCURRENCES
 from analysis.methods import BLIND, in_order, label
+from analysis.statistics.controls import control_rows, off_controls
+from analysis.statistics.flags import notes
+from analysis.statistics.groups import ANY, dose_order
+from analysis.statistics.results import ALL
+from analysis.statistics.trends import OCCURRENCES
 from core.metrics import ALARMS, AUROC
 
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ class Tables(Protocol):
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """`analysis.inference.pooled`."""
+        """`analysis.statistics.pooled`."""
 
     @property
     def comparisons(self) -> pd.DataFrame:
-        """`analysis.inference.paired`."""
+        """`analysis.statistics.paired`."""
 
     @property
     def trends(self) -> pd.DataFrame:
-        """`analysis.inference.trends`."""
+        """`analysis.statistics.trends`."""
 
     @property
     def flags(self) -> pd.DataFrame:
-        """`analysis.inference.flags`."""
+        """`analysis.statistics.flags`."""
 
 
 def reading_guide(config: AnalysisConfig) -> str:

@@ -25,8 +25,8 @@ from sklearn.metrics import roc_auc_score
 
 from analysis.cells import CLEAN, CONTAMINATED, Cell
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from analysis.inference.statistics import statistics
 from analysis.run import write_report
+from analysis.statistics.tidy_tables import statistics
 from core import bootstrap
 from core.bootstrap import Resample
 from core.metrics import AUROC, Scores

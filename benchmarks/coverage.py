@@ -18,9 +18,9 @@ import sys
 import numpy as np
 from scipy.stats import norm
 
-from analysis.inference.dose_test import joint_test, stratum
-from analysis.inference.paired import Differences, holm, max_t, p_values
-from analysis.inference.pooled import hierarchical, pooled_estimate
+from analysis.statistics.dose_test import joint_test, stratum
+from analysis.statistics.paired import Differences, holm, max_t, p_values
+from analysis.statistics.pooled import hierarchical, pooled_estimate
 from benchmarks.rates import DRAWS, rates
 from core import bootstrap
 from core.bootstrap import Resample

@@ -25,10 +25,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.inference.dose_test import Stratum, joint_test, stratum
-from analysis.inference.paired import Differences, max_t
-from analysis.inference.pooled import pooled_estimate
-from analysis.inference.trends import shape
+from analysis.statistics.dose_test import Stratum, joint_test, stratum
+from analysis.statistics.paired import Differences, max_t
+from analysis.statistics.pooled import pooled_estimate
+from analysis.statistics.trends import shape
 from core import bootstrap
 from core.bootstrap import Resample, draw_counts
 from core.estimates import Estimate, estimate, mean

@@ -12,11 +12,11 @@ from analysis.cells import CLEAN, CONTAMINATED
 from analysis.charts import base
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import stamp
-from analysis.inference.curves import EDGES, MOST_DRAWS
-from analysis.inference.groups import ANY
-from analysis.inference.results import ALL
 from analysis.methods import in_order, look
+from analysis.statistics.controls import stamp
+from analysis.statistics.curves import EDGES, MOST_DRAWS
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import ALL
 from core.metrics import ALARMS
 
 if TYPE_CHECKING:

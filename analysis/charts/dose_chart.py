@@ -10,10 +10,10 @@ from analysis.cells import CLEAN, CONTAMINATED
 from analysis.charts import base
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import control_rows, stamp
-from analysis.inference.groups import ANY, dose_order
-from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order
+from analysis.statistics.controls import control_rows, stamp
+from analysis.statistics.groups import ANY, dose_order
+from analysis.statistics.results import ALL
 from core.metrics import AUROC
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from analysis.cells import CLEAN, CONTAMINATED, Series
 from analysis.charts import base
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import stamp
-from analysis.inference.groups import ANY
-from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order
+from analysis.statistics.controls import stamp
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import ALL
 from core.metrics import AUROC
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from analysis.charts.dose_chart import dose_caption, dose_chart, has_doses
 from analysis.charts.factor_chart import FACTORS, factor_caption, factor_chart, factor_groups
 from analysis.charts.heat_map import heat_caption, heat_map
 from analysis.charts.loss_chart import loss_caption, loss_chart
-from analysis.inference.controls import stamp
-from analysis.inference.results import ALL
+from analysis.statistics.controls import stamp
+from analysis.statistics.results import ALL
 from analysis.training_record import has_losses
 from core.artifacts import file_name
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from analysis.cells import CONTAMINATED
 from analysis.charts import base
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import stamp
-from analysis.inference.groups import ANY
-from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order
+from analysis.statistics.controls import stamp
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import ALL
 from core.metrics import AUROC, Metric
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.inference.groups import ANY, dose_order
-from analysis.inference.results import COLUMNS
 from analysis.methods import label
+from analysis.statistics.groups import ANY, dose_order
+from analysis.statistics.results import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

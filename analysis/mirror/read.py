@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.config import WandbReport
-from analysis.inference.results import COLUMNS
 from analysis.mirror.keys import DOSE, rows_of
+from analysis.statistics.results import COLUMNS
 from core.errors import DataError, require
 
 if TYPE_CHECKING:

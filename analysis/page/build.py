@@ -55,7 +55,7 @@ def _file(name: str) -> str:
 
 
 def _summary(findings: Findings) -> str:
-    from analysis.inference.controls import stamp
+    from analysis.statistics.controls import stamp
 
     parts = []
     for condition, rows in findings.conditions.items():

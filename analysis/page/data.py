@@ -12,10 +12,10 @@ from analysis.charts.factor_chart import FACTORS, Factor, factor_groups
 from analysis.charts.heat_map import colour_scale
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import stamp
-from analysis.inference.curves import MOST_DRAWS
-from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order, look
+from analysis.statistics.controls import stamp
+from analysis.statistics.curves import MOST_DRAWS
+from analysis.statistics.results import ALL
 from analysis.training_record import has_losses, loss_table
 from core.metrics import chosen_metrics
 

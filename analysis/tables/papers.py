@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.cells import CONTAMINATED
-from analysis.inference.groups import ANY
-from analysis.inference.results import ALL
 from analysis.methods import in_order, label
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import ALL
 from analysis.tables.table import NOTHING, Table, estimate_text
 from core.metrics import AUROC, title, tpr_at_fpr
 

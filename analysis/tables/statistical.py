@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.inference.results import ALL
 from analysis.methods import label
+from analysis.statistics.results import ALL
 from analysis.tables.table import NOTHING, Table, with_interval
 from core.metrics import AUROC
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.inference.statistics import Statistics
+    from analysis.statistics.tidy_tables import Statistics
 
 OCCURRENCES = "occurrences"
 

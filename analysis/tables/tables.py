@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.inference.controls import control_rows, off_controls
-from analysis.inference.groups import ANY, dose_order
-from analysis.inference.results import ALL
 from analysis.methods import BLIND, in_order, label
+from analysis.statistics.controls import control_rows, off_controls
+from analysis.statistics.groups import ANY, dose_order
+from analysis.statistics.results import ALL
 from analysis.tables.papers import method_tables
 from analysis.tables.table import NOTHING, Table, estimate_text
 from core.metrics import AUROC, title

@@ -125,7 +125,7 @@ def cell() -> Cell:
 @pytest.fixture(scope="session")
 def results(cell: Cell) -> pd.DataFrame:
     from analysis.config import AnalysisConfig
-    from analysis.inference.results import results_table
+    from analysis.statistics.results import results_table
 
     return results_table("trial", 0, [cell], AnalysisConfig(draws=200, **RATES))
 
@@ -176,8 +176,8 @@ def record(two_rates: list[Cell]) -> Record:
 def findings(two_rates: list[Cell], record: Record) -> Findings:
     """All that a report on two learning rates shows; only the lower has a record."""
     from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-    from analysis.inference.statistics import statistics
     from analysis.publish import gather
+    from analysis.statistics.tidy_tables import statistics
 
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40))

@@ -10,8 +10,8 @@ import pandas as pd
 
 from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import blind_of
-from analysis.inference.results import results_table
+from analysis.statistics.baseline import blind_of
+from analysis.statistics.results import results_table
 from detection.blind import obstacle
 
 WORDS = np.array([f"word{i}" for i in range(60)])

@@ -9,7 +9,7 @@ import pytest
 from analysis.charts import base
 from analysis.charts.dose_chart import dose_caption, dose_chart, has_doses
 from analysis.config import AnalysisConfig
-from analysis.inference.controls import control_rows
+from analysis.statistics.controls import control_rows
 
 CONFIG = AnalysisConfig(draws=200)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.inference.controls import control_rows, off_controls, stamp
+from analysis.statistics.controls import control_rows, off_controls, stamp
 
 
 def test_one_look_a_method_decides(results):

@@ -14,9 +14,9 @@ import pytest
 from scipy.stats import binom, norm
 
 from analysis.config import AnalysisConfig
-from analysis.inference import paired, pooled, trends
-from analysis.inference.controls import off_controls
-from analysis.inference.results import Measure, cell_rows, estimates
+from analysis.statistics import paired, pooled, trends
+from analysis.statistics.controls import off_controls
+from analysis.statistics.results import Measure, cell_rows, estimates
 from detection.blind import NULLS, Blind
 
 RUNS, LEVEL = 200, 0.95

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.config import AnalysisConfig
-from analysis.inference.curves import EDGES, Place, Sample, histogram_table, roc_table, samples
+from analysis.statistics.curves import EDGES, Place, Sample, histogram_table, roc_table, samples
 from core.bootstrap import resample
 from core.estimates import estimate, interval
 from core.metrics import tpr_at_fpr

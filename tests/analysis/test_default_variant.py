@@ -13,8 +13,8 @@ from sklearn.metrics import roc_auc_score
 
 from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
-from analysis.inference.statistics import statistics
 from analysis.methods import default_variants
+from analysis.statistics.tidy_tables import statistics
 from detection.build import build_methods
 from detection.examples import Text
 from detection.methods.base import Method

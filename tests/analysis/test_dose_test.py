@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binom, chi2, combine_pvalues, kendalltau, norm
 
 from analysis.config import AnalysisConfig
-from analysis.inference import paired, trends
-from analysis.inference.dose_test import Detector, dose_tests, joint_test, stratum
-from analysis.inference.statistics import statistics
+from analysis.statistics import paired, trends
+from analysis.statistics.dose_test import Detector, dose_tests, joint_test, stratum
+from analysis.statistics.tidy_tables import statistics
 from benchmarks import false_alarms
 
 SIZES = {"a": 12, "b": 32, "c": 80}

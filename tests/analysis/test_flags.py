@@ -11,9 +11,9 @@ import pytest
 from analysis import open_report
 from analysis.cells import make_cell
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from analysis.inference.flags import flags_table, notes
-from analysis.inference.results import results_table
 from analysis.run import write_report
+from analysis.statistics.flags import flags_table, notes
+from analysis.statistics.results import results_table
 
 BLANK = ["boolq-001", "boolq-040"]  # a member and a non-member
 FELL_BACK = [f"imdb-{i:03d}" for i in range(10)]

@@ -14,7 +14,7 @@ from analysis.charts.factor_chart import FACTORS, factor_chart, factor_groups
 from analysis.charts.gallery import charts_of_condition, charts_over, save_charts
 from analysis.charts.loss_chart import loss_caption, loss_chart
 from analysis.config import AnalysisConfig
-from analysis.inference.statistics import statistics
+from analysis.statistics.tidy_tables import statistics
 from analysis.training_record import has_losses, ledger_counts, loss_table
 
 CONFIG = AnalysisConfig(draws=40)

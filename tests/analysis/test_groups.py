@@ -6,7 +6,7 @@ import logging
 
 import pandas as pd
 
-from analysis.inference.groups import dose_order, groups, lacking
+from analysis.statistics.groups import dose_order, groups, lacking
 
 
 def examples(rows: list[tuple[str, bool, int]]) -> pd.DataFrame:

@@ -12,12 +12,12 @@ from sklearn.metrics import roc_auc_score
 from analysis.cells import make_cell
 from analysis.charts.gallery import charts_of_condition, charts_over
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from analysis.inference.curves import histogram_table, roc_table, samples
-from analysis.inference.results import results_table
-from analysis.inference.statistics import statistics
 from analysis.mirror import keys
 from analysis.page.data import page_data
 from analysis.publish import gather
+from analysis.statistics.curves import histogram_table, roc_table, samples
+from analysis.statistics.results import results_table
+from analysis.statistics.tidy_tables import statistics
 from detection.examples import Text
 from detection.summary import summary
 

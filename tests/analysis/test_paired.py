@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.config import AnalysisConfig
-from analysis.inference.paired import (
+from analysis.statistics.paired import (
     COLUMNS,
     Differences,
     comparison_rows,
@@ -14,8 +14,8 @@ from analysis.inference.paired import (
     max_t,
     p_values,
 )
-from analysis.inference.results import Measure
-from analysis.inference.statistics import statistics
+from analysis.statistics.results import Measure
+from analysis.statistics.tidy_tables import statistics
 from core.estimates import Estimate
 
 

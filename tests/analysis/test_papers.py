@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.inference.groups import ANY
-from analysis.inference.results import ALL
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import ALL
 from analysis.tables import papers
 
 THEIRS = papers.SHI

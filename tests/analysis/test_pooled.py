@@ -11,9 +11,9 @@ import pytest
 from analysis.cells import name_apart
 from analysis.conditions import recipe
 from analysis.config import AnalysisConfig
-from analysis.inference import pooled as module
-from analysis.inference.flags import flags_table
-from analysis.inference.pooled import (
+from analysis.statistics import pooled as module
+from analysis.statistics.flags import flags_table
+from analysis.statistics.pooled import (
     COLUMNS,
     by_condition,
     condition_rows,
@@ -21,9 +21,9 @@ from analysis.inference.pooled import (
     pool,
     pooled_estimate,
 )
-from analysis.inference.replicates import replicates_table
-from analysis.inference.results import Measure, results_table
-from analysis.inference.statistics import statistics
+from analysis.statistics.replicates import replicates_table
+from analysis.statistics.results import Measure, results_table
+from analysis.statistics.tidy_tables import statistics
 from core.estimates import Estimate, interval
 
 QUICK = AnalysisConfig(draws=60, blind_folds=3)

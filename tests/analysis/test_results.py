@@ -12,9 +12,9 @@ from sklearn.metrics import roc_auc_score
 
 from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
-from analysis.inference import results as module
-from analysis.inference.groups import groups
-from analysis.inference.results import COLUMNS, BlindBaselines, _resample, results_table
+from analysis.statistics import results as module
+from analysis.statistics.groups import groups
+from analysis.statistics.results import COLUMNS, BlindBaselines, _resample, results_table
 from core.errors import DataError
 
 QUICK = AnalysisConfig(draws=50, blind_folds=3)

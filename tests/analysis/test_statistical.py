@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis.inference.statistics import Statistics
+from analysis.statistics.tidy_tables import Statistics
 from analysis.tables.statistical import (
     comparison_table,
     condition_tables,

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import binom
 
 from analysis.config import AnalysisConfig
-from analysis.inference.paired import COLUMNS, comparison_rows
-from analysis.inference.results import Measure
-from analysis.inference.statistics import statistics
+from analysis.statistics.paired import COLUMNS, comparison_rows
+from analysis.statistics.results import Measure
+from analysis.statistics.tidy_tables import statistics
 from analysis.summary import of_conditions, sentences
 from core import bootstrap
 from core.estimates import Estimate, estimate

@@ -14,11 +14,11 @@ from scipy.optimize import minimize
 from analysis.cells import series_of
 from analysis.charts.factor_chart import FACTORS, factor_groups
 from analysis.config import AnalysisConfig
-from analysis.inference.dose_response import Curves, crossing, fit
-from analysis.inference.dose_test import Detector
-from analysis.inference.results import Measure
-from analysis.inference.statistics import statistics
-from analysis.inference.trends import (
+from analysis.statistics.dose_response import Curves, crossing, fit
+from analysis.statistics.dose_test import Detector
+from analysis.statistics.results import Measure
+from analysis.statistics.tidy_tables import statistics
+from analysis.statistics.trends import (
     COLUMNS,
     ONE_DOSE,
     Condition,

@@ -18,11 +18,11 @@ from analysis import open_report
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths, WandbReport
 from analysis.folder import Report
-from analysis.inference.results import COLUMNS, results_table
 from analysis.mirror import keys as wandb_keys
 from analysis.mirror import read as wandb_read
 from analysis.mirror.report import write_wandb_report
 from analysis.mirror.runs import _training_runs, mirror
+from analysis.statistics.results import COLUMNS, results_table
 from analysis.tables.tables import cell_tables
 from core.artifacts import Artifact, Built, build, locate
 from core.errors import ConfigError, DataError

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
-from analysis.inference.groups import ANY, Group, groups, lacking
-from analysis.inference.pooled import pooled_estimate
-from analysis.inference.results import ALL
+from analysis.statistics.groups import ANY, Group, groups, lacking
+from analysis.statistics.pooled import pooled_estimate
+from analysis.statistics.results import ALL
 from core import bootstrap
 from core.estimates import Estimate, estimate, intervals, mean
 from core.metrics import tpr_at_fpr

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.cells import CONTAMINATED, Cell
-from analysis.inference.results import ALL
+from analysis.statistics.results import ALL
 from core.metrics import Scores
 
 if TYPE_CHECKING:

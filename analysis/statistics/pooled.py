@@ -1,6 +1,6 @@
 """Cells that differ in their seed alone, pooled into one condition.
 
-Columns (`COLUMNS`) are those of `analysis.inference.results`, but for:
+Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
 
 - `condition`: the cell's name without its seed.
 - `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ). Several
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.cells import Cell, in_order
-from analysis.inference.results import Estimates, Measure, estimate_rows
+from analysis.statistics.results import Estimates, Measure, estimate_rows
 from core.estimates import Estimate, mean_steps, total_needs, total_worth
 from core.metrics import Scores
 from core.seeds import derive

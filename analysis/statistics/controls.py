@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analysis.cells import CLEAN
-from analysis.inference.groups import ANY
-from analysis.inference.results import ALL
 from analysis.methods import BLIND
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import ALL
 from core.metrics import AUROC
 from detection.blind import warning
 

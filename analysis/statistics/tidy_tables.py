@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
-from analysis.inference import paired, pooled, results, trends
-from analysis.inference.flags import flags_table
-from analysis.inference.replicates import replicates_table
 from analysis.methods import default_variants
+from analysis.statistics import paired, pooled, results, trends
+from analysis.statistics.flags import flags_table
+from analysis.statistics.replicates import replicates_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,9 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.cells import CONTAMINATED
-from analysis.inference.groups import ANY
-from analysis.inference.results import Estimates
 from analysis.methods import BLIND, in_order
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import Estimates
 from core.bootstrap import intervals
 from core.estimates import Estimate
 from core.metrics import Scores

@@ -37,9 +37,9 @@ import numpy as np
 
 from analysis.cells import CLEAN, Cell
 from analysis.config import AnalysisConfig
-from analysis.inference.baseline import blind_of
-from analysis.inference.groups import Group, groups, lacking
 from analysis.methods import BLIND, default_variants
+from analysis.statistics.baseline import blind_of
+from analysis.statistics.groups import Group, groups, lacking
 from core.bootstrap import Resample, draw_counts, face, ranked_side
 from core.errors import DataError
 from core.estimates import ALL as ALL

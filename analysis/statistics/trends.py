@@ -8,11 +8,11 @@ Columns (`COLUMNS`), where they need a word:
 - `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
 - `tau`, `p_value`: over occurrences, Kendall's τ-b between dose and score among the members that
   were inserted, and the p-value of its one-sided test that scores rise with the dose
-  (`analysis.inference.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
+  (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
   the same dose, and `note` says so). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds with each doubling
-  (`analysis.inference.dose_response`), and the percentiles of its draws. Where there was no trend
+  (`analysis.statistics.dose_response`), and the percentiles of its draws. Where there was no trend
   they left 0 out in 6% of 1,500 simulated lines of 3 doses with 15 members each, and in 5% with 30
   or 60 (1,000 draws; 200 draws add up to a point).
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level.
@@ -30,11 +30,11 @@ import numpy as np
 
 from analysis.cells import CONTAMINATED, Cell
 from analysis.conditions import FACTORS
-from analysis.inference.dose_response import crossing, fit
-from analysis.inference.dose_test import Detector, dose_tests
-from analysis.inference.groups import ANY
-from analysis.inference.results import Estimates, Measure
 from analysis.methods import BLIND
+from analysis.statistics.dose_response import crossing, fit
+from analysis.statistics.dose_test import Detector, dose_tests
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import Estimates, Measure
 from core.bootstrap import intervals
 from core.estimates import Estimate
 from core.metrics import AUROC, Scores

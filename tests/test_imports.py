@@ -1,0 +1,60 @@
+"""Who may import whom: a room imports itself and the floors below it, within functions as well."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[1]
+FLOORS = {
+    "": ("core", "injection", "training", "detection", "analysis", "launch"),
+    "analysis.": (
+        *("config conditions folder", "cells training_record", "methods"),
+        "statistics",
+        *("tables summary", "findings", "charts", "page mirror report"),
+        *("publish", "run", "__init__ __main__"),
+    ),
+}
+"""What names begin with → the rooms, the lowest floor first; those of one floor stand apart."""
+
+
+def imported(file: Path) -> Iterator[str]:
+    """All names that a file imports, with dots."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def upward(home: Path, prefix: str) -> Iterator[str]:
+    """The imports of a room that is on no lower floor, or on none."""
+    floor = {room: n for n, rooms in enumerate(FLOORS[prefix]) for room in rooms.split()}
+    place = home / prefix.rstrip(".")
+    for room, own in floor.items():
+        for file in sorted([*place.glob(f"{room}.py"), *place.glob(f"{room}/**/*.py")]):
+            for name in imported(file):
+                other = name.removeprefix(prefix).partition(".")[0]
+                ours = other in floor if not prefix else name.startswith(prefix)
+                if ours and other != room and floor.get(other, len(floor)) >= own:
+                    yield f"{file.relative_to(home)} imports {name}"
+
+
+@pytest.mark.parametrize("prefix", FLOORS)
+def test_rooms_import_lower_floors_only(prefix):
+    assert [*upward(HOME, prefix)] == []
+
+
+@pytest.mark.parametrize("prefix", [prefix for prefix in FLOORS if prefix])
+def test_every_room_is_on_a_floor(prefix):
+    rooms = {p.stem for p in (HOME / prefix.rstrip(".")).iterdir() if p.name != "__pycache__"}
+    assert rooms == {room for rooms in FLOORS[prefix] for room in rooms.split()}
+
+
+def test_an_import_upward_is_seen_wherever_it_stands(tmp_path):
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core/a.py").write_text("import json\n\ndef f():\n    from launch import run\n")
+    assert [*upward(tmp_path, "")] == ["core/a.py imports launch.run"]
