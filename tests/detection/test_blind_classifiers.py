@@ -84,7 +84,21 @@ def test_texts_that_share_nothing_have_one_column_of_zeros():
     same = ridge(np.full((3, 2), 0.1), np.arange(3))
     assert not same.kernel.any()
     alone = RareGrams(csr_matrix(np.eye(4)), np.arange(4))
+    most = RareGrams.of(csr_matrix(np.tri(5)), np.arange(5)).held  # of 5, 4, 3, 2 and 1 texts
+    assert (most.shape, most.dtype) == ((5, 3), np.float32)
     assert alone.scores(np.arange(3), np.arange(4), np.ones((4, 5))).tolist() == [[0] * 5] * 4
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 6, 20])
+def test_extremes_are_the_lowest_and_the_highest_of_each_column_and_what_ties(number):
+    ratio = np.random.default_rng(number).integers(-9, 10, (number, 30)).astype(np.float32)
+    expected = ratio.copy()
+    for column in expected.T if number > 4 else []:
+        _, low, *_, high, _ = sorted(column)
+        column[(low < column) & (column < high)] = 0
+    found = blind_classifiers._extremes(ratio, 2)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("number", [5, 31, 32, 200])
