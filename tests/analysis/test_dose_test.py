@@ -104,12 +104,12 @@ def test_one_seed_of_unequal_strata_has_five_percent(cell):
     check_no_trend(dose_tests(seeds(cell, rng, [drawn(rng)], shifted)))
 
 
-def by_hand(cells, method):
+def by_hand(cells, method, names=tuple(SIZES)):
     """The mean τ and Stouffer's p over benchmarks and seeds, of inserted members."""
     parts = []
     for cell in cells:
         scores = cell.scores["contaminated"][method, ""].to_numpy()
-        for name in SIZES:
+        for name in names:
             own = (cell.examples["benchmark"] == name) & (cell.examples["occurrences"] > 0)
             dose = cell.examples.loc[own, "occurrences"]
             test = kendalltau(dose, scores[own.to_numpy()], alternative="greater")
@@ -123,9 +123,22 @@ def test_one_seed_is_the_weighted_sum_of_its_strata(cell):
     rng = np.random.default_rng(2)
     cells = seeds(cell, rng, [drawn(rng, (0, 1, 2, 4))], rising, methods=8)
     found = dose_tests(cells)
-    for method in cells[0].scores["contaminated"].columns.levels[0]:
-        expected = by_hand(cells, method)
-        assert found[Detector("all", method, "")] == pytest.approx(expected, rel=1e-6)
+    assert len(found) == 8 * 4
+    for detector, numbers in found.items():
+        names = tuple(SIZES) if detector.benchmark == "all" else (detector.benchmark,)
+        expected = by_hand(cells, detector.method, names)
+        assert numbers == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_benchmark_of_two_members_or_of_one_dose_has_no_test(cell):
+    doses = {"z": (1, 2, 2), "one": (4, 4, 4, 0), "two": (1, 2, 0), "a": (1, 1, 8)}
+    rows = [(f"{name}-{i}", name, True, n) for name, of in doses.items() for i, n in enumerate(of)]
+    columns = ["example_id", "benchmark", "member", "occurrences"]
+    table = pd.DataFrame(rows, columns=columns)
+    scores = pd.DataFrame({("loss", "v"): np.arange(13.0)})
+    made = replace(cell, examples=table, scores={"contaminated": scores})
+    assert {each.benchmark for each in dose_tests([made])} == {"a", "z", "all"}
+    assert {each[1:] for each in dose_tests([made])} == {("loss", "v")}
 
 
 def test_seeds_that_draw_anew_add_up_nearly_as_independent_ones(cell):
