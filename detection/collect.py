@@ -24,7 +24,7 @@ from detection.texts import Text, Texts, release
 from detection.views import Material, view_of
 
 if TYPE_CHECKING:
-    from detection.forward.run import LoadedModel
+    from detection.loaded import LoadedModel
 
 PART_CHARACTERS = 2**20
 """Of the texts of a part, over all copies: what is in memory at a time, and lost in a kill."""
@@ -132,7 +132,7 @@ class Collector:
 
     def _load(self, role: str) -> LoadedModel:
         if role not in self._loaded:
-            from detection.forward.run import LoadedModel
+            from detection.loaded import LoadedModel
 
             self._loaded[role] = LoadedModel(self.models[role], self.settings, self.material)
         return self._loaded[role]

@@ -12,8 +12,8 @@ from detection.flags import UPPER_BOUND
 from detection.methods.base import Method
 from detection.model import ScoredModel, open_model
 from detection.model.local_model import LocalModel
+from detection.prefix_texts import Prefix, held_out_prefix, open_prefix
 from detection.views import Material, view_of
-from detection.views.prefix_texts import Prefix, held_out_prefix, open_prefix
 from training import ancestry_of
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from detection.config import (
     ScoredModelConfig,
 )
 from detection.needs import choose_methods, needs_of, used_by
-from detection.views.prefix_texts import open_prefix
+from detection.prefix_texts import open_prefix
 from injection.config import InjectionConfig, InjectionStage
 from launch import shared
 from launch.config import ClusterConfig

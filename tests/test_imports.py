@@ -11,6 +11,11 @@ import pytest
 HOME = Path(__file__).resolve().parents[1]
 FLOORS = {
     "": ("core", "injection", "training", "detection", "analysis", "launch"),
+    "detection.": (
+        *("config passes texts", "prefix_texts blind_classifiers", "examples methods model store"),
+        *("ranks material build blind overlap", "forward", "views", "flags", "scores loaded"),
+        *("collect", "needs summary", "accuracy thresholds", "run online", "__init__ __main__"),
+    ),
     "analysis.": (
         *("config conditions folder", "cells training_record", "methods"),
         "statistics",

@@ -33,7 +33,7 @@ from detection.accuracy.questions import Asked, Question, ask, questions_digest,
 from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
 from detection.examples import examples_digest, open_examples
 from detection.forward.batches import run_sequences
-from detection.forward.run import LoadedModel
+from detection.loaded import LoadedModel
 from detection.model import ScoredModel, open_model
 from detection.passes import TokenStats
 from detection.ranks.spread import run_slices, spread

@@ -13,10 +13,10 @@ from typing import Any
 
 from core.artifacts import write_text
 from core.errors import DataError
+from detection.material import PREFIX_TEXTS
 from detection.scores import RECORDED, Origin
 from detection.texts import Text
 from detection.thresholds.choose import Threshold
-from detection.views.base import PREFIX_TEXTS
 
 LEAST = 20
 """Texts of each kind, to calibrate on and to judge by: fewer tell a rate to some 0.1 at best."""

@@ -13,6 +13,7 @@ from core.disk import check_file
 from core.errors import DataError, require
 from detection.examples import examples_digest, open_examples
 from detection.flags import counted, said
+from detection.material import PREFIX_TEXTS
 from detection.scores import Origin, read_scores
 from detection.texts import Text
 from detection.thresholds.calibration import (
@@ -24,7 +25,6 @@ from detection.thresholds.calibration import (
     read_calibration,
 )
 from detection.thresholds.choose import apply, calibrate, halves
-from detection.views.base import PREFIX_TEXTS
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.errors import ConfigError, near_names
+from detection.material import Material
 from detection.passes import Pass
 from detection.texts import Text
-from detection.views.base import Material, View
+from detection.views.base import View
 from detection.views.infill import Infill
 from detection.views.plain import lowercase, original
 from detection.views.prefix import BehindPrefix

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from detection.forward.reader import Reader, Tokens
 from detection.forward.windows import check_future, merge_copies
 from detection.passes import Copies, Parameter, Pass
+from detection.ranks.slices import Task
 from detection.views.base import View
-
-if TYPE_CHECKING:
-    from detection.forward.run import LoadedModel, Tokens
-    from detection.ranks.slices import Task
 
 
 class Infill(View):
@@ -27,13 +24,13 @@ class Infill(View):
         future = _future(wanted)
         return future + 1 if isinstance(future, int) else 1
 
-    def whole(self, model: LoadedModel, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+    def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """As `View.whole`."""
-        return model.spread(_task(model, wanted), wanted, tokens)
+        return reader.spread(_task(reader, wanted), wanted, tokens)
 
-    def windows(self, model: LoadedModel, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+    def windows(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """As `View.windows`."""
-        return model.spread_windows(_task(model, wanted), merge_copies, wanted, tokens)
+        return reader.spread_windows(_task(reader, wanted), merge_copies, wanted, tokens)
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """A replaced token and all those after it must be in one window."""
@@ -44,8 +41,8 @@ def _future(wanted: Pass) -> Parameter:
     return dict(wanted.parameters)["future"]
 
 
-def _task(model: LoadedModel, wanted: Pass) -> Task[Copies]:
+def _task(reader: Reader, wanted: Pass) -> Task[Copies]:
     from detection.forward.infill import run_infill  # it imports torch
 
-    settings = model.settings
+    settings = reader.settings
     return partial(run_infill, batch_tokens=settings.batch_tokens, future=_future(wanted))

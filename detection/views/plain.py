@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.rewording import Lowercase
+from detection.material import Material
 from detection.texts import Text
-from detection.views.base import Material
 
 
 def original(texts: Sequence[Text], material: Material, **_: object) -> list[Sequence[str]]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from detection.forward.reader import Reader, Tokens
 from detection.passes import Copies, Pass
+from detection.prefix_texts import check_disjoint
 from detection.views.base import View
-from detection.views.prefix_texts import check_disjoint
-
-if TYPE_CHECKING:
-    from detection.forward.run import LoadedModel, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -23,25 +20,25 @@ class BehindPrefix(View):
     In windows there is room for none.
     """
 
-    def whole(self, model: LoadedModel, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+    def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """As `View.whole`."""
         from detection.forward.prefix import Shots, run_prefixed  # it imports torch
 
-        assert model.material.prefix is not None
+        assert reader.material.prefix is not None
         count = int(dict(wanted.parameters)["shots"])
-        groups = model.material.prefix.groups(count, [t.owner.benchmark for t in tokens])
+        groups = reader.material.prefix.groups(count, [t.owner.benchmark for t in tokens])
         for shots, places in groups:
             owners = [tokens[i].owner for i in places]
             check_disjoint(shots, [(o.example_id, o.text) for o in owners])
         prefix_of = {i: number for number, (_, places) in enumerate(groups) for i in places}
         task = partial(
             run_prefixed,
-            prefixes=[Shots(model.tokenizer, shots) for shots, _ in groups],
-            batch_tokens=model.settings.batch_tokens,
-            context=model.source.context,
+            prefixes=[Shots(reader.tokenizer, shots) for shots, _ in groups],
+            batch_tokens=reader.settings.batch_tokens,
+            context=reader.source.context,
         )
         columns = [prefix_of[i] for i in range(len(tokens))]
-        return [(stats,) for stats in model.spread(task, wanted, tokens, columns)]
+        return [(stats,) for stats in reader.spread(task, wanted, tokens, columns)]
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Say that they leave no room for a prefix."""

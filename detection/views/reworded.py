@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from core.rewording import Delete, MaskedLM, Rewording, Swap
 from core.seeds import derive
+from detection.material import Material
 from detection.passes import Pass
 from detection.texts import Text
-from detection.views.base import Material
 from detection.views.rewordings import made_once
 
 

@@ -11,8 +11,8 @@ from detection.collect import Collector
 from detection.config import DetectionConfig
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
+from detection.prefix_texts import open_prefix
 from detection.views import Material
-from detection.views.prefix_texts import open_prefix
 
 from . import golden
 from .masked import save_masked_model

@@ -20,7 +20,7 @@ from detection.accuracy.questions import ask, questions_digest
 from detection.accuracy.run import FILE, AccuracyStage, likelihoods, prompt_tokens, run, tokenize
 from detection.accuracy.summary import compared, summary
 from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
-from detection.forward.run import LoadedModel
+from detection.loaded import LoadedModel
 from detection.model import open_model
 from injection.config import BenchmarkConfig
 

@@ -12,7 +12,7 @@ from detection import open_scores
 from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.examples import open_examples
 from detection.flags import counted, counting, said
-from detection.forward.run import LoadedModel
+from detection.loaded import LoadedModel
 from detection.passes import ORIGINAL, Pass
 from detection.run import run
 from detection.summary import summary

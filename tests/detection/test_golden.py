@@ -1,7 +1,7 @@
 import pytest
 
 from detection.config import DetectionConfig
-from detection.forward.run import LoadedModel
+from detection.loaded import LoadedModel
 from detection.model import open_model
 from detection.passes import ORIGINAL
 

@@ -14,9 +14,9 @@ from detection.collect import Collector
 from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.examples import make_text, open_examples
 from detection.methods.recall import Recall
+from detection.prefix_texts import held_out_prefix, open_prefix
 from detection.run import run
 from detection.views import Material
-from detection.views.prefix_texts import held_out_prefix, open_prefix
 
 from .conftest import MEMORISED, UNSEEN
 

@@ -24,7 +24,7 @@ from core.models import load_model
 from detection.config import DetectionConfig, DetectionStage
 from detection.forward.infill_copies import run_branches
 from detection.forward.prefix import AfterPrefix
-from detection.forward.run import LoadedModel
+from detection.loaded import LoadedModel
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.passes import NUMBERS, ORIGINAL, Pass

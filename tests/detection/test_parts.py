@@ -12,7 +12,7 @@ from detection import collect as collecting
 from detection import store
 from detection.collect import Collector, parts
 from detection.config import DetectionConfig
-from detection.forward.run import LoadedModel
+from detection.loaded import LoadedModel
 from detection.methods.infilling import Infilling
 from detection.methods.loss import Loss
 from detection.methods.lowercase import Lowercase

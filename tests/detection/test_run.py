@@ -15,7 +15,7 @@ from core.errors import ArtifactError, ConfigError, DataError
 from detection import open_scores
 from detection.collect import Collector
 from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.forward.run import LoadedModel
+from detection.loaded import LoadedModel
 from detection.passes import Pass
 from detection.run import run
 from detection.scores import read_table

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-import detection.forward.run
 from detection.collect import Collector
 from detection.config import DetectionConfig
+from detection.forward import batches
 from detection.methods.lowercase import Lowercase
 from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
@@ -30,20 +30,20 @@ METHODS = (
 def read(monkeypatch):
     """The token rows that models read, pass by pass."""
     rows = []
-    run = detection.forward.run.run_sequences
+    run = batches.run_sequences
 
     def spied(decoder, sequences, *more, **how):
         rows.append([tuple(ids) for ids in sequences])
         return run(decoder, sequences, *more, **how)
 
-    monkeypatch.setattr(detection.forward.run, "run_sequences", spied)
+    monkeypatch.setattr(batches, "run_sequences", spied)
     return rows
 
 
 @pytest.fixture
 def rounded_otherwise(monkeypatch):
     """No two forwards round alike, as on some processors."""
-    run, calls = detection.forward.run.run_sequences, itertools.count(1)
+    run, calls = batches.run_sequences, itertools.count(1)
 
     def noisy(*arguments, **how):
         return [
@@ -53,7 +53,7 @@ def rounded_otherwise(monkeypatch):
             for stats in run(*arguments, **how)
         ]
 
-    monkeypatch.setattr(detection.forward.run, "run_sequences", noisy)
+    monkeypatch.setattr(batches, "run_sequences", noisy)
 
 
 @pytest.mark.usefixtures("rounded_otherwise")

@@ -33,10 +33,10 @@ from detection.methods.surp import Surp
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.passes import ORIGINAL, Example, Pass, TokenStats
+from detection.prefix_texts import check_disjoint, open_prefix
 from detection.run import run
 from detection.scores import score_text
 from detection.views import VIEWS, Material, render
-from detection.views.prefix_texts import check_disjoint, open_prefix
 
 from ..rounding import FORWARD
 from . import golden, naive

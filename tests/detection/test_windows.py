@@ -24,8 +24,8 @@ from detection.config import (
     ScoredModelConfig,
 )
 from detection.forward.infill import run_infill
-from detection.forward.run import LoadedModel
 from detection.forward.windows import leading_special, split
+from detection.loaded import LoadedModel
 from detection.passes import NUMBERS, ORIGINAL, Pass
 from detection.run import run
 

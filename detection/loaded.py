@@ -3,65 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TypeVar
+from collections.abc import Sequence
 
 from core.errors import DataError
-from detection.config import DetectionConfig
-from detection.forward.batches import run_sequences
-from detection.forward.windows import leading_special, split
-from detection.model import ScoredModel
-from detection.model.language_model import LanguageModel
-from detection.passes import Copies, Pass, TokenStats
-from detection.ranks.slices import Task
-from detection.ranks.spread import run_slices, spread
+from detection.forward.reader import Reader, Tokens
+from detection.passes import Copies, Pass
 from detection.store import ByText, Row
 from detection.texts import Text
-from detection.views import Material, View, render, view_of
+from detection.views import render, view_of
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-Merge = Callable[[Sequence[T], int], T]
 TEXTS_AT_ONCE = 1_000  # the tokenizer's own record of a text takes far more than the ids
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """One text of a view as the model reads it; `owner` is the example's text it was made from.
-
-    A `windowed` one has more tokens than the model takes at once.
-    """
-
-    owner: Text
-    copy: int
-    ids: list[int]
-    truncated: bool
-    windowed: bool = False
-
-
-class LoadedModel:
+class LoadedModel(Reader):
     """Tokenizes and checks every text first; the weights are loaded when all are found good."""
-
-    def __init__(
-        self, source: ScoredModel, settings: DetectionConfig, material: Material | None = None
-    ) -> None:
-        self.source = source
-        self.settings = settings
-        self.material = material or Material()
-        self.tokenizer = source.tokenizer()
-
-    @cached_property
-    def model(self) -> LanguageModel:
-        """The model on its device."""
-        return self.source.load(self.settings)
-
-    @property
-    def each_alone(self) -> Task[TokenStats]:
-        """What a pass does that reads each text by itself."""
-        return partial(run_sequences, batch_tokens=self.settings.batch_tokens)
 
     def run(self, wanted: Pass, texts: Sequence[Text], known: ByText | None = None) -> list[Row]:
         """The pass's rows, in the order of `texts`.
@@ -88,7 +45,7 @@ class LoadedModel:
 
     def _read(self, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of the texts, in windows of those that are too long."""
-        view: View = view_of(wanted)
+        view = view_of(wanted)
         whole = iter(view.whole(self, wanted, [t for t in tokens if not t.windowed]))
         windows = iter(view.windows(self, wanted, [t for t in tokens if t.windowed]))
         return [next(windows if t.windowed else whole) for t in tokens]
@@ -104,38 +61,6 @@ class LoadedModel:
         new = {ids: t for t in tokens if (ids := tuple(t.ids)) not in found}
         found.update(zip(new, self._read(wanted, list(new.values())), strict=True))
         return [found[tuple(t.ids)] for t in tokens]
-
-    def spread(
-        self, task: Task[T], wanted: Pass, tokens: Sequence[Tokens], *columns: Sequence[int]
-    ) -> list[T]:
-        """The task's result for each of the texts, by one process or by several."""
-        return self._spread(task, f"{self.source.slug} {wanted.view_key}", tokens, *columns)
-
-    def spread_windows(
-        self, task: Task[T], merged: Merge[T], wanted: Pass, tokens: Sequence[Tokens]
-    ) -> list[T]:
-        """The task's results for texts longer than the context, each from its windows' results."""
-        context = self.source.context
-        if not tokens or context is None:
-            return []
-        special = leading_special(self.tokenizer)
-        pieces = [split(t.ids, context, special) for t in tokens]
-        rows = [
-            replace(t, ids=ids) for t, piece in zip(tokens, pieces, strict=True) for ids in piece
-        ]
-        title = f"{self.source.slug} {wanted.view_key}, windows"
-        found = iter(self._spread(task, title, rows))
-        return [merged([next(found) for _ in piece], context) for piece in pieces]
-
-    def _spread(
-        self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
-    ) -> list[T]:
-        if not tokens:
-            return []
-        ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
-        if spread(self.settings):
-            return run_slices(task, self.source, self.settings, ids, names, *columns)
-        return task(self.model, ids, names, *columns, progress=title)
 
     def _check_windows(self, wanted: Pass, tokens: Sequence[Tokens]) -> None:
         long, context = {t.owner.sha256 for t in tokens if t.windowed}, self.source.context
