@@ -8,55 +8,26 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.conditions import FACTORS, SWAPPED, recipe
 from analysis.config import CellPaths
-from core.artifacts import Artifact
 from core.errors import ArtifactError, ConfigError, DataError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from detection import Scores
+    from injection import PackedCorpus
+    from training import Checkpoint
 
 CLEAN = "clean"
 CONTAMINATED = "contaminated"
 
 Series = Mapping[tuple[str, str], str]
 """(condition, factor's column) → what the conditions of one series share."""
-
-
-class Opened(Protocol):
-    """An artefact, as its owner's opener gives it."""
-
-    @property
-    def artifact(self) -> Artifact:
-        """The finished folder."""
-
-
-class Configured(Opened, Protocol):
-    """What `training.open_checkpoint` gives, as far as it is read here."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The resolved config of the stage that wrote it."""
-
-
-class Corpus(Configured, Protocol):
-    """What `injection.open_corpus` gives, as far as it is read here."""
-
-    @property
-    def examples(self) -> pd.DataFrame:
-        """Columns example_id, benchmark, text, member, occurrences, and more."""
-
-
-class ScoreTable(Opened, Protocol):
-    """What `detection.open_scores` gives, as far as it is read here."""
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """Columns example_id, method, variant, checkpoint_step, default, score, flag, ranked."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +93,7 @@ def open_cell(paths: CellPaths) -> Cell:
     )
 
 
-def make_cell(
-    corpus: Corpus, model: Configured, clean: ScoreTable, contaminated: ScoreTable
-) -> Cell:
+def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminated: Scores) -> Cell:
     """Join the four artefacts; every score of every example must be there.
 
     Raises:
@@ -146,7 +115,8 @@ def make_cell(
     start = {**model.config["model"], "start": model.artifact.inputs.get("model")}
     configs = corpus.config, {**model.config, "model": start}
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
-    opened: dict[str, Opened] = {"corpus": corpus, "model": model, **tables}
+    artifacts = {name: table.artifact for name, table in tables.items()}
+    artifacts = {"corpus": corpus.artifact, "model": model.artifact, **artifacts}
     examples = _ranked(corpus.examples, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",
@@ -161,7 +131,7 @@ def make_cell(
         seed=seed,
         recipe=recipe(*configs),
         series={factor: recipe(*configs, without=factor) for factor in FACTORS},
-        digests={name: artefact.artifact.digest for name, artefact in opened.items()},
+        digests={name: artifact.digest for name, artifact in artifacts.items()},
         examples=examples,
         scores={name: _wide(table, examples) for name, table in tables.items()},
         defaults=_defaults(contaminated.table),
@@ -227,7 +197,7 @@ def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
     ]
 
 
-def _check_models(model: Configured, clean: ScoreTable, contaminated: ScoreTable) -> None:
+def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
     digest = model.artifact.digest
     if _scored(contaminated) != digest:
         raise ArtifactError(
@@ -241,14 +211,14 @@ def _check_models(model: Configured, clean: ScoreTable, contaminated: ScoreTable
         )
 
 
-def _scored(scores: ScoreTable) -> str:
+def _scored(scores: Scores) -> str:
     """The digest of the model whose scores they are, whether or not code of its own ran."""
     from detection.model.local_model import CODE
 
     return scores.artifact.inputs["target"].removesuffix(CODE)
 
 
-def _ranked(examples: pd.DataFrame, scores: Sequence[ScoreTable]) -> pd.DataFrame:
+def _ranked(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:
     """The examples that are ranked by every one of the tables."""
     out = {name for s in scores for name in s.table["example_id"][~s.table["ranked"]]}
     return examples[~examples["example_id"].isin(out)].reset_index(drop=True)
@@ -258,7 +228,7 @@ def _last_step(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["checkpoint_step"] == table["checkpoint_step"].max()]
 
 
-def _wide(scores: ScoreTable, examples: pd.DataFrame) -> pd.DataFrame:
+def _wide(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
     """Examples × (method, variant), of the last training step that was scored."""
     folder = scores.artifact.path
     table = _last_step(scores.table)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from analysis.cells import CONTAMINATED, Cell
+from analysis.cells import CLEAN, CONTAMINATED, Cell
 from detection.blind import BLIND as BLIND
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Look(NamedTuple):
@@ -70,6 +73,16 @@ def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         return (position + (method == BLIND), method, variant)
 
     return sorted(set(methods), key=place)
+
+
+def methods_of(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """The (method, variant) of a table's rows, in order."""
+    return in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
+
+
+def checkpoint_of(method: str) -> str:
+    """Where the method stands in the results: the blind baseline reads no model, a control."""
+    return CLEAN if method == BLIND else CONTAMINATED
 
 
 def label(method: str, variant: str, among: Iterable[tuple[str, str]]) -> str:

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from analysis.cells import CONTAMINATED
 from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, in_order, label
+from analysis.methods import BLIND, label, methods_of
 from analysis.statistics.controls import control_rows, off_controls
 from analysis.statistics.flags import notes
 from analysis.statistics.groups import ANY, dose_order
 from analysis.statistics.results import ALL
 from analysis.statistics.trends import OCCURRENCES
-from core.metrics import ALARMS, AUROC
+from core.metrics import AUROC
+from core.metrics.rates import ALARMS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-class Tables(Protocol):
-    """What `statistics` makes and `open_report` reads, as far as it is put into words."""
-
-    @property
-    def pooled(self) -> pd.DataFrame:
-        """`analysis.statistics.pooled`."""
-
-    @property
-    def comparisons(self) -> pd.DataFrame:
-        """`analysis.statistics.paired`."""
-
-    @property
-    def trends(self) -> pd.DataFrame:
-        """`analysis.statistics.trends`."""
-
-    @property
-    def flags(self) -> pd.DataFrame:
-        """`analysis.statistics.flags`."""
+    from analysis.folder import Report
+    from analysis.statistics.tidy_tables import Statistics
 
 
 def reading_guide(config: AnalysisConfig) -> str:
@@ -66,11 +50,11 @@ def sentences(
     detectors = shown[(shown["checkpoint"] == CONTAMINATED) & shown["default"]]
     over_all = detectors[detectors["occurrences"] == ANY]
     best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
-    name = label(best["method"], best["variant"], _pairs(shown[shown["method"] != BLIND]))
+    name = label(best["method"], best["variant"], methods_of(shown[shown["method"] != BLIND]))
     clean = pooled[pooled["method"] != BLIND]
     blind = pooled[pooled["method"] == BLIND]
     found = [
-        _best(name, best, _pairs(detectors), comparisons, confidence),
+        _best(name, best, methods_of(detectors), comparisons, confidence),
         _dose(name, best, detectors, trends),
     ]
     return [
@@ -80,7 +64,7 @@ def sentences(
     ]
 
 
-def of_conditions(made: Tables, confidence: float) -> dict[str, list[str]]:
+def of_conditions(made: Statistics | Report, confidence: float) -> dict[str, list[str]]:
     """All that is said of each condition, in their order; what is odd about its scores is last."""
     found = {}
     for condition, part in parts_of(made.pooled).items():
@@ -90,10 +74,6 @@ def of_conditions(made: Tables, confidence: float) -> dict[str, list[str]]:
         odd = notes(made.flags, condition)
         found[condition] = [*sentences(part, comparisons, trends, confidence), *odd]
     return found
-
-
-def _pairs(rows: pd.DataFrame) -> list[tuple[str, str]]:
-    return in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
 
 
 def _best(
@@ -139,7 +119,7 @@ def _dose(name: str, best: pd.Series[Any], detectors: pd.DataFrame, trends: pd.D
         doses = f"is {own['occurrences'].iloc[0]} for all" if len(own) else "differs by benchmark"
         return f"Occurrences: no dose test, since their number {doses}."
     slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
-    slopes = slopes.set_index(["method", "variant"]).loc[_pairs(detectors)]
+    slopes = slopes.set_index(["method", "variant"]).loc[methods_of(detectors)]
     row = slopes.loc[(best["method"], best["variant"])]
     first, last = own.iloc[0], own.iloc[-1]
     rising = int((slopes["slope_low"] > 0).sum())

@@ -10,7 +10,8 @@ import numpy as np
 
 from core import bootstrap
 from core.bootstrap import Ranked, Resample
-from core.metrics import Metric, Scores, Steps
+from core.metrics import Metric, Scores
+from core.metrics.metric import Steps
 
 ALL = "all"
 """The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, label, look
+from analysis.methods import BLIND, checkpoint_of, label, look
+from analysis.statistics.curves import MOST_DRAWS
 from core.metrics import AUROC
 
 if TYPE_CHECKING:
@@ -76,6 +78,21 @@ def interval_bar(axes: Axes, place: float, row: Any, method: str) -> None:
     colour, _ = look(method)
     axes.plot([place, place], [row["ci_low"], row["ci_high"]], color=colour, linewidth=1.6)
     axes.plot([place], [row["value"]], **_marker(method))
+
+
+def line_of(rows: pd.DataFrame, method: str, variant: str, column: str) -> pd.DataFrame:
+    """A method's rows in order of a column's numbers, which are `x`."""
+    own = (rows["method"] == method) & (rows["variant"] == variant)
+    line = rows[own & (rows["checkpoint"] == checkpoint_of(method))]
+    return line.assign(x=line[column].astype(float)).sort_values("x")
+
+
+def draw_line(axes: Axes, line: pd.DataFrame, style: dict[str, Any], methods: Methods) -> None:
+    """The values with their band; many bands on top of each other are each lighter."""
+    alpha = 0.14 * min(1.0, 6 / len(methods))
+    band = line["x"], line["ci_low"], line["ci_high"]
+    axes.fill_between(*band, color=style["color"], alpha=alpha, linewidth=0)
+    axes.plot(line["x"], line["value"], **style)
 
 
 def chance_line(axes: Axes) -> None:
@@ -160,6 +177,11 @@ def band(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     several = "n_seeds" in rows and rows["n_seeds"].max() > 1
     over = "seeds and examples" if several else "examples"
     return f"{config.confidence:.0%} bootstrap intervals over {over} ({config.draws:,} draws)"
+
+
+def band_of_curves(rows: pd.DataFrame, config: AnalysisConfig) -> str:
+    """`band` of whole curves, which have fewer draws."""
+    return band(rows, replace(config, draws=min(config.draws, MOST_DRAWS)))
 
 
 def subtitle(rows: pd.DataFrame) -> str:

@@ -12,12 +12,12 @@ from analysis.cells import CLEAN, CONTAMINATED
 from analysis.charts import base
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.methods import in_order, look
+from analysis.methods import look, methods_of
 from analysis.statistics.controls import stamp
-from analysis.statistics.curves import EDGES, MOST_DRAWS
+from analysis.statistics.curves import EDGES
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
-from core.metrics import ALARMS
+from core.metrics.rates import ALARMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,12 +55,11 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
 
 def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
-    few = AnalysisConfig(draws=min(config.draws, MOST_DRAWS), confidence=config.confidence)
     return (
         f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
         f"{_sizes(rows)}. Colour: contaminated model; grey: the model before that training; "
         f"dashed: a guess. Curves start where each benchmark expects {ALARMS} false alarms. "
-        f"Bands: {base.band(rows, few)}."
+        f"Bands: {base.band_of_curves(rows, config)}."
     )
 
 
@@ -118,7 +117,7 @@ def _panels(
     stamped: bool,
 ) -> Figure:
     """A panel a method, in the order of the tables, with axes shared."""
-    methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
+    methods = methods_of(shown)
     lines = ceil(len(methods) / COLUMNS)
     height = 2.4 + 1.9 * lines
     with base.style():

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from analysis.cells import CLEAN, CONTAMINATED
+from analysis.cells import CONTAMINATED
 from analysis.charts import base
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, in_order
+from analysis.methods import methods_of
 from analysis.statistics.controls import control_rows, stamp
 from analysis.statistics.groups import ANY, dose_order
 from analysis.statistics.results import ALL
@@ -35,7 +35,7 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
     examples. The blind baseline is the grey dashed line.
     """
     rows = _shown(results)
-    methods = in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
+    methods = methods_of(rows)
     with base.style():
         figure = Figure(figsize=(9, 5.6), dpi=160)
         grid = figure.add_gridspec(
@@ -49,7 +49,7 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
         _legend(dosed, rows, methods)
         caption = dose_caption(results, config)
         off = stamp(results) is not None
-        base.write_words(figure, "Detection by occurrences", _subtitle(results), caption, off)
+        base.write_words(figure, "Detection by occurrences", base.subtitle(results), caption, off)
     return figure
 
 
@@ -76,20 +76,14 @@ def _shown(results: pd.DataFrame) -> pd.DataFrame:
     return shown[shown["needs"] == ""]
 
 
-def _subtitle(results: pd.DataFrame) -> str:
-    return base.subtitle(results)
-
-
 def _draw_doses(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     base.chance_line(axes)
     doses = sorted(rows["occurrences"].astype(int).unique())
     for place, (method, variant) in enumerate(methods):
-        line = _line(rows, method, variant)
+        line = base.line_of(rows, method, variant, "occurrences")
         style = base.line_style(method, variant, methods)
         if len(doses) > 1:
-            band = line["dose"], line["ci_low"], line["ci_high"]
-            axes.fill_between(*band, color=style["color"], alpha=_alpha(methods), linewidth=0)
-            axes.plot(line["dose"], line["value"], **style)
+            base.draw_line(axes, line, style, methods)
         else:  # no line to see: bars side by side
             x = doses[0] * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
             for _, row in line.iterrows():
@@ -103,18 +97,6 @@ def _draw_doses(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     axes.set_xlabel("occurrences of a member in the training corpus")
     axes.tick_params(labelleft=False, left=False)
     axes.spines["left"].set_visible(False)
-
-
-def _line(rows: pd.DataFrame, method: str, variant: str) -> pd.DataFrame:
-    checkpoint = CLEAN if method == BLIND else CONTAMINATED
-    line = rows[(rows["checkpoint"] == checkpoint) & (rows["method"] == method)]
-    line = line[line["variant"] == variant]
-    return line.assign(dose=line["occurrences"].astype(int)).sort_values("dose")
-
-
-def _alpha(methods: Methods) -> float:
-    """Many bands on top of each other are each lighter."""
-    return 0.14 * min(1.0, 6 / len(methods))
 
 
 def _draw_clean(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:

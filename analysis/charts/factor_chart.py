@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from analysis.cells import CLEAN, CONTAMINATED, Series
+from analysis.cells import CONTAMINATED, Series
 from analysis.charts import base
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, in_order
+from analysis.methods import methods_of
 from analysis.statistics.controls import stamp
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
@@ -62,13 +62,14 @@ def factor_groups(pooled: pd.DataFrame, factor: Factor, series: Series) -> Itera
 
 def factor_chart(rows: pd.DataFrame, factor: Factor, config: AnalysisConfig) -> Figure:
     """One line a method over one group of `factor_groups`; log x, band = interval."""
-    methods = in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
+    methods = methods_of(rows)
     with base.style():
         figure = Figure(figsize=(9, 5.6), dpi=160)
         axes = figure.add_axes((0.08, 0.25, 0.66, 0.61))
         base.chance_line(axes)
         for method, variant in methods:
-            _draw(axes, rows, factor, (method, variant), methods)
+            line = base.line_of(rows, method, variant, factor.column)
+            base.draw_line(axes, line, base.line_style(method, variant, methods), methods)
         _dress(axes, rows, factor)
         _legend(axes, rows, factor, methods)
         caption = factor_caption(rows, config)
@@ -110,25 +111,6 @@ def _subtitle(rows: pd.DataFrame, factor: Factor) -> str:
         words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
     facts = ", ".join(text for name, text in words.items() if name not in left_out)
     return f"{first['experiment']}: {facts}"
-
-
-def _line(rows: pd.DataFrame, factor: Factor, method: str, variant: str) -> pd.DataFrame:
-    checkpoint = CLEAN if method == BLIND else CONTAMINATED
-    line = rows[(rows["checkpoint"] == checkpoint) & (rows["method"] == method)]
-    line = line[line["variant"] == variant]
-    return line.assign(x=line[factor.column].astype(float)).sort_values("x")
-
-
-def _draw(
-    axes: Axes, rows: pd.DataFrame, factor: Factor, method: tuple[str, str], methods: Methods
-) -> None:
-    line = _line(rows, factor, *method)
-    style = base.line_style(*method, methods)
-    alpha = 0.14 * min(1.0, 6 / len(methods))
-    axes.fill_between(
-        line["x"], line["ci_low"], line["ci_high"], color=style["color"], alpha=alpha, linewidth=0
-    )
-    axes.plot(line["x"], line["value"], **style)
 
 
 def _dress(axes: Axes, rows: pd.DataFrame, factor: Factor) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from analysis.cells import CONTAMINATED
 from analysis.charts import base
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, in_order
+from analysis.methods import BLIND, methods_of
 from analysis.statistics.controls import stamp
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
@@ -45,7 +45,7 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """AUROC over all members of one condition, its interval in small print; blind is last."""
     shown = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
     shown = shown[(shown["checkpoint"] == CONTAMINATED) | (shown["method"] == BLIND)]
-    methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
+    methods = methods_of(shown)
     benchmarks = sorted(shown["benchmark"].unique(), key=lambda name: (name == ALL, name))
     height = 1.85 + 0.36 * len(methods)
     with base.style():

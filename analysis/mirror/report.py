@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.config import WandbReport
-from analysis.folder import KIND, REPORT, TABLES
+from analysis.folder import KIND, REPORT, RESULTS, TABLES
 from analysis.mirror.read import read_results
 from analysis.tables.papers import learning_rate_table
 from analysis.tables.table import Table, write_tables
@@ -21,7 +21,6 @@ from core.artifacts import Artifact, Built, build, locate, write_text
 if TYPE_CHECKING:
     import pandas as pd
 
-RESULTS = "results.parquet"
 OVER_CELLS = ""
 """The place of the tables over all cells."""
 

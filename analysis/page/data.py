@@ -12,9 +12,8 @@ from analysis.charts.factor_chart import FACTORS, Factor, factor_groups
 from analysis.charts.heat_map import colour_scale
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, in_order, look
+from analysis.methods import BLIND, look, methods_of
 from analysis.statistics.controls import stamp
-from analysis.statistics.curves import MOST_DRAWS
 from analysis.statistics.results import ALL
 from analysis.training_record import has_losses, loss_table
 from core.metrics import chosen_metrics
@@ -48,7 +47,7 @@ BINS = (
 def page_data(findings: Findings) -> dict[str, Any]:
     """What page.js reads."""
     pooled, config = findings.pooled, findings.config
-    methods = in_order(pooled[["method", "variant"]].itertuples(index=False, name=None))
+    methods = methods_of(pooled)
     benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
     curves = _labelled(findings.curves, methods).rename(columns={"tpr": "value"})
     return {
@@ -63,7 +62,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "factors": _factors(findings),
         "stamps": {name: stamp(rows) for name, rows in findings.conditions.items()},
         "band": f"Bands: {base.band(pooled, config)}.",
-        "curveBand": f"Bands: {base.band(pooled, _fewer(config))}.",
+        "curveBand": f"Bands: {base.band_of_curves(pooled, config)}.",
         "sides": SIDES,
         "least": float(findings.curves["fpr"].min()) if len(findings.curves) else 0.1,
         **_losses(findings),
@@ -116,10 +115,6 @@ def _packed(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, Any]:
 
 def _rounded(number: float) -> float:
     return number if isinstance(number, int) else float(f"{number:.4g}")
-
-
-def _fewer(config: AnalysisConfig) -> AnalysisConfig:
-    return AnalysisConfig(draws=min(config.draws, MOST_DRAWS), confidence=config.confidence)
 
 
 def _factors(findings: Findings) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.cells import CONTAMINATED
-from analysis.methods import in_order, label
+from analysis.methods import label, methods_of
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
 from analysis.tables.table import NOTHING, Table, estimate_text
@@ -94,7 +94,7 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
         return None
     wanted = [*benchmarks, ALL] if _same_benchmarks(shown, paper) else benchmarks
     shown = shown[shown["benchmark"].isin(wanted)]
-    methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
+    methods = methods_of(shown)
     printed = figures(paper.file).set_index("method")
     lines, beside = [], set()
     for method, variant in methods:

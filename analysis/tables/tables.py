@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.methods import BLIND, in_order, label
+from analysis.methods import BLIND, checkpoint_of, label, methods_of
 from analysis.statistics.controls import control_rows, off_controls
 from analysis.statistics.groups import ANY, dose_order
 from analysis.statistics.results import ALL
@@ -39,7 +39,7 @@ def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
     texts = _texts(shown)
 
     def line(method: str, variant: str) -> list[str]:
-        checkpoint = CLEAN if method == BLIND else CONTAMINATED
+        checkpoint = checkpoint_of(method)
         dosed = [texts.get((checkpoint, method, variant, ALL, dose), NOTHING) for dose in doses]
         clean = NOTHING if method == BLIND else texts.get((CLEAN, method, variant, ALL, ANY))
         return [*dosed, clean or NOTHING]
@@ -61,7 +61,7 @@ def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
     texts = _texts(shown)
 
     def line(method: str, variant: str) -> list[str]:
-        checkpoint = CLEAN if method == BLIND else CONTAMINATED
+        checkpoint = checkpoint_of(method)
         return [texts.get((checkpoint, method, variant, b, ANY), NOTHING) for b in benchmarks]
 
     return Table(
@@ -109,7 +109,7 @@ def _texts(shown: pd.DataFrame) -> dict[Key, str]:
 
 def _lines(shown: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
     """One line a method; a single one where the examples carry the metric for none."""
-    methods = in_order(shown[["method", "variant"]].itertuples(index=False, name=None))
+    methods = methods_of(shown)
     if methods and (shown["needs"] != "").all():
         return [["every method", *line(*methods[0])]]
     return [

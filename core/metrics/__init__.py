@@ -8,23 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.bootstrap import Scores
-from core.metrics.area import AUROC
-from core.metrics.metric import Metric, Steps
-from core.metrics.rates import ALARMS, fpr_at_tpr, most_false_alarms, tpr_at_fpr
-
-__all__ = [
-    "ALARMS",
-    "AUROC",
-    "Metric",
-    "Scores",
-    "Steps",
-    "chosen_metrics",
-    "fpr_at_tpr",
-    "most_false_alarms",
-    "title",
-    "tpr_at_fpr",
-]
+from core.bootstrap import Scores as Scores
+from core.metrics.area import AUROC as AUROC
+from core.metrics.metric import Metric as Metric
+from core.metrics.rates import fpr_at_tpr as fpr_at_tpr
+from core.metrics.rates import tpr_at_fpr as tpr_at_fpr
 
 ALWAYS = (AUROC,)
 BY_RATE = {"tpr_at_fpr": tpr_at_fpr, "fpr_at_tpr": fpr_at_tpr}

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from core.bootstrap import resample
 from core.errors import DataError, require
 from core.estimates import estimate, interval
-from core.metrics import AUROC, Scores, most_false_alarms
+from core.metrics import AUROC, Scores
+from core.metrics.rates import most_false_alarms
 from core.seeds import derive, unit_hash
 from detection.summary import CONFIDENCE, DRAWS, split
 from detection.texts import Text
