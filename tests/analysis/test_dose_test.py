@@ -7,11 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom, chi2, combine_pvalues, kendalltau, norm
+from scipy.stats import binom, chi2, combine_pvalues, kendalltau, norm, rankdata, zscore
 
 from analysis.config import AnalysisConfig
 from analysis.statistics import paired, trends
-from analysis.statistics.dose_test import Detector, dose_tests, joint_test, stratum
+from analysis.statistics.dose_test import (
+    Detector,
+    design_effect,
+    dose_tests,
+    joint_test,
+    stratum,
+)
 from analysis.statistics.tidy_tables import statistics
 from benchmarks import false_alarms
 
@@ -78,6 +84,20 @@ def test_benchmarks_of_three_members_leave_a_trend_elsewhere_alone():
         alone.append(joint_test(strata[:1])[1] < 0.05)
         beside.append(joint_test(strata)[1] < 0.05)
     assert np.mean(beside) > np.mean(alone) - 0.1 > 0.6
+
+
+def test_the_design_effect_is_that_of_the_examples_that_recur():
+    rng, parts, shares, by_example = np.random.default_rng(8), [], [], {}
+    for ids, doses in ((range(12), (1, 2, 4)), (range(8, 13), (1, 8))):
+        dose, scores = np.resize(doses, len(ids)), rng.normal(size=len(ids))
+        parts.append(stratum(np.array(ids), dose, scores))
+        own = zscore(rankdata(dose)) * zscore(rankdata(scores))
+        shares.extend(own**2)
+        for example, share in zip(ids, own, strict=True):
+            by_example[example] = by_example.get(example, 0) + share
+    expected = sum(each**2 for each in by_example.values()) / sum(shares)
+    assert design_effect(parts) == pytest.approx(expected)
+    assert abs(expected - 1) > 0.05
 
 
 def check_no_trend(found):
