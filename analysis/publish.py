@@ -22,8 +22,8 @@ from analysis.tables.statistical import condition_tables, series_tables
 from analysis.tables.table import write_tables
 from analysis.tables.tables import cell_tables
 from analysis.training_record import Record
-from core.artifacts import write_text
 from core.config import identity
+from core.files import write_text
 
 if TYPE_CHECKING:
     from analysis.statistics.tidy_tables import Statistics

@@ -12,8 +12,9 @@ from analysis.config import AnalysisStage
 from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, open_report
 from analysis.mirror.runs import mirror
 from analysis.training_record import Record, open_record
-from core.artifacts import Artifact, Built, build, is_complete, locate, write_text
+from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.disk import writable
+from core.files import write_text
 
 log = logging.getLogger(__name__)
 

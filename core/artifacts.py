@@ -10,10 +10,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,13 +27,13 @@ from core.config import identity
 from core.content import digests, files_digest
 from core.disk import disk_errors
 from core.errors import ArtifactError, ConfigError, UserError
+from core.files import sealed, sync, write_text
 from core.lease import building
 from core.nearest import say_nearest
-from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest, sealed
+from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest
 
 SCHEMA = 4  # of all artefacts: raised where the same config and inputs give other results
 CONFIG = "config.yaml"
-TEMPORARY_END = ".unfinished"  # how the name of a temporary file or folder ends
 REVISION = "REVISION"  # the file that names the revision in a copy of the code
 
 
@@ -220,31 +218,6 @@ def check_owner(path: Path | str) -> None:
             manifest = read_manifest(owner)
             if manifest["schema"] == SCHEMA:
                 ensure_whole(owner, manifest)
-
-
-def sync(path: Path) -> None:
-    """Until the file's bytes, or the folder's names, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def temporary(path: Path) -> Path:
-    """A name beside the path that no other process takes, on this machine or another."""
-    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file or nothing."""
-    part = temporary(path)
-    with part.open("w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
-    sync(path.parent)
 
 
 @cache

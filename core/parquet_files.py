@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.artifacts import temporary
+from core.files import temporary
 
 
 @contextmanager

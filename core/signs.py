@@ -19,9 +19,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.artifacts import write_text
 from core.errors import StoppedError, UserError
-from core.wholeness import sealed, unsealed
+from core.files import sealed, unsealed, write_text
 
 PROGRESS = "progress.json"
 FAILED = "failed"

@@ -6,7 +6,6 @@ itself. Only files beside these (a dot before their names, or at the folder's to
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -17,9 +16,9 @@ from typing import Any
 
 from core.content import digests
 from core.errors import ArtifactError, require
+from core.files import OWN, unsealed
 
 MANIFEST = "manifest.json"
-OWN = "own_sha256"  # the manifest's entry that is a hash of all the others
 FIRST_SEALED = 4  # the first schema that has it
 ALWAYS, CHANGED, NEVER = POLICIES = ("always", "changed", "never")
 _policy = CHANGED
@@ -51,28 +50,6 @@ def follow(policy: str) -> None:
 def policy() -> str:
     """What was given to `follow`."""
     return _policy
-
-
-def sealed(manifest: Mapping[str, Any]) -> str:
-    """The manifest's text, with a hash of itself."""
-    text = json.dumps(manifest, indent=1)
-    own = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps({**manifest, OWN: own}, indent=1) + "\n"
-
-
-def unsealed(text: str) -> dict[str, Any]:
-    """What `sealed` was given.
-
-    Raises:
-        ValueError: the text is not what it wrote.
-    """
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
-    found.pop(OWN, None)
-    if text != sealed(found):
-        raise ValueError("it is not what was written, by its own hash")
-    return found
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -22,10 +22,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.artifacts import Artifact, is_complete, open_artifact, write_text
+from core.artifacts import Artifact, is_complete, open_artifact
 from core.config import identity
 from core.content import file_digest
 from core.errors import ArtifactError, DataError
+from core.files import write_text
 from core.parquet_files import writing
 from detection.config import DetectionConfig
 from detection.flags import scored_by, unranked

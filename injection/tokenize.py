@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from core.artifacts import write_text
 from core.content import digests
 from core.errors import ConfigError
+from core.files import sealed, unsealed, write_text
 from core.progress import progress
-from core.wholeness import sealed, unsealed
 from injection.decontaminate import Matcher
 from injection.sources import Document
 from injection.tokens import Shard, Tokenizer, TokenStream

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import psutil
 
-from core.artifacts import CONFIG, SCHEMA, TEMPORARY_END, is_complete
+from core.artifacts import CONFIG, SCHEMA, is_complete
 from core.content import SHOWN_BYTES
 from core.errors import ArtifactError, ConfigError
+from core.files import TEMPORARY_END
 from core.lease import LOCKS, holder, if_free, lease_file
 from core.progress import progress
 from core.wholeness import ALWAYS, MANIFEST, damages, read_manifest

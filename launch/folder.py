@@ -34,10 +34,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from analysis.config import CellPaths
 from core import signs
-from core.artifacts import file_name, write_text
+from core.artifacts import file_name
 from core.errors import ArtifactError, StoppedError, UserError
+from core.files import sealed, unsealed, write_text
 from core.stopping import last_words, obeyed
-from core.wholeness import sealed, unsealed
 from launch.saved_config import load_config
 
 KIND = "launches"

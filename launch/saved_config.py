@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from core.artifacts import write_text
 from core.errors import ArtifactError
+from core.files import write_text
 
 
 def save_config(folder: Path, config: Any, conf: Path) -> None:

@@ -9,7 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.artifacts import REVISION, code_revision, temporary
+from core.artifacts import REVISION, code_revision
+from core.files import temporary
 
 HOME = Path(__file__).resolve().parents[1]
 PACKAGES = ("core", "injection", "training", "detection", "analysis", "launch")

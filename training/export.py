@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import TEMPORARY_END
+from core.files import TEMPORARY_END
 from core.world import World
 from training.engine import zero_stage
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.artifacts import sync
 from core.content import digests
+from core.files import sync
 from training.checkpoint import EVALUATIONS, EXPORTS, HF, METRICS
 
 

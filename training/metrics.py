@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import write_text
 from core.config import identity
+from core.files import write_text
 from core.progress import progress
 from training.checkpoint import EVALUATIONS, METRICS
 from training.config import TrainingStage

@@ -28,11 +28,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import sync, write_text
 from core.content import digests
 from core.errors import ConfigError, DataError
+from core.files import sealed, sync, unsealed, write_text
 from core.nearest import differences
-from core.wholeness import sealed, unsealed
 from core.world import World
 from training.leftovers import Leftovers, leftovers
 

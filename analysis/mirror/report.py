@@ -16,7 +16,8 @@ from analysis.mirror.read import read_results
 from analysis.tables.papers import learning_rate_table
 from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
-from core.artifacts import Artifact, Built, build, locate, write_text
+from core.artifacts import Artifact, Built, build, locate
+from core.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd

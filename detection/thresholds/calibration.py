@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import write_text
 from core.errors import DataError
+from core.files import write_text
 from detection.material import PREFIX_TEXTS
 from detection.scores import RECORDED, Origin
 from detection.texts import Text

@@ -18,12 +18,10 @@ from core.artifacts import (
     is_complete,
     locate,
     open_artifact,
-    temporary,
-    write_text,
 )
 from core.config import runtime
 from core.errors import ArtifactError
-from core.wholeness import sealed, unsealed
+from core.files import sealed, temporary, unsealed, write_text
 
 
 @dataclass(frozen=True)

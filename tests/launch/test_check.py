@@ -16,10 +16,10 @@ import detection.views.rewordings
 import injection.corpus
 import training.checkpoint
 import training.masked_lm
-from core.artifacts import MANIFEST, Built, begun, build, temporary
+from core.artifacts import MANIFEST, Built, begun, build
 from core.errors import ConfigError
+from core.files import sealed, temporary, unsealed
 from core.lease import building, lease_file
-from core.wholeness import sealed, unsealed
 from launch.__main__ import main
 from launch.check import ARTIFACTS, check, listed, prune
 

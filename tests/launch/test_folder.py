@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from analysis.config import CellPaths
 from core import signs
 from core.errors import ConfigError, DataError, StoppedError
-from core.wholeness import sealed
+from core.files import sealed
 from launch import snapshot
 from launch.__main__ import main
 from launch.config import ClusterConfig

@@ -8,8 +8,8 @@ from dataclasses import asdict
 import pytest
 
 from core.errors import UserError
+from core.files import sealed
 from core.signs import FAILED, Failure
-from core.wholeness import sealed
 from launch import snapshot
 from launch.config import ClusterConfig
 from launch.processes import CrashedError, Processes

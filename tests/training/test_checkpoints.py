@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from core.errors import ConfigError, DataError
-from core.wholeness import unsealed
+from core.files import unsealed
 from core.world import World
 from training import resume
 
