@@ -293,6 +293,7 @@ def test_a_texts_label_neither_scores_it_nor_chooses_for_it():
     tried = list(classifiers(texts, everyone).values())
     other = np.where((fold == 2)[:, None], ~member, member)
     one, two = (_inner_aurocs(tried, fold, everyone, labels) for labels in (member, other))
+    assert one.shape == (5, len(tried), 1)
     np.testing.assert_array_equal(one[2], two[2])
     assert (one[1] != two[1]).any()
     train, test = everyone[fold != 2], everyone[fold == 2]
