@@ -98,6 +98,7 @@ def test_the_design_effect_is_that_of_the_examples_that_recur():
     expected = sum(each**2 for each in by_example.values()) / sum(shares)
     assert design_effect(parts) == pytest.approx(expected)
     assert abs(expected - 1) > 0.05
+    assert design_effect([stratum(np.arange(3), [1, 2, 4], np.zeros(3))]) == 1
 
 
 def check_no_trend(found):
