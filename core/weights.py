@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.errors import ConfigError
+from core.partitions import own_part
 
 BUFFER = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
 """A causal mask that older releases saved with GPT-2, GPT-J and GPT-Neo: it was never learned."""
@@ -47,7 +48,7 @@ def _is_mask(kind: str, name: str) -> bool:
 
 
 def _finite(weights: Any) -> bool:
-    here = getattr(weights, "ds_tensor", weights)  # this process's part, under ZeRO stage 3
+    here = own_part(weights)
     if here.is_meta:  # not loaded here
         return True
     if not here.numel():

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from core.errors import ConfigError, require
+from core.partitions import whole_shape
 from core.world import World
 from training.config import TrainingConfig
 from training.recipe import Recipe
@@ -59,8 +60,7 @@ def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
     """
     groups: dict[bool, list[Any]] = {True: [], False: []}
     for parameter in model.parameters():
-        shape = getattr(parameter, "ds_shape", parameter.shape)  # whole, where ZeRO 3 has a part
-        groups[len(shape) > 1].append(parameter)
+        groups[len(whole_shape(parameter)) > 1].append(parameter)
     decays = ((True, weight_decay), (False, 0.0))
     return [{"params": groups[k], "weight_decay": decay} for k, decay in decays if groups[k]]
 

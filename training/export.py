@@ -8,6 +8,7 @@ from typing import Any
 
 from core.files import TEMPORARY_END
 from core.world import World
+from training.deepspeed_private import whole_weights
 from training.engine import zero_stage
 
 
@@ -21,7 +22,7 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
         world: this process's place.
     """
     partitioned = zero_stage(engine.config) == 3
-    weights = engine._zero3_consolidated_16bit_state_dict() if partitioned else None
+    weights = whole_weights(engine) if partitioned else None
 
     def write() -> None:
         part = folder.with_name(f".{folder.name}{TEMPORARY_END}")

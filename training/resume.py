@@ -19,8 +19,6 @@ import errno
 import logging
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -29,10 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from core.content import digests
-from core.errors import ConfigError, DataError
+from core.errors import ConfigError
 from core.files import sealed, sync, unsealed, write_text
 from core.nearest import differences
 from core.world import World
+from training import deepspeed_files
 from training.leftovers import Leftovers, leftovers
 
 MARKER = "complete.json"
@@ -64,9 +63,7 @@ class Saved:
 def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> None:
     """Save the engine's whole state; the marker, written after every rank, makes it count."""
     with _full_disk_named(folder):
-        engine.save_checkpoint(
-            str(folder), tag=saved.path.name, client_state={"step": saved.step}, save_latest=False
-        )
+        deepspeed_files.write(engine, saved.path, saved.step)
     world.wait()
 
     def seal() -> None:
@@ -145,15 +142,7 @@ def load(engine: Any, saved: Saved | None) -> int:
     """Load the checkpoint into an engine of as many processes; the number of steps done."""
     if saved is None:
         return 0
-    optimizer = engine.optimizer
-    decays = [group["weight_decay"] for group in optimizer.param_groups]
-    engine.load_checkpoint(str(saved.path.parent), tag=saved.path.name)
-    # of a universal checkpoint, ZeRO 3 gives all groups the first one's decay, and one counter of
-    # steps, which each of them then moves on
-    for group, decay in zip(optimizer.param_groups, decays, strict=True):
-        group["weight_decay"] = decay
-    for state in optimizer.state.values():
-        state["step"] = state["step"].clone()
+    deepspeed_files.read(engine, saved.path)
     log.info("resuming after step %d", saved.step)
     return saved.step
 
@@ -175,27 +164,12 @@ def universal(saved: Saved, world: World) -> Saved:
         if _whole(place)[0] is None:
             log.info("converting the checkpoint of %d processes for %d", saved.world, world.size)
             shutil.rmtree(place, ignore_errors=True)
-            _convert(saved.path, place)
+            deepspeed_files.convert(saved.path, place)
             _mark(made)
 
     made = replace(saved, path=place)
     world.by_leader(convert)
     return made
-
-
-def _convert(source: Path, place: Path) -> None:
-    call = [
-        sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state",
-        "--input_folder", str(source), "--output_folder", str(place),
-        "--num_extract_workers", "1", "--num_merge_workers", "1",
-    ]  # fmt: skip
-    done = subprocess.run(call, capture_output=True, text=True)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise DataError(
-            f"The checkpoint {source} can't be converted for another number of processes "
-            f"({reason}). Go on with as many processes as wrote it."
-        )
 
 
 def _mark(saved: Saved) -> None:

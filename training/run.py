@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
@@ -24,6 +25,7 @@ from core.config import identity
 from core.errors import require
 from core.lease import building
 from core.nearest import say_nearest
+from core.partitions import whole_shape
 from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
 from training import checkpoint
@@ -177,6 +179,7 @@ def _past(stage: TrainingStage) -> dict[str, Any]:
 def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with: Mapping[str, Any],
             saved: Saved | None, world: World) -> tuple[Loop, Saved | None, int]:  # fmt: skip
     """The loop with its engine, the checkpoint in a form that it can load, all weights' number."""
+    from training.deepspeed_files import LOAD_UNIVERSAL
     from training.engine import clips_itself, engine_config, start_engine, zero_stage
     from training.evaluate import evaluation_texts
     from training.flops import flops_per_token
@@ -189,9 +192,9 @@ def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with:
     deepspeed = engine_config(config, stage.deepspeed, world)
     if saved and saved.world != world.size and zero_stage(deepspeed):
         saved = universal(saved, world)
-        deepspeed["checkpoint"] = {"load_universal": True}
+        deepspeed |= LOAD_UNIVERSAL
     model = make_model(stage.model, _vocabulary(corpus), width, config.init_seed, deepspeed)
-    parameters = sum(getattr(p, "ds_numel", p.numel()) for p in model.parameters())
+    parameters = sum(math.prod(whole_shape(p)) for p in model.parameters())
     engine = start_engine(model, config, deepspeed, order.steps, world)
     texts: Texts = {}
     if config.evaluate_every_steps is not None:

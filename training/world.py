@@ -12,6 +12,7 @@ import torch
 from core.errors import ConfigError
 from core.quiet import silenced
 from core.world import World, asked_processes
+from training.deepspeed_private import avoid_compilation
 
 
 def start_processes() -> World:
@@ -23,7 +24,8 @@ def start_processes() -> World:
     with silenced():  # both try out a compiler
         import deepspeed
 
-        _avoid_compilation()
+        avoid_compilation()
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     cuda = torch.cuda.is_available()
     if cuda:  # a task that is shown one GPU alone calls it 0
         os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
@@ -76,11 +78,3 @@ def _leave() -> None:
     """Its threads now and then abort a process that ends with the group still there."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-
-
-def _avoid_compilation() -> None:
-    """Without this the first start on CPU compiles a C++ op that training does not use."""
-    import deepspeed.ops
-
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
