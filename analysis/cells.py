@@ -83,11 +83,11 @@ def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
     from detection import open_scores
     from injection import open_corpus
-    from training import open_checkpoint
+    from training import open_trained
 
     return make_cell(
         open_corpus(paths.corpus),
-        open_checkpoint(paths.model),
+        open_trained("cells.model", paths.model),
         open_scores(paths.clean),
         open_scores(paths.contaminated),
     )

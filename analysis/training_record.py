@@ -38,9 +38,9 @@ class Record:
 def open_record(paths: CellPaths) -> Record:
     """Read a cell's record through its artefacts' owners."""
     from injection import open_corpus
-    from training import open_checkpoint
+    from training import open_trained
 
-    corpus, model = open_corpus(paths.corpus), open_checkpoint(paths.model)
+    corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
     return Record(
         model=model.artifact.digest,
         evaluations=model.evaluations,

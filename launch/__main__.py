@@ -2,7 +2,8 @@
 
 `python -m launch status [runs=DIR | FOLDER]`: what became of each cell; `… report FOLDER`: a
 launch's report again; `… check [runs=DIR] [--prune [--yes]]`: what of the artefacts is whole, and
-what is damaged or left over.
+what is damaged or left over; `… adopt kind=model|corpus path=DIR [runs=DIR]`: a folder from
+elsewhere becomes an artefact.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from core import wholeness
 from core.command import command, said
-from core.errors import ArtifactError, require
+from core.errors import ArtifactError, ConfigError, near_names, require
 from core.stopping import SIGNALS
 from launch.folder import Launch
 from launch.status import status
@@ -46,6 +47,19 @@ def _check(words: Sequence[str]) -> int:
     if "--prune" in options:
         prune(found, _yes if "--yes" in options else _asked)
     return 2 if any(f.state == DAMAGED and f.path.exists() for f in found) else 0
+
+
+def _adopt(words: Sequence[str]) -> None:
+    from launch.adopt import adopt
+
+    given = {"kind": "", "path": "", "runs": "runs"}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name not in given:
+            raise ConfigError(f"{name}: unknown field. {near_names(name, given)}")
+        given[name] = value
+    found = adopt(**given)
+    print(f"{found.kind}: {found.path}")
 
 
 def _yes(question: str) -> bool:
@@ -82,6 +96,8 @@ def main() -> int:
             return said(lambda: print(status(Path(place.removeprefix("runs=")))))
         case ["check", *words]:
             return said(lambda: _check(words))
+        case ["adopt", *words]:
+            return said(lambda: _adopt(words))
         case ["report", folder]:
             return said(lambda: _report(Path(folder)))
         case ["status" | "report", *_]:

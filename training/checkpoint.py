@@ -2,7 +2,7 @@
 
 ::
 
-    runs/model/<slug>-<hash>/
+    runs/model/<slug>-<hash>/     (of an adopted model: config.yaml, hf/ and manifest.json alone)
     ├── config.yaml         the resolved config
     ├── metrics.jsonl       one line a step (a record of the run: holds times, not in the digest)
     ├── evaluations.jsonl   validation, members' and non-members' losses, where they were asked for
@@ -23,10 +23,12 @@ from typing import Any
 import pandas as pd
 
 from core.artifacts import Artifact, is_complete, open_artifact
+from core.errors import require
 
 KIND = "model"
 HF = "hf"
 EXPORTS = "exports"
+EXPOSURES = "exposures.parquet"
 METRICS = "metrics.jsonl"
 EVALUATIONS = "evaluations.jsonl"
 
@@ -63,7 +65,7 @@ class Checkpoint:
     @cached_property
     def exposures(self) -> pd.DataFrame:
         """The ledger with the optimizer step of each copy."""
-        return pd.read_parquet(self.artifact.path / "exposures.parquet")
+        return pd.read_parquet(self.artifact.path / EXPOSURES)
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
@@ -85,6 +87,24 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         ArtifactError: there is none, or it is unfinished.
     """
     return Checkpoint(open_artifact(path, KIND))
+
+
+def open_trained(field: str, path: Path | str) -> Checkpoint:
+    """Open a finished model folder that holds the record of a training.
+
+    Args:
+        field: the config field that holds `path`, for the error.
+        path: the folder.
+
+    Raises:
+        ArtifactError: there is none, or it is unfinished.
+        ConfigError: it is a model that was adopted.
+    """
+    found = open_checkpoint(path)
+    require(EXPOSURES in found.artifact.files, field, str(path),
+            "this model was adopted, so nothing says which texts it saw when. Give a folder that "
+            "the training stage wrote.")  # fmt: skip
+    return found
 
 
 def is_checkpoint(path: Path | str) -> bool:

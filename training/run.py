@@ -162,11 +162,11 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
             record.close()
         loop.engine.destroy()  # else its hooks keep the optimizer's states in memory
     if world.leader:
-        exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
+        exposures(corpus.ledger, order).to_parquet(folder / checkpoint.EXPOSURES, index=False)
     tokens = order.sequences * loop.width
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
     records = [n for n in (checkpoint.METRICS, checkpoint.EVALUATIONS) if (folder / n).is_file()]
-    return Built(["exposures.parquet", *_weights(folder)], counts, records)
+    return Built([checkpoint.EXPOSURES, *_weights(folder)], counts, records)
 
 
 def _past(stage: TrainingStage) -> dict[str, Any]:

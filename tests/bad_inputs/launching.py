@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from tests.bad_inputs.row import M, bad, values
 
 launch = partial(bad, "launch")
+
+
+def _without(name: str, folder: str = "hf") -> Callable[[Path], None]:
+    """Makes a copy of a folder of the material that lacks a file."""
+
+    def make(place: Path) -> None:
+        base = next(above for above in place.parents if (above / "material").is_dir())
+        shutil.copytree(base / "material" / folder, place)
+        if name:
+            (place / name).unlink()
+
+    return make
+
 
 PRETRAINING = {
     "model.pretraining.budget_tokens": "1000000000000 0",
@@ -85,4 +101,21 @@ ROWS = [
     launch("status runs=nowhere", "nowhere", "no launch", slow=True),
     launch("status a-file", "a-file", "no launch", files={"a-file": ""}),
     launch("report nowhere", "nowhere", "no launch", slow=True),
+    launch("adopt", "kind", "give one of model, corpus", slow=True),
+    launch(f"adopt kind=scores path={M}/scores", "kind", "scores", "give one of model, corpus"),
+    launch("adopt kind=model path=nowhere", "path", "nowhere", "no such folder"),
+    launch("adopt kind=model", "path", "no such folder", slow=True),
+    launch("adopt kind=model path=empty", "path", "empty", "config.json", files={"empty/notes": ""}),
+    launch(f"adopt kind=corpus path={M}/hf", "path", "hf", "no manifest.json"),
+    launch(f"adopt kind=model path={M}/corpus", "corpus", "not a model"),
+    launch("adopt kind=model path=hf", "path", "can't be loaded", files={"hf": _without("model.safetensors")}),
+    launch("adopt kind=model path=hf", "path", "can't be loaded", files={"hf": _without("tokenizer.json")}, slow=True),
+    launch("adopt kind=corpus path=corpus", "damaged", "ledger.parquet", files={"corpus": _without("ledger.parquet", "corpus")}),
+    launch(f"adopt kind=model path={M}/model/hf", "path", "part of the artefact"),
+    launch("adopt kind=corpus path=runs/corpus/mine", "already", files={"runs/corpus/mine": _without("", "corpus")}, slow=True),
+    launch(f"adopt kind=model path={M}/hf folder=runs", "folder", "Known: kind, path, runs", slow=True),
+    launch(f"adopt kind=model path={M}/hf runs=", "runs", "give a folder", slow=True),
+    launch(f"adopt kind=model path={M}/hf runs=a-file", "a-file", "is no folder", files={"a-file": ""}),
+    launch(f"adopt kind=model path={M}/hf runs=runs", "runs", "can't be written", place="read-only"),
+    launch(f"adopt kind=model path={M}/hf runs=runs", "No space", place="full", late=True),
 ]  # fmt: skip

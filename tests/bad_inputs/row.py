@@ -43,7 +43,7 @@ class Row:
     def arguments(self) -> list[str]:
         """The command's own good arguments with the row's in their place."""
         mine = {word.lstrip("+~").partition("=")[0] for word in self.given}
-        if any(word in ("verify", "show", "status", "report") for word in self.given[:1]):
+        if any(word in ("verify", "show", "status", "report", "adopt") for word in self.given[:1]):
             return list(self.given)
         good = GOOD.get(self.command, [])
         flags = [word for word in self.given if word.startswith("-")]

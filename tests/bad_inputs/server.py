@@ -24,7 +24,7 @@ from tests.bad_inputs.row import Row
 from tests.bad_inputs.table import ROWS
 
 MODULES = (
-    "core.command", "launch.run", "launch.sweep", "injection.run", "training.run",
+    "core.command", "launch.run", "launch.sweep", "launch.adopt", "injection.run", "training.run",
     "training.models", "training.engine", "training.memory_plan", "detection.run",
     "detection.accuracy.run", "detection.online", "detection.thresholds.run", "analysis.run",
     "analysis.mirror.report", "transformers.models.llama.modeling_llama",

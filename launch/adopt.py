@@ -1,0 +1,134 @@
+"""`python -m launch adopt`: a model or corpus from elsewhere becomes an artefact of a runs folder.
+
+A finished folder of another runs folder keeps its name and its manifest, so that the command which
+would make it finds it made. A Hugging Face folder gets a manifest of its own:
+
+::
+
+    runs/model/<the folder's name>-<hash>/
+    ├── config.yaml     where it was copied from
+    ├── hf/             the copy
+    └── manifest.json
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from core.artifacts import (
+    CONFIG,
+    Artifact,
+    Built,
+    build,
+    is_complete,
+    locate,
+    open_artifact,
+)
+from core.config import runtime
+from core.content import digests, file_digests, files_digest
+from core.disk import check_writable, disk_errors
+from core.errors import ArtifactError, DataError, require
+from core.files import sync, write_text
+from core.lease import building
+from core.models import load_model, load_tokenizer
+from core.wholeness import MANIFEST
+from launch.check import NAMED
+from training import checkpoint
+from training.ancestry import ancestry_of
+
+KINDS = ("model", "corpus")
+REMEDIES = {
+    "model": "it has neither manifest.json nor config.json. Give a Hugging Face folder "
+    "(config.json, model.safetensors, tokenizer.json), or a finished model folder.",
+    "corpus": "it has no manifest.json. Give a finished corpus folder of another runs folder; "
+    "documents become one with python -m injection corpus=local_jsonl corpus.paths=….",
+}
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """What config.yaml says of a model that was copied."""
+
+    adopted_from: str = runtime("")
+
+
+def adopt(kind: str, path: str, runs: str) -> Artifact:
+    """Copy what is at `path` into the runs folder, or find it there.
+
+    Args:
+        kind: model or corpus.
+        path: a finished folder of that kind; of a model also a Hugging Face folder.
+        runs: the runs folder.
+
+    Raises:
+        ConfigError: there is nothing at `path` that can be adopted.
+        ArtifactError: it is damaged, or another one has its name.
+        DataError: the disk refuses the copy, or the files change meanwhile.
+    """
+    require(kind in KINDS, "kind", kind, f"give one of {', '.join(KINDS)}.")
+    source = Path(path).expanduser().resolve()
+    require(bool(path) and source.is_dir(), "path", path,
+            "there is no such folder. A hub id needs none: give it as model.path.")  # fmt: skip
+    require(bool(runs), "runs", runs, "give a folder.")
+    check_writable("runs", runs)
+    if is_complete(source):
+        return _copied(open_artifact(source, kind), Path(runs))
+    owner = next((folder for folder in source.parents[:2] if is_complete(folder)), None)
+    require(owner is None, "path", path, f"it is a part of the artefact {owner}: give that folder.")
+    known = kind == "model" and (source / "config.json").is_file()
+    require(known, "path", path, REMEDIES[kind])
+    return _new_model(source, Path(runs))
+
+
+def _copied(found: Artifact, runs: Path) -> Artifact:
+    """A finished folder with its own manifest, under its own name unless it was renamed."""
+    name = found.path.name
+    folder = runs / found.kind / (name if NAMED.fullmatch(name) else f"{name}-{found.digest[:12]}")
+    require(found.path.parent != folder.parent.resolve(), "path", str(found.path),
+            "it is an artefact of this runs folder already: use it as it is.")  # fmt: skip
+    with building(folder) as check, disk_errors(folder):
+        if not is_complete(folder):
+            shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was killed
+            _copy(found.path, folder, [CONFIG, *found.files, *found.records])  # so begun
+            check()
+            write_text(folder / MANIFEST, (found.path / MANIFEST).read_text())
+    copy = open_artifact(folder, found.kind)
+    if copy.digest != found.digest:
+        raise ArtifactError(
+            f"{folder} is there already, with other content than {found.path} (its digest is "
+            f"{copy.digest[:12]}…, not {found.digest[:12]}…): use that one, or give another runs."
+        )
+    return copy
+
+
+def _new_model(source: Path, runs: Path) -> Artifact:
+    """A Hugging Face folder with a manifest."""
+    load_tokenizer("path", str(source))
+    model = load_model("path", str(source), device_map="meta")  # all but the weights' values
+    parameters = sum(weights.numel() for weights in model.parameters())
+    files = file_digests(source)
+    inputs = {"model": files_digest(files)}
+    folder = locate(runs, checkpoint.KIND, source.name, Adopted(), inputs)
+    make = partial(_make, source, files, parameters)
+    return build(folder, Adopted(str(source)), inputs, make)
+
+
+def _make(source: Path, files: dict[str, str], parameters: int, folder: Path) -> Built:
+    place = folder / checkpoint.HF
+    shutil.rmtree(place, ignore_errors=True)
+    _copy(source, place, files)
+    if digests({name: place / name for name in files}) != files:
+        raise DataError(f"{source} changed while it was copied: run the same command again.")
+    past = ancestry_of("path", str(source)).recorded()
+    return Built([f"{checkpoint.HF}/{name}" for name in files], {"parameters": parameters, **past})
+
+
+def _copy(source: Path, place: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, place / name)
+        sync(place / name)

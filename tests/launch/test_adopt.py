@@ -1,0 +1,185 @@
+"""`python -m launch adopt`: what comes from elsewhere is whole, found again, and ready to use."""
+
+import errno
+import json
+import os
+import shutil
+
+import pytest
+
+from core.artifacts import MANIFEST, Built, build, locate, open_artifact
+from core.content import file_digests, folder_digest
+from core.errors import ArtifactError, ConfigError, DataError
+from core.wholeness import read_manifest
+from detection.model import open_model
+from injection import open_corpus
+from launch.__main__ import main
+from launch.adopt import adopt
+from launch.check import check
+from tests.detection.golden import GOLDEN
+from training import ancestry_of, open_checkpoint, open_trained
+from training.models import hf_folder, model_digest
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A Hugging Face folder of the user's."""
+    shutil.copytree(GOLDEN / "target", tmp_path / "hub" / "mine")
+    (tmp_path / "hub" / "mine" / ".cache").write_text("hidden")
+    return tmp_path / "hub" / "mine"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """A finished corpus of another runs folder."""
+
+    def make(folder):
+        (folder / "sequences").mkdir()
+        (folder / "sequences" / "part").write_text("x")
+        (folder / "notes.txt").write_text("a record")
+        (folder / "left over").touch()
+        return Built(["sequences/part"], {"tokens": 3}, ["notes.txt"])
+
+    folder = locate(tmp_path / "other", "corpus", "mine", {"seed": 0}, {})
+    return build(folder, {"seed": 0}, {}, make).path
+
+
+def states(runs):
+    return [(found.path, found.state) for found in check(runs)]
+
+
+def test_a_model_becomes_an_artefact_once(tmp_path, model, capsys):
+    runs = tmp_path / "runs"
+    for _ in range(2):
+        assert main_with("kind=model", f"path={model}", f"runs={runs}") == 0
+    (folder,) = (runs / "model").iterdir()
+    assert capsys.readouterr().out == f"model: {folder}\n" * 2
+    assert folder.name.startswith("mine-")
+    assert states(runs) == [(folder, "whole")]
+    assert file_digests(folder / "hf") == file_digests(model)
+    assert not (folder / "hf" / ".cache").exists()
+    manifest = read_manifest(folder)
+    assert manifest["inputs"] == {"model": folder_digest(model)}
+    assert manifest["counts"]["parameters"] == 225_600
+    found = open_model("model.path", str(folder))
+    assert (found.folder, found.digest) == (folder / "hf", manifest["digest"])
+    assert hf_folder("model.path", str(folder)) == str(folder / "hf")
+    assert model_digest("model.path", str(folder)) == manifest["digest"]
+    assert ancestry_of("model.path", str(folder)).has_been(ancestry_of("x.path", str(model)))
+    with pytest.raises(ConfigError, match="cells.model is .*adopted"):
+        open_trained("cells.model", folder)
+    moved = model.rename(model.with_name("moved"))  # the copy needs it no more
+    assert adopt("model", str(moved), str(runs)).digest == open_checkpoint(folder).digest
+
+
+def main_with(*words):
+    """The exit status of the command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["launch", "adopt", *words])
+        return main()
+
+
+def test_a_corpus_keeps_its_name_and_its_manifest(tmp_path, corpus):
+    runs = tmp_path / "runs"
+    copies = [adopt("corpus", str(corpus), str(runs)) for _ in range(2)]
+    assert {copy.path for copy in copies} == {runs / "corpus" / corpus.name}
+    path = copies[0].path
+    files = ("config.yaml", MANIFEST, "notes.txt", "sequences/part")
+    assert sorted(file_digests(path)) == sorted(files)
+    assert all((path / name).read_bytes() == (corpus / name).read_bytes() for name in files)
+    assert states(runs) == [(path, "whole")]
+    assert open_corpus(path).artifact == open_artifact(path, "corpus")
+    renamed = corpus.rename(corpus.with_name("renamed"))
+    other = adopt("corpus", str(renamed), str(runs)).path
+    assert other.name == f"renamed-{copies[0].digest[:12]}"
+
+
+def test_an_attempt_that_was_cut_short_is_made_whole(tmp_path, corpus, model, monkeypatch):
+    runs = tmp_path / "runs"
+
+    copyfile = shutil.copyfile
+
+    def full(source, place):
+        if place.name != "config.yaml":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+        copyfile(source, place)
+
+    for kind, path in (("corpus", corpus), ("model", model)):
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "copyfile", full)
+            with pytest.raises(DataError, match="No space left"):
+                adopt(kind, str(path), str(runs))
+        (left,) = (runs / kind).iterdir()
+        assert (left, "unfinished") in states(runs)
+        for name in ("sequences", "hf"):
+            (left / name).mkdir(exist_ok=True)
+            (left / name / "half").touch()
+        assert adopt(kind, str(path), str(runs)).path == left
+        assert (left, "whole") in states(runs)
+
+
+def test_what_changes_meanwhile_is_refused(tmp_path, model, monkeypatch):
+    copyfile = shutil.copyfile
+
+    def changed(source, place):
+        copyfile(source, place)
+        place.write_bytes(place.read_bytes() + b" ")
+
+    monkeypatch.setattr(shutil, "copyfile", changed)
+    with pytest.raises(DataError, match="mine changed while it was copied"):
+        adopt("model", str(model), str(tmp_path / "runs"))
+
+
+def test_what_can_not_be_adopted_is_said(tmp_path, model, corpus):
+    runs = str(tmp_path / "runs")
+    own = adopt("corpus", str(corpus), runs).path
+    trained = adopt("model", str(model), str(tmp_path / "other")).path
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for kind, path, error, words in [
+        ("modell", model, ConfigError, "kind is 'modell'"),
+        ("model", tmp_path / "nowhere", ConfigError, "no such folder"),
+        ("model", "", ConfigError, "path is ''"),
+        ("model", empty, ConfigError, "neither manifest.json nor config.json"),
+        ("corpus", empty, ConfigError, "no manifest.json"),
+        ("corpus", model, ConfigError, "no manifest.json"),
+        ("model", corpus, ArtifactError, "holds a corpus"),
+        ("corpus", own, ConfigError, "an artefact of this runs folder already"),
+        ("model", trained / "hf", ConfigError, f"a part of the artefact {trained}"),
+    ]:
+        with pytest.raises(error, match=words):
+            adopt(kind, str(path), runs)
+    assert len(list(tmp_path.glob("runs/*/*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("config.json", "{", "can't be loaded as a AutoTokenizer"),
+        ("tokenizer.json", None, "can't be loaded as a AutoTokenizer"),
+        ("model.safetensors", None, "can't be loaded as a AutoModelForCausalLM"),
+        ("config.json", {"num_hidden_layers": 3}, "its weights lack model.layers.2"),
+    ],
+    ids=str,
+)
+def test_a_folder_that_is_no_model_is_refused(tmp_path, model, file, content, words):
+    place = model / file
+    if isinstance(content, dict):
+        content = json.dumps({**json.loads(place.read_text()), **content})
+    place.unlink() if content is None else place.write_text(content)
+    with pytest.raises(ConfigError, match=words):
+        adopt("model", str(model), str(tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_another_one_of_the_same_name_is_kept(tmp_path, corpus):
+    def make(folder):
+        (folder / "x").write_text("other")
+        return Built(["x"])
+
+    build(tmp_path / "runs" / "corpus" / corpus.name, {}, {}, make)
+    with pytest.raises(ArtifactError, match="is there already, with other content"):
+        adopt("corpus", str(corpus), str(tmp_path / "runs"))
+    (corpus / "sequences" / "part").write_text("y")
+    with pytest.raises(ArtifactError, match="damaged: sequences/part"):
+        adopt("corpus", str(corpus), str(tmp_path / "third"))
