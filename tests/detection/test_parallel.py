@@ -270,6 +270,7 @@ def test_a_model_is_kept_and_freed_before_the_next(no_collection):
     kept, whole, half = slices._Kept(), DetectionConfig(), DetectionConfig(dtype="bfloat16")
     for source, settings in (("a", whole), ("a", whole), ("b", whole), ("b", half)):
         assert kept.model(Source(source), settings) is loaded[-1]()
+    assert len(loaded) == 3
     with pytest.raises(DataError, match="no model"):
         kept.model(Source("none"), half)
     assert kept.model(Source("b"), half) is loaded[-1]()
