@@ -46,12 +46,34 @@ def test_the_nearest_folder_and_what_differs_are_said_once(made):
     assert said.endswith(f"corpus/{old.name}: only its readable name is another")
 
 
-def test_where_none_is_near_nothing_is_said(made):
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (Settings(1, {"a": 1.0}, "y"), ""),  # members, rates.a, rates.b and words
+        (Settings(1, {"a": 1.0, "b": 0.5}, "y"), "members 32, not 1; rates.a 0.5, not 1.0; words"),
+    ],
+    ids=("four", "three"),
+)
+def test_four_fields_that_differ_are_not_near(made, settings, said):
     made(Settings())
-    assert made(Settings(1, {"a": 1.0}, "z"))[1] == ""  # members, rates.a, rates.b and words
-    assert made(Settings(1, {"a": 1.0}, "y"))[1]  # words alone
+    found = made(settings)[1]
+    assert said in found if said else not found
+
+
+def test_other_inputs_under_another_name_are_not_near_and_passes_are_not_spoken_of(made):
+    made(Settings())
     assert made(Settings(), "another", text="t")[1] == ""
+    assert made(Settings(1), "another")[1] != ""
     assert made(Settings(), kind="passes")[1] == made(Settings(1), kind="passes")[1] == ""
+
+
+def test_a_difference_is_a_field_and_both_values_in_short():
+    was = {"a": {"x": 1, "y": [1]}, "b": None, "same": {}, "long": "w" * 58, "longer": "w" * 59}
+    now = {"a": {"x": 1, "y": [2]}, "b": {"c": 1}, "same": {}, "long": None, "digest": "0" * 64}
+    assert [str(each) for each in nearest.differences(was, now)] == [
+        "a.y [1], not [2]", "b None, not {'c': 1}", "digest None, not 000000000000…",
+        f"long '{'w' * 58}', not None", f"longer '{'w' * 59}…, not None",
+    ]  # fmt: skip
 
 
 def test_a_neighbour_that_is_damaged_or_unfinished_is_passed_over(made):
