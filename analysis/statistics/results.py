@@ -81,19 +81,6 @@ Estimates = Mapping[Measure, Mapping[str, Estimate]]
 """Measure → benchmark → estimate, "all" included."""
 
 
-def results_table(
-    experiment: str, seed: int, cells: Sequence[Cell], config: AnalysisConfig
-) -> pd.DataFrame:
-    """Every estimate of every cell. `seed` draws the resamples and the baseline's folds."""
-    blind = BlindBaselines(config.blind_folds, seed)
-    rows = [
-        {"experiment": experiment, **row}
-        for cell in cells
-        for row in cell_rows(cell, estimates(cell, blind(cell), config, seed), config.confidence)
-    ]
-    return frame(rows, COLUMNS)
-
-
 class BlindBaselines:
     """The blind baseline of a cell; cells that share their examples share it."""
 

@@ -30,7 +30,7 @@ class Table:
 
     def markdown(self) -> str:
         """The table with padded columns, so that it reads well as plain text too."""
-        head, *lines = [[plain(text) for text in row] for row in (self.header, *self.lines)]
+        head, *lines = [[escaped(text) for text in row] for row in (self.header, *self.lines)]
         widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
         rule = ["-" * width for width in widths]
         rows = [head, rule, *lines]
@@ -42,7 +42,7 @@ class Table:
         return latex(self.name, self.title, self.header, self.lines, place)
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """A user's name in one cell of a Markdown table: no mark-up of its own."""
     return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 

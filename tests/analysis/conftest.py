@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import Cell, make_cell
+from analysis.config import AnalysisConfig
 from analysis.findings import Findings
 from analysis.training_record import Record
 from core.artifacts import Artifact
@@ -122,10 +123,26 @@ def cell() -> Cell:
     return make_cell(**simulate_parts())
 
 
+def results_table(
+    experiment: str, seed: int, cells: list[Cell], config: AnalysisConfig
+) -> pd.DataFrame:
+    """The results of `statistics` alone, which takes less time."""
+    from analysis.statistics import results
+
+    blind = results.BlindBaselines(config.blind_folds, seed)
+    rows = [
+        {"experiment": experiment, **row}
+        for cell in cells
+        for row in results.cell_rows(
+            cell, results.estimates(cell, blind(cell), config, seed), config.confidence
+        )
+    ]
+    return results.frame(rows, results.COLUMNS)
+
+
 @pytest.fixture(scope="session")
 def results(cell: Cell) -> pd.DataFrame:
     from analysis.config import AnalysisConfig
-    from analysis.statistics.results import results_table
 
     return results_table("trial", 0, [cell], AnalysisConfig(draws=200, **RATES))
 

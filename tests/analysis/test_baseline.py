@@ -11,8 +11,8 @@ import pandas as pd
 from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
 from analysis.statistics.baseline import blind_of
-from analysis.statistics.results import results_table
 from detection.blind import obstacle
+from tests.analysis.conftest import results_table
 
 WORDS = np.array([f"word{i}" for i in range(60)])
 

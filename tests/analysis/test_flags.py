@@ -13,7 +13,7 @@ from analysis.cells import make_cell
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from analysis.run import write_report
 from analysis.statistics.flags import flags_table, notes
-from analysis.statistics.results import results_table
+from tests.analysis.conftest import results_table
 
 BLANK = ["boolq-001", "boolq-040"]  # a member and a non-member
 FELL_BACK = [f"imdb-{i:03d}" for i in range(10)]

@@ -16,10 +16,10 @@ from analysis.mirror import keys
 from analysis.page.data import page_data
 from analysis.publish import gather
 from analysis.statistics.curves import histogram_table, roc_table, samples
-from analysis.statistics.results import results_table
 from analysis.statistics.tidy_tables import statistics
 from detection.examples import Text
 from detection.summary import summary
+from tests.analysis.conftest import results_table
 
 LEVEL = {"boolq": 0.0, "imdb": 3.0}
 """One benchmark's texts score far above the other's: a pooled AUROC is another number."""

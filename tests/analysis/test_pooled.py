@@ -22,9 +22,10 @@ from analysis.statistics.pooled import (
     pooled_estimate,
 )
 from analysis.statistics.replicates import replicates_table
-from analysis.statistics.results import Measure, results_table
+from analysis.statistics.results import Measure
 from analysis.statistics.tidy_tables import statistics
 from core.estimates import Estimate, interval
+from tests.analysis.conftest import results_table
 
 QUICK = AnalysisConfig(draws=60, blind_folds=3)
 KEY = ["checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]

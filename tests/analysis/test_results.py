@@ -14,8 +14,9 @@ from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
 from analysis.statistics import results as module
 from analysis.statistics.groups import groups
-from analysis.statistics.results import COLUMNS, BlindBaselines, _resample, results_table
+from analysis.statistics.results import COLUMNS, BlindBaselines, _resample
 from core.errors import DataError
+from tests.analysis.conftest import results_table
 
 QUICK = AnalysisConfig(draws=50, blind_folds=3)
 KEY = ["cell", "checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]

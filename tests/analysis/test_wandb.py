@@ -22,10 +22,11 @@ from analysis.mirror import keys as wandb_keys
 from analysis.mirror import read as wandb_read
 from analysis.mirror.report import write_wandb_report
 from analysis.mirror.runs import _training_runs, mirror
-from analysis.statistics.results import COLUMNS, results_table
+from analysis.statistics.results import COLUMNS
 from analysis.tables.tables import cell_tables
 from core.artifacts import Artifact, Built, build, locate
 from core.errors import ConfigError, DataError
+from tests.analysis.conftest import results_table
 from training.config import WandbConfig
 
 ROOT = Path(__file__).resolve().parents[2]
