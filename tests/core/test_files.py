@@ -1,0 +1,22 @@
+"""What is written with a hash of itself."""
+
+import hashlib
+
+import pytest
+
+from core.files import sealed, unsealed
+
+PLAIN = '{\n "a": 1,\n "b": [\n  "ü"\n ]\n}'.replace("ü", "\\u00fc")
+WHOLE = f'{PLAIN[:-2]},\n "own_sha256": "{hashlib.sha256(PLAIN.encode()).hexdigest()}"\n}}\n'
+
+
+def test_the_hash_is_that_of_the_other_entries_text():
+    values = {"a": 1, "b": ["ü"]}
+    assert sealed(values) == WHOLE
+    assert unsealed(WHOLE) == values
+
+
+@pytest.mark.parametrize("text", [PLAIN, WHOLE[:-1], WHOLE.replace("1", "2", 1), "[]", "", "{"])
+def test_any_other_text_is_refused(text):
+    with pytest.raises(ValueError, match=r"own hash|no JSON object|Expecting"):
+        unsealed(text)
