@@ -80,11 +80,11 @@ def ranked_side(scores: Scores, drawn: Counts) -> Side:
 
 def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
     """Sort one method's scores and accumulate the draws' counts in that order."""
-    return face(ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers))
+    return joined(ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers))
 
 
-def face(members: Side, nonmembers: Side) -> Ranked:
-    """Both sides together: one side can face several others (the members of each dose)."""
+def joined(members: Side, nonmembers: Side) -> Ranked:
+    """Both sides together: the non-members' is the same beside the members of each dose."""
     return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 
 

@@ -29,8 +29,8 @@ class Estimate:
     n_nonmembers: int
     value: float
     draws: Scores
-    worth: float | None = None
-    """The most independent coin tosses that the value can be as certain as; None: unknown."""
+    trials: float | None = None
+    """The most independent trials that the value can be as certain as; None: unknown."""
     steps: Steps | None = None
     """Of a rate: the least and the most that ties leave possible, without ties the value twice."""
     needs: str = ""
@@ -54,9 +54,9 @@ def _estimate(ranked: Ranked, metric: Metric) -> Estimate:
     if needs := metric.needs(*sizes):
         return not_carried(sizes, len(ranked.hits), needs)
     value = metric.value(ranked.members, ranked.nonmembers)
-    worth = metric.worth(*sizes) if metric.worth else None
+    trials = metric.trials(*sizes) if metric.trials else None
     steps = (metric.steps(ranked) or (value, value)) if metric.steps else None
-    return Estimate(*sizes, value, metric.draws(ranked), worth, steps)
+    return Estimate(*sizes, value, metric.draws(ranked), trials, steps)
 
 
 def not_carried(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
@@ -74,7 +74,7 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
         sum(e.n_nonmembers for e in estimates),
         float(np.mean([e.value for e in estimates])),
         np.mean([e.draws for e in estimates], axis=0),
-        total_worth(estimates),
+        total_trials(estimates),
         mean_steps(estimates),
         total_needs(estimates),
     )
@@ -103,10 +103,10 @@ def total_needs(estimates: Sequence[Estimate]) -> str:
     return next((e.needs for e in estimates if e.needs), "")
 
 
-def total_worth(estimates: Sequence[Estimate]) -> float | None:
-    """What the mean of independent estimates is worth at most."""
-    worths = [e.worth for e in estimates if e.worth is not None]
-    return sum(worths) if len(worths) == len(estimates) else None
+def total_trials(estimates: Sequence[Estimate]) -> float | None:
+    """The most trials that the mean of independent estimates can be as certain as."""
+    trials = [e.trials for e in estimates if e.trials is not None]
+    return sum(trials) if len(trials) == len(estimates) else None
 
 
 def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
@@ -128,17 +128,17 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     """Lower and upper ends (NaN where the metric isn't carried).
 
     - AUROC: Wilson's interval (1927) for a rate of n tosses, n such that the tosses' variance is
-      that of the draws (Newcombe 2006), and `worth` at most. Percentiles are too narrow near 1: at
+      that of the draws (Newcombe 2006), and `trials` at most. Percentiles are too narrow near 1: at
       0.98 of 25 + 25 examples they hold the truth in 84% of the cases.
     - Rates: the percentiles of the draws, moved to have their median where the draws have their
       mean (`rates.tpr_draws` puts it there). Draws that agree have no width, and draws of tied
       scores don't reach the next step. So the interval holds Jeffreys' too, that of a known
-      threshold: of `worth` tosses (Brown, Cai and DasGupta 2001), from `steps`' least to its most.
-    - Where the worth isn't known: the percentiles.
+      threshold: of `trials` tosses (Brown, Cai and DasGupta 2001), from `steps`' least to its most.
+    - Where the trials aren't known: the percentiles.
     """
     draws = np.stack([e.draws for e in estimates])
     low, high = bootstrap.intervals(draws, confidence)
-    known = [i for i, e in enumerate(estimates) if e.worth is not None and not e.needs]
+    known = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
     rates = [i for i in known if estimates[i].steps is not None]
     if plain := [i for i in known if estimates[i].steps is None]:
         low[plain], high[plain] = _wilson([estimates[i] for i in plain], confidence)
@@ -152,11 +152,11 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
 
 def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    value, worth = _values(estimates)
+    value, trials = _values(estimates)
     variance = np.array([e.draws.var() for e in estimates])
     spread = value * (1 - value)
     with np.errstate(divide="ignore", invalid="ignore"):
-        tosses = np.fmin(spread / variance, worth)  # 0 / 0, where all draws agree: worth
+        tosses = np.fmin(spread / variance, trials)  # 0 / 0, where all draws agree: trials
     shrink = 1 + z**2 / tosses
     centre = (value + z**2 / (2 * tosses)) / shrink
     half = z / shrink * np.sqrt(spread / tosses + (z / (2 * tosses)) ** 2)
@@ -175,4 +175,4 @@ def _jeffreys(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
 
 
 def _values(estimates: Sequence[Estimate]) -> tuple[Scores, Scores]:
-    return np.array([e.value for e in estimates]), np.array([e.worth for e in estimates], float)
+    return np.array([e.value for e in estimates]), np.array([e.trials for e in estimates], float)

@@ -212,10 +212,10 @@ def _around(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) 
     room = chance * (1 - chance)  # a rate's variance is as its v (1 - v)
     scale = np.sqrt(value * (1 - value) / room) if room else 0.0
     drawn = (value + scale * (null - chance)).clip(0, 1)
-    worth = None
-    if metric.worth is not None:
+    trials = None
+    if metric.trials is not None:
         off = float(np.mean((null - metric.guess) ** 2))
         sure = metric.guess * (1 - metric.guess)
-        worth = metric.worth(*sizes) if off == 0 else min(metric.worth(*sizes), sure / off)
+        trials = metric.trials(*sizes) if off == 0 else min(metric.trials(*sizes), sure / off)
     steps = (float(value), float(value)) if metric.steps else None
-    return Estimate(*sizes, float(value), np.resize(drawn, draws), worth, steps)
+    return Estimate(*sizes, float(value), np.resize(drawn, draws), trials, steps)

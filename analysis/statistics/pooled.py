@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from analysis.cells import Cell, in_order
 from analysis.statistics.results import Estimates, Measure, estimate_rows
-from core.estimates import Estimate, mean_steps, total_needs, total_worth
+from core.estimates import Estimate, mean_steps, total_needs, total_trials
 from core.metrics import Scores
 from core.seeds import derive
 
@@ -90,7 +90,7 @@ def pooled_estimate(
         min(value.n_nonmembers for value in values),
         float(np.mean([value.value for value in values])),
         hierarchical(draws, seed, examples),
-        total_worth(list(apart.values())),
+        total_trials(list(apart.values())),
         mean_steps(values),
         total_needs(values),
     )

@@ -40,7 +40,7 @@ from analysis.config import AnalysisConfig
 from analysis.methods import BLIND, default_variants
 from analysis.statistics.baseline import blind_of
 from analysis.statistics.groups import Group, groups, lacking
-from core.bootstrap import Resample, draw_counts, face, ranked_side
+from core.bootstrap import Resample, draw_counts, joined, ranked_side
 from core.errors import DataError
 from core.estimates import ALL as ALL
 from core.estimates import (
@@ -139,7 +139,7 @@ def _by_dose(
     nonmembers = ranked_side(scores[first.nonmembers], resample.nonmembers)
     for group, resample in drawn:
         members = ranked_side(scores[group.members], resample.members)
-        yield group.occurrences, estimate_ranked(face(members, nonmembers), wanted)
+        yield group.occurrences, estimate_ranked(joined(members, nonmembers), wanted)
 
 
 def _blind_by_dose(

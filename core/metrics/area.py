@@ -27,13 +27,14 @@ def auroc_draws(ranked: Ranked) -> Scores:
     return wins / pairs
 
 
-def auroc_worth(members: int, nonmembers: int) -> float:
+def auroc_trials(members: int, nonmembers: int) -> float:
     """Four times the harmonic mean of both sides.
 
-    Scores of two normals make an AUROC of 0.5 to 0.9 worth about two harmonic means, and one near 1
-    more. Twice that kept the coverage at 0.9 to 0.995 within 93 to 98.5% in simulations.
+    Scores of two normals make an AUROC of 0.5 to 0.9 as certain as trials of about two harmonic
+    means, and one near 1 of more. Twice that kept the coverage at 0.9 to 0.995 within 93 to 98.5%
+    in simulations.
     """
     return 8 * members * nonmembers / (members + nonmembers)
 
 
-AUROC = Metric("auroc", "AUROC", auroc_value, auroc_draws, 0.5, worth=auroc_worth)
+AUROC = Metric("auroc", "AUROC", auroc_value, auroc_draws, 0.5, trials=auroc_trials)

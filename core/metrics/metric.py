@@ -31,8 +31,8 @@ class Metric:
     guess: float
     """What scores that say nothing reach."""
     higher_is_better: bool = True
-    worth: Callable[[int, int], float] | None = None
-    """`Estimate.worth` from the numbers of members and non-members."""
+    trials: Callable[[int, int], float] | None = None
+    """`Estimate.trials` from the numbers of members and non-members."""
     steps: Callable[[Ranked], Steps | None] | None = None
     """Of a rate: what ties leave possible; None where they are few."""
     least_members: int = 1

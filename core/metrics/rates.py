@@ -23,14 +23,14 @@ STEP = 0.1
 
 
 def tpr_at_fpr(rate: float) -> Metric:
-    """TPR at FPR ≤ `rate`. Its worth: were the threshold known, each member would be one toss."""
+    """TPR at FPR ≤ `rate`. Were the threshold known, each member would be a trial."""
     return Metric(
         f"tpr_at_fpr_{rate:g}",
         f"TPR at FPR ≤ {rate:g}",
         partial(tpr_value, fpr=rate),
         partial(tpr_draws, fpr=rate),
         guess=rate,
-        worth=lambda members, nonmembers: members,
+        trials=lambda members, nonmembers: members,
         steps=partial(tpr_steps, fpr=rate),
         least_nonmembers=fewest_examples(rate),
     )
@@ -39,7 +39,7 @@ def tpr_at_fpr(rate: float) -> Metric:
 def fpr_at_tpr(rate: float) -> Metric:
     """FPR at TPR ≥ `rate`, which is `tpr_at_fpr` seen from below.
 
-    The threshold is set by the members that stay below it, and each non-member would be one toss.
+    The threshold is set by the members that stay below it, and each non-member would be a trial.
     """
     return Metric(
         f"fpr_at_tpr_{rate:g}",
@@ -48,7 +48,7 @@ def fpr_at_tpr(rate: float) -> Metric:
         partial(fpr_draws, tpr=rate),
         guess=rate,
         higher_is_better=False,
-        worth=lambda members, nonmembers: nonmembers,
+        trials=lambda members, nonmembers: nonmembers,
         steps=partial(fpr_steps, tpr=rate),
         least_members=fewest_examples(1 - rate),
     )

@@ -87,17 +87,17 @@ def test_a_rate_needs_five_expected_false_alarms(kind, rate, sizes, needs):
     assert kind(rate).needs(*sizes) == needs
 
 
-def test_what_an_estimate_is_worth_at_most():
+def test_the_most_trials_that_an_estimate_is_as_certain_as():
     auroc, tpr, fpr = chosen_metrics([0.05], [0.95])
-    assert auroc.worth(30, 20) == pytest.approx(4 * harmonic_mean([30, 20]))
-    assert (tpr.worth(30, 20), fpr.worth(30, 20)) == (30, 20)
-    known, unknown = Estimate(9, 9, 0.5, np.zeros(2), worth=7.0), Estimate(9, 9, 0.5, np.zeros(2))
-    assert mean([known, known]).worth == 14
-    assert mean([known, unknown]).worth is None
+    assert auroc.trials(30, 20) == pytest.approx(4 * harmonic_mean([30, 20]))
+    assert (tpr.trials(30, 20), fpr.trials(30, 20)) == (30, 20)
+    known, unknown = Estimate(9, 9, 0.5, np.zeros(2), trials=7.0), Estimate(9, 9, 0.5, np.zeros(2))
+    assert mean([known, known]).trials == 14
+    assert mean([known, unknown]).trials is None
     assert (
         estimate(
-            np.arange(9.0), np.arange(9.0), resample(9, 9, 5, 0), [replace(auroc, worth=None)]
-        )["auroc"].worth
+            np.arange(9.0), np.arange(9.0), resample(9, 9, 5, 0), [replace(auroc, trials=None)]
+        )["auroc"].trials
         is None
     )
 
@@ -139,17 +139,17 @@ def test_what_each_benchmark_lacks_is_told_apart():
 
 
 def test_the_interval_of_auroc_is_the_roots_of_wilsons_equation():
-    """(value − p)² = z²·p(1 − p) / tosses, of as many tosses as vary like the draws, or `worth`."""
+    """(value − p)² = z²·p(1 − p) / tosses, as many tosses as vary like the draws, or `trials`."""
     rng = np.random.default_rng(2)
     scale = {0.7: (0.1, 99.0), 0.6: (0.01, 50.0), 0.9: (0.0, 12.0), 1.0: (0.0, 30.0)}
     given = [
-        Estimate(9, 9, value, value + spread * rng.normal(size=40), worth)
-        for value, (spread, worth) in scale.items()
+        Estimate(9, 9, value, value + spread * rng.normal(size=40), trials)
+        for value, (spread, trials) in scale.items()
     ]
     for found, low, high in zip(given, *intervals(given, 0.9), strict=True):
         spread = found.value * (1 - found.value)
         varied = np.mean((found.draws - np.mean(found.draws)) ** 2)
-        tosses = min(spread / varied if varied > 1e-20 else np.inf, found.worth)
+        tosses = min(spread / varied if varied > 1e-20 else np.inf, found.trials)
         share = 1.6448536269514722**2 / tosses
         ends = np.roots([1 + share, -2 * found.value - share, found.value**2])
         assert [low, high] == pytest.approx(sorted(ends), abs=1e-7)
@@ -158,8 +158,8 @@ def test_the_interval_of_auroc_is_the_roots_of_wilsons_equation():
 def test_the_interval_of_a_rate_holds_its_moved_percentiles_and_jeffreys():
     rng = np.random.default_rng(3)
     given = [
-        Estimate(9, 9, value, value + wide * (rng.exponential(size=80) - 0.7), worth, steps)
-        for value, wide, worth, steps in [
+        Estimate(9, 9, value, value + wide * (rng.exponential(size=80) - 0.7), trials, steps)
+        for value, wide, trials, steps in [
             (0.5, 0.2, 500.0, (0.5, 0.5)),
             (0.4, 0.001, 40.0, (0.3, 0.6)),
             (0.1, 0.3, 60.0, (0.05, 0.1)),
@@ -172,13 +172,13 @@ def test_the_interval_of_a_rate_holds_its_moved_percentiles_and_jeffreys():
         move = np.mean(found.draws) - np.median(found.draws)
         percentiles = [np.percentile(found.draws, at) + move for at in (5, 95)]
         least, most = found.steps
-        of_least = beta(found.worth * least + 0.5, found.worth * (1 - least) + 0.5)
-        of_most = beta(found.worth * most + 0.5, found.worth * (1 - most) + 0.5)
+        of_least = beta(found.trials * least + 0.5, found.trials * (1 - least) + 0.5)
+        of_most = beta(found.trials * most + 0.5, found.trials * (1 - most) + 0.5)
         assert low == pytest.approx(max(0, min(percentiles[0], of_least.ppf(0.05), least)))
         assert high == pytest.approx(min(1, max(percentiles[1], of_most.ppf(0.95), most)))
 
 
-def test_intervals_of_unknown_worth_are_percentiles_and_those_of_no_number_are_none():
+def test_intervals_of_unknown_trials_are_percentiles_and_those_of_no_number_are_none():
     draws = np.random.default_rng(4).normal(size=50)
     bare = Estimate(9, 9, 0.5, draws)
     lacks = Estimate(9, 9, np.nan, np.full(50, np.nan), 7.0, needs="members")
@@ -188,8 +188,8 @@ def test_intervals_of_unknown_worth_are_percentiles_and_those_of_no_number_are_n
 
 
 def test_the_interval_of_an_auroc_of_0_or_1_stays_within():
-    for worth in range(1, 300):
-        both = [Estimate(9, 9, value, np.full(5, value), worth) for value in (0.0, 1.0)]
+    for trials in range(1, 300):
+        both = [Estimate(9, 9, value, np.full(5, value), trials) for value in (0.0, 1.0)]
         low, high = intervals(both, 0.95)
         assert low.min() >= 0
         assert high.max() <= 1

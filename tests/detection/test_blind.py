@@ -153,17 +153,17 @@ def test_a_rates_draws_are_the_nulls_scaled_to_its_own_variance():
         np.testing.assert_allclose(found[name].draws, expected)
 
 
-def test_an_estimate_has_the_sizes_the_worth_and_the_steps_of_its_metric():
-    """A null that is wider than independent examples' lowers the worth; 0.25 is a fair coin's."""
+def test_an_estimate_has_the_sizes_the_trials_and_the_steps_of_its_metric():
+    """A null that is wider than independent examples' lowers the trials; 0.25 is a fair coin's."""
     rng, members, nonmembers = np.random.default_rng(0), np.arange(10), np.arange(10, 110)
-    wanted = [*chosen_metrics([0.1, 0.001], []), replace(AUROC[0], name="bare", worth=None)]
-    for spread, worth in ((0.2, 0.25 / 0.2**2), (0.01, 8_000 / 110), (0.0, 8_000 / 110)):
+    wanted = [*chosen_metrics([0.1, 0.001], []), replace(AUROC[0], name="bare", trials=None)]
+    for spread, trials in ((0.2, 0.25 / 0.2**2), (0.01, 8_000 / 110), (0.0, 8_000 / 110)):
         null = 0.5 + rng.choice([-spread, spread], NULLS)
         placed = np.tile(np.r_[0.75, null], (110, 1))
         found = Blind(placed).estimates(members, nonmembers, wanted, NULLS + 7)
         auroc, tpr, lacking, bare = found.values()
         assert [(e.n_members, e.n_nonmembers) for e in found.values()] == [(10, 100)] * 4
-        assert (auroc.worth, bare.worth) == (pytest.approx(worth), None)
+        assert (auroc.trials, bare.trials) == (pytest.approx(trials), None)
         assert auroc.draws[NULLS:].tolist() == auroc.draws[:7].tolist()
         assert (auroc.steps, tpr.steps) == (None, (0.0, 0.0))
         assert (lacking.needs, len(lacking.draws)) == ("≥ 5,000 non-members", NULLS + 7)
@@ -173,7 +173,7 @@ def test_an_estimate_has_the_sizes_the_worth_and_the_steps_of_its_metric():
         assert (draws.min() == 0, draws.max() == 1) == (value < 0.5, value > 0.5)
     placed[:10] = 1  # beats every non-member whatever the labels
     sure = Blind(placed).estimates(members, nonmembers, wanted, NULLS)["tpr_at_fpr_0.1"]
-    assert (sure.value, sure.worth) == (1, pytest.approx(0.1 * 0.9 / 0.9**2))
+    assert (sure.value, sure.trials) == (1, pytest.approx(0.1 * 0.9 / 0.9**2))
     assert (sure.draws == 1).all()
 
 
