@@ -1,11 +1,13 @@
 import logging
+import os
 from dataclasses import dataclass, field
 
 import pytest
 
 from core import nearest
-from core.artifacts import MANIFEST, Built, build, locate
+from core.artifacts import MANIFEST, SCHEMA, Built, build, locate
 from core.config import runtime
+from core.files import sealed, unsealed
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def test_other_inputs_under_another_name_are_not_near_and_passes_are_not_spoken_
     made(Settings())
     assert made(Settings(), "another", text="t")[1] == ""
     assert made(Settings(1), "another")[1] != ""
-    assert made(Settings(), kind="passes")[1] == made(Settings(1), kind="passes")[1] == ""
+    for kind in ("passes", "rewordings"):
+        assert made(Settings(), kind=kind)[1] == made(Settings(1), kind=kind)[1] == ""
 
 
 def test_a_difference_is_a_field_and_both_values_in_short():
@@ -76,25 +79,27 @@ def test_a_difference_is_a_field_and_both_values_in_short():
     ]  # fmt: skip
 
 
-def test_a_neighbour_that_is_damaged_or_unfinished_is_passed_over(made):
-    old, _ = made(Settings())
-    (old / MANIFEST).write_text("{")
-
-    def fails(folder):
-        (folder / "part").touch()
+def test_a_neighbour_that_can_not_be_read_or_compared_is_passed_over(made):
+    def fails(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        made(Settings(1), make=fails)
+        made(Settings(1), make=fails)  # unfinished
+    for members, change in [(2, {"schema": SCHEMA - 1}), (3, {"identity": None}), (4, None)]:
+        place = made(Settings(members))[0] / MANIFEST
+        whole = unsealed(place.read_text())
+        place.write_text("{" if change is None else sealed({**whole, **change}))
+    assert made(Settings(5))[1] == ""
+    assert "members 5, not 6" in made(Settings(6))[1]
     assert made(Settings(1))[1] == ""  # begun before: it is gone on with
-    assert "members 1, not 2" in made(Settings(2))[1]
 
 
-def test_only_the_newest_are_read(made, monkeypatch):
-    for members in range(4):
-        made(Settings(members, words=str(members)))
+def test_the_newest_are_read_and_of_equals_the_newest_is_named(made, monkeypatch):
+    for members, age in [(0, 3), (1, 0), (2, 1), (3, 2)]:
+        place = made(Settings(members))[0] / MANIFEST
+        os.utime(place, (10**9 - age,) * 2)
     monkeypatch.setattr(nearest, "LOOKED_AT", 2)
     read, own = [], nearest.read_manifest
     monkeypatch.setattr(nearest, "read_manifest", lambda path: read.append(path) or own(path))
-    made(Settings(9))
+    assert "members 1, not 9" in made(Settings(9))[1]
     assert len(read) == 2
