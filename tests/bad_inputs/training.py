@@ -7,7 +7,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from core.wholeness import OWN
+from core.files import OWN
 from tests.bad_inputs.material import GOLDEN
 from tests.bad_inputs.row import M, Row, bad, values
 
@@ -156,19 +156,19 @@ ROWS = [
     train("model.path=nobody/no-such-model", "model.path", "nobody/no-such-model", slow=True),
     train("model.path=empty", "model.path", "empty", files={"empty/readme.md": ""}, slow=True),
     train("model.path=a.gguf", "model.path", "a.gguf", files={"a.gguf": b"GGUF" + b"\x00" * 64}),
-    train("model.path=a.gguf", "model.path", "a.gguf", files={"a.gguf": ""}),
-    train("model.path=none.gguf", "model.path", "none.gguf"),
+    train("model.path=a.gguf", "model.path", "a.gguf", files={"a.gguf": ""}, slow=True),
+    train("model.path=none.gguf", "model.path", "none.gguf", slow=True),
     train("model.path=weights.bin", "model.path", "weights.bin", files={"weights.bin": b"\x80\x04."}),
     model(without("config.json")),
     model(without("model.safetensors")),
-    model(weights(lambda b: b[:100])),
+    model(weights(lambda b: b[:100]), slow=True),
     model(weights(lambda b: b[:-100])),
-    model(weights(lambda b: b"<html>not found</html>" * 9)),
-    model(weights(lambda b: b"")),
+    model(weights(lambda b: b"<html>not found</html>" * 9), slow=True),
+    model(weights(lambda b: b""), slow=True),
     model(weights(lambda b: b[:-4000] + b"\xff" * 4000), "model.path", "NaN"),
     model(written("config.json", b"{"), slow=True),
     model(written("config.json", b"[]"), slow=True),
-    model(written("config.json", b"\xff\xfe")),
+    model(written("config.json", b"\xff\xfe"), slow=True),
     model(written("config.json", b""), slow=True),
     model(config(hidden_size=48)),
     model(config(num_attention_heads=7), "model.path", "attention heads (7)"),
@@ -181,12 +181,12 @@ ROWS = [
     model(config(max_position_embeddings=16), "injection.sequence_tokens", "64", "16", slow=True),
     model(config(hidden_act="none"), slow=True),
         model(config(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})),
-    model(config(quantization_config={"quant_method": "gptq", "bits": 4})),
+    model(config(quantization_config={"quant_method": "gptq", "bits": 4}), slow=True),
     # corpora
     train("corpus_folder=nowhere", "nowhere", "does not exist"),
     train(["corpus_folder="], "corpus_folder", "''"),
     train(f"corpus_folder={M}/model", "corpus", "model"),
-    train(f"corpus_folder={M}/documents.jsonl", "documents.jsonl"),
+    train(f"corpus_folder={M}/documents.jsonl", "documents.jsonl", slow=True),
     corpus(without("manifest.json"), "corpus", "unfinished"),
     corpus(manifest(schema=1), "corpus", "schema 1", slow=True),
     train("training.evaluate_every_steps=1 validation_folder=nowhere", "nowhere", "does not exist"),

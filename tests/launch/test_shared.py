@@ -56,9 +56,10 @@ def base(monkeypatch):
         return SimpleNamespace(path=folder, digest=folder.name, counts=counts)
 
     monkeypatch.setattr(injection.run, "build", at)
-    monkeypatch.setattr(
-        training.run, "open_corpus", lambda folder: SimpleNamespace(artifact=at(Path(folder)))
-    )
+    def opened(folder):
+        return SimpleNamespace(artifact=at(Path(folder)), slug="corpus")
+
+    monkeypatch.setattr(training.run, "open_corpus", opened)
     monkeypatch.setattr(training.run, "_check", lambda *_: None)
     monkeypatch.setattr(training.run, "_together", lambda stage, corpus, folder, *_: at(folder))
 
