@@ -110,6 +110,7 @@ def assert_as_one(runs, one):
     assert scores(runs) == pytest.approx(scores(one), abs=TRAINING)
 
 
+@pytest.mark.slow
 def test_two_processes_make_what_one_makes(one, tmp_path, start):
     runs = copied(one, tmp_path / "runs")
     said = start(runs, TWO).ended()
