@@ -16,12 +16,13 @@ from core.artifacts import Built, build, locate
 from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
 from detection.examples import texts_digest
+from detection.material import Material
 from detection.model import ScoredModel
 from detection.passes import Pass
 from detection.ranks.spread import staying
 from detection.store import KIND, PARTS, ByText, StoredPass, is_whole, part, write_rows
 from detection.texts import Text, Texts, release
-from detection.views import Material, view_of
+from detection.views import view_of
 
 if TYPE_CHECKING:
     from detection.loaded import LoadedModel

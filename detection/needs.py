@@ -9,11 +9,12 @@ from core.errors import ConfigError
 from detection.build import build_methods
 from detection.config import METHODS, DetectionStage
 from detection.flags import UPPER_BOUND
+from detection.material import Material
 from detection.methods.base import Method
 from detection.model import ScoredModel, open_model
 from detection.model.local_model import LocalModel
 from detection.prefix_texts import Prefix, held_out_prefix, open_prefix
-from detection.views import Material, view_of
+from detection.views import view_of
 from training import ancestry_of
 
 log = logging.getLogger(__name__)

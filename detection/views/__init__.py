@@ -1,31 +1,22 @@
-"""Views: what is made of a text before a model reads it, and how it is read."""
+"""Views: what is made of a text before a model reads it, and how it is read; a file a kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 
 from core.errors import ConfigError, near_names
 from detection.material import Material
 from detection.passes import Pass
 from detection.texts import Text
 from detection.views.base import View
-from detection.views.infill import Infill
-from detection.views.plain import lowercase, original
-from detection.views.prefix import BehindPrefix
-from detection.views.reworded import delete, masked_lm, swap
 
-__all__ = ["VIEWS", "Material", "View", "render", "view_of"]
-
-STATES = frozenset({"states"})
+MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
 VIEWS: Mapping[str, View] = {
-    "original": View(original, rewords=False),
-    "lowercase": View(lowercase),
-    "swap": View(swap, ("seed",)),
-    "delete": View(delete, ("seed",)),
-    "masked_lm": View(masked_lm, ("seed", "masked_lm")),
-    "prefix": BehindPrefix(original, ("prefix",), rewords=False, asks=STATES),
-    "infill": Infill(original, rewords=False, asks=STATES),
+    name: view for module in MODULES for name, view in getattr(module, "VIEWS", {}).items()
 }
+"""By name, those that the files of this folder call VIEWS."""
 
 
 def view_of(wanted: Pass) -> View:

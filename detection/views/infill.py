@@ -10,6 +10,7 @@ from detection.forward.windows import check_future, merge_copies
 from detection.passes import Copies, Parameter, Pass
 from detection.ranks.slices import Task
 from detection.views.base import View
+from detection.views.plain import original
 
 
 class Infill(View):
@@ -46,3 +47,6 @@ def _task(reader: Reader, wanted: Pass) -> Task[Copies]:
 
     settings = reader.settings
     return partial(run_infill, batch_tokens=settings.batch_tokens, future=_future(wanted))
+
+
+VIEWS = {"infill": Infill(original, rewords=False, asks=frozenset({"states"}))}

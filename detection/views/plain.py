@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from core.rewording import Lowercase
 from detection.material import Material
 from detection.texts import Text
+from detection.views.base import View
 
 
 def original(texts: Sequence[Text], material: Material, **_: object) -> list[Sequence[str]]:
@@ -18,3 +19,6 @@ def lowercase(texts: Sequence[Text], material: Material) -> list[Sequence[str]]:
     """The text in lower case."""
     plain = [text.text for text in texts]
     return [(version,) for version in Lowercase().reword(plain, plain, material.seed)]
+
+
+VIEWS = {"original": View(original, rewords=False), "lowercase": View(lowercase)}

@@ -10,6 +10,7 @@ from detection.forward.reader import Reader, Tokens
 from detection.passes import Copies, Pass
 from detection.prefix_texts import check_disjoint
 from detection.views.base import View
+from detection.views.plain import original
 
 log = logging.getLogger(__name__)
 
@@ -44,3 +45,6 @@ class BehindPrefix(View):
         """Say that they leave no room for a prefix."""
         log.warning("prefix: %s are read in windows, which leave no room for a prefix. Their "
                     "scores say nothing.", texts)  # fmt: skip
+
+
+VIEWS = {"prefix": BehindPrefix(original, ("prefix",), rewords=False, asks=frozenset({"states"}))}

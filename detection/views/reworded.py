@@ -9,6 +9,7 @@ from core.seeds import derive
 from detection.material import Material
 from detection.passes import Pass
 from detection.texts import Text
+from detection.views.base import View
 from detection.views.rewordings import made_once
 
 
@@ -46,3 +47,10 @@ def _versions(
     keys = [(text.sha256, copy) for text in texts for copy in range(n)]
     made = rewording.reword(repeated, keys, derive(material.seed, "detection.views"))
     return [made[i : i + n] for i in range(0, len(made), n)]
+
+
+VIEWS = {
+    "swap": View(swap, ("seed",)),
+    "delete": View(delete, ("seed",)),
+    "masked_lm": View(masked_lm, ("seed", "masked_lm")),
+}

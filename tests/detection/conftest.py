@@ -9,10 +9,10 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from core.models import load_model
 from detection.collect import Collector
 from detection.config import DetectionConfig
+from detection.material import Material
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.prefix_texts import open_prefix
-from detection.views import Material
 
 from . import golden
 from .masked import save_masked_model

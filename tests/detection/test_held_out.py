@@ -13,10 +13,10 @@ from detection import open_scores
 from detection.collect import Collector
 from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.examples import make_text, open_examples
+from detection.material import Material
 from detection.methods.recall import Recall
 from detection.prefix_texts import held_out_prefix, open_prefix
 from detection.run import run
-from detection.views import Material
 
 from .conftest import MEMORISED, UNSEEN
 

@@ -24,6 +24,7 @@ from detection.config import (
 )
 from detection.forward.batches import run_sequences
 from detection.forward.prefix import AfterPrefix, Shots, run_after
+from detection.material import Material
 from detection.methods.lowercase import Lowercase
 from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
@@ -36,7 +37,7 @@ from detection.passes import ORIGINAL, Example, Pass, TokenStats
 from detection.prefix_texts import check_disjoint, open_prefix
 from detection.run import run
 from detection.scores import score_text
-from detection.views import VIEWS, Material, render
+from detection.views import VIEWS, render
 
 from ..rounding import FORWARD
 from . import golden, naive

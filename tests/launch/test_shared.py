@@ -56,6 +56,7 @@ def base(monkeypatch):
         return SimpleNamespace(path=folder, digest=folder.name, counts=counts)
 
     monkeypatch.setattr(injection.run, "build", at)
+
     def opened(folder):
         return SimpleNamespace(artifact=at(Path(folder)), slug="corpus")
 
