@@ -91,14 +91,16 @@ def open_scores(path: Path | str) -> Scores:
     return Scores(open_artifact(path, KIND))
 
 
-def make_table(
+def score_tables(
     methods: Mapping[tuple[str, str], Method],
     examples: Sequence[Text],
     passes: Mapping[Pass, ByText],
     step: int,
     min_scored_tokens: int = 1,
-) -> pd.DataFrame:
-    """Every example's score by every method, sorted by method, variant and example id.
+) -> Iterator[pa.Table]:
+    """Every example's score: a part a method and variant, sorted by them and by example id.
+
+    The passes are read once, in their own order, all methods together.
 
     Args:
         methods: by name and variant.
@@ -110,21 +112,6 @@ def make_table(
 
     Raises:
         DataError: a score is not finite.
-    """
-    parts = score_tables(methods, examples, passes, step, min_scored_tokens)
-    return pa.concat_tables(parts).to_pandas()
-
-
-def score_tables(
-    methods: Mapping[tuple[str, str], Method],
-    examples: Sequence[Text],
-    passes: Mapping[Pass, ByText],
-    step: int,
-    min_scored_tokens: int = 1,
-) -> Iterator[pa.Table]:
-    """`make_table`'s table in parts: one a method and variant, in its order.
-
-    The passes are read once, in their own order, all methods together.
     """
     scored = scored_by(passes)
     found = {key: _Judged(len(examples)) for key in sorted(methods)}
@@ -186,11 +173,6 @@ def seen(method: Method, text: Text, passes: Mapping[Pass, ByText]) -> Example:
     """One text as the method sees it: with the passes that it declares, and no others."""
     copies = {wanted: passes[wanted][text.sha256] for wanted in method.passes}
     return Example(text.example_id, text.text, copies)
-
-
-def score_text(method: Method, text: Text, passes: Mapping[Pass, ByText]) -> float:
-    """One text's score."""
-    return method.score(seen(method, text, passes))
 
 
 def judged(method: Method, example: Example, scored: int, least: int) -> tuple[float, str, bool]:

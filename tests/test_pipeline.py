@@ -8,45 +8,25 @@ import subprocess
 import sys
 import time
 from html import unescape
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
 from core.artifacts import MANIFEST, open_artifact
-from core.command import CONF
 from detection import open_scores
 from injection import open_corpus
-from launch.pipeline import run
+from tests.small import SMALL, contents, launch
 from training import open_checkpoint
-
-SMALL = [
-    "name=small", "benchmark=[boolq,truthfulqa]", "corpus.subsets=[common_crawl,book]",
-    "model.pretraining.budget_tokens=40_000", "model.pretraining.vocab_size=512",
-    "model.pretraining.tokenizer_characters=200_000", "model.pretraining.sequence_tokens=128",
-    "injection.members=16", "injection.nonmembers=16",
-    "injection.budget_tokens=60_000", "injection.sequence_tokens=128",
-    "training.learning_rate=4e-3", "injection.example_max_tokens=100",
-    "training.checkpoint_every_steps=5", "training.evaluate_every_steps=10",
-    "training.evaluate_tokens=1024", "training.export_steps=[10]",
-    "occurrences.rungs=[2,8]", "analysis.draws=100",
-]  # fmt: skip
 
 COLUMNS = {
     "experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences",
     "n_members", "n_nonmembers", "metric", "value", "ci_low", "ci_high", "learning_rate",
     "budget_tokens", "model", "seed",
 }  # fmt: skip
-
-
-def launch(runs, *more):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return run(compose("pipeline", [*SMALL, f"runs={runs}", "wandb.mode=disabled", *more]))
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +37,6 @@ def report(tmp_path_factory):
 @pytest.fixture(scope="module")
 def runs(report):
     return report.path.parents[1]
-
-
-def contents(runs):
-    """Every artefact's name and checksums."""
-    return {
-        str(path.parent.relative_to(runs)): json.loads(path.read_text())["files"]
-        for path in sorted(Path(runs).glob(f"*/*/{MANIFEST}"))
-    }
 
 
 def test_the_report_is_whole(report, runs):

@@ -19,7 +19,7 @@ from detection.build import build_methods
 from detection.examples import Text
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Pass, TokenStats
-from detection.scores import make_table
+from tests.scoring import make_table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,8 @@ from detection.methods.surp import Surp
 from detection.methods.zlib import Zlib
 from detection.model import ScoredModel, open_model
 from detection.passes import ORIGINAL
-from detection.scores import score_text
 from detection.store import ByText
+from tests.scoring import score_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FRACTIONS = (0.1, 0.2, 0.3, 0.5, 1.0)

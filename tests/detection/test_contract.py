@@ -11,7 +11,7 @@ from detection.build import build_methods
 from detection.config import METHODS
 from detection.examples import Text
 from detection.passes import Example, Pass, UndeclaredPassError
-from detection.scores import make_table, score_text
+from tests.scoring import make_table, score_text
 
 from ..rounding import EPSILON
 from . import golden

@@ -34,7 +34,7 @@ from detection.methods.infilling import Infilling
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.passes import NUMBERS, ORIGINAL, Example, Pass
-from detection.scores import score_text
+from tests.scoring import score_text
 
 from ..rounding import FORWARD
 from . import golden, naive

@@ -20,8 +20,8 @@ from detection.methods.min_k import MinK
 from detection.methods.pac import Pac
 from detection.methods.recall import Recall
 from detection.passes import NUMBERS, ORIGINAL, Pass
-from detection.scores import make_table
 from detection.store import StoredPass, is_whole, part, write_rows
+from tests.scoring import make_table
 
 from ..rounding import FORWARD
 from .conftest import MEMORISED, UNSEEN

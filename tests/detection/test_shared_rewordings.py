@@ -12,7 +12,7 @@ from detection.methods.lowercase import Lowercase
 from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
 from detection.passes import ORIGINAL, TokenStats
-from detection.scores import score_text
+from tests.scoring import score_text
 
 from ..rounding import FORWARD
 from . import golden

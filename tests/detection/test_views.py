@@ -36,8 +36,8 @@ from detection.model.causal_lm import CausalLM
 from detection.passes import ORIGINAL, Example, Pass, TokenStats
 from detection.prefix_texts import check_disjoint, open_prefix
 from detection.run import run
-from detection.scores import score_text
 from detection.views import VIEWS, render
+from tests.scoring import score_text
 
 from ..rounding import FORWARD
 from . import golden, naive

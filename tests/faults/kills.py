@@ -22,7 +22,7 @@ from pathlib import Path
 from core.artifacts import MANIFEST
 from core.lease import LOCKS
 from tests.launch.started import ENVIRONMENT
-from tests.test_pipeline import contents
+from tests.small import contents
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 TARGETS = ("all", "launcher")

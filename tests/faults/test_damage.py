@@ -14,7 +14,7 @@ import pytest
 from core.artifacts import MANIFEST
 from launch.check import ARTIFACTS
 from tests.faults.warm import Warm
-from tests.test_pipeline import SMALL
+from tests.small import SMALL
 
 pytestmark = pytest.mark.slow
 SEED = int(os.environ.get("DAMAGE_SEED", "0"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.launch.started import ENVIRONMENT
-from tests.test_pipeline import SMALL, contents
+from tests.small import SMALL, contents
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parents[2]

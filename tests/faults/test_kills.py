@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.launch.test_processes import QUICK, TWO, copied
-from tests.test_pipeline import SMALL, contents
+from tests.launch.started import QUICK, TWO, copied
+from tests.small import SMALL, contents
 from tests.training.processes import TINY
 
 from .kills import Command, Run, Tally, chain, plan, table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,11 +12,21 @@ from pathlib import Path
 
 import psutil
 
+from core.lease import LOCKS
 from launch.processes import LAUNCHER
+from tests.small import SMALL
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 for name in LAUNCHER:  # of a training in this very process
     ENVIRONMENT.pop(name, None)
+
+
+QUICK = [
+    *SMALL, "wandb.mode=disabled", "method=[loss,min_k]", "deepspeed=zero2",
+    "training.micro_batch_sequences=8", "training.export_steps=[]",
+    "training.evaluate_every_steps=null",
+]  # fmt: skip
+TWO = "cluster.processes=2"
 
 
 class Started:
@@ -67,3 +78,12 @@ class Started:
             for member in [*family.children(recursive=True), family]:
                 member.kill()
         self.process.wait()
+
+
+def copied(runs, place):
+    """A runs folder without launches, reports, and all of the contaminated model: to make again."""
+    shutil.copytree(runs, place, ignore=shutil.ignore_patterns("launches", "report", LOCKS))
+    made = [p for kind in ("model", "scores", "passes") for p in place.glob(f"{kind}/*-study-*")]
+    for folder in made:
+        shutil.rmtree(folder)
+    return place

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_pipeline import SMALL
+from tests.small import SMALL
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ALONE = """

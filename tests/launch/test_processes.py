@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import socket
 import sys
@@ -23,20 +22,14 @@ from core.lease import LEASE, LOCKS, building
 from detection import open_scores
 from launch.run import run
 from launch.status import status
-from tests.test_pipeline import SMALL, contents
-from tests.test_pipeline import launch as pipeline
+from tests.small import contents
+from tests.small import launch as pipeline
 from tests.training.processes import free_port, losses
 
 from ..rounding import TRAINING
-from .started import Started
+from .started import QUICK, TWO, Started, copied
 
-QUICK = [
-    *SMALL, "wandb.mode=disabled", "method=[loss,min_k]", "deepspeed=zero2",
-    "training.micro_batch_sequences=8", "training.export_steps=[]",
-    "training.evaluate_every_steps=null",
-]  # fmt: skip
 LONG = ["injection.budget_tokens=400_000", "training.checkpoint_every_steps=20"]
-TWO = "cluster.processes=2"
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 
 
@@ -69,15 +62,6 @@ def long(one, tmp_path_factory):
     runs = copied(one, tmp_path_factory.mktemp("long") / "runs")
     Started(runs / "log", *QUICK, f"runs={runs}", *LONG, TWO).ended()
     return runs
-
-
-def copied(runs, place):
-    """A runs folder without launches, reports, and all of the contaminated model: to make again."""
-    shutil.copytree(runs, place, ignore=shutil.ignore_patterns("launches", "report", LOCKS))
-    made = [p for kind in ("model", "scores", "passes") for p in place.glob(f"{kind}/*-study-*")]
-    for folder in made:
-        shutil.rmtree(folder)
-    return place
 
 
 def study(runs):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.bad_inputs.places import permitted
 from tests.launch.started import ENVIRONMENT
-from tests.test_pipeline import SMALL, contents, launch
+from tests.small import SMALL, contents, launch
 
 READ_ONLY = "mount --bind {0} {0} && mount -o remount,ro,bind {0} && exec {1}"
 

@@ -21,8 +21,7 @@ import pytest
 from detection import open_scores
 from launch.folder import CellFolder, Launch
 from tests.launch import slurm_cluster
-from tests.launch.test_sweep import report_of
-from tests.test_pipeline import SMALL, contents
+from tests.small import SMALL, contents, report_of
 from tests.training.processes import losses
 
 from ..rounding import LONG_TRAINING

@@ -1,6 +1,5 @@
 """A sweep by the command line: killed and gone on with, side by side, stopped."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,8 +9,7 @@ import time
 import pandas as pd
 import pytest
 
-from analysis import open_report
-from tests.test_pipeline import SMALL, contents
+from tests.small import SMALL, contents, report_of
 
 # Side by side, cells get a thread each: with as many, all ways give the same bits.
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -23,11 +21,6 @@ def sweep(runs, *overrides):
         [*SWEEP, f"runs={runs}", *overrides], capture_output=True, text=True, env=ALONE
     )
     assert done.returncode == 0, done.stderr[-3000:]
-
-
-def report_of(runs):
-    latest = json.loads((runs / "report" / "latest.json").read_text())["folder"]
-    return open_report(runs / "report" / latest)
 
 
 @pytest.mark.slow

@@ -1,0 +1,15 @@
+"""Scores of a few texts, whole."""
+
+import pyarrow as pa
+
+from detection.scores import score_tables, seen
+
+
+def make_table(*given):
+    """All parts of `score_tables`."""
+    return pa.concat_tables(score_tables(*given)).to_pandas()
+
+
+def score_text(method, text, passes):
+    """One text's score."""
+    return method.score(seen(method, text, passes))
