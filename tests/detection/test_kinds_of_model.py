@@ -85,10 +85,3 @@ def test_a_method_chosen_by_name_says_what_is_missing(stage, tmp_path):
     ):  # fmt: skip
         run(stage(method=chosen))
     assert not (tmp_path / "runs" / "passes").exists()
-
-
-def test_a_number_that_is_not_there_is_not_read_silently():
-    stats = TokenStats(logprob=np.zeros(3, np.float32))
-    assert len(stats[1:]) == 2
-    with pytest.raises(LookupError, match=r"mean was read .* there are: logprob\. Add it to"):
-        stats.mean  # noqa: B018

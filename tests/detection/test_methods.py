@@ -5,7 +5,14 @@ from core.errors import ConfigError
 from detection.build import build_methods
 from detection.methods._selection import count, low
 from detection.methods.min_k import MinK
-from detection.passes import ORIGINAL, Example, Pass, TokenStats, UndeclaredPassError
+from detection.passes import (
+    ORIGINAL,
+    Example,
+    Pass,
+    TokenStats,
+    UndeclaredNumberError,
+    UndeclaredPassError,
+)
 
 MIN_K = "detection.methods.min_k.MinK"
 
@@ -46,6 +53,31 @@ def test_a_view_of_several_texts_has_several_stats():
         "pass reference/original was read but is not declared; declared: target/original, "
         "target/swap. Add it to the method's `passes`."
     )
+
+
+def test_statistics_are_cut_and_joined_number_by_number():
+    whole = TokenStats(*np.arange(20.0).reshape(4, 5), top_id=np.arange(5))
+    assert list(vars(whole)) == ["logprob", "mean", "std", "top_logprob", "top_id"]
+    assert vars(whole[1:3]).keys() == vars(whole).keys()
+    again = TokenStats.joined([whole[:1], whole[1:3], whole[3:]])
+    for name, column in vars(whole).items():
+        np.testing.assert_array_equal(vars(again)[name], column)
+    assert (len(whole), len(whole[1:3]), len(again)) == (5, 2, 5)
+    assert whole[1:3].std.tolist() == [11, 12]
+
+
+def test_a_number_that_is_not_there_is_not_read_silently():
+    stats = TokenStats(logprob=np.zeros(3), top_id=np.zeros(3))
+    with pytest.raises(UndeclaredNumberError) as error:
+        stats.mean  # noqa: B018
+    assert str(error.value) == (
+        "mean was read but is not there; there are: logprob, top_id. Add it to the method's "
+        "`numbers`."
+    )
+    with pytest.raises(UndeclaredNumberError, match="there are: none"):
+        len(TokenStats())
+    with pytest.raises(AttributeError, match="^entropy$"):
+        stats.entropy  # noqa: B018
 
 
 def test_a_list_of_values_is_one_method_each():
