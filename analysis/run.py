@@ -29,7 +29,7 @@ def run(stage: AnalysisStage) -> Artifact:
 def write_report(
     stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record] = ()
 ) -> Artifact:
-    """The same for cells that are already open; their order doesn't matter.
+    """Make the report of cells that are already open; their order doesn't matter.
 
     Without their `records` there are no losses over training and no ledger in the report.
     """

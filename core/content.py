@@ -53,7 +53,7 @@ def file_digest(path: Path, *, remembered: bool = True) -> str:
 
 
 def digests(files: Mapping[str, Path], *, remembered: bool = True) -> dict[str, str]:
-    """The same of several files, by their names; a signal ends it, and those done stay done."""
+    """The SHA-256 of several files, by their names; a signal ends it, and those done stay done."""
     known = {name: _recall(path) if remembered else None for name, path in files.items()}
     left = {name: files[name] for name, digest in known.items() if digest is None}
     made = _hash_all(left, remembered) if left else {}

@@ -180,7 +180,7 @@ def _needs_trust(field: str, path: str) -> str:
 
 
 def _unquantized(model: Any) -> Any:
-    """The same weights in a plain model: one read from GGUF refuses to be saved or trained."""
+    """A plain model with these weights: one read from GGUF refuses to be saved or trained."""
     from transformers import AutoModelForCausalLM
 
     config = copy.deepcopy(model.config)

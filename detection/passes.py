@@ -115,10 +115,10 @@ class UndeclaredPassError(LookupError):
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One text as one method sees it: with the passes that the method declares, and no others.
+    """One example as a method sees it: its text, with the passes that the method declares.
 
     Attributes:
-        example_id: the text's name in its corpus or file.
+        example_id: its name in its corpus or file.
         text: the text as it stands, never a view of it.
         copies: for each pass its views of the text, one or (swaps, neighbours) several.
     """

@@ -117,7 +117,7 @@ def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int])
 
 
 def _export(out: Path, scores: Scores, examples: Sequence[Text]) -> None:
-    """The same table for a reader, with each method's rows in the order of the examples."""
+    """Write the table for a reader, with each method's rows in the order of the examples."""
     order = {example.example_id: place for place, example in enumerate(examples)}
 
     def tables() -> Iterator[pd.DataFrame]:

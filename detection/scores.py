@@ -78,7 +78,7 @@ class Scores:
         return read_table(self.artifact.path / FILE)
 
     def tables(self) -> Iterator[pd.DataFrame]:
-        """The same table in parts: one a method and variant."""
+        """The table in parts: one a method and variant."""
         yield from read_tables(self.artifact.path / FILE)
 
 

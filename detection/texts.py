@@ -36,7 +36,7 @@ def release() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One example. `sha256` names the text whatever the id.
+    """One example's text. `sha256` names the text whatever the id.
 
     `label` says whether it is a member, None where that is not known; scores never depend on it.
     """

@@ -211,7 +211,7 @@ class InjectionStage:
                 "it names the mean over benchmarks; give this one another name.")  # fmt: skip
 
     def resolved(self) -> InjectionStage:
-        """The same with every derived seed filled in."""
+        """This stage with every derived seed filled in."""
         own = self.injection
         seeds: dict[str, Any] = {
             f"{purpose}_seed": derive(self.seed, purpose)

@@ -38,7 +38,7 @@ class Fixed:
                 f"give a frequency of 0 to {MOST:,}.")  # fmt: skip
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """The same number for all, shape (n,)."""
+        """One number for all members, shape (n,)."""
         return np.full(len(tokens), self.count, dtype=np.int64)
 
 

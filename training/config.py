@@ -51,7 +51,7 @@ class TrainingConfig(Recipe):
     export_steps: list[int] = field(default_factory=list)
     """Optimizer steps after which the model is exported for detection, beside the last."""
     export_tokens: list[int] = field(default_factory=list)
-    """The same by tokens seen: the first step that has seen so many."""
+    """Numbers of tokens seen: an export after the first step that has seen so many."""
     evaluate_every_steps: int | None = runtime(None)
     """Steps between evaluations of the losses of members, non-members and validation text."""
     evaluate_examples: int = runtime(64)
@@ -116,7 +116,7 @@ class TrainingStage:
     wandb: WandbConfig = runtime(WandbConfig())
 
     def resolved(self) -> TrainingStage:
-        """The same with every derived seed filled in, and no architecture beside a model's path."""
+        """This stage with all derived seeds filled in, and no architecture beside a model's path."""
         own = self.training
         seeds: dict[str, Any] = {
             f"{purpose}_seed": derive(self.seed, purpose)

@@ -27,7 +27,7 @@ class Metric:
     value: Callable[[Scores, Scores], float]
     """Of the members' and the non-members' scores."""
     draws: Callable[[Ranked], Scores]
-    """The same of every draw."""
+    """The value of every draw."""
     guess: float
     """What scores that say nothing reach."""
     higher_is_better: bool = True

@@ -148,7 +148,7 @@ def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
 
 
 def fpr_steps(ranked: Ranked, tpr: float) -> tuple[float, float] | None:
-    """The same of the false-positive rate at a true-positive rate."""
+    """The least and the most FPR at a TPR that ties leave possible; see `tpr_steps`."""
     found = tpr_steps(_turned(ranked), 1 - tpr)
     return found and (1 - found[1], 1 - found[0])
 

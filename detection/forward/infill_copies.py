@@ -66,7 +66,7 @@ def run_naive(
     batch_tokens: int,
     future: Parameter,
 ) -> list[Copies]:
-    """The same by one forward a branch: for models that take no cache or no 4-D mask."""
+    """What `run_branches` gives, by one forward a branch: for models without cache or 4-D mask."""
     texts = model.stats(sequences)
     check_finite(texts, names)
     depths, branches = _branches(sequences, texts, future)

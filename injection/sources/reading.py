@@ -73,7 +73,7 @@ class Reading:
             return None
 
     def line(self, raw: bytes | None, where: str) -> str | None:
-        """The same of a line, which is None where it is longer than LINE_BYTES."""
+        """The text of a line's bytes; None of `raw` says that it is longer than LINE_BYTES."""
         if raw is None:
             self.tally.bad("line too long", where, f"more than {LINE_BYTES:,} bytes")
             return None
