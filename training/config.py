@@ -116,7 +116,7 @@ class TrainingStage:
     wandb: WandbConfig = runtime(WandbConfig())
 
     def resolved(self) -> TrainingStage:
-        """This stage with all derived seeds filled in, and no architecture beside a model's path."""
+        """This stage with all derived seeds, and no architecture beside a model's path."""
         own = self.training
         seeds: dict[str, Any] = {
             f"{purpose}_seed": derive(self.seed, purpose)
