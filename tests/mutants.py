@@ -42,6 +42,8 @@ def main() -> None:
     parser.add_argument("--survivors", action="store_true", help="list them too")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if unknown := [name for name in given.groups if name not in groups]:
+        parser.error(f"no group {', '.join(unknown)}: give some of {', '.join(groups)}")
     chosen = {name: groups[name] for name in given.groups or groups}
     if given.inside:
         return run(*chosen.values(), given.processes)
