@@ -60,9 +60,20 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     try:
         text = (folder / MANIFEST).read_text()
+        _check_ours(folder, text)
         return _older(text) or unsealed(text)
     except (OSError, ValueError) as error:
         raise refusal(folder, Damage(MANIFEST, f"can't be used: {error}")) from error
+
+
+def _check_ours(folder: Path, text: str) -> None:
+    """Raise an ArtifactError where another program wrote the file: its folder is not damaged."""
+    found = json.loads(text)
+    if isinstance(found, dict) and found and not {OWN, "schema"} & found.keys():
+        raise ArtifactError(
+            f"{folder}: another program wrote its {MANIFEST}, so it is no folder of a stage. Give "
+            "one that a stage made, or, of a model from elsewhere, a copy without that file."
+        )
 
 
 def _older(text: str) -> dict[str, Any] | None:

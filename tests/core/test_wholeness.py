@@ -57,11 +57,18 @@ def test_a_damaged_file_is_refused_by_name(folder, file, kind):
             build(folder, {"size": 1}, {}, make)
 
 
-@pytest.mark.parametrize("text", ["[]", "3", "null", '{"kind": "corpus"}', "\x00", "{"])
+@pytest.mark.parametrize("text", ["[]", "3", "null", '{"schema": 4}', "{}", "\x00", "{"])
 def test_any_other_manifest_is_damage(folder, text):
     (folder / MANIFEST).write_text(text)
     with pytest.raises(ArtifactError, match=f"damaged: {MANIFEST}"):
         open_artifact(folder, "corpus")
+
+
+def test_another_programs_manifest_is_no_reason_to_remove_its_folder(folder):
+    (folder / MANIFEST).write_text('{"manifest_version": 3}')
+    with pytest.raises(ArtifactError, match="another program wrote") as raised:
+        open_artifact(folder, "corpus")
+    assert "rm " not in str(raised.value)
 
 
 def test_each_entry_of_the_manifest_is_under_its_hash(folder):
