@@ -169,14 +169,14 @@ def n_grams(texts: Sequence[str], learners: Rows, **how: Any) -> Any:
 
     They are hashed, which needs no vocabulary and can't fail on a text without words.
     """
-    from scipy.sparse import vstack
+    from scipy.sparse import csr_matrix, vstack
     from sklearn.feature_extraction.text import HashingVectorizer
 
     vectorizer = HashingVectorizer(lowercase=False, norm=None, alternate_sign=False, **how)
     starts = range(0, len(texts), AT_ONCE)
     counted = vstack([vectorizer.transform(texts[i : i + AT_ONCE]) for i in starts], format="csr")
     shared = np.flatnonzero(counted[learners].getnnz(axis=0) >= 2)
-    return counted[:, shared if len(shared) else [0]]  # one column of zeros
+    return counted[:, shared] if len(shared) else csr_matrix((len(texts), 1))  # zeros
 
 
 def _tf_idf(counted: Any, learners: Rows) -> Any:

@@ -1,8 +1,8 @@
 """Plants one small bug at a time and counts those that the quick tests beside it notice.
 
 `make mutants` runs the groups of `[tool.mutants]` in pyproject.toml, `make mutants
-ONLY="estimates training"` two of them. What was stopped goes on where it was, and where a group's
-tests have changed its survivors run again. A group is mutmut's work in `build/mutants/GROUP`, where
+ONLY="estimates training"` two of them. What was stopped goes on where it was; where a group's tests
+have changed it begins anew. A group is mutmut's work in `build/mutants/GROUP`, where
 `mutmut results` lists the survivors and `mutmut show NAME` shows one.
 
 A survivor is killed by a sharper test, or listed in `equivalent_mutants.txt` where no test could
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -93,7 +94,7 @@ def run(group: dict[str, list[str]], processes: int) -> None:
         return alone(self, params, plugins=[SharedSetups(state()._stats), *plugins])
 
     PytestRunner.run_tests, PytestRunner.execute_pytest = run_tests, execute_pytest
-    forget_survivors(group["tests"])
+    forget_results(group["tests"])
     mutmut._run([], processes)
 
 
@@ -117,17 +118,19 @@ class SharedSetups:
         self.called.update(*(self.by_fixture[name] for name in item.fixturenames))
 
 
-def forget_survivors(tests: list[str]) -> None:
-    """Where the tests aren't the last run's: which of them calls what, and who survived."""
+def forget_results(tests: list[str]) -> None:
+    """Where the tests, or what they import from beside them, aren't the last run's."""
     from mutmut.__main__ import _reset_mutant_results
 
-    named = (Path(test.partition("::")[0]) for test in tests if test[0] != "-")
-    files = sorted({*named, *Path("tests").glob("**/conftest.py")})
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    named = {Path(test.partition("::")[0]) for test in tests if test[0] != "-"}
+    shared = Path("tests").glob("*.py"), *(file.parent.glob("*.py") for file in named)
+    files = named | {f for some in shared for f in some if not f.name.startswith("test_")}
+    words = [json.dumps(tests).encode(), *(file.read_bytes() for file in sorted(files))]
+    digest = hashlib.sha256(b"".join(words)).hexdigest()
     last = Path("tests.sha256")
     if not last.exists() or last.read_text() != digest:
         Path("mutants/mutmut-stats.json").unlink(missing_ok=True)
-        _reset_mutant_results(lambda _, code: code != 1)
+        _reset_mutant_results(lambda *_: True)
         last.write_text(digest)
 
 

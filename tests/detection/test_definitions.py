@@ -61,7 +61,8 @@ def copies(rng, wanted, n, kind):
     """As a pass gives them: after a replacement there is a token less for each that follows."""
     given = dict(wanted.parameters)
     if wanted.view == "infill":
-        last = n - 1 if given["future"] == "all" else min(given["future"], n - 1)
+        future = n if given["future"] == "all" else given["future"] + 3  # serves others as well
+        last = min(future, n - 1)
         return tuple(drawn(rng, n - j, kind) for j in range(last + 1))
     if wanted in (ORIGINAL, Pass(view="prefix", **given)):
         return (drawn(rng, n, kind),)
