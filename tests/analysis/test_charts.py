@@ -8,6 +8,7 @@ import pytest
 
 from analysis.charts import base
 from analysis.charts.dose_chart import dose_caption, dose_chart, has_doses
+from analysis.charts.heat_map import heat_map
 from analysis.config import AnalysisConfig
 from analysis.statistics.controls import control_rows
 
@@ -32,6 +33,25 @@ def test_lines_and_bands_are_the_results(results):
     np.testing.assert_array_equal(line.get_xdata(), [1, 2, 4, 8])
     np.testing.assert_array_equal(line.get_ydata(), rows["value"])
     assert len(dosed.collections) == 4  # a band a method, the blind baseline's included
+
+
+def test_a_cell_of_the_heat_map_says_the_value_and_its_interval(results):
+    axes = heat_map(results, CONFIG).axes[0]
+    methods, benchmarks = (
+        [label.get_text() for label in labels]
+        for labels in (axes.get_yticklabels(), axes.get_xticklabels())
+    )
+    found = {}
+    for text in axes.texts:
+        column, row = map(round, text.get_position())
+        found.setdefault((methods[row], benchmarks[column]), []).append(text.get_text())
+    rows = results.query("metric == 'auroc' and occurrences == 'any'")
+    rows = rows[(rows["checkpoint"] == "contaminated") | (rows["method"] == "blind")]
+    names = rows["method"].replace("blind", "blind (no model)")
+    assert found == {
+        (name, row.benchmark): [f"{row.value:.2f}", f"[{row.ci_low:.2f}, {row.ci_high:.2f}]"]
+        for name, row in zip(names, rows.itertuples(), strict=True)
+    }
 
 
 def test_the_controls_are_in_the_picture(results):

@@ -10,6 +10,7 @@ import pytest
 
 from analysis.cells import make_cell, series_of
 from analysis.charts import gallery
+from analysis.charts.curve_charts import histogram_chart
 from analysis.charts.factor_chart import FACTORS, factor_chart, factor_groups
 from analysis.charts.gallery import charts_of_condition, charts_over, save_charts
 from analysis.charts.loss_chart import loss_caption, loss_chart
@@ -36,6 +37,19 @@ def test_a_line_runs_over_the_learning_rates(sweep):
     expected = own.sort_values("learning_rate")["value"]
     np.testing.assert_allclose(line.get_ydata(), expected)
     assert axes.get_xscale() == "log"
+
+
+def test_a_histogram_has_the_contaminated_models_shares(findings):
+    part = findings.of_condition(next(iter(findings.conditions)))
+    bins = part.bins.query("benchmark == 'all' and checkpoint == 'contaminated'")
+    panels = [axes for axes in histogram_chart(part.bins, part.pooled).axes if axes.get_visible()]
+    assert {axes.get_title("left") for axes in panels} == set(bins["method"])
+    for axes in panels:
+        own = bins[bins["method"] == axes.get_title("left")]
+        for side, stairs in zip(("members", "non-members"), axes.patches, strict=True):
+            np.testing.assert_array_equal(
+                stairs.get_data().values, own.loc[own["side"] == side, "share"]
+            )
 
 
 def test_cells_with_late_copies_are_a_series_of_their_own(make_parts):
@@ -111,12 +125,12 @@ def test_a_condition_with_a_slash_is_a_file_of_the_folder(findings, tmp_path):
 
 
 def test_losses_are_the_mean_over_seeds_with_their_range(record):
-    later = replace(record, evaluations=record.evaluations + 1.0)
-    later.evaluations["step"] = record.evaluations["step"]
-    table = loss_table([record, later])
+    losses = record.evaluations.set_index("step")
+    seeds = [replace(record, evaluations=(losses + x).reset_index()) for x in (0, 1, 5)]
+    table = loss_table(seeds)
     first = table[(table["side"] == "members") & (table["step"] == 0)].iloc[0]
-    assert (first["low"], first["loss"], first["high"]) == (5.0, 5.5, 6.0)
-    assert "2 seeds" in loss_caption([record, later])
+    assert (first["low"], first["loss"], first["high"]) == (5.0, 7.0, 10.0)
+    assert "3 seeds" in loss_caption(seeds)
 
 
 def test_losses_need_two_evaluations(record):

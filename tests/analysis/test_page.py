@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from analysis.page.build import page
+from analysis.page.data import page_data
 
 LOADS = {"src", "href", "data", "action", "poster", "srcset"}
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -174,6 +175,12 @@ def test_colours_turn_at_the_metrics_own_guess(text, metric, guess, worse, bette
     assert all(shade(scale, value) > 0 for value in better)
 
 
+def test_the_roc_axis_starts_at_the_lowest_rate(findings, text):
+    found = data(text)
+    assert found["least"] == pytest.approx(min(found["curves"]["columns"]["fpr"]), rel=1e-3)
+    assert page_data(replace(findings, curves=findings.curves.head(0)))["least"] == 0.1
+
+
 @pytest.mark.parametrize(("metric", "end"), [("tpr_at_fpr_0.05", 0), ("fpr_at_tpr_0.95", -1)])
 def test_a_hair_worse_than_a_guess_is_nearly_white(text, metric, end):
     """A scale that is stretched on the side with little room would show chance as strong colour."""
@@ -189,9 +196,13 @@ def test_tables_ledger_and_config_are_shown(findings, text):
     assert "name: a &lt;/script&gt; name" in text
 
 
-def test_without_records_it_says_so(findings):
-    from dataclasses import replace
+def test_the_ledgers_counts_are_the_first_seeds(findings, record):
+    seeds = [record, *(replace(record, ledger={"inserted copies": n}) for n in (2500, 3500))]
+    text = page(replace(findings, records={"one": seeds}), {})
+    assert "<td>one</td><td>3</td><td>1,500</td></tr>" in text
 
+
+def test_without_records_it_says_so(findings):
     shown = page(replace(findings, records={}), {})
     assert "corpora were not at hand" in shown
     assert data(shown)["losses"]["length"] == 0
