@@ -127,6 +127,7 @@ def test_no_flipped_bit_of_a_left_over_part_is_scored(collector, tmp_path):
     content, keys = file.read_bytes(), sorted(t.sha256 for t in TEXTS)
     assert is_whole(file, keys)
     assert not is_whole(file, keys[1:])
+    assert not is_whole(file, keys[::-1])
     taken = 0
     for place in range(0, len(content), 29):
         damaged = bytearray(content)

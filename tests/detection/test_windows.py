@@ -13,6 +13,7 @@ from core.artifacts import MANIFEST
 from core.errors import ConfigError, DataError
 from core.models import load_model
 from detection import open_scores
+from detection.collect import Collector
 from detection.config import (
     METHODS,
     DetectionConfig,
@@ -136,6 +137,16 @@ def test_a_text_as_long_as_the_context_is_no_windowed_one(loaded):
     (row,) = loaded.run(ORIGINAL, [golden.text_of("long", text)])
     assert not row.windowed
     assert len(row.stats) == CONTEXT - 1
+
+
+def test_a_text_of_a_token_more_is_counted_as_windowed(toy_models, tokenizer, material, tmp_path):
+    ids, special = tokenizer(LONG)["input_ids"], leading_special(tokenizer)
+    cut = [tokenizer.decode(ids[special:n]) for n in (CONTEXT, CONTEXT + 1)]
+    texts = [golden.text_of(str(len(text)), text) for text in cut]
+    Collector(tmp_path, toy_models, texts, WINDOWED, material).collect([ORIGINAL])
+    (manifest,) = tmp_path.rglob(MANIFEST)
+    counts = json.loads(manifest.read_text())["counts"]
+    assert (counts["scored_tokens"], counts["windowed"]) == (2 * CONTEXT - 1, 1)
 
 
 @pytest.mark.parametrize("context", [2, 3, 8, 9])

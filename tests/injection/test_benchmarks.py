@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from core.errors import ConfigError, DataError
-from injection.benchmarks import draw_pool, read_candidates
+from injection.benchmarks import Candidates, Formatted, ReadCounts, draw_pool, read_candidates
 from injection.config import BenchmarkConfig, InjectionStage
 from injection.copies import make_copies
 from injection.tokens import Tokenizer
@@ -40,6 +40,18 @@ def test_every_benchmark_gives_its_formatted_text(stage, tokenizer):
     assert examples["example_id"].is_unique
     boolq = examples[examples["benchmark"] == "boolq"]["text"]
     assert boolq.str.fullmatch(r"(?s).+\nQuestion: .+\?\nAnswer: (Yes|No)").all()
+
+
+def test_the_digest_is_of_all_that_was_read_in_any_order():
+    first, second = (Formatted(n, {"q": "why", "a": "so"}, "why so") for n in ("b-1", "b-2"))
+    read = Candidates("b", BenchmarkConfig(), [first, second], ReadCounts(rows=2))
+    backwards = replace(first, fields={"a": "so", "q": "why"})
+    assert replace(read, examples=[second, backwards]).digest == read.digest
+    changes = {"example_id": "b-3", "fields": {"q": "why", "a": "no"}, "text": "why? so"}
+    others = [replace(first, **{name: value}) for name, value in changes.items()]
+    found = {replace(read, examples=[other, second]).digest for other in others}
+    found |= {read.digest, replace(read, counts=ReadCounts(rows=3)).digest}
+    assert len(found) == 5
 
 
 def test_nonmembers_have_no_occurrences_and_members_the_ladder(stage, tokenizer):
