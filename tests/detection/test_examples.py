@@ -1,5 +1,7 @@
 import json
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from core.errors import DataError
@@ -54,6 +56,15 @@ def test_no_such_file_and_no_corpus(tmp_path):
         open_examples(str(tmp_path / "none.jsonl"))
     with pytest.raises(DataError, match="no finished corpus"):
         open_examples(str(tmp_path))
+
+
+def test_a_corpuss_member_that_was_inserted_no_time_has_no_label(monkeypatch, tmp_path):
+    rows = pd.DataFrame({"example_id": list("abc"), "benchmark": "x", "text": "a text",
+                         "member": [True, True, False], "occurrences": [2, 0, 0]})  # fmt: skip
+    rows.to_parquet(tmp_path / "examples.parquet")
+    monkeypatch.setattr("injection.open_corpus", lambda _: SimpleNamespace(examples=rows))
+    found = [(e.example_id, e.label) for e in open_examples(str(tmp_path))]
+    assert found == [("a", True), ("b", None), ("c", False)]
 
 
 def test_the_digest_is_of_ids_and_texts_in_any_order(file):

@@ -83,6 +83,16 @@ def test_the_members_part_is_known(stage):
         assert joined.text.text[joined.member_start : joined.member_end] == TEXTS[int(member)]
 
 
+def test_pairs_are_drawn_by_the_seed():
+    texts = [make_text(str(i), "text", i < 20, "") for i in range(40)]
+    drawn = [[one.text.example_id.split("+") for one in join(texts, seed)] for seed in (0, 1)]
+    for pairs in drawn:
+        assert [other for other, _ in pairs] == [str(i) for i in range(20, 40)]
+        assert {member for _, member in pairs} == {str(i) for i in range(20)}
+        assert [member for _, member in pairs] != [str(i) for i in range(20)]
+    assert drawn[0] != drawn[1]
+
+
 def test_what_has_no_windows_is_said(stage):
     with pytest.raises(DataError, match="2 members and 0 non-members"):
         list(join([make_text(str(i), "text", True, "") for i in range(2)], 0))

@@ -33,6 +33,9 @@ def test_every_benchmark_gives_its_formatted_text(stage, tokenizer):
     assert examples.groupby("benchmark")["member"].agg(["sum", "size"]).to_numpy().tolist() == (
         [[12, 24]] * 5
     )
+    members = examples[examples["member"]].groupby("benchmark")["occurrences"]
+    for drawn in (examples.groupby("benchmark")["member"], members):
+        assert drawn.agg(tuple).is_unique  # each benchmark's draw is its own
     for row in examples.itertuples():
         template = stage.benchmark[row.benchmark].template
         assert row.text == template.format(**json.loads(row.fields))

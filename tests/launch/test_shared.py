@@ -124,6 +124,15 @@ def test_every_field_of_its_recipe_names_it(base, quickstart):
     assert len(found) == 1 + len(PRETRAINING)
 
 
+def test_each_shared_text_is_a_part_of_its_own_with_nothing_inserted(quickstart, monkeypatch):
+    monkeypatch.setattr(injection.run, "run", lambda stage: stage.injection)
+    own = quickstart.training.model.pretraining
+    made = [shared.base_corpus(quickstart.injection, quickstart.base_corpus, own),
+            shared.validation_corpus(quickstart.injection, 512)]  # fmt: skip
+    assert [each.part for each in made] == ["base", "validation"]
+    assert {(each.members, each.nonmembers) for each in made} == {(0, 0)}
+
+
 def test_a_command_that_sweeps_everything_else_leaves_it(base, quickstart):
     words = [
         "training.order=corpus", "training.schedule=cosine", "training.warmup_steps=1",
