@@ -175,11 +175,13 @@ def test_each_benchmark_has_its_options():
 
 
 def test_drawn_options_are_never_members_answers_and_follow_from_the_id():
-    asked = [ask(corpus_of(rows), {}) for rows in (rows_of(), rows_of()[::-1])]
+    rows = rows_of(10)
+    rows[5] = example("open", OPEN, 1, False, question="Who?", answer="Owner number 0 does")
+    asked = [ask(corpus_of(each), {}) for each in (rows, rows[::-1])]
     first, second = ({q.example_id: q for q in a.questions} for a in asked)
     assert first == second
     assert questions_digest(asked[0].questions) == questions_digest(asked[1].questions)
-    uninserted = {f"Owner number {i} does" for i in range(1, 8, 2)}
+    uninserted = {f"Owner number {i} does" for i in range(3, 10, 2)}
     drawn = [q for q in first.values() if q.drawn]
     for question in drawn:
         right = question.options[question.answer]
@@ -334,7 +336,10 @@ def test_the_same_examples_are_compared_in_pairs():
     assert table["members"].value == pytest.approx(0.1)
     assert table["members"].draws.std() < 0.04  # unpaired it would be 0.07
     assert (table["non-members"].draws == 0).all()
-    assert "0.100 [" in compared(after, before)
+    said = compared(after, before)
+    ways = 4  # of the five: there are no letters
+    assert said.count(" 0.100 [") == 2 * (1 + ways)  # the members' and the difference
+    assert "-0.100 [" not in said
 
 
 def test_every_way_is_printed_and_the_convention_is_marked():
@@ -390,6 +395,9 @@ def test_p_values_are_corrected_over_the_benchmarks():
     assert found["c"] == (1, 1)
     assert plain["average"] < plain["b"]
     assert found["average"][1] is None
+    twice = p_values(pd.concat([tables[0], answered((20, 10), (10, 20), "c")]).assign(
+        value=lambda rows: rows["correct"].astype(float)))  # fmt: skip
+    assert twice["average"][0] < twice["b"][0] / 5  # each is relabelled by draws of its own
     one_sided = table[~((table["benchmark"] == "c") & table["member"])]
     assert set(p_values(one_sided.assign(value=1.0))) == {"b", "d"}
 

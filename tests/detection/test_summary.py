@@ -43,6 +43,11 @@ def test_without_labels_it_prints_the_likeliest_members():
     assert ranked(table).groupby("method")["rank"].max().tolist() == [8, 8]
 
 
+def test_texts_with_one_score_share_the_better_rank():
+    table, _ = scored([None] * 4)
+    assert ranked(table.assign(score=[1.0, 3, 3, 2] * 2))["rank"].tolist() == [4, 1, 1, 3] * 2
+
+
 def test_a_group_of_one_kind_has_no_metric():
     table, examples = scored([True, False, True, True], ("one", "two"))
     assert "one: 2 members, 0 non-members: no metric without both" in summary(table, examples)

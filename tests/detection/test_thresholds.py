@@ -133,6 +133,9 @@ def test_calibration_is_judged_on_other_texts():
     assert found.value == pytest.approx(1.0, abs=0.4)
     assert found.accuracy == pytest.approx(0.841, abs=0.03)
     assert found.stability == pytest.approx(spread(*split(table, halves_of(examples))), rel=0.25)
+    fit = {e.example_id for e in halves_of(examples)}
+    own = table["score"][table["example_id"].isin(fit)]
+    assert found.stability / found.stability_relative == pytest.approx(own.std(ddof=0))
     (strict,) = calibrate(table, examples, "fpr", fpr=0.05)
     assert strict.fpr == pytest.approx(0.05, abs=0.03)
     assert strict.value > found.value
