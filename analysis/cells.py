@@ -8,20 +8,18 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analysis.conditions import FACTORS, SWAPPED, recipe
 from analysis.config import CellPaths
 from core.errors import ArtifactError, ConfigError, DataError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from detection import Scores
-    from injection import PackedCorpus
-    from training import Checkpoint
+from detection import Scores, open_scores
+from detection.flags import counted
+from injection import PackedCorpus, open_corpus
+from training import Checkpoint, open_trained
 
 CLEAN = "clean"
 CONTAMINATED = "contaminated"
@@ -81,10 +79,6 @@ class Cell:
 
 def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
-    from detection import open_scores
-    from injection import open_corpus
-    from training import open_trained
-
     return make_cell(
         open_corpus(paths.corpus),
         open_trained("cells.model", paths.model),
@@ -100,8 +94,6 @@ def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminat
         ArtifactError: scores of another model than the one they should be of.
         DataError: an example without a finite score.
     """
-    from detection.flags import counted
-
     _check_models(model, clean, contaminated)
     learning_rate = float(model.config["training"]["learning_rate"])
     budget_tokens = int(corpus.config["injection"]["budget_tokens"])

@@ -12,10 +12,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
+
+from injection.config import InjectionConfig
+from training.config import ModelConfig, TrainingConfig
 
 CORPUS_NODES = ("corpus", "benchmark", "occurrences", "rewording", "injection", "tokenizer")
 MODEL_NODES = ("model", "training", "deepspeed")
@@ -76,9 +78,6 @@ def _says_how(key: str) -> bool:
 
 @cache
 def _runtime_fields() -> frozenset[str]:
-    from injection.config import InjectionConfig
-    from training.config import ModelConfig, TrainingConfig
-
     schemas = {"injection": InjectionConfig, "model": ModelConfig, "training": TrainingConfig}
     return frozenset(
         f"{node}.{field.name}"

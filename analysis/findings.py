@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from analysis.cells import Series
 from analysis.conditions import parts_of
+from analysis.config import AnalysisConfig
+from analysis.tables.table import Table
 from analysis.training_record import Record
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.config import AnalysisConfig
-    from analysis.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from core.artifacts import Artifact, open_artifact
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KIND = "report"
 RESULTS = "results.parquet"
@@ -84,8 +83,6 @@ class Report:
         return self._table("flags")
 
     def _table(self, name: str) -> pd.DataFrame:
-        import pandas as pd
-
         return pd.read_parquet(self.artifact.path / f"{name}.parquet")
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from analysis.cells import CLEAN, CONTAMINATED, Cell
 from detection.blind import BLIND as BLIND
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Look(NamedTuple):

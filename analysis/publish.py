@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.cells import Cell, series_of
 from analysis.charts.gallery import save_charts
@@ -16,18 +16,15 @@ from analysis.page.build import page
 from analysis.report import OVER_CONDITIONS, Picture, Section, markdown
 from analysis.statistics.curves import histogram_table, roc_table, samples
 from analysis.statistics.pooled import by_condition
+from analysis.statistics.tidy_tables import Statistics
 from analysis.summary import of_conditions
 from analysis.tables.papers import learning_rate_table
 from analysis.tables.statistical import condition_tables, series_tables
-from analysis.tables.table import write_tables
+from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
 from analysis.training_record import Record
 from core.config import identity
 from core.files import write_text
-
-if TYPE_CHECKING:
-    from analysis.statistics.tidy_tables import Statistics
-    from analysis.tables.table import Table
 
 
 def gather(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from analysis.config import AnalysisConfig
 from analysis.statistics.controls import control_rows, stamp
 from analysis.summary import reading_guide
 from analysis.tables.table import Table
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 OVER_CONDITIONS = ""
 """The condition of what spans several: it comes last."""

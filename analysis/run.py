@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.cells import Cell, name_apart, open_cell
+from analysis.conditions import parts_of
 from analysis.config import AnalysisStage
 from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, open_report
 from analysis.mirror.runs import mirror
+from analysis.statistics.tidy_tables import statistics
+from analysis.summary import of_conditions
+from analysis.tables.tables import cell_tables
 from analysis.training_record import Record, open_record
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.disk import writable
@@ -51,7 +55,6 @@ def _make(
     folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record]
 ) -> Built:
     from analysis.publish import gather, publish
-    from analysis.statistics.tidy_tables import statistics
 
     found = statistics(stage.name, stage.seed, cells, stage.analysis)
     for name in STATISTICS:
@@ -64,10 +67,6 @@ def _make(
 
 def _show(artifact: Artifact, confidence: float) -> None:
     """The main table and the findings, for whoever watches the terminal."""
-    from analysis.conditions import parts_of
-    from analysis.summary import of_conditions
-    from analysis.tables.tables import cell_tables
-
     report = open_report(artifact.path)
     said = of_conditions(report, confidence)
     for condition, part in parts_of(report.pooled).items():

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from analysis.cells import CONTAMINATED
 from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
+from analysis.folder import Report
 from analysis.methods import BLIND, label, methods_of
 from analysis.statistics.controls import control_rows, off_controls
 from analysis.statistics.flags import notes
 from analysis.statistics.groups import ANY, dose_order
 from analysis.statistics.results import ALL
+from analysis.statistics.tidy_tables import Statistics
 from analysis.statistics.trends import OCCURRENCES
 from core.metrics import AUROC
 from core.metrics.rates import ALARMS
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.folder import Report
-    from analysis.statistics.tidy_tables import Statistics
 
 
 def reading_guide(config: AnalysisConfig) -> str:

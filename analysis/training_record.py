@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.config import CellPaths
-
-if TYPE_CHECKING:
-    import pandas as pd
+from injection import open_corpus
+from training import open_trained
 
 LOSSES = {
     "members": "loss_members",
@@ -37,9 +37,6 @@ class Record:
 
 def open_record(paths: CellPaths) -> Record:
     """Read a cell's record through its artefacts' owners."""
-    from injection import open_corpus
-    from training import open_trained
-
     corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
     return Record(
         model=model.artifact.digest,
@@ -69,8 +66,6 @@ def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, 
 
 def loss_table(records: Sequence[Record]) -> pd.DataFrame:
     """Rows side, step, loss (mean over the records' seeds), low and high (their range)."""
-    import pandas as pd
-
     wanted = {"step": "step", **{column: side for side, column in LOSSES.items()}}
     parts = [record.evaluations.rename(columns=wanted) for record in records]
     wide = pd.concat([part[[c for c in wanted.values() if c in part]] for part in parts])

@@ -19,14 +19,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from core.artifacts import Artifact, open_artifact
-
-if TYPE_CHECKING:
-    from injection.tokens import Tokenizer
+from injection.tokens import Tokenizer
 
 KIND = "corpus"
 HELD_OUT = "held_out.parquet"
@@ -81,8 +79,6 @@ class PackedCorpus:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that packed."""
-        from injection.tokens import Tokenizer
-
         return Tokenizer(str(self.tokenizer_folder))
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 from core.config import identity
 from core.files import write_text
 from core.progress import progress
+from injection import open_corpus
 from training.checkpoint import EVALUATIONS, METRICS
 from training.config import TrainingStage
 
@@ -115,7 +116,5 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
 
 def _job_type(stage: TrainingStage) -> str:
     """By the weights and the corpus's part: a study without members is a study."""
-    from injection import open_corpus
-
     part = open_corpus(stage.corpus_folder).config["injection"]["part"]
     return PRETRAIN if stage.model.path is None and part == "base" else TRAIN

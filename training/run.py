@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.artifacts import (
     SCHEMA,
@@ -28,17 +28,22 @@ from core.nearest import say_nearest
 from core.partitions import whole_shape
 from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
-from training import checkpoint
+from training import checkpoint, resume
 from training.ancestry import RANDOM, ancestry_of
+from training.check import check_recipe
 from training.config import TrainingStage
+from training.data import Order, exposures
+from training.deepspeed_files import LOAD_UNIVERSAL
+from training.engine import check_batch, clips_itself, engine_config, start_engine, zero_stage
+from training.evaluate import Texts, evaluation_texts
+from training.export import export
+from training.flops import flops_per_token
 from training.leftovers import clear
+from training.loop import Loop
+from training.metrics import Record
+from training.models import check_architecture, make_model, model_digest
+from training.resume import Saved, universal
 from training.world import start_processes
-
-if TYPE_CHECKING:
-    from training.data import Order
-    from training.evaluate import Texts
-    from training.loop import Loop
-    from training.resume import Saved
 
 log = logging.getLogger(__name__)
 
@@ -80,8 +85,6 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
 
 def _inputs(stage: TrainingStage) -> dict[str, str]:
     """The digests of what the model is made of."""
-    from training.models import model_digest
-
     inputs = {"corpus": open_corpus(stage.corpus_folder).artifact.digest}
     if stage.model.path is not None:
         inputs["model"] = model_digest("model.path", stage.model.path)
@@ -90,10 +93,6 @@ def _inputs(stage: TrainingStage) -> dict[str, str]:
 
 def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
     """Raise a ConfigError, before any work and before other processes are started."""
-    from training.check import check_recipe
-    from training.engine import check_batch
-    from training.models import check_architecture
-
     width = _width(corpus)
     stage.wandb.check_login()
     check_recipe(stage.training, stage.deepspeed, _order(stage, corpus), width)
@@ -139,11 +138,6 @@ def _tidied(folder: Path) -> Artifact:
 
 def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
           world: World) -> Built:  # fmt: skip
-    from training import resume
-    from training.data import exposures
-    from training.export import export
-    from training.metrics import Record
-
     past = world.by_leader(partial(_past, stage))  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
     saved = resume.newest(folder / "checkpoints", made_with, world)
@@ -179,14 +173,6 @@ def _past(stage: TrainingStage) -> dict[str, Any]:
 def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with: Mapping[str, Any],
             saved: Saved | None, world: World) -> tuple[Loop, Saved | None, int]:  # fmt: skip
     """The loop with its engine, the checkpoint in a form that it can load, all weights' number."""
-    from training.deepspeed_files import LOAD_UNIVERSAL
-    from training.engine import clips_itself, engine_config, start_engine, zero_stage
-    from training.evaluate import evaluation_texts
-    from training.flops import flops_per_token
-    from training.loop import Loop
-    from training.models import make_model
-    from training.resume import universal
-
     config, order, width = stage.training, _order(stage, corpus), _width(corpus)
     assert config.init_seed is not None
     deepspeed = engine_config(config, stage.deepspeed, world)
@@ -211,8 +197,6 @@ def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with:
 
 def _order(stage: TrainingStage, corpus: PackedCorpus) -> Order:
     """Which sequences each step sees."""
-    from training.data import Order
-
     seed = stage.training.order_seed if stage.training.order == "shuffled" else None
     return Order(len(corpus.sequences), stage.training.batch_sequences, seed)
 

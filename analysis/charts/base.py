@@ -11,19 +11,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis.config import AnalysisConfig
 from analysis.methods import BLIND, checkpoint_of, label, look
 from analysis.statistics.curves import MOST_DRAWS
 from core.metrics import AUROC
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 GREY = "#555555"
 WARNING = "#B00020"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.cells import CLEAN, CONTAMINATED
@@ -18,10 +20,6 @@ from analysis.statistics.curves import EDGES
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
 from core.metrics.rates import ALARMS
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 COLUMNS = 4
 POINTS = ("fpr", "tpr", "ci_low", "ci_high")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.cells import CONTAMINATED
@@ -15,10 +15,6 @@ from analysis.statistics.controls import control_rows, stamp
 from analysis.statistics.groups import ANY, dose_order
 from analysis.statistics.results import ALL
 from core.metrics import AUROC
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 
 def has_doses(results: pd.DataFrame) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
@@ -18,10 +20,6 @@ from analysis.statistics.controls import stamp
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
 from core.metrics import AUROC
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +96,6 @@ def _off(rows: pd.DataFrame) -> bool:
 
 
 def _subtitle(rows: pd.DataFrame, factor: Factor) -> str:
-    import pandas as pd
-
     first = rows.iloc[0]
     words = {
         "model": str(first["model"]),

@@ -10,7 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from analysis.charts.base import save
 from analysis.charts.curve_charts import histogram_caption, histogram_chart, roc_caption, roc_chart
@@ -18,16 +19,11 @@ from analysis.charts.dose_chart import dose_caption, dose_chart, has_doses
 from analysis.charts.factor_chart import FACTORS, factor_caption, factor_chart, factor_groups
 from analysis.charts.heat_map import heat_caption, heat_map
 from analysis.charts.loss_chart import loss_caption, loss_chart
+from analysis.findings import Findings
 from analysis.statistics.controls import stamp
 from analysis.statistics.results import ALL
 from analysis.training_record import has_losses
 from core.artifacts import file_name
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from analysis.findings import Findings
-
 
 FEW = 3
 """Up to so many conditions are drawn in this process: others take a second or two to start."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -17,10 +17,6 @@ from analysis.statistics.controls import stamp
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
 from core.metrics import AUROC, Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 Values = NDArray[np.float64]
 COLOURS = ("#542788", "#b2abd2", "#f7f7f7", "#fdb863", "#b35806")

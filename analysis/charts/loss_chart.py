@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.charts import base
 from analysis.charts.curve_charts import SIDES
 from analysis.training_record import LOSSES, Record, loss_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 COLOURS = {**SIDES, "validation": "#4D4D4D"}
 DASHES = {"members": "-", "non-members": (0, (4, 1.5)), "validation": (0, (1.5, 1.5))}

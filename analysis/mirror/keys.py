@@ -16,15 +16,14 @@ A method goes by its label: with its variant where the results have several of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.methods import label
 from analysis.statistics.groups import ANY, dose_order
 from analysis.statistics.results import COLUMNS
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DOSE = "occurrences"
 BY_DOSE = f"by_{DOSE}/"

@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from analysis.config import WandbReport
 from analysis.mirror.keys import DOSE, rows_of
 from analysis.statistics.results import COLUMNS
 from core.errors import DataError, require
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,6 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
     Raises:
         DataError: no run with results.
     """
-    import pandas as pd
-
     runs = read_runs(stage)
     where = stage.local or stage.project
     if not runs:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from analysis.config import WandbReport
 from analysis.folder import KIND, REPORT, RESULTS, TABLES
@@ -18,9 +19,6 @@ from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
 from core.artifacts import Artifact, Built, build, locate
 from core.files import write_text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 OVER_CELLS = ""
 """The place of the tables over all cells."""

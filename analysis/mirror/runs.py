@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from analysis.cells import CONTAMINATED, Cell
 from analysis.config import AnalysisStage
@@ -20,12 +22,9 @@ from analysis.folder import CHARTS, Report
 from analysis.mirror.keys import BY_DOSE, DOSE, ENDS, NEEDS, SIZES, curves, labels, summary
 from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
+from training import open_checkpoint
+from training.checkpoint import Checkpoint
 from training.metrics import TRAIN
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from training.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -95,8 +94,6 @@ class _Trained:
 
 def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Trained]:
     """Cell → its training's run. Cells of one model get a run each, named after their scores."""
-    from training import open_checkpoint
-
     models = [open_checkpoint(paths.model) for paths in stage.cells]
     by_digest = {model.artifact.digest: model for model in models}
     digests = [cell.digests["model"] for cell in cells]

@@ -7,16 +7,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import yaml
 
+from analysis.findings import Findings
 from analysis.page.data import page_data
+from analysis.statistics.controls import stamp
 from analysis.summary import reading_guide
 from analysis.training_record import Record
-
-if TYPE_CHECKING:
-    from analysis.findings import Findings
 
 
 def page(findings: Findings, config: Mapping[str, object]) -> str:
@@ -55,8 +53,6 @@ def _file(name: str) -> str:
 
 
 def _summary(findings: Findings) -> str:
-    from analysis.statistics.controls import stamp
-
     parts = []
     for condition, rows in findings.conditions.items():
         off = stamp(rows)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from analysis.charts import base
 from analysis.charts.base import Methods
@@ -12,16 +14,12 @@ from analysis.charts.factor_chart import FACTORS, Factor, factor_groups
 from analysis.charts.heat_map import colour_scale
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
+from analysis.findings import Findings
 from analysis.methods import BLIND, look, methods_of
 from analysis.statistics.controls import stamp
 from analysis.statistics.results import ALL
 from analysis.training_record import has_losses, loss_table
 from core.metrics import chosen_metrics
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.findings import Findings
 
 MARKERS: dict[object, str] = {
     "o": "circle", "s": "square", "v": "triangle-down", "P": "cross", "X": "x",
@@ -98,8 +96,6 @@ def _labelled(table: pd.DataFrame, methods: Methods) -> pd.DataFrame:
 
 def _packed(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, Any]:
     """Columns of numbers as they are (4 digits), of text as distinct values and codes."""
-    import pandas as pd
-
     packed: dict[str, Any] = {}
     for name in columns:
         if name not in table:
@@ -136,8 +132,6 @@ def _factor(factor: Factor, rows: pd.DataFrame, several: bool) -> dict[str, Any]
 
 
 def _losses(findings: Findings) -> dict[str, Any]:
-    import pandas as pd
-
     shown = {name: found for name, found in findings.records.items() if has_losses(found)}
     parts = [loss_table(found).assign(condition=name) for name, found in shown.items()]
     columns = ("condition", "side", "step", "loss", "low", "high")

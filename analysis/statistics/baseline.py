@@ -8,15 +8,12 @@ this classifier does better than chance, the pool's two halves differ, and a det
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from core.seeds import derive
 from detection.blind import NULLS, Blind, blind_baseline, obstacle
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ sound report in two, by chance alone.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from analysis.cells import CLEAN
 from analysis.methods import BLIND
@@ -15,9 +15,6 @@ from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
 from core.metrics import AUROC
 from detection.blind import warning
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def control_rows(results: pd.DataFrame) -> pd.DataFrame:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.cells import Cell
@@ -23,9 +24,6 @@ from core import bootstrap
 from core.estimates import Estimate, estimate, intervals, mean
 from core.metrics import tpr_at_fpr
 from core.seeds import derive
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -95,8 +93,6 @@ def roc_table(
     The band resamples seeds (where there are several), then examples within. Rates that the
     non-members can't carry (`core.metrics.rates.fewest_examples`) have no point.
     """
-    import pandas as pd
-
     draws = min(config.draws, MOST_DRAWS)
     own = derive(seed, "curves")
     curves = {place: _roc(cells, draws, own) for place, cells in measured(found).items()}
@@ -131,8 +127,6 @@ def histogram_table(found: Mapping[Place, Sequence[Sample]]) -> pd.DataFrame:
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
     benchmarks' shares.
     """
-    import pandas as pd
-
     counts = {place: [sum(map(_counts, cells))] for place, cells in measured(found).items()}
     for place, parts in _by_mean(counts, found).items():
         counts[place] = [each for (each,) in parts]

@@ -16,17 +16,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.cells import CONTAMINATED, Cell
 from analysis.statistics.results import ALL
 from core.metrics import Scores
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEAST = 3
 """Members of a stratum: τ of two has no distribution to speak of."""

@@ -10,20 +10,17 @@ Columns (`COLUMNS`):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from analysis.cells import CONTAMINATED, Cell
-
-if TYPE_CHECKING:
-    import pandas as pd
+from detection.flags import said
 
 COLUMNS = ("condition", "cell", "checkpoint", "method", "variant", "flag", "texts", "of")
 
 
 def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """One row a cell, checkpoint, method and flag."""
-    import pandas as pd
-
     parts = [
         counts.assign(condition=cell.condition, cell=cell.name, checkpoint=checkpoint)
         for cell in cells
@@ -34,8 +31,6 @@ def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
 def notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:
     """A line a flag of the condition's contaminated models, counted over their seeds."""
-    from detection.flags import said
-
     rows = flags[(flags["condition"] == condition) & (flags["checkpoint"] == CONTAMINATED)]
     sizes = rows.groupby("cell")["of"].first()
     texts = rows.groupby(["method", "variant", "flag"])["texts"].sum()

@@ -16,14 +16,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from analysis.cells import CONTAMINATED, Cell
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +32,6 @@ COLUMNS = (
 
 def replicates_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """One row an example, method and pair of swapped cells; none where no cells are a pair."""
-    import pandas as pd
-
     parts = [_differences(*pair) for pair in swapped_pairs(cells)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
 
@@ -78,6 +73,4 @@ def _tidy(cell: Cell) -> pd.DataFrame:
         level = part["benchmark"].map(outside.mean())
         spread = part["benchmark"].map(outside.std(ddof=1))
         parts.append(part.assign(standard=(part["score"] - level) / spread).drop(columns="score"))
-    import pandas as pd
-
     return pd.concat(parts, ignore_index=True)

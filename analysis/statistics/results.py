@@ -31,9 +31,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from analysis.cells import CLEAN, Cell
 from analysis.config import AnalysisConfig
@@ -53,9 +54,6 @@ from core.estimates import (
 from core.metrics import AUROC, Metric, Scores, chosen_metrics
 from core.seeds import derive
 from detection.blind import Blind
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +101,6 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
     Raises:
         DataError: there are none.
     """
-    import pandas as pd
-
     if not rows:
         raise DataError("No benchmark of any cell has members and non-members: nothing to compare.")
     return pd.DataFrame(rows, columns=list(columns))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
@@ -16,9 +18,6 @@ from analysis.methods import default_variants
 from analysis.statistics import paired, pooled, results, trends
 from analysis.statistics.flags import flags_table
 from analysis.statistics.replicates import replicates_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,6 @@ def statistics(
 def _tables(
     experiment: str, rows: dict[str, list[dict[str, Any]]], cells: Sequence[Cell]
 ) -> Statistics:
-    import pandas as pd
-
     single = results.frame(rows["results"], results.COLUMNS)
     joint = results.frame(rows["pooled"], pooled.COLUMNS)
     facts = ("example_max_tokens", "last_tokens", "parameters")

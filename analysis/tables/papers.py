@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from analysis.cells import CONTAMINATED
 from analysis.methods import label, methods_of
@@ -16,9 +18,6 @@ from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
 from analysis.tables.table import NOTHING, Table, estimate_text
 from core.metrics import AUROC, title, tpr_at_fpr
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SHI = "Shi et al. 2024, LLaMA-7B"
 """How the paper's rows are labelled."""
@@ -45,8 +44,6 @@ RATES = PaperTable(4, AUROC.name, "shi2024_table4_auroc_by_learning_rate.csv")
 @cache
 def figures(file: str) -> pd.DataFrame:
     """A paper's table as it was printed: its first column, then one column a benchmark."""
-    import pandas as pd
-
     return pd.read_csv(Path(__file__).with_name("papers") / file)
 
 
@@ -155,8 +152,6 @@ def _with_papers(
     shown: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
 ) -> pd.DataFrame:
     """Our rows and the paper's, told apart by the column `source`; what it doesn't say is empty."""
-    import pandas as pd
-
     printed = figures(paper.file).rename(columns={"average": ALL})
     kept = printed[[printed.columns[0], *benchmarks]]
     theirs = kept.melt(printed.columns[0], var_name="benchmark", value_name="value").assign(

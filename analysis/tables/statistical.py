@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from analysis.methods import label
 from analysis.statistics.results import ALL
+from analysis.statistics.tidy_tables import Statistics
 from analysis.tables.table import NOTHING, Table, with_interval
 from core.metrics import AUROC
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.statistics.tidy_tables import Statistics
 
 OCCURRENCES = "occurrences"
 

@@ -6,13 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from analysis.tables.latex import latex
 from core.csv_files import write_csv
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NOTHING = "–"
 """Stands where there was nothing to measure."""
@@ -52,8 +50,6 @@ def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Pa
 
     A place is a cell or a condition; "" holds the tables over all of them.
     """
-    import pandas as pd
-
     folder.mkdir(exist_ok=True)
     by_name: dict[str, dict[str, Table]] = {}
     for place, some in tables.items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.methods import BLIND, checkpoint_of, label, methods_of
@@ -13,9 +14,6 @@ from analysis.statistics.results import ALL
 from analysis.tables.papers import method_tables
 from analysis.tables.table import NOTHING, Table, estimate_text
 from core.metrics import AUROC, title
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Key = tuple[str, str, str, str, str]
 """checkpoint, method, variant, benchmark, occurrences."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from injection.sources.reading import Row
-    from injection.sources.tally import Tally
+from injection.sources.reading import Row
+from injection.sources.tally import Tally
 
 
 @dataclass(frozen=True)
