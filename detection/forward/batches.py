@@ -38,9 +38,9 @@ def run_sequences(
         ConfigError: a text alone does not fit into the device's memory.
     """
 
-    def score(batch: Sequence[int], _: int) -> list[TokenStats]:
-        stats = model.stats([sequences[i] for i in batch])
-        check_finite(stats, [names[i] for i in batch])
+    def score(batch: list[Sequence[int]], called: list[str], _: int) -> list[TokenStats]:
+        stats = model.stats(batch)
+        check_finite(stats, called)
         return stats
 
     return run_batches(sequences, names, batch_tokens, score, progress)
@@ -50,7 +50,7 @@ def run_batches(
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
     batch_tokens: int,
-    score: Callable[[Sequence[int], int], Sequence[T]],
+    score: Callable[[list[Sequence[int]], list[str], int], Sequence[T]],
     progress: str | None = None,
     *,
     in_pieces: bool = False,
@@ -63,27 +63,27 @@ def run_batches(
         sequences: token ids.
         names: what to call each sequence in an error.
         batch_tokens: tokens in a batch, padding included; one text may exceed it.
-        score: from a batch, as places in `sequences`, and the budget a result for each.
+        score: from a batch's sequences, their names and the budget a result for each.
         progress: the progress bar's title; none without.
         in_pieces: whether `score` divides a text as well, as the budget says.
 
     Raises:
         ConfigError: a text alone does not fit into the device's memory.
     """
-    order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
+    order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     results: dict[int, T] = {}
     bar = progress_bar(total=len(order), desc=progress, unit=" texts", disable=progress is None)
     with bar:
-        while len(results) < len(order):
-            batch = next_batch(order[len(results) :], sequences, batch_tokens)
+        while waiting := order[len(results) :]:
+            width = len(sequences[waiting[0]])
+            batch = waiting[: max(1, batch_tokens // width)]
+            called = [names[i] for i in batch]
             try:
-                found = score(batch, batch_tokens)
+                found = score([sequences[i] for i in batch], called, batch_tokens)
             except torch.cuda.OutOfMemoryError as error:
-                width = len(sequences[batch[0]])
-                least = LEAST_PIECE if in_pieces else width
                 used = batch_tokens if in_pieces else len(batch) * width
-                if used <= least:
-                    raise _too_large(names[batch[0]], used, in_pieces=in_pieces) from error
+                if used <= (LEAST_PIECE if in_pieces else width):
+                    raise _too_large(called[0], used, in_pieces=in_pieces) from error
                 batch_tokens = used // 2
                 torch.cuda.empty_cache()
                 continue
@@ -100,12 +100,13 @@ def _too_large(name: str, tokens: int, *, in_pieces: bool) -> ConfigError:
     )
 
 
-def next_batch(
-    waiting: Sequence[int], sequences: Sequence[Sequence[int]], batch_tokens: int
-) -> list[int]:
-    """The first of the waiting, longest first, that fit into the budget; at least one."""
-    width = len(sequences[waiting[0]])
-    return list(waiting[: max(1, batch_tokens // width)])
+def run_groups(keys: Sequence[int], run: Callable[[int, list[int]], Sequence[T]]) -> list[T]:
+    """A result for each place: `run` gives those of all places that have the same key."""
+    results: dict[int, T] = {}
+    for key in sorted(set(keys)):
+        places = [i for i, other in enumerate(keys) if other == key]
+        results.update(zip(places, run(key, places), strict=True))
+    return [results[i] for i in range(len(keys))]
 
 
 def check_finite(stats: Sequence[TokenStats], names: Sequence[str]) -> None:

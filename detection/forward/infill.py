@@ -9,14 +9,14 @@ first choice is the text's own token, cost nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import torch
 
 from core.errors import DataError
-from detection.forward.batches import run_batches
+from detection.forward.batches import run_batches, run_groups
 from detection.forward.infill_copies import run_branches, run_naive
 from detection.model.causal_lm import CausalLM
 from detection.passes import NUMBERS, Copies, Parameter
@@ -34,28 +34,20 @@ def run_infill(
 ) -> list[Copies]:
     """The copies of each text (see `infill_copies`), in the given order.
 
-    Args:
-        model: the model.
-        sequences: token ids, at least 2 each.
-        names: what to call each sequence in an error.
-        batch_tokens: tokens in a batch, padding included; one text may exceed it.
-        future: m, 1 or more, or `all`.
-        progress: the progress bar's title; none without.
-
-    Raises:
-        DataError: the model's logits for a text are not finite.
-        ConfigError: a text alone does not fit into the device's memory.
+    `future` is m, 1 or more, or `all`. Other arguments and the errors are `run_sequences`'s.
     """
-    naive = _naive(model, sequences)
-    others = sorted(set(range(len(sequences))) - set(naive))
-    results: dict[int, Copies] = {}
-    for run, group in ((run_naive, naive), (run_branches, others)):
-        rows, called = [sequences[i] for i in group], [names[i] for i in group]
-        score = partial(_score, run, model, rows, called, future)
-        title = progress if group else None
-        found = run_batches(rows, called, batch_tokens, score, title, in_pieces=True)
-        results.update(zip(group, found, strict=True))
-    return [results[i] for i in range(len(sequences))]
+
+    def run(naive: int, places: list[int]) -> list[Copies]:
+        return run_batches(
+            [sequences[i] for i in places],
+            [names[i] for i in places],
+            batch_tokens,
+            partial(run_naive if naive else run_branches, model, future=future),
+            progress,
+            in_pieces=True,
+        )
+
+    return run_groups(_naive(model, sequences), run)
 
 
 def takes_branches(model: CausalLM) -> bool:
@@ -83,33 +75,20 @@ def fits_window(model: CausalLM, tokens: int) -> bool:
     return all(tokens <= (getattr(config, name, None) or tokens) for name in names)
 
 
-def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[int]:
-    """The texts that need the naive loop; its cost is said."""
+def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
+    """Which texts need the naive loop, whose cost is logged."""
     cached = takes_branches(model)
-    found = [i for i, s in enumerate(sequences) if not cached or not fits_window(model, len(s))]
-    if found:
+    naive = [not cached or not fits_window(model, len(sequence)) for sequence in sequences]
+    if any(naive):
+        why = (
+            "the texts exceed the model's attention window"
+            if cached
+            else "the model takes no 4-D mask or no cache"
+        )
+        forwards = sum(len(sequences[i]) - 1 for i in np.flatnonzero(naive))
         log.warning(
             "infilling: %s. %d of %d texts cost a forward for each token, up to %d in all, instead "
             "of about 1 + m for each text.",
-            "the texts exceed the model's attention window"
-            if cached
-            else "the model takes no 4-D mask or no cache",
-            len(found),
-            len(sequences),
-            sum(len(sequences[i]) - 1 for i in found),
+            *(why, sum(naive), len(sequences), forwards),
         )
-    return found
-
-
-def _score(
-    run: Callable[..., list[Copies]],
-    model: CausalLM,
-    sequences: Sequence[Sequence[int]],
-    names: Sequence[str],
-    future: Parameter,
-    batch: Sequence[int],
-    batch_tokens: int,
-) -> list[Copies]:
-    """A batch's copies."""
-    chosen, called = [sequences[i] for i in batch], [names[i] for i in batch]
-    return run(model, chosen, called, batch_tokens, future)
+    return naive

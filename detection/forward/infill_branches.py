@@ -69,12 +69,6 @@ def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) ->
     return Branches(ids, x[start + offset + 1], start, offset)
 
 
-def read_text(model: CausalLM, ids_BT: Tensor) -> tuple[Tensor, DynamicCache]:
-    """The hidden states (B, T, X) of right-padded texts, and their keys and values."""
-    cache = DynamicCache()  # of whole layers, whatever the model's own cache would forget
-    return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0], cache
-
-
 def branch_states(
     model: CausalLM, cache: DynamicCache, texts: Sequence[Branches], queries: int
 ) -> Iterator[tuple[list[Branches], Tensor]]:
@@ -82,7 +76,7 @@ def branch_states(
 
     Args:
         model: the model.
-        cache: what `read_text` gave for the same texts; it is not changed.
+        cache: the keys and values of the same texts, right-padded; it is not changed.
         texts: their branches.
         queries: at most this many query tokens of a text at once, but always a whole branch.
     """
@@ -93,18 +87,23 @@ def branch_states(
 
 
 def naive_states(
-    model: CausalLM, sequence: Sequence[int], text: Branches, batch_tokens: int
+    model: CausalLM,
+    sequences: Sequence[Sequence[int]],
+    texts: Sequence[Branches],
+    batch_tokens: int,
 ) -> Iterator[tuple[list[Branches], Tensor]]:
-    """The hidden states (N, X) of one text's query tokens, from a whole text for each branch."""
-    starts, size = np.unique(text.start), max(1, batch_tokens // len(sequence))
-    for first in range(0, len(starts), size):
-        group = starts[first : first + size]
-        piece = text[slice(*np.searchsorted(text.start, [group[0], group[-1] + 1]))]
-        place, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
-        ids = np.tile(np.asarray(sequence[: int(place.max()) + 1]), (len(group), 1))
-        ids[np.arange(len(group)), group] = piece.ids[piece.offset == 0]
-        states_BTX = model.hidden(torch.from_numpy(ids).to(model.device))
-        yield [piece], states_BTX[torch.from_numpy(row), torch.from_numpy(place)]
+    """As `branch_states`, from a forward over a whole text for each branch, a text at a time."""
+    for sequence, text in zip(sequences, texts, strict=True):
+        starts, size = np.unique(text.start), max(1, batch_tokens // len(sequence))
+        for first in range(0, len(starts), size):
+            group = starts[first : first + size]
+            piece = text[slice(*np.searchsorted(text.start, [group[0], group[-1] + 1]))]
+            place, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
+            ids = np.tile(np.asarray(sequence[: int(place.max()) + 1]), (len(group), 1))
+            ids[np.arange(len(group)), group] = piece.ids[piece.offset == 0]
+            states_BTX = model.hidden(torch.from_numpy(ids).to(model.device))
+            states_NX = states_BTX[torch.from_numpy(row), torch.from_numpy(place)]
+            yield [piece if other is text else other[:0] for other in texts], states_NX
 
 
 def _cuts(text: Branches, queries: int) -> list[tuple[int, int]]:

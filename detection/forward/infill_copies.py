@@ -5,28 +5,21 @@ token t + j, t = i + 2, after token t is replaced by x*_t = argmax p(·|x_<t): T
 padded, so a larger m holds every smaller one. Where x*_t = x_t, it is copy 0's entry for token
 t + j to the bit: the branch is the text, and is not run.
 
-Shapes: B texts, T tokens (padded), N rows that are real tokens, X hidden units.
+Shapes: B texts, T tokens (padded), N query tokens, X hidden units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from transformers.cache_utils import DynamicCache
 
 from detection.forward.batches import check_finite
-from detection.forward.infill_branches import (
-    Branches,
-    branch_states,
-    make_branches,
-    naive_states,
-    read_text,
-)
+from detection.forward.infill_branches import Branches, branch_states, make_branches, naive_states
 from detection.model.causal_lm import CausalLM
 from detection.passes import Copies, Parameter, TokenStats
 
@@ -43,19 +36,15 @@ def run_branches(
     future: Parameter,
 ) -> list[Copies]:
     """One forward over the texts, then all their branches over the cached prefixes."""
-    rows = [torch.tensor(sequence) for sequence in sequences]
-    ids_BT = pad_sequence(rows, batch_first=True).to(model.device)
-    states_BTX, cache = read_text(model, ids_BT)
-    states_NX = torch.cat([s[: len(r) - 1] for s, r in zip(states_BTX, rows, strict=True)])
-    del states_BTX
-    columns = _split_columns(model, states_NX, [np.array(s[1:]) for s in sequences])
-    texts = [TokenStats(*each) for each in columns]
-    check_finite(texts, names)
-    depths, branches = _branches(sequences, texts, future)
+    cache = DynamicCache()  # of whole layers, whatever the model's own cache would forget
+
+    def hidden(ids_BT: Tensor) -> Tensor:
+        return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0]
+
+    texts = model.stats(sequences, hidden)
     queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
-    after = _after_branches(model, texts, branch_states(model, cache, branches, queries))
-    check_finite(after, names)
-    return [_copies(*each) for each in zip(texts, branches, after, depths, strict=True)]
+    states = partial(branch_states, model, cache, queries=queries)
+    return _all_copies(model, sequences, names, future, texts, states)
 
 
 @torch.inference_mode()
@@ -67,48 +56,31 @@ def run_naive(
     future: Parameter,
 ) -> list[Copies]:
     """What `run_branches` gives, by one forward a branch: for models without cache or 4-D mask."""
-    texts = model.stats(sequences)
+    states = partial(naive_states, model, sequences, batch_tokens=batch_tokens)
+    return _all_copies(model, sequences, names, future, model.stats(sequences), states)
+
+
+def _all_copies(
+    model: CausalLM,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    future: Parameter,
+    texts: Sequence[TokenStats],
+    states: Callable[[Sequence[Branches]], Iterator[tuple[list[Branches], Tensor]]],
+) -> list[Copies]:
+    """The texts' copies from their own statistics and the `states` of their branches, in pieces."""
     check_finite(texts, names)
-    depths, branches = _branches(sequences, texts, future)
-    after = [
-        _after_branches(model, [text], naive_states(model, sequence, branch, batch_tokens))[0]
-        for sequence, text, branch in zip(sequences, texts, branches, strict=True)
-    ]
-    check_finite(after, names)
-    return [_copies(*each) for each in zip(texts, branches, after, depths, strict=True)]
-
-
-def _branches(
-    sequences: Sequence[Sequence[int]], texts: Sequence[TokenStats], future: Parameter
-) -> tuple[list[int], list[Branches]]:
-    """Each text's m and its branches."""
     depths = [len(text) if future == ALL else int(future) for text in texts]
     each = zip(sequences, texts, depths, strict=True)
-    return depths, [make_branches(sequence, text.top_id, m) for sequence, text, m in each]
-
-
-def _split_columns(
-    model: CausalLM, states_NX: Tensor, targets: Sequence[NDArray[np.int64]]
-) -> list[tuple[NDArray[Any], ...]]:
-    """Each text's five statistics, from the states of all their tokens in a row."""
-    targets_N = torch.from_numpy(np.concatenate(targets)).to(model.device)
-    ends = np.cumsum([len(t) for t in targets])[:-1]
-    columns = model.columns(states_NX, targets_N)
-    return list(zip(*(np.split(column, ends) for column in columns), strict=True))
-
-
-def _after_branches(
-    model: CausalLM,
-    texts: Sequence[TokenStats],
-    pieces: Iterable[tuple[list[Branches], Tensor]],
-) -> list[TokenStats]:
-    """Each text's statistics of its query tokens, in the order of its `Branches`."""
+    branches = [make_branches(sequence, text.top_id, m) for sequence, text, m in each]
     parts = [[text[:0]] for text in texts]
-    for branches, states_NX in pieces:
-        columns = _split_columns(model, states_NX, [b.targets for b in branches])
-        for part, each in zip(parts, columns, strict=True):
-            part.append(TokenStats(*each))
-    return list(map(TokenStats.joined, parts))
+    for pieces, states_NX in states(branches):
+        found = model.stats_of(states_NX, [piece.targets for piece in pieces])
+        for part, stats in zip(parts, found, strict=True):
+            part.append(stats)
+    after = list(map(TokenStats.joined, parts))
+    check_finite(after, names)
+    return [_copies(*each) for each in zip(texts, branches, after, depths, strict=True)]
 
 
 def _copies(text: TokenStats, branches: Branches, after: TokenStats, future: int) -> Copies:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from detection.forward.batches import run_sequences
+from detection.forward.batches import run_groups, run_sequences
 from detection.forward.windows import leading_special
 from detection.model.causal_lm import CausalLM
 from detection.model.language_model import LanguageModel
@@ -69,10 +68,9 @@ class Shots:
     def fitting(self, tokens: int, context: int | None) -> int:
         """How many shots leave room for a text of that many tokens."""
         body = tokens - len(self.special)
-        fits = (
-            n for n, row in enumerate(self.ids) if context is None or len(row) + body <= context
-        )
-        return max(fits, default=0)
+        if context is None:
+            return len(self.ids) - 1
+        return max((n for n, row in enumerate(self.ids) if len(row) + body <= context), default=0)
 
 
 def run_prefixed(
@@ -85,17 +83,13 @@ def run_prefixed(
     context: int | None,
     progress: str | None = None,
 ) -> list[TokenStats]:
-    """The statistics of each sequence behind its prefix, `prefixes[prefix_of[i]]`, in order.
+    """Each sequence's statistics behind its prefix, `prefixes[prefix_of[i]]`: see `run_after`."""
 
-    The other arguments and the errors are `run_after`'s.
-    """
-    results: dict[int, TokenStats] = {}
-    for number in sorted(set(prefix_of)):
-        places = [i for i, its in enumerate(prefix_of) if its == number]
-        own = [sequences[i] for i in places], [names[i] for i in places]
-        found = run_after(model, prefixes[number], *own, batch_tokens, context, progress)
-        results.update(zip(places, found, strict=True))
-    return [results[i] for i in range(len(sequences))]
+    def run(number: int, places: list[int]) -> list[TokenStats]:
+        texts = [sequences[i] for i in places], [names[i] for i in places]
+        return run_after(model, prefixes[number], *texts, batch_tokens, context, progress)
+
+    return run_groups(prefix_of, run)
 
 
 def run_after(
@@ -111,29 +105,22 @@ def run_after(
 
     A text's shots depend on its own length alone. Arguments and errors are `run_sequences`'s.
     """
-    counts = [shots.fitting(len(sequence), context) for sequence in sequences]
-    _say_fewer(counts, len(shots.ids) - 1)
-    results: dict[int, TokenStats] = {}
-    for count in sorted(set(counts)):
-        chosen = [i for i, c in enumerate(counts) if c == count]
+
+    def run(count: int, places: list[int]) -> list[TokenStats]:
+        if count < (asked := len(shots.ids) - 1):
+            log.warning(
+                "prefix: %d of %d texts have room in the model's context for %d of %d shots.%s",
+                *(len(places), len(sequences), count, asked),
+                "" if count else " Their scores say nothing.",
+            )
         prefix = shots.ids[count]
-        width = max(len(sequences[i]) for i in chosen)
-        found = run_sequences(
+        width = max(len(sequences[i]) for i in places)
+        return run_sequences(
             AfterPrefix(model, prefix, len(shots.special)) if count else model,
-            [sequences[i] for i in chosen],
-            [names[i] for i in chosen],
+            [sequences[i] for i in places],
+            [names[i] for i in places],
             max(1, batch_tokens * width // (width + len(prefix))),  # the cache counts as well
             progress,
         )
-        results.update(zip(chosen, found, strict=True))
-    return [results[i] for i in range(len(sequences))]
 
-
-def _say_fewer(counts: Sequence[int], asked: int) -> None:
-    for count, texts in sorted(Counter(counts).items()):
-        if count < asked:
-            log.warning(
-                "prefix: %d of %d texts have room in the model's context for %d of %d shots.%s",
-                texts, len(counts), count, asked,
-                "" if count else " Their scores say nothing.",
-            )  # fmt: skip
+    return run_groups([shots.fitting(len(sequence), context) for sequence in sequences], run)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from core.errors import ConfigError
 from core.models import load_model
@@ -53,19 +54,17 @@ class CausalLM(LanguageModel):
             sequences: token ids, at least 2 each.
             hidden: what gives the hidden states instead of the method of this name.
         """
-        width = max(map(len, sequences))
-        ids = np.zeros((len(sequences), width), dtype=np.int64)
-        scored = np.zeros((len(sequences), width - 1), dtype=bool)
-        for row, sequence in enumerate(sequences):
-            ids[row, : len(sequence)] = sequence
-            scored[row, : len(sequence) - 1] = True  # the positions whose *next* token is real
-        ids_BT = torch.from_numpy(ids).to(self.device)
-        scored_BT = torch.from_numpy(scored).to(self.device)
-        hidden_BTX = (hidden or self.hidden)(ids_BT)[:, :-1]
-        hidden_NX = hidden_BTX[scored_BT.to(hidden_BTX.device)]
-        columns = self.columns(hidden_NX, ids_BT[:, 1:][scored_BT])
-        ends = np.cumsum([len(s) - 1 for s in sequences])[:-1]
-        pieces = [np.split(column, ends) for column in columns]
+        rows = [torch.tensor(sequence) for sequence in sequences]
+        ids_BT = pad_sequence(rows, batch_first=True).to(self.device)
+        each = zip((hidden or self.hidden)(ids_BT), rows, strict=True)
+        hidden_NX = torch.cat([states[: len(row) - 1] for states, row in each])
+        return self.stats_of(hidden_NX, [np.array(sequence[1:]) for sequence in sequences])
+
+    def stats_of(self, hidden_NX: Tensor, targets: Sequence[NDArray[np.int64]]) -> list[TokenStats]:
+        """Each text's statistics of its `targets`, from the states before them, all in a row."""
+        targets_N = torch.from_numpy(np.concatenate(targets)).to(self.device)
+        ends = np.cumsum([len(tokens) for tokens in targets])[:-1]
+        pieces = [np.split(column, ends) for column in self.columns(hidden_NX, targets_N)]
         return [TokenStats(*each) for each in zip(*pieces, strict=True)]
 
     def columns(self, hidden_NX: Tensor, targets_N: Tensor) -> list[NDArray[Any]]:
