@@ -85,7 +85,7 @@ def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
             if cached
             else "the model takes no 4-D mask or no cache"
         )
-        forwards = sum(len(sequences[i]) - 1 for i in np.flatnonzero(naive))
+        forwards = sum(len(sequences[i]) - 1 for i, loops in enumerate(naive) if loops)
         log.warning(
             "infilling: %s. %d of %d texts cost a forward for each token, up to %d in all, instead "
             "of about 1 + m for each text.",
