@@ -6,63 +6,52 @@ from dataclasses import dataclass, field
 
 from core.config import register, runtime
 from core.errors import require
+from core.ranges import PART, Range, Ranged, at_least, between, limited
 from training.config import WandbConfig
 
 MOST_DRAWS = 1_000_000
+CONFIDENCE = Range(lambda level: 0.5 <= level < 1, "give one from 0.5 to below 1, such as 0.95.")
+RATES = Range(
+    lambda rates: all(map(PART.holds, rates)) and len(set(rates)) == len(rates),
+    "give rates above 0 and below 1, each once.",
+)
+FOLDER = Range(bool, "give the folder of that artefact.")
 
 
 @dataclass(frozen=True)
-class AnalysisConfig:
+class AnalysisConfig(Ranged, node="analysis"):
     """The node `analysis`: the metrics, their intervals and the blind baseline."""
 
-    draws: int = 1000
+    draws: int = limited(1000, between(20, MOST_DRAWS))
     """Bootstrap resamples behind every interval."""
-    confidence: float = 0.95
+    confidence: float = limited(0.95, CONFIDENCE)
     """Coverage of the intervals."""
-    fpr: list[float] = field(default_factory=lambda: [0.001, 0.01, 0.05])
+    fpr: list[float] = limited([0.001, 0.01, 0.05], RATES)
     """False-positive rates at which the true-positive rate is reported, where the non-members carry
     it (`core.metrics.rates.fewest_examples`)."""
-    tpr: list[float] = field(default_factory=lambda: [0.95])
+    tpr: list[float] = limited([0.95], RATES)
     """True-positive rates at which the false-positive rate is reported."""
-    blind_folds: int = 5
+    blind_folds: int = limited(5, at_least(3))
     """Folds of the blind baseline: each example is scored by a classifier that never saw it."""
-
-    def __post_init__(self) -> None:
-        require(20 <= self.draws <= MOST_DRAWS, "analysis.draws", self.draws,
-                f"give 20 to {MOST_DRAWS:,} resamples.")  # fmt: skip
-        require(
-            0.5 <= self.confidence < 1,
-            "analysis.confidence",
-            self.confidence,
-            "give a coverage from 0.5 to below 1, such as 0.95.",
-        )
-        require(self.blind_folds >= 3, "analysis.blind_folds", self.blind_folds, "give at least 3.")
-        _check_rates("analysis.fpr", self.fpr)
-        _check_rates("analysis.tpr", self.tpr)
 
 
 @dataclass(frozen=True)
-class CellPaths:
+class CellPaths(Ranged, node="cells"):
     """One experiment cell: the folders of its artefacts.
 
     The paths say where to read; a report is named after what the artefacts hold.
     """
 
-    corpus: str = runtime("")
+    corpus: str = runtime("", FOLDER)
     """The contaminated corpus (runs/corpus/…)."""
-    model: str = runtime("")
+    model: str = runtime("", FOLDER)
     """The model trained on it (runs/model/…)."""
-    clean: str = runtime("")
+    clean: str = runtime("", FOLDER)
     """Scores of the model before that training (runs/scores/…): the control."""
-    contaminated: str = runtime("")
+    contaminated: str = runtime("", FOLDER)
     """Scores of the model after it (runs/scores/…)."""
     exports: list[str] = field(default_factory=list, metadata={"identity": False})
     """Scores of the model at earlier steps of it (runs/scores/…)."""
-
-    def __post_init__(self) -> None:
-        for name in ("corpus", "model", "clean", "contaminated"):
-            value = getattr(self, name)
-            require(bool(value), f"cells.{name}", value, "give the folder of that artefact.")
 
 
 @dataclass(frozen=True)
@@ -102,11 +91,6 @@ class WandbReport:
             self.project,
             f"give either project=NAME or local=FOLDER (local is {self.local!r}).",
         )
-
-
-def _check_rates(name: str, rates: list[float]) -> None:
-    require(all(0 < rate < 1 for rate in rates), name, rates, "give rates between 0 and 1.")
-    require(len(set(rates)) == len(rates), name, rates, "give each rate once.")
 
 
 register("analysis", AnalysisConfig)

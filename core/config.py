@@ -13,13 +13,14 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from core.errors import ConfigError, near_names
+from core.ranges import Range, limited
 
 T = TypeVar("T")
 
 
-def runtime(default: Any) -> Any:
+def runtime(default: Any, range_: Range | None = None) -> Any:
     """A dataclass field that says how to run, not what is made: not part of a run folder's name."""
-    return dataclasses.field(default=default, metadata={"identity": False})
+    return limited(default, range_, identity=False)
 
 
 def register(node: str, schema: type) -> None:

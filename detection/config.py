@@ -11,90 +11,55 @@ from omegaconf import MISSING
 
 from core.config import register, runtime
 from core.errors import require
+from core.ranges import DEVICE, Ranged, at_least, limited, one_of
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+DTYPES = ("float32", "bfloat16", "float16")
+LONG_TEXTS = ("error", "truncate", "windowed")
 METHODS = Path(__file__).resolve().parents[1] / "conf" / "method"
 
 
 @dataclass(frozen=True)
-class DetectionConfig:
+class DetectionConfig(Ranged, node="detection"):
     """How the model is run over the texts (node `detection`)."""
 
-    dtype: str = "float32"
+    dtype: str = limited("float32", one_of(DTYPES))
     """The weights' and activations' type; the statistics come from float32 logits in any case."""
 
-    long_texts: str = "error"
+    long_texts: str = limited("error", one_of(LONG_TEXTS))
     """A text longer than the model's context: `error`, `truncate` (score its first tokens), or
     `windowed` (score all its tokens, in windows that overlap by half of the context)."""
 
-    min_scored_tokens: int = 5
+    min_scored_tokens: int = limited(5, at_least(1))
     """A text of fewer scored tokens is flagged and not ranked. Below 5 the papers' k = 0.2 is less
     than one token: the score would be that of a single token, or a mean over hardly more."""
 
-    device: str = runtime("auto")
+    device: str = runtime("auto", DEVICE)
     """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""
 
-    device_map: str | None = runtime(None)
+    device_map: str | None = runtime(None, one_of(DEVICE_MAPS))
     """How to spread the layers of a model over all devices: one of DEVICE_MAPS; null: do not."""
 
-    batch_tokens: int = runtime(8192)
+    batch_tokens: int = runtime(8192, at_least(1))
     """Tokens in a batch, padding included; halved for good when the device's memory runs out."""
 
-    processes: int = runtime(1)
+    processes: int = runtime(1, at_least(1))
     """Processes, or GPUs, that each load the model and take a slice of the texts."""
 
     def __post_init__(self) -> None:
-        require(self.processes >= 1, "detection.processes", self.processes, "give 1 or more.")
-        dtypes, policies = ("float32", "bfloat16", "float16"), ("error", "truncate", "windowed")
-        require(self.dtype in dtypes, "detection.dtype", self.dtype, f"give one of {dtypes}.")
-        require(
-            self.long_texts in policies,
-            "detection.long_texts",
-            self.long_texts,
-            f"give one of {policies}.",
-        )
-        require(
-            self.device in ("auto", "cpu") or self.device.startswith("cuda"),
-            "detection.device",
-            self.device,
-            "give auto, cpu, cuda or cuda:<n>.",
-        )
-        require(
-            self.min_scored_tokens >= 1,
-            "detection.min_scored_tokens",
-            self.min_scored_tokens,
-            "give 1 or more.",
-        )
-        require(
-            self.batch_tokens >= 1,
-            "detection.batch_tokens",
-            self.batch_tokens,
-            "give the padded tokens of a batch, 1 or more.",
-        )
-        self._check_device_map()
+        super().__post_init__()
+        if self.device_map is not None:
+            remedy = (
+                f"leave detection.processes ({self.processes}) at 1: it spreads one model over "
+            )
+            self.require(self.processes == 1, "device_map", f"{remedy}all devices.")
+            remedy = f"leave detection.device ({self.device!r}) at auto: it chooses the devices."
+            self.require(self.device == "auto", "device_map", remedy)
 
     @property
     def of_a_pass(self) -> dict[str, str]:
         """What of the settings can change a pass; the rest is about its scores."""
         return {"dtype": self.dtype, "long_texts": self.long_texts}
-
-    def _check_device_map(self) -> None:
-        field, value = "detection.device_map", self.device_map
-        require(value in (None, *DEVICE_MAPS), field, value, f"give null or one of {DEVICE_MAPS}.")
-        require(
-            value is None or self.processes == 1,
-            field,
-            value,
-            f"it spreads one model over all devices, but detection.processes={self.processes} "
-            "loads a model for each process. Choose one of them.",
-        )
-        require(
-            value is None or self.device == "auto",
-            field,
-            value,
-            f"it chooses the devices itself, but detection.device is {self.device!r}. Leave that "
-            "at auto.",
-        )
 
 
 @dataclass(frozen=True)
@@ -171,9 +136,8 @@ class DetectionStage:
     """A folder that gets `scores.parquet` and `scores.csv` as well."""
 
     def __post_init__(self) -> None:
-        require(
-            bool(self.method), "method", self.method, "choose methods, such as method=[loss,min_k]."
-        )
+        remedy = "choose methods, such as method=[loss,min_k]."
+        require(bool(self.method), "method", self.method, remedy)
 
 
 def _register_all() -> None:

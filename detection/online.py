@@ -16,6 +16,7 @@ import pandas as pd
 
 from core.disk import check_writable
 from core.errors import ConfigError, DataError, require
+from core.ranges import Ranged, at_least, limited
 from core.seeds import derive
 from detection.build import build_methods
 from detection.collect import Collector
@@ -31,16 +32,11 @@ SEPARATOR = "\n\n"
 
 
 @dataclass(frozen=True)
-class OnlineConfig:
+class OnlineConfig(Ranged, node="online"):
     """The node `online`."""
 
-    window_tokens: int = 32
+    window_tokens: int = limited(32, at_least(1))
     """Tokens of a window; what is left over at a text's end is no window."""
-
-    def __post_init__(self) -> None:
-        require(
-            self.window_tokens >= 1, "online.window_tokens", self.window_tokens, "give 1 or more."
-        )
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from core.errors import require
+from core.ranges import PART, Range, Ranged, between, limited
 
 MOST = 1_000_000_000  # copies of a member
+COPIES = between(0, MOST)
+RUNGS = Range(
+    lambda rungs: len(rungs) > 0 and all(map(COPIES.holds, rungs)),
+    f"give at least one number of copies, each from 0 to {MOST:,}.",
+)
+RATE = Range(lambda rate: 0 < rate <= MOST, f"give a mean above 0 and at most {MOST:,}.")
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -28,14 +34,10 @@ class Occurrences(Protocol):
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Ranged, node="occurrences"):
     """Every member the same number of times."""
 
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        require(0 <= self.count <= MOST, "occurrences.count", self.count,
-                f"give a frequency of 0 to {MOST:,}.")  # fmt: skip
+    count: int = limited(1, COPIES)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """One number for all members, shape (n,)."""
@@ -43,18 +45,10 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Ladder(Ranged, node="occurrences"):
     """Equal shares of the members on each rung, drawn at random."""
 
-    rungs: tuple[int, ...] | list[int] = (1, 2, 4, 8)
-
-    def __post_init__(self) -> None:
-        require(
-            len(self.rungs) > 0, "occurrences.rungs", self.rungs, "give at least one frequency."
-        )
-        for rung in self.rungs:
-            require(0 <= rung <= MOST, "occurrences.rungs", rung,
-                    f"give frequencies of 0 to {MOST:,}.")  # fmt: skip
+    rungs: tuple[int, ...] | list[int] = limited((1, 2, 4, 8), RUNGS)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """A rung for each, shape (n,); the rungs' shares differ by one member at most."""
@@ -63,14 +57,10 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(Ranged, node="occurrences"):
     """A Poisson number a member (Shi et al. 2024, section 6.1); draws of 0 stay 0."""
 
-    rate: float = 4.0
-
-    def __post_init__(self) -> None:
-        require(0 < self.rate <= MOST, "occurrences.rate", self.rate,
-                f"give a mean above 0 and at most {MOST:,}.")  # fmt: skip
+    rate: float = limited(4.0, RATE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Independent draws, shape (n,)."""
@@ -78,13 +68,10 @@ class Poisson:
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Ranged, node="occurrences"):
     """As many copies as fill a share of the corpus's tokens, as even over members as can be."""
 
-    share: float = 0.05
-
-    def __post_init__(self) -> None:
-        require(0 < self.share < 1, "occurrences.share", self.share, "give one between 0 and 1.")
+    share: float = limited(0.05, PART)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Whole rounds over all members, then a random part of one more, shape (n,)."""

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.config import register, runtime
-from core.errors import require
+from core.ranges import POSITIVE, Range, Ranged, at_least, limited, one_of
 from core.seeds import derive
 from training.recipe import PretrainingConfig, Recipe
 
 WANDB_MODES = ("online", "offline", "disabled")
+AT = Range(lambda counts: all(count >= 1 for count in counts), "give numbers of 1 or more.")
+PROJECT = Range(
+    lambda name: re.fullmatch(r"[^/\\#?%:]{1,128}", name) is not None,
+    "give 1 to 128 characters, none of / \\ # ? % :.",
+)
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Ranged, node="model"):
     """The model that training starts from."""
 
-    name: str = "tiny_llama"
+    name: str = limited("tiny_llama", Range(bool, "give it a name."))
     """How results call it."""
     path: str | None = runtime(None)
     """Hugging Face folder, GGUF file or hub id; null: random weights of `architecture`."""
@@ -31,64 +35,44 @@ class ModelConfig:
     """Run the Python code that comes with the model at `path`, where it needs some."""
 
     def __post_init__(self) -> None:
-        require(bool(self.name), "model.name", self.name, "give it a name.")
-        require(self.path is not None or self.architecture is not None, "model.path", self.path,
-                "give a Hugging Face folder or hub id, or a model.architecture.")  # fmt: skip
+        super().__post_init__()
+        remedy = "give a Hugging Face folder or hub id, or a model.architecture."
+        self.require(self.path is not None or self.architecture is not None, "path", remedy)
 
 
 @dataclass(frozen=True)
 class TrainingConfig(Recipe):
     """One epoch over the contaminated corpus: the recipe, how it runs, what is kept on the way."""
 
-    micro_batch_sequences: int = runtime(16)
+    micro_batch_sequences: int = runtime(16, at_least(1))
     """Sequences of one forward pass of one process."""
     activation_checkpointing: bool = runtime(False)
     """Recompute activations in the backward pass, for less memory."""
-    checkpoint_every_steps: int = runtime(100)
+    checkpoint_every_steps: int = runtime(100, at_least(1))
     """Steps between checkpoints to resume from."""
-    keep_checkpoints: int = runtime(2)
+    keep_checkpoints: int = runtime(2, at_least(1))
     """How many of them are kept."""
-    export_steps: list[int] = field(default_factory=list)
+    export_steps: list[int] = limited([], AT)
     """Optimizer steps after which the model is exported for detection, beside the last."""
-    export_tokens: list[int] = field(default_factory=list)
+    export_tokens: list[int] = limited([], AT)
     """Numbers of tokens seen: an export after the first step that has seen so many."""
-    evaluate_every_steps: int | None = runtime(None)
+    evaluate_every_steps: int | None = runtime(None, POSITIVE)
     """Steps between evaluations of the losses of members, non-members and validation text."""
-    evaluate_examples: int = runtime(64)
+    evaluate_examples: int = runtime(64, at_least(1))
     """Members, and non-members, whose loss is evaluated."""
-    evaluate_tokens: int = runtime(8_192)
+    evaluate_tokens: int = runtime(8_192, at_least(1))
     """Tokens of validation text that a pipeline packs for the evaluations."""
-    peak_tflops: float | None = runtime(None)
+    peak_tflops: float | None = runtime(None, POSITIVE)
     """What one device can do in `dtype`, in TFLOP/s, for MFU; null: no MFU."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        counts = ("micro_batch_sequences", "checkpoint_every_steps", "keep_checkpoints")
-        for name in (*counts, "evaluate_examples", "evaluate_tokens"):
-            self._require(getattr(self, name) >= 1, name, "give 1 or more.")
-        for name in ("evaluate_every_steps", "peak_tflops"):
-            value = getattr(self, name)
-            valid = value is None or 0 < value < math.inf
-            self._require(valid, name, "give a number above 0, or null.")
-        for name in ("export_steps", "export_tokens"):
-            valid = all(value >= 1 for value in getattr(self, name))
-            self._require(valid, name, "give numbers of 1 or more.")
 
 
 @dataclass(frozen=True)
-class WandbConfig:
+class WandbConfig(Ranged, node="wandb"):
     """The mirror of the metrics in Weights & Biases."""
 
-    mode: str = "offline"
-    project: str = "contamination-testbed"
+    mode: str = limited("offline", one_of(WANDB_MODES))
+    project: str = limited("contamination-testbed", PROJECT)
     entity: str | None = None
-
-    def __post_init__(self) -> None:
-        require(self.mode in WANDB_MODES, "wandb.mode", self.mode,
-                f"choose from {', '.join(WANDB_MODES)}.")  # fmt: skip
-        valid = re.fullmatch(r"[^/\\#?%:]{1,128}", self.project)
-        require(bool(valid), "wandb.project", self.project,
-                "give 1 to 128 characters, none of / \\ # ? % :.")  # fmt: skip
 
     def check_login(self) -> None:
         """Raise a ConfigError, before any work, where the mirror is online and nobody logged in."""
@@ -96,9 +80,8 @@ class WandbConfig:
             return
         import wandb
 
-        require(wandb.login(prompt=False, verify=False), "wandb.mode", self.mode,
-                "nobody is logged in here. Run `wandb login`, set WANDB_API_KEY, or choose "
-                "wandb.mode=offline.")  # fmt: skip
+        remedy = "nobody is logged in. Run `wandb login`, or choose wandb.mode=offline."
+        self.require(wandb.login(prompt=False, verify=False), "mode", remedy)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from core.artifacts import Artifact, Built, build, locate
-from core.errors import require
 from core.progress import progress
+from core.ranges import PART, POSITIVE, Ranged, limited
 from core.seeds import derive
 from injection import PackedCorpus, open_corpus
 
@@ -31,22 +31,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class MaskedLMConfig:
+class MaskedLMConfig(Ranged, node="masked_lm"):
     """The model and its one epoch (Devlin et al. 2019's masks, Liu et al. 2019's architecture)."""
 
     hidden_size: int = 96
     layers: int = 2
     heads: int = 4
-    learning_rate: float = 2e-3
+    learning_rate: float = limited(2e-3, POSITIVE)
     batch_sequences: int = 16
-    mask_share: float = 0.15
+    mask_share: float = limited(0.15, PART)
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        require(0 < self.mask_share < 1, "masked_lm.mask_share", self.mask_share,
-                "give a share between 0 and 1.")  # fmt: skip
-        require(self.learning_rate > 0, "masked_lm.learning_rate", self.learning_rate,
-                "give a number above 0.")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from core.config import register
 from core.errors import require
 from core.models import is_gguf
+from core.ranges import POSITIVE, Ranged, at_least, limited
 from training.config import ModelConfig, TrainingConfig
 from training.engine import zero_stage
 from training.memory import Need, Shape, need, shape_of
@@ -23,18 +24,13 @@ SPARE = 0.1
 
 
 @dataclass(frozen=True)
-class MemoryConfig:
+class MemoryConfig(Ranged, node="memory"):
     """What the plan can't know from the training stage (node `memory`)."""
 
-    sequence_tokens: int = 2048
+    sequence_tokens: int = limited(2048, at_least(1))
     """T: tokens of a packed sequence."""
-    host_gigabytes_per_device: float = 250
+    host_gigabytes_per_device: float = limited(250, POSITIVE)
     """The host's memory, divided by its devices: a DGX H100 has 2,000 GB for 8."""
-
-    def __post_init__(self) -> None:
-        tokens, host = self.sequence_tokens, self.host_gigabytes_per_device
-        require(tokens >= 1, "memory.sequence_tokens", tokens, "give 1 or more.")
-        require(host > 0, "memory.host_gigabytes_per_device", host, "give more than 0.")
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from math import floor
 from typing import Protocol
 
-from core.errors import require
-
 
 class Rewording(Protocol):
     """A frozen dataclass of hyperparameters that makes other versions of texts."""
@@ -27,8 +25,3 @@ class Rewording(Protocol):
 def portion(share: float, n: int) -> int:
     """⌊share·n⌋, at least 1; the small term keeps 0.29·100 = 28.999… from losing a word."""
     return max(1, floor(share * n + 1e-9))
-
-
-def check_share(field: str, share: float) -> None:
-    """Raise a ConfigError unless 0 < share ≤ 1."""
-    require(0 < share <= 1, field, share, "give a share of the words above 0 and at most 1.")

@@ -8,25 +8,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.rewording.base import check_share, portion
+from core.ranges import FRACTION, Ranged, limited
+from core.rewording.base import portion
 from core.seeds import derive
 
 GAP = re.compile(r"(\s+)")
 
 
 @dataclass(frozen=True)
-class Delete:
+class Delete(Ranged, node="delete"):
     """The text without ⌊share·words⌋ random words, at least 1 and never all.
 
     Wei and Zou 2019 (EDA) drop each word with a fixed probability; a fixed number makes every
     text equally reworded. A text of fewer than two words is returned as it stands.
     """
 
-    share: float = 0.1
+    share: float = limited(0.1, FRACTION)
     """The share of the words to drop, above 0 and at most 1; EDA's default probability."""
-
-    def __post_init__(self) -> None:
-        check_share("delete.share", self.share)
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Each text without some of its words."""

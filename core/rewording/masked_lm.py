@@ -8,9 +8,8 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from core.config import runtime
-from core.errors import require
 from core.models import resolve
-from core.rewording.base import check_share
+from core.ranges import DEVICE, FRACTION, Ranged, at_least, limited
 from core.rewording.candidates import Vocabulary
 from core.rewording.masked_model import FIELD, longest, open_masked_model, special_tokens
 from core.rewording.masking import Blank, Window, blanks, fill, masked, windows
@@ -18,7 +17,7 @@ from core.seeds import derive
 
 
 @dataclass(frozen=True)
-class MaskedLM:
+class MaskedLM(Ranged, node="masked_lm"):
     """⌊share·words⌋ words, at least 1, replaced by what a masked language model would put there.
 
     The neighbours of Mattern et al. 2023, but drawn: words are chosen at random, all
@@ -34,28 +33,23 @@ class MaskedLM:
     path: str
     """A Hugging Face folder or hub id of a masked language model with a fast tokenizer."""
 
-    share: float = 0.3
+    share: float = limited(0.3, FRACTION)
     """The share of the words to replace, above 0 and at most 1."""
 
-    candidates: int = 20
+    candidates: int = limited(20, at_least(1))
     """How many of the most likely words are drawn from."""
 
-    window_tokens: int = 512
+    window_tokens: int = limited(512, at_least(16))
     """Tokens that the model sees at once; at most what it can."""
 
-    batch_tokens: int = runtime(4096)
+    batch_tokens: int = runtime(4096, at_least(1))
     """Tokens in a batch, padding included."""
 
-    device: str = runtime("auto")
+    device: str = runtime("auto", DEVICE)
     """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""
 
     def __post_init__(self) -> None:
-        check_share("masked_lm.share", self.share)
-        for name, low in (("candidates", 1), ("window_tokens", 16), ("batch_tokens", 1)):
-            value = getattr(self, name)
-            require(value >= low, f"masked_lm.{name}", value, f"give {low} or more.")
-        known = self.device in ("auto", "cpu") or self.device.startswith("cuda")
-        require(known, "masked_lm.device", self.device, "give auto, cpu, cuda or cuda:<n>.")
+        super().__post_init__()
         resolve(FIELD, self.path)  # a missing folder is said before any work
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.rewording.base import check_share, portion
+from core.ranges import FRACTION, Ranged, limited
+from core.rewording.base import portion
 from core.seeds import derive
 
 WORD_OR_GAP = re.compile(r"\S+|\s+")
 
 
 @dataclass(frozen=True)
-class Swap:
+class Swap(Ranged, node="swap"):
     """⌊share·words⌋ random swaps of two words, at least 1 (PAC, Ye et al. 2024).
 
     Words are what stands between white space, which stays where it is, so that lines keep their
@@ -23,11 +24,8 @@ class Swap:
     to undo each other or to exchange equal words.
     """
 
-    share: float = 0.3
+    share: float = limited(0.3, FRACTION)
     """Swaps a word of the text, above 0 and at most 1; the paper's default."""
-
-    def __post_init__(self) -> None:
-        check_share("swap.share", self.share)
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Each text with some of its words in each other's places."""

@@ -6,7 +6,6 @@ from math import floor
 
 import numpy as np
 
-from core.errors import require
 from detection.passes import Floats
 
 
@@ -24,8 +23,3 @@ def low(values: Floats, k: float) -> float:
 def high(values: Floats, k: float) -> float:
     """The mean of the ⌊k·n⌋ largest of n ≥ 1 values, at least one of them."""
     return -low(-values, k)
-
-
-def check_fraction(field: str, k: float) -> None:
-    """Raise a ConfigError unless 0 < k ≤ 1."""
-    require(0 < k <= 1, field, k, "give a fraction of the tokens above 0 and at most 1.")

@@ -6,15 +6,16 @@ from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar
 
+from core.ranges import Ranged
 from detection.passes import Example, Pass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(ABC):
+class Method(Ranged, ABC):
     """Hyperparameters, the passes they need, and a score: higher for a member, everywhere.
 
-    A subclass is a frozen, keyword-only dataclass. It stores its hyperparameters, checks their
-    ranges, and computes nothing before `score`.
+    A subclass is a frozen, keyword-only dataclass. It stores its hyperparameters, declares
+    their ranges, and computes nothing before `score`.
 
     Attributes:
         numbers: those of `TokenStats` that it reads; not every model gives all.

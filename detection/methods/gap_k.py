@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from core.errors import require
-from detection.methods._selection import check_fraction, low
+from core.ranges import FRACTION, at_least, limited
+from detection.methods._selection import low
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Pass
 
@@ -25,15 +25,11 @@ class GapK(Method):
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "top_logprob", "std")
 
-    k: float = 0.2
+    k: float = limited(0.2, FRACTION)
     """The fraction of the averages, above 0 and at most 1; the paper's default."""
 
-    window: int = 3
+    window: int = limited(3, at_least(1))
     """Neighbouring tokens in an average, 1 or more; the paper's default."""
-
-    def __post_init__(self) -> None:
-        check_fraction("k", self.k)
-        require(self.window >= 1, "window", self.window, "give a number of tokens, 1 or more.")
 
     def score(self, example: Example) -> float:
         """The mean of the lowest moving averages."""

@@ -7,12 +7,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from core.errors import require
-from detection.methods._selection import check_fraction, low
+from core.ranges import FRACTION, Range, limited
+from detection.methods._selection import low
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Floats, Pass, TokenStats
 
 SHORT = 32  # scored tokens: the paper's m is 1 up to here and 5 above
+
+FUTURE = Range(
+    lambda m: m in ("auto", "all") or (not isinstance(m, str | bool) and m >= 0),
+    "give a number of tokens, 0 or more, or auto, or all.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +35,11 @@ class Infilling(Method):
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std", "top_logprob")
 
-    m: int | str = "auto"
+    m: int | str = limited("auto", FUTURE)
     """The following tokens to look at, 0 or more, or `all`; `auto`: 1 up to 32 tokens, else 5."""
 
-    k: float = 0.2
+    k: float = limited(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""
-
-    def __post_init__(self) -> None:
-        known = self.m in ("auto", "all") or (not isinstance(self.m, str | bool) and self.m >= 0)
-        require(known, "m", self.m, "give a number of tokens, 0 or more, or auto, or all.")
-        check_fraction("k", self.k)
 
     @property
     def passes(self) -> tuple[Pass, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from detection.methods._selection import check_fraction, high
+from core.ranges import FRACTION, limited
+from detection.methods._selection import high
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Pass
 
@@ -20,11 +21,8 @@ class MaxK(Method):
 
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
 
-    k: float = 0.2
+    k: float = limited(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1."""
-
-    def __post_init__(self) -> None:
-        check_fraction("k", self.k)
 
     def score(self, example: Example) -> float:
         """The mean log-likelihood of the likeliest tokens."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from detection.methods._selection import check_fraction, low
+from core.ranges import FRACTION, limited
+from detection.methods._selection import low
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Pass
 
@@ -22,11 +23,8 @@ class MinKPlusPlus(Method):
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std")
 
-    k: float = 0.2
+    k: float = limited(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""
-
-    def __post_init__(self) -> None:
-        check_fraction("k", self.k)
 
     def score(self, example: Example) -> float:
         """The mean normalised log-likelihood of the lowest tokens."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from detection.methods._augmentation import augmented, check_augmentation
+from core.ranges import FRACTION, at_least, limited, one_of
+from detection.methods._augmentation import AUGMENTATIONS, augmented
 from detection.methods._likelihood import mean_logprob
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Pass
@@ -21,17 +22,14 @@ class Neighbor(Method):
     there (`core.rewording.MaskedLM`).
     """
 
-    augmentation: str = "masked_lm"
+    augmentation: str = limited("masked_lm", one_of(AUGMENTATIONS))
     """masked_lm (the paper's), swap, delete or lowercase."""
 
-    n: int = 25
+    n: int = limited(25, at_least(1))
     """Neighbours of a text, 1 or more: as in the papers' comparisons."""
 
-    share: float = 0.3
+    share: float = limited(0.3, FRACTION)
     """The share of the words to replace, above 0 and at most 1."""
-
-    def __post_init__(self) -> None:
-        check_augmentation(self.augmentation, self.n, self.share)
 
     @property
     def neighbors(self) -> Pass:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from detection.methods._augmentation import augmented, check_augmentation
+from core.ranges import FRACTION, at_least, limited, one_of
+from detection.methods._augmentation import AUGMENTATIONS, augmented
 from detection.methods._polarization import polarization
-from detection.methods._selection import check_fraction
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Pass
 
@@ -22,25 +22,20 @@ class Pac(Method):
     PD is the smaller, so higher is a member; the authors' code evaluates this sign.
     """
 
-    augmentation: str = "swap"
+    augmentation: str = limited("swap", one_of(AUGMENTATIONS))
     """swap (the paper's), delete, lowercase or masked_lm: the ablation of the paper's table 2."""
 
-    n: int = 5
+    n: int = limited(5, at_least(1))
     """Augmented versions of a text, 1 or more; the paper's default. Lower case is but one."""
 
-    share: float = 0.3
+    share: float = limited(0.3, FRACTION)
     """Words to change for each word of the text, above 0 and at most 1; the paper's default."""
 
-    top: float = 0.05
+    top: float = limited(0.05, FRACTION)
     """The fraction of the likeliest tokens, above 0 and at most 1; the paper's default."""
 
-    bottom: float = 0.3
+    bottom: float = limited(0.3, FRACTION)
     """The fraction of the least likely tokens, above 0 and at most 1; the paper's default."""
-
-    def __post_init__(self) -> None:
-        check_augmentation(self.augmentation, self.n, self.share)
-        check_fraction("top", self.top)
-        check_fraction("bottom", self.bottom)
 
     @property
     def augmented(self) -> Pass:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from core.ranges import FRACTION, limited
 from detection.methods._polarization import polarization
-from detection.methods._selection import check_fraction
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Pass
 
@@ -22,15 +22,11 @@ class PolarizedDistance(Method):
 
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
 
-    top: float = 0.05
+    top: float = limited(0.05, FRACTION)
     """The fraction of the likeliest tokens, above 0 and at most 1; the paper's default."""
 
-    bottom: float = 0.3
+    bottom: float = limited(0.3, FRACTION)
     """The fraction of the least likely tokens, above 0 and at most 1; the paper's default."""
-
-    def __post_init__(self) -> None:
-        check_fraction("top", self.top)
-        check_fraction("bottom", self.bottom)
 
     def score(self, example: Example) -> float:
         """The polarized distance with its sign changed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.errors import require
+from core.ranges import at_least, limited
 from detection.methods._likelihood import ratio
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Pass
@@ -20,11 +20,8 @@ class Recall(Method):
     tokenised once: both means are over its tokens.
     """
 
-    shots: int = 7
+    shots: int = limited(7, at_least(1))
     """Texts in the prefix, 1 or more; fewer, and said, where they leave a text no room."""
-
-    def __post_init__(self) -> None:
-        require(self.shots >= 1, "shots", self.shots, "give the prefix's texts, 1 or more.")
 
     @property
     def prefixed(self) -> Pass:

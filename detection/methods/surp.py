@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from core.errors import require
-from detection.methods._selection import check_fraction, count
+from core.ranges import FRACTION, POSITIVE, limited
+from detection.methods._selection import count
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Floats, Pass
 
@@ -26,15 +25,11 @@ class Surp(Method):
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean")
 
-    k: float = 0.4
+    k: float = limited(0.4, FRACTION)
     """The fraction of the tokens, the least likely, above 0 and at most 1."""
 
-    entropy: float = 2.0
+    entropy: float = limited(2.0, POSITIVE)
     """The entropy in nats below which the model counts as sure, above 0."""
-
-    def __post_init__(self) -> None:
-        check_fraction("k", self.k)
-        require(0 < self.entropy < math.inf, "entropy", self.entropy, "give nats, above 0.")
 
     def score(self, example: Example) -> float:
         """The mean log-likelihood of the surprising tokens."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from core.csv_files import write_csv
 from core.disk import check_file
-from core.errors import DataError, require
+from core.errors import DataError
+from core.ranges import Range, Ranged, limited
 from detection.examples import examples_digest, open_examples
 from detection.flags import counted, said
 from detection.material import PREFIX_TEXTS
@@ -26,18 +27,20 @@ from detection.thresholds.calibration import (
 )
 from detection.thresholds.choose import apply, calibrate, halves
 
+OVERRIDE = Range(lambda names: set(names) <= set(OVERRIDES), f"choose from {', '.join(OVERRIDES)}.")
+
 
 @dataclass(frozen=True)
-class ThresholdStage:
+class ThresholdStage(Ranged):
     """What to calibrate, or what to apply."""
 
-    scores: str = ""
+    scores: str = limited("", Range(bool, "give a folder with scores.parquet."))
     """A scores folder, or a folder that `python -m detection out=…` wrote."""
     examples: str | None = None
     """The labelled texts that were scored (a corpus folder or a JSONL): calibrate on them."""
     apply: str | None = None
     """A file of thresholds to apply instead."""
-    override: list[str] = field(default_factory=list)
+    override: list[str] = limited([], OVERRIDE)
     """With `apply`: go on though the file is of another `model`, `prefix` or `settings`, is no
     better than `chance`, or is of a `size` that is too small."""
     out: str = "thresholds.json"
@@ -50,11 +53,9 @@ class ThresholdStage:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(bool(self.scores), "scores", self.scores, "give a folder with scores.parquet.")
-        require((self.examples is None) != (self.apply is None), "apply", self.apply,
-                "give either examples=FILE to calibrate, or apply=FILE to apply.")  # fmt: skip
-        require(set(self.override) <= set(OVERRIDES), "override", self.override,
-                f"choose from {', '.join(OVERRIDES)}.")  # fmt: skip
+        super().__post_init__()
+        remedy = "give either examples=FILE to calibrate, or apply=FILE to apply."
+        self.require((self.examples is None) != (self.apply is None), "apply", remedy)
 
 
 def decide(stage: ThresholdStage) -> None:

@@ -58,14 +58,12 @@ class EmbeddedCorpus:
     def __post_init__(self) -> None:
         known = (*FILES, "github")
         for subset in (*(self.subsets or ()), *(self.weights or ())):
-            if subset not in known:
-                raise ConfigError(
-                    f"corpus names the subset {subset!r}. {near_names(subset, known)}"
-                )
+            require(subset in known, "corpus.subsets", subset, near_names(subset, known))
         if self.weights is not None:
             check_weights(self.weights)
-            require(set(self.subsets or self.weights) == set(self.weights), "corpus.subsets",
-                    self.subsets, "give the subsets of corpus.weights, or null.")  # fmt: skip
+            same = set(self.subsets or self.weights) == set(self.weights)
+            remedy = "give the subsets of corpus.weights, or null."
+            require(same, "corpus.subsets", self.subsets, remedy)
 
     def documents(self) -> Iterator[Document]:
         """All distinct documents, in the order of their ids' hashes, or interleaved by weight."""
@@ -130,8 +128,8 @@ class EmbeddedRows:
 
     def __post_init__(self) -> None:
         if self.pool_field is not None:
-            require(self.file in POOL_SHARES, "rows.pool_field", self.pool_field,
-                    f"only {', '.join(POOL_SHARES)} are divided with the corpus.")  # fmt: skip
+            remedy = f"only {', '.join(POOL_SHARES)} are divided with the corpus."
+            require(self.file in POOL_SHARES, "rows.pool_field", self.pool_field, remedy)
 
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Stream the rows in file order."""

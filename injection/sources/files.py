@@ -98,8 +98,8 @@ class FileRows:
 
     def __post_init__(self) -> None:
         kinds = {shard.format for shard in self.shards}
-        require("text" not in kinds, "rows.path", self.path,
-                "a benchmark has fields: give a JSONL, CSV or Parquet file.")  # fmt: skip
+        remedy = "a benchmark has fields: give a JSONL, CSV or Parquet file."
+        require("text" not in kinds, "rows.path", self.path, remedy)
 
     @cached_property
     def shards(self) -> list[Shard]:

@@ -21,8 +21,8 @@ def check_weights(weights: Mapping[str, float]) -> None:
     require(bool(weights), "corpus.weights", weights, "name a subset, or give null.")
     for subset, weight in weights.items():
         good = isinstance(weight, int | float) and math.isfinite(weight) and weight > 0
-        require(good, f"corpus.weights.{subset}", weight,
-                "give a number above 0, or leave the subset out.")  # fmt: skip
+        remedy = "give a number above 0, or leave the subset out."
+        require(good, f"corpus.weights.{subset}", weight, remedy)
 
 
 def interleave(

@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any
 
 from core.blank import is_blank
-from core.errors import require
+from core.ranges import Ranged, limited, one_of
 from injection.sources import Document
 from injection.sources.mixture import check_weights, interleave
 from injection.sources.reading import Row
@@ -56,7 +56,7 @@ def _opened(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamedCorpus(ABC):
+class StreamedCorpus(Ranged, ABC, node="corpus"):
     """A corpus read row by row; the part that does not depend on where the rows come from."""
 
     name: str
@@ -68,18 +68,17 @@ class StreamedCorpus(ABC):
     """Subset → its share of characters (any unit); others are left out. Null: the rows' order."""
     on_error: str = "stop"
     """What to do at input that can't be used: stop, or skip (leave it out and count it)."""
-    encoding_errors: str = "strict"
+    encoding_errors: str = limited("strict", one_of(ENCODING_ERRORS))
     """Invalid UTF-8: strict (bad input, see on_error), replace or ignore the bytes."""
     _tallies: list[Tally] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         Tally(self.on_error, "corpus.on_error")
-        require(self.encoding_errors in ENCODING_ERRORS, "corpus.encoding_errors",
-                self.encoding_errors, f"choose from {', '.join(ENCODING_ERRORS)}.")  # fmt: skip
         if self.weights is not None:
             check_weights(self.weights)
-            require(self.subset is not None, "corpus.subset", self.subset,
-                    "corpus.weights needs the field that names the subset.")  # fmt: skip
+            remedy = "corpus.weights needs the field that names the subset."
+            self.require(self.subset is not None, "subset", remedy)
 
     def documents(self) -> Iterator[Document]:
         """Stream the documents.

@@ -108,7 +108,7 @@ def test_identity_leaves_out_how_it_runs():
         "seed": 1,
     }
     how = runtime(3)
-    assert (how.default, dict(how.metadata)) == (3, {"identity": False})
+    assert (how.default, dict(how.metadata)) == (3, {"identity": False, "range": None})
 
 
 def test_create_makes_the_target_and_words_its_errors():

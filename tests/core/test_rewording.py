@@ -126,7 +126,7 @@ def test_texts_without_two_words_are_their_own_version(rewording):
 @pytest.mark.parametrize("make", [Swap, Delete, lambda share: MaskedLM("id", share=share)])
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_impossible_shares_are_refused(make, share):
-    with pytest.raises(ConfigError, match=r"share is .*: give a share of the words"):
+    with pytest.raises(ConfigError, match=r"share is .*: give a fraction"):
         make(share)
 
 

@@ -37,9 +37,9 @@ CASES = {
 }  # fmt: skip
 LENGTHS = (1, 2, 5, 7, 32, 33, 100)
 TEXTS = {**{str(n): n for n in LENGTHS}, "certain": 6, "far": 21}
-FRACTION = "give a fraction of the tokens above 0 and at most 1."
-VIEWS = "give one of swap, delete, lowercase, masked_lm."
-VERSIONS, SHARE = "give the versions of a text, 1 or more.", "give a share of the words above 0"
+FRACTION = "give a fraction above 0 and at most 1."
+VIEWS = "choose from swap, delete, lowercase, masked_lm."
+VERSIONS, SHARE = "give 1 or more.", "give a fraction above 0"
 FUTURE = "give a number of tokens, 0 or more, or auto, or all."
 
 
@@ -111,10 +111,10 @@ WRONG = [
     *((name, *wrong) for name in ("pac", "neighbor") for wrong in (
         ("augmentation", "synonym", VIEWS), ("n", 0, VERSIONS),
         ("share", 0.0, f"{SHARE} and at most 1."), ("share", 1.25, f"{SHARE} and at most 1."))),
-    ("gap_k", "window", 0, "give a number of tokens, 1 or more."),
+    ("gap_k", "window", 0, "give 1 or more."),
     *(("infilling", "m", m, FUTURE) for m in (-1, "some", True)),
-    ("recall", "shots", 0, "give the prefix's texts, 1 or more."),
-    *(("surp", "entropy", value, "give nats, above 0.") for value in (0.0, float("inf"))),
+    ("recall", "shots", 0, "give 1 or more."),
+    *(("surp", "entropy", value, "give a number above 0.") for value in (0.0, float("inf"))),
 ]  # fmt: skip
 
 

@@ -39,15 +39,15 @@ def test_share_fills_its_share_evenly(share):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Fixed(-1), "count is -1: give a frequency of 0 to 1,000,000,000."),
-        (lambda: Fixed(10**9 + 1), "count is 1000000001: give a frequency of 0 to 1,000,000,000."),
-        (lambda: Ladder(()), "rungs is (): give at least one frequency."),
-        (lambda: Ladder((1, -2)), "rungs is -2: give frequencies of 0 to 1,000,000,000."),
-        (lambda: Ladder((10**9 + 1,)), "rungs is 1000000001: give frequencies of 0 to 1,0"),
+        (lambda: Fixed(-1), "count is -1: give 0 to 1,000,000,000."),
+        (lambda: Fixed(10**9 + 1), "count is 1000000001: give 0 to 1,000,000,000."),
+        (lambda: Ladder(()), "rungs is (): give at least one number of copies, each from 0 to 1,0"),
+        (lambda: Ladder((1, -2)), "rungs is (1, -2): give at least one number of copies"),
+        (lambda: Ladder((10**9 + 1,)), "rungs is (1000000001,): give at least one"),
         (lambda: Poisson(0), "rate is 0: give a mean above 0 and at most 1,000,000,000."),
         (lambda: Poisson(1e10), "rate is 10000000000.0: give a mean above 0 and at most 1,0"),
-        (lambda: Share(1.0), "share is 1.0: give one between 0 and 1."),
-        (lambda: Share(0.0), "share is 0.0: give one between 0 and 1."),
+        (lambda: Share(1.0), "share is 1.0: give a share above 0 and below 1."),
+        (lambda: Share(0.0), "share is 0.0: give a share above 0 and below 1."),
     ],
 )
 def test_impossible_frequencies_are_refused_and_the_last_possible_ones_are_not(make, words):

@@ -234,7 +234,7 @@ def test_a_run_fits_only_where_the_host_carries_it_too(large):
     for host, small in ((181, ["host"]), (183, [])):  # DeepSpeed recommends 182 GB
         given = replace(stage, memory=MemoryConfig(host_gigabytes_per_device=host))
         assert lacks(large, given, one) == small
-    with pytest.raises(ConfigError, match="host_gigabytes_per_device is 0: give more than 0"):
+    with pytest.raises(ConfigError, match="host_gigabytes_per_device is 0: give a number above 0"):
         MemoryConfig(host_gigabytes_per_device=0)
 
 

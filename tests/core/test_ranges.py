@@ -1,0 +1,74 @@
+from dataclasses import dataclass
+
+import pytest
+
+from core.config import identity, runtime
+from core.errors import ConfigError
+from core.ranges import (
+    DEVICE,
+    FRACTION,
+    PART,
+    POSITIVE,
+    SHARE,
+    Range,
+    Ranged,
+    at_least,
+    between,
+    limited,
+    one_of,
+)
+
+NAN, INF = float("nan"), float("inf")
+
+
+@dataclass(frozen=True)
+class Node(Ranged, node="some.node"):
+    count: int = limited(3, at_least(1))
+    word: str | None = limited(None, one_of("ab"))
+    sizes: list[int] = limited([1], Range(all, "give no 0."))
+    workers: int = runtime(1, at_least(1))
+
+
+@pytest.mark.parametrize(
+    ("range_", "inside", "outside"),
+    [
+        (FRACTION, [1e-9, 1], [0, 1.1, NAN]),
+        (PART, [0.5], [0, 1, NAN]),
+        (SHARE, [0, 1], [-0.1, 1.1, NAN]),
+        (POSITIVE, [1e-9, 7], [0, -1, INF, NAN]),
+        (at_least(2), [2, 2.5], [1.9, INF, NAN]),
+        (between(2, 4), [2, 4], [1, 5, NAN]),
+        (one_of(["a", "b"]), ["a"], ["c", "", None]),
+        (DEVICE, ["auto", "cpu", "cuda:1"], ["tpu", ""]),
+    ],
+)
+def test_the_ends_of_each_range(range_, inside, outside):
+    assert all(map(range_.holds, inside))
+    assert not any(map(range_.holds, outside))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"count": 0}, "some.node.count is 0: give 1 or more."),
+        ({"word": "c"}, "some.node.word is 'c': choose from a, b."),
+        ({"sizes": [1, 0]}, "some.node.sizes is [1, 0]: give no 0."),
+        ({"workers": 0}, "some.node.workers is 0: give 1 or more."),
+    ],
+)
+def test_a_value_out_of_its_range_is_named_with_its_remedy(given, said):
+    with pytest.raises(ConfigError) as error:
+        Node(**given)
+    assert str(error.value) == said
+
+
+def test_defaults_and_none_where_it_may_be_are_no_errors_and_lists_are_not_shared():
+    assert Node(word=None).sizes == [1]
+    assert Node().sizes is not Node().sizes
+    assert "workers" not in identity(Node())
+    assert Node.node == "some.node"
+
+
+def test_a_field_that_may_not_be_none_is_checked():
+    with pytest.raises(TypeError):
+        Node(count=None)
