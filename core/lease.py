@@ -126,7 +126,7 @@ def _lease(file: Path) -> SoftFileLease:
     return SoftFileLease(
         file,
         lease_duration=LEASE,
-        thread_local=False,  # taken in one thread, let go of in another: see World.by_leader
+        thread_local=False,  # taken in one thread, let go of in another: see World.on_rank_0
         poll_interval=0.2,
     )
 

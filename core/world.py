@@ -28,7 +28,7 @@ class World:
     device: torch.device
 
     @property
-    def leader(self) -> bool:
+    def is_rank_0(self) -> bool:
         """Whether this process writes what is written once."""
         return self.rank == 0
 
@@ -41,8 +41,8 @@ class World:
         """Whether the flag is set in some process; the same answer in all."""
         return bool(self.sum(torch.tensor(float(flag))))
 
-    def from_leader(self, value: Any) -> Any:
-        """The leader's value, in every process."""
+    def from_rank_0(self, value: Any) -> Any:
+        """Rank 0's value, in every process."""
         values = [value]
         if self.size > 1:
             torch.distributed.broadcast_object_list(values, device=self.device)
@@ -55,31 +55,31 @@ class World:
             torch.distributed.all_reduce(values)
         return values
 
-    def by_leader(self, work: Callable[[], T]) -> T:
-        """What the leader's work gives, in every process, however long it takes.
+    def on_rank_0(self, work: Callable[[], T]) -> T:
+        """What the work gives, done by rank 0 alone, in every process, however long it takes.
 
         The others hear every half minute that it goes on: a collective that waited for hours would
         be given up. Where it raises a user's error the others end as well, without a word.
         """
         if self.size == 1:
             return work()
-        if self.leader:
+        if self.is_rank_0:
             with ThreadPoolExecutor(1) as pool:
                 return self._tell(pool.submit(work))
-        while not (told := self.from_leader(None))[0]:
+        while not (told := self.from_rank_0(None))[0]:
             pass
         _, result, status = told
         if status:
-            time.sleep(PATIENCE)  # the leader says why; where it ends, the launcher ends the others
+            time.sleep(PATIENCE)  # rank 0 says why; where it ends, the launcher ends the others
             sys.exit(status)
         return cast(T, result)
 
     def _tell(self, work: Future[T]) -> T:
         while not wait([work], timeout=PATIENCE).done:
-            self.from_leader((False, None, 0))
+            self.from_rank_0((False, None, 0))
         error = work.exception()
         status = 0 if error is None else error.status if isinstance(error, UserError) else 1
-        self.from_leader((True, None if error else work.result(), status))
+        self.from_rank_0((True, None if error else work.result(), status))
         return work.result()
 
 
@@ -103,10 +103,8 @@ def asked_processes() -> int:
 
 
 def _adopt_srun() -> None:
-    """Let a task of `srun` know its place by the names that torch reads.
-
-    Only a step has SLURM_STEP_NUM_TASKS: a batch script is one process, whatever its job's tasks.
-    """
+    """Let a task of `srun` know its place by the names that torch reads."""
+    # a step alone has it: a batch script is one process, whatever its job's tasks
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
     if "WORLD_SIZE" in os.environ or "SLURM_PROCID" not in os.environ or tasks == 1:
         return
@@ -115,8 +113,8 @@ def _adopt_srun() -> None:
     # of the job and the step, so that every task finds the same one; below the ephemeral ports
     number = int(os.environ["SLURM_JOB_ID"]) * 31 + int(os.environ["SLURM_STEP_ID"])
     os.environ.setdefault("MASTER_PORT", str(10000 + number % 20000))
-    for name, slurm in (("RANK", "PROCID"), ("LOCAL_RANK", "LOCALID")):
-        os.environ[name] = os.environ[f"SLURM_{slurm}"]
+    os.environ["RANK"] = os.environ["SLURM_PROCID"]
+    os.environ["LOCAL_RANK"] = os.environ["SLURM_LOCALID"]
     os.environ["WORLD_SIZE"] = str(tasks)
 
 

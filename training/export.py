@@ -32,4 +32,4 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
             shutil.copyfile(file, part / file.name)
         part.rename(folder)
 
-    world.by_leader(write)
+    world.on_rank_0(write)

@@ -58,7 +58,7 @@ class Loop:
 
         Args:
             first_step: steps already done.
-            record: gets every step's numbers; the leader's alone.
+            record: gets every step's numbers; on rank 0 alone.
 
         Raises:
             DataError: the loss or the gradient is not finite.

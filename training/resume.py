@@ -71,7 +71,7 @@ def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> No
         for old in completed(folder)[:-keep]:
             _remove(old)
 
-    world.by_leader(seal)
+    world.on_rank_0(seal)
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def newest(folder: Path, identity: Mapping[str, Any], world: World) -> Saved | N
         ConfigError: it was made with another configuration.
         DataError: it can't be made to fit another number of processes.
     """
-    saved = world.by_leader(partial(_newest_whole, folder))
+    saved = world.on_rank_0(partial(_newest_whole, folder))
     if saved is not None:
         _check(saved, identity)
     return saved
@@ -168,7 +168,7 @@ def universal(saved: Saved, world: World) -> Saved:
             _mark(made)
 
     made = replace(saved, path=place)
-    world.by_leader(convert)
+    world.on_rank_0(convert)
     return made
 
 

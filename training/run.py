@@ -67,7 +67,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     stage = stage.resolved()
     world = start_processes() if start is None and asked_processes() > 1 else None
     find = partial(_inputs, stage)  # one process hashes the files, the others find that done
-    inputs = world.by_leader(find) if world else find()
+    inputs = world.on_rank_0(find) if world else find()
     corpus = open_corpus(stage.corpus_folder)
     slug = f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.slug}"
     folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
@@ -122,11 +122,11 @@ def _together(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: 
             checks[0]()
             commit(folder, inputs, built, named)
 
-        if not world.by_leader(begin):
-            with begun(folder, stage) if world.leader else nullcontext():
+        if not world.on_rank_0(begin):
+            with begun(folder, stage) if world.is_rank_0 else nullcontext():
                 built = _make(stage, corpus, folder, inputs, world)
-                world.by_leader(partial(end, built))
-    return world.by_leader(partial(_tidied, folder))
+                world.on_rank_0(partial(end, built))
+    return world.on_rank_0(partial(_tidied, folder))
 
 
 def _tidied(folder: Path) -> Artifact:
@@ -138,14 +138,14 @@ def _tidied(folder: Path) -> Artifact:
 
 def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
           world: World) -> Built:  # fmt: skip
-    past = world.by_leader(partial(_past, stage))  # the start may be gone at the end
+    past = world.on_rank_0(partial(_past, stage))  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
     saved = resume.newest(folder / "checkpoints", made_with, world)
-    world.by_leader(partial(clear, folder, saved.step if saved else 0))
+    world.on_rank_0(partial(clear, folder, saved.step if saved else 0))
     loop, saved, parameters = _set_up(stage, corpus, folder, made_with, saved, world)
     order, first = loop.order, resume.load(loop.engine, saved)
     record = None
-    if world.leader:
+    if world.is_rank_0:
         done = loop.tokens(first)
         record = Record(stage, folder, first, order.steps, inputs, first_tokens=done)
     try:
@@ -155,7 +155,7 @@ def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapp
         if record is not None:
             record.close()
         loop.engine.destroy()  # else its hooks keep the optimizer's states in memory
-    if world.leader:
+    if world.is_rank_0:
         exposures(corpus.ledger, order).to_parquet(folder / checkpoint.EXPOSURES, index=False)
     tokens = order.sequences * loop.width
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}

@@ -36,7 +36,7 @@ def start_processes() -> World:
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
     if cuda:
         torch.cuda.set_device(local)
-    if rank:  # what all processes have to say, the leader says
+    if rank:  # what all processes have to say, rank 0 says
         logging.getLogger().setLevel(logging.ERROR)
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     return World(rank, int(os.environ["WORLD_SIZE"]), device)

@@ -47,6 +47,6 @@ def test_without_a_first_node_the_remedy_is_named(monkeypatch):
         world.asked_processes()
 
 
-def test_the_leaders_work_alone():
+def test_rank_0s_work_alone():
     alone = world.World(0, 1, world.torch.device("cpu"))
-    assert alone.by_leader(lambda: 3) == 3
+    assert alone.on_rank_0(lambda: 3) == 3

@@ -30,13 +30,13 @@ def main(folder: Path) -> None:
     rows = [{"input_ids": row.numpy()} for row in ids]
     for _ in range(2):
         optimizer_step(engine, rows, torch.arange(4).numpy(), config, world, clip=False)
-    if world.leader:
+    if world.is_rank_0:
         load_tokenizer("tokenizer", str(GOLDEN)).save_pretrained(folder / "tokenizer")
     export(engine, folder / "tokenizer", folder / "hf", world)
     with torch.no_grad():
         engine.eval()
         ours = engine(input_ids=ids).logits
-        if world.leader:
+        if world.is_rank_0:
             plain = load_model("model", str(folder / "hf"))
             torch.save((plain(input_ids=ids).logits, ours), folder / "logits.pt")
     world.wait()

@@ -207,11 +207,11 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
     told = []
 
     class Follower:
-        leader = False
+        is_rank_0 = False
 
-        def by_leader(self, work):
+        def on_rank_0(self, work):
             told.append(work)
-            return {"corpus": "c", "model": "the leader's"}
+            return {"corpus": "c", "model": "rank 0's"}
 
     def opened(folder):
         assert told
@@ -231,5 +231,5 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
     given = replace(stage.model, path="tests/golden/target")
     with pytest.raises(KeyboardInterrupt):
         run(replace(stage, model=given))
-    assert found["inputs"]["model"] == "the leader's"
+    assert found["inputs"]["model"] == "rank 0's"
     assert isinstance(found["world"], Follower)
