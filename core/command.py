@@ -15,7 +15,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from core import signs, wholeness
+from core import process_records, wholeness
 from core.disk import disk_errors
 from core.errors import StoppedError, UserError, near_names, require
 from core.quiet import quiet_libraries
@@ -37,26 +37,19 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     failed: list[UserError] = []
 
     def job(config: DictConfig) -> None:
-        signs.leave_in(config.get("signs"))  # where a launcher that started this process looks
+        process_records.leave_in(config.get("records"))  # given by a launcher
         try:
             wholeness.follow(config.get("verify", wholeness.CHANGED))
             runs = config.get("runs", "runs")
             require(runs != "", "runs", runs, "give a folder.")
             with disk_errors(runs):
                 run(config)
-        except StoppedError as error:  # Hydra lets it pass, which ends a sweep as well
-            if not signs.record_failure(error):
-                sys.exit(error.status)
-            raise
-        except UserError as error:  # kept from Hydra, which would put a line of its own before it
-            if signs.record_failure(error):
-                failed.append(error)
-            else:
-                sys.exit(error.status)
-        except Exception as error:
-            if not signs.record_failure(error):
-                sys.exit(1)
-            raise
+        except (Exception, StoppedError) as error:
+            if not process_records.record_failure(error):
+                sys.exit(error.status if isinstance(error, UserError | StoppedError) else 1)
+            if not isinstance(error, UserError):  # a StoppedError ends a sweep as well
+                raise
+            failed.append(error)  # kept from Hydra, which would put a line of its own before it
 
     try:
         with obeyed(), disk_errors():

@@ -82,7 +82,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def _hash_all(files: Mapping[str, Path], remembered: bool) -> dict[str, str]:
-    from core.progress import progress  # which writes its signs as artefacts are written
+    from core.progress import progress  # which writes its records as artefacts are written
 
     total = sum(path.stat().st_size for path in files.values())
     bar = progress(total=total, desc="hashing", unit="B", unit_scale=True, leave=False,

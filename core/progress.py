@@ -8,9 +8,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core import signs
+from core import process_records
 
-INTERVAL = 2.0  # seconds between two signs of progress
+INTERVAL = 2.0  # seconds between two records of progress
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
@@ -36,7 +36,9 @@ class _Bar(tqdm):  # type: ignore[type-arg]
         if now["total"] and since:
             left = (now["total"] - now["n"]) * now["elapsed"] / since
         title = str(now["prefix"]).rstrip(": ")
-        signs.record_progress(signs.Progress(title, int(now["n"]), now["total"], now["unit"], left))
+        process_records.record_progress(
+            process_records.Progress(title, int(now["n"]), now["total"], now["unit"], left)
+        )
 
 
 def progress(**options: Any) -> Any:

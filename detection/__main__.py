@@ -25,7 +25,7 @@ def main(config: DictConfig) -> None:
 
     stage = convert(config, DetectionStage)
     artifact = run(stage)
-    if "signs" not in config:  # no launcher that will report on them
+    if "records" not in config:  # no launcher that will report on them
         examples = open_examples(stage.examples.path)
         print(overlap(examples) + summary(open_scores(artifact.path).tables, examples))
 

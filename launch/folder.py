@@ -33,7 +33,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from analysis.config import CellPaths
-from core import signs
+from core import process_records
 from core.artifacts import file_name
 from core.errors import ArtifactError, StoppedError, UserError
 from core.files import sealed, unsealed, write_text
@@ -140,11 +140,11 @@ class CellFolder:
         """Within it this process runs the cell: its folder says so, and why where it ends badly."""
         job = os.environ.get("SLURM_JOB_ID")
         now = Running(socket.gethostname(), os.getpid(), job, stage, time.time())
-        signs.forget(self.folder)
+        process_records.forget(self.folder)
         before = self.read_outcome()
         if before is not None and before.state != "done":
             (self.folder / "outcome.json").unlink(missing_ok=True)
-        signs.leave_in(self.folder)
+        process_records.leave_in(self.folder)
         with obeyed(), self._living(now), last_words(self._stopped):
             try:
                 yield
@@ -156,7 +156,7 @@ class CellFolder:
                     self.write_failure(error)
                 raise
             finally:
-                signs.leave_in(None)
+                process_records.leave_in(None)
 
     def _stopped(self, error: StoppedError) -> None:
         with suppress(OSError):

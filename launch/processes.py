@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from core import signs, stopping
+from core import process_records, stopping
 from core.artifacts import is_complete
 from core.errors import ConfigError, StoppedError, UserError
 from core.parent import tied
@@ -51,7 +51,7 @@ class Processes:
     Attributes:
         cluster: the node `cluster`.
         stage: `train` or `detect`.
-        folder: the cell's folder, where they leave signs.
+        folder: the cell's folder, where they leave their records.
         code: the snapshot that they run.
     """
 
@@ -104,7 +104,7 @@ class Processes:
         for left in reversed(range(self.cluster.retries + 1)):
             log.info("%s: %s", name, shlex.join(call))
             if self.cluster.node_rank == 0:
-                signs.forget(self.folder)
+                process_records.forget(self.folder)
             status, stopped = _wait(call, self._environment(), self._ask_to_stop)
             if status == 0:
                 _await(artifact)
@@ -168,7 +168,7 @@ class Processes:
 
     def _error(self, status: int, stopped: bool) -> UserError | StoppedError:
         """Why they ended, by what they left."""
-        failures = signs.read_failures(self.folder)
+        failures = process_records.read_failures(self.folder)
         if stopped or (failures and all(f.stopped for f in failures)):
             said = next((f for f in failures if f.stopped), None)
             if said is None:
@@ -189,7 +189,7 @@ class Processes:
             return UserError(first.message)
         return CrashedError(
             f"rank {first.rank} on {first.host} failed first: {first.kind}: {first.message} (its "
-            f"traceback is above, and in {self.folder / signs.FAILED})",
+            f"traceback is above, and in {self.folder / process_records.FAILED})",
             known=True,
         )
 

@@ -61,7 +61,7 @@ class Stages:
         stage: TrainingStage | DetectionStage,
         artifact: Path,
     ) -> None:
-        asked = {**plain(stage), "signs": str(self.folder), "verify": wholeness.policy()}
+        asked = {**plain(stage), "records": str(self.folder), "verify": wholeness.policy()}
         save_config(self.folder / "stages" / name, asked, self.code / "conf")
         module = "training" if isinstance(stage, TrainingStage) else "detection"
         processes.run(module, name, artifact)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from core import signs
+from core import process_records
 from core.errors import ConfigError
 from launch.config import STAGES
 from launch.folder import KIND, CellFolder, Launch, Outcome
@@ -69,7 +69,7 @@ def _waits(cell: CellFolder) -> str:
 
 
 def _progress(cell: CellFolder) -> str:
-    now = signs.read_progress(cell.folder)
+    now = process_records.read_progress(cell.folder)
     if now is None:
         return ""
     share = f"/{now.total} {now.unit} ({now.n / now.total:.0%})" if now.total else f" {now.unit}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core import content, signs
+from core import content, process_records
 from core.content import LARGE_BYTES, digests, file_digest, file_digests, files_digest
 from core.errors import DataError
 
@@ -285,13 +285,13 @@ def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
 
 def test_much_to_read_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(content, "SHOWN_BYTES", 3 * LARGE_BYTES)
-    signs.leave_in(tmp_path)
+    process_records.leave_in(tmp_path)
     try:
         digests({"1": large(tmp_path / "1"), "2": large(tmp_path / "2")})
-        assert signs.read_progress(tmp_path) is None
+        assert process_records.read_progress(tmp_path) is None
         digests({n: large(tmp_path / n) for n in "123"})
-        shown = signs.read_progress(tmp_path)
+        shown = process_records.read_progress(tmp_path)
     finally:
-        signs.leave_in(None)
+        process_records.leave_in(None)
     assert shown is not None
     assert (shown.title, shown.n, shown.total) == ("hashing", 3 * LARGE_BYTES, 3 * LARGE_BYTES)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from core import signs
+from core import process_records
 from core.progress import progress
 from injection.sources import Document
 from injection.tokenize import Work, tokenize
@@ -22,9 +22,9 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    signs.leave_in(tmp_path)
+    process_records.leave_in(tmp_path)
     yield tmp_path
-    signs.leave_in(None)
+    process_records.leave_in(None)
 
 
 @pytest.mark.parametrize("initial", [0, 50])
@@ -45,10 +45,10 @@ def test_the_tokeniser_ends_at_its_total_and_what_was_there_is_no_work(clock, fo
     documents = [Document(str(i), "book", "The bridge is quite old. " * 40) for i in range(9)]
     work = Work(tmp_path / "shards", "tests/golden/target")
     tokenize(iter(documents), work, 300, 1, 5_000)
-    seen = signs.read_progress(folder)
+    seen = process_records.read_progress(folder)
     assert (seen.n, seen.total, seen.seconds_left) == (300, 300, 0)
     tokenize(iter(documents), work, 300, 1, 5_000)
-    seen = signs.read_progress(folder)
+    seen = process_records.read_progress(folder)
     assert (seen.n, seen.total, seen.seconds_left) == (300, 300, None)
 
 

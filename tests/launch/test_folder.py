@@ -15,7 +15,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from analysis.config import CellPaths
-from core import signs
+from core import process_records
 from core.errors import ConfigError, DataError, StoppedError
 from core.files import sealed
 from launch import snapshot
@@ -47,7 +47,9 @@ def test_status_tells_what_became_of_each_cell(launch, tmp_path):
         raise DataError("a text is empty")
     waiting.write_jobs({"inject": "7_3", "train": "8_3", "detect": "9_3"})
     with running.record_run("train"):
-        signs.record_progress(signs.Progress("train tiny", 30, 120, "step", 600.0))
+        process_records.record_progress(
+            process_records.Progress("train tiny", 30, 120, "step", 600.0)
+        )
         said = status(tmp_path / "runs").splitlines()
     assert said[0].endswith(": 1 done, 1 failed, 1 running, 1 waiting")
     assert said[1].split() == ["seed=0", "done"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core import signs
+from core import process_records
 from core.errors import ArtifactError
 from launch import snapshot
 from launch.folder import Launch, Outcome
@@ -55,18 +55,22 @@ def test_a_damaged_configuration_is_refused(tmp_path):
     assert load_config(tmp_path)["seed"] == 1
 
 
-def test_a_damaged_sign_is_none(tmp_path):
-    signs.leave_in(tmp_path)
+def test_a_damaged_record_of_a_process_is_none(tmp_path):
+    process_records.leave_in(tmp_path)
     try:
-        signs.record_progress(signs.Progress("train", 1, 2, "step", 3.0))
-        signs.record_failure(ValueError("x"))
+        process_records.record_progress(process_records.Progress("train", 1, 2, "step", 3.0))
+        process_records.record_failure(ValueError("x"))
     finally:
-        signs.leave_in(None)
-    for _ in flips(tmp_path / signs.PROGRESS):
-        assert signs.read_progress(tmp_path) is None
-    for _ in flips(tmp_path / signs.FAILED / "rank-0.json"):
-        assert signs.read_failures(tmp_path) == []
-    assert signs.read_progress(tmp_path).n == len(signs.read_failures(tmp_path)) == 1
+        process_records.leave_in(None)
+    for _ in flips(tmp_path / process_records.PROGRESS):
+        assert process_records.read_progress(tmp_path) is None
+    for _ in flips(tmp_path / process_records.FAILED / "rank-0.json"):
+        assert process_records.read_failures(tmp_path) == []
+    assert (
+        process_records.read_progress(tmp_path).n
+        == len(process_records.read_failures(tmp_path))
+        == 1
+    )
 
 
 def test_a_damaged_copy_of_the_code_is_made_again(tmp_path):

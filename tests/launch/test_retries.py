@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import UserError
 from core.files import sealed
-from core.signs import FAILED, Failure
+from core.process_records import FAILED, Failure
 from launch import snapshot
 from launch.config import ClusterConfig
 from launch.processes import CrashedError, Processes

@@ -1,4 +1,4 @@
-"""What processes leave in a folder for those who look on: how far they are, why they failed.
+"""What a process records in a folder for its launcher: how far it is, and why it failed.
 
 ::
 
@@ -45,14 +45,8 @@ class Progress:
 class Failure:
     """Why one process of several ended.
 
-    Attributes:
-        rank: which process.
-        host: its machine.
-        time: when, in seconds of the epoch.
-        kind: the error's class.
-        status: the exit status.
-        message: the error in words.
-        trace: its traceback; empty for a user's error.
+    `time` is in seconds of the epoch, `kind` the error's class, `status` the process's exit status,
+    `trace` the traceback: empty for a user's error.
     """
 
     rank: int
@@ -76,7 +70,7 @@ class Failure:
 
 
 def leave_in(folder: Path | str | None) -> None:
-    """From now on this process leaves its signs in the folder; None: nowhere."""
+    """From now on this process leaves its records in the folder; None: nowhere."""
     global _folder
     _folder = None if folder is None else Path(folder)
 

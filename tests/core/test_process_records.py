@@ -1,36 +1,36 @@
 import pytest
 
-from core import signs
+from core import process_records
 from core.errors import DataError
 from core.progress import progress
 
 
 @pytest.fixture
 def folder(tmp_path):
-    signs.leave_in(tmp_path)
+    process_records.leave_in(tmp_path)
     yield tmp_path
-    signs.leave_in(None)
+    process_records.leave_in(None)
 
 
 def test_a_bar_is_seen_from_outside(folder):
     bar = progress(total=40, initial=10, desc="train", unit="step")
     bar.update(10)  # the first is told at once
-    seen = signs.read_progress(folder)
+    seen = process_records.read_progress(folder)
     assert (seen.title, seen.n, seen.total, seen.unit) == ("train", 20, 40, "step")
     assert seen.seconds_left > 0
     bar.close()
-    signs.forget(folder)
-    assert signs.read_progress(folder) is None
+    process_records.forget(folder)
+    assert process_records.read_progress(folder) is None
 
 
 def test_the_first_cause_comes_first_and_is_said_once(folder, monkeypatch):
     monkeypatch.setenv("RANK", "0")
-    assert not signs.record_failure(RuntimeError("[gloo] Connection closed by peer"))
+    assert not process_records.record_failure(RuntimeError("[gloo] Connection closed by peer"))
     monkeypatch.setenv("RANK", "2")
-    assert signs.record_failure(ValueError("boom"))
+    assert process_records.record_failure(ValueError("boom"))
     monkeypatch.setenv("RANK", "1")
-    assert not signs.record_failure(DataError("a text is empty"))
-    found = signs.read_failures(folder)
+    assert not process_records.record_failure(DataError("a text is empty"))
+    found = process_records.read_failures(folder)
     assert [f.rank for f in found] == [2, 1, 0]
     assert "ValueError: boom" in found[0].trace
     assert found[1].status == 2
@@ -38,7 +38,7 @@ def test_the_first_cause_comes_first_and_is_said_once(folder, monkeypatch):
 
 
 def test_nothing_is_left_where_nobody_looks(tmp_path):
-    signs.leave_in(None)
-    assert signs.record_failure(ValueError("boom"))
-    signs.record_progress(signs.Progress("train", 1, 2, "step", None))
+    process_records.leave_in(None)
+    assert process_records.record_failure(ValueError("boom"))
+    process_records.record_progress(process_records.Progress("train", 1, 2, "step", None))
     assert list(tmp_path.iterdir()) == []
