@@ -22,9 +22,7 @@ from core.lease import LOCKS, holder, if_free, lease_file
 from core.progress import progress
 from core.wholeness import ALWAYS, MANIFEST, damages, read_manifest
 
-ARTIFACTS = (
-    "corpus", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy", "report"
-)  # fmt: skip
+ARTIFACTS = ("corpus", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy", "report")
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
 RUNNING, OLDER, FOREIGN = "running", "older", "foreign"
 STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, FOREIGN, WHOLE)
@@ -55,13 +53,12 @@ def check(runs: Path) -> list[Found]:
     folders = sorted(p for kind in ARTIFACTS for p in (runs / kind).glob("*") if p.is_dir())
     sizes = {folder: _bytes(folder) for folder in folders}
     total = sum(sizes.values())
-    bar = progress(
-        total=total, desc="check", unit="B", unit_scale=True, disable=total < SHOWN_BYTES
-    )
+    shown = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
     found = []
-    with bar:
+    with progress(total=total, desc="check", **shown) as bar:
         for folder, size in sizes.items():
-            found.append(_artifact(folder, size))
+            state, words = _state(folder)
+            found.append(Found(folder, state, size, words))
             bar.update(size)
     busy = [f.path for f in found if f.state in (UNFINISHED, RUNNING)]
     found += [*_leases(runs), *_temporary(runs, busy), *_resumed(found)]
@@ -70,13 +67,13 @@ def check(runs: Path) -> list[Found]:
 
 def listed(runs: Path, found: Sequence[Found]) -> str:
     """A line a thing that is not whole, and the count and size of each kind."""
-    bad = [f for f in found if f.state != WHOLE]
     lines = [
-        f"  {f.state:10} {_size(f.bytes):>9}  {f.path}{f.words and f': {f.words}'}" for f in bad
+        f"  {f.state:10} {_size([f]):>9}  {f.path}{f.words and f': {f.words}'}"
+        for f in found
+        if f.state != WHOLE
     ]
-    states = [state for state in reversed(STATES) if any(f.state == state for f in found)]
-    counts = [f"{len(own)} {state} ({_size(sum(f.bytes for f in own))})"
-              for state in states if (own := [f for f in found if f.state == state])]  # fmt: skip
+    groups = {state: [f for f in found if f.state == state] for state in reversed(STATES)}
+    counts = [f"{len(own)} {state} ({_size(own)})" for state, own in groups.items() if own]
     return "\n".join([f"{runs}: {', '.join(counts) or 'no artefact'}", *lines])
 
 
@@ -87,29 +84,26 @@ def prune(found: Sequence[Found], agreed: Callable[[str], bool]) -> None:
         found: what `check` found.
         agreed: asks a question; whether the answer is yes.
     """
-    _remove([f for f in found if f.state in (UNFINISHED, ORPHANED)], "left over", agreed)
-    _remove([f for f in found if f.state == DAMAGED], "damaged; their commands make them again",
-            agreed)  # fmt: skip
+    damaged = "damaged; their commands make them again"
+    for states, why in (((UNFINISHED, ORPHANED), "left over"), ((DAMAGED,), damaged)):
+        own = [f for f in found if f.state in states]
+        if own and agreed(f"Remove {len(own)} ({_size(own)}), {why}?"):
+            for each in own:
+                print(_removed(each.path))
 
 
-def _remove(found: Sequence[Found], why: str, agreed: Callable[[str], bool]) -> None:
-    size = _size(sum(f.bytes for f in found))
-    if not found or not agreed(f"Remove {len(found)} ({size}), {why}?"):
-        return
-    for each in found:
-        place = each.path
-        folder = next((p for p in (place, *place.parents) if _is_artifact(p)), None)
-        lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
-        with if_free(lease) if lease else nullcontext(True) as free:
-            print(_removed(place, lease) if free else f"kept {place}: a process may make it now")
-
-
-def _removed(place: Path, lease: Path | None) -> str:
-    try:
-        if place != lease:  # a lease goes as it is let go of
-            _delete(place)
-    except OSError as error:
-        return f"kept {place}: {error.strerror}"
+def _removed(place: Path) -> str:
+    """Remove it unless a process may make it; what became of it."""
+    folder = next((p for p in (place, *place.parents) if p.parent.name in ARTIFACTS), None)
+    lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
+    with if_free(lease) if lease else nullcontext(True) as free:
+        if not free:
+            return f"kept {place}: a process may make it now"
+        try:
+            if place != lease:  # a lease goes as it is let go of
+                _delete(place)
+        except OSError as error:
+            return f"kept {place}: {error.strerror}"
     return f"removed {place}"
 
 
@@ -123,33 +117,25 @@ def _delete(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def _is_artifact(path: Path) -> bool:
-    return path.parent.name in ARTIFACTS
-
-
-def _artifact(folder: Path, size: int) -> Found:
-    who = holder(lease_file(folder))
+def _state(folder: Path) -> tuple[str, str]:
+    """What became of an artefact's folder, and what there is to say about it."""
+    named, who = NAMED.fullmatch(folder.name), holder(lease_file(folder))  # before it is finished
     if not is_complete(folder):
         if who is not None:
-            return Found(folder, RUNNING, size, f"{who} makes it")
-        begun = NAMED.fullmatch(folder.name) and (folder / CONFIG).is_file()
-        if not begun and any(folder.iterdir()):
-            return Found(folder, FOREIGN, size, "no stage began it, and it is kept")
-        return Found(folder, UNFINISHED, size, "the command that began it goes on with it")
+            return RUNNING, f"{who} makes it"
+        if any(folder.iterdir()) and not (named and (folder / CONFIG).is_file()):
+            return FOREIGN, "no stage began it, and it is kept"
+        return UNFINISHED, "the command that began it goes on with it"
     try:
         manifest = read_manifest(folder)
     except ArtifactError as error:
-        if not NAMED.fullmatch(folder.name):
-            return Found(folder, FOREIGN, size, "no stage made it, and it is kept")
-        return Found(
-            folder, DAMAGED, size, f"{MANIFEST} is not what was written ({error.__cause__})"
-        )
+        if not named:
+            return FOREIGN, "no stage made it, and it is kept"
+        return DAMAGED, f"{MANIFEST} is not what was written ({error.__cause__})"
     if manifest["schema"] != SCHEMA:
-        return Found(
-            folder, OLDER, size, f"of schema {manifest['schema']}; this version's is {SCHEMA}"
-        )
+        return OLDER, f"of schema {manifest['schema']}; this version's is {SCHEMA}"
     wrong = [*damages(folder, manifest, ALWAYS)]
-    return Found(folder, DAMAGED if wrong else WHOLE, size, "; ".join(map(str, wrong)))
+    return DAMAGED if wrong else WHOLE, "; ".join(map(str, wrong))
 
 
 def _leases(runs: Path) -> Iterator[Found]:
@@ -201,7 +187,8 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def _size(count: float) -> str:
+def _size(found: Sequence[Found]) -> str:
+    count: float = sum(f.bytes for f in found)
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

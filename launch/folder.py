@@ -41,12 +41,8 @@ from core.stopping import last_words, obeyed
 from launch.saved_config import load_config
 
 KIND = "launches"
-RUNTIME = (
-    "launch.",
-    "cluster.",
-    "cluster=",
-    "verify=",
-)  # overrides that say where and how far, not what
+RUNTIME = ("launch.", "cluster.", "cluster=", "verify=")
+"""How overrides begin that say where and how far, not what."""
 BEAT = 5.0  # seconds between two signs of life
 
 
@@ -109,13 +105,11 @@ class CellFolder:
 
     def read_running(self) -> tuple[Running, float] | None:
         """Where it runs, and the seconds since its last sign of life."""
-        place = self.folder / "running.json"
-        try:
-            quiet = time.time() - place.stat().st_mtime
-        except FileNotFoundError:
-            return None
-        found = self._read("running")
-        return None if found is None else (Running(**found), quiet)
+        with suppress(FileNotFoundError):
+            quiet = time.time() - (self.folder / "running.json").stat().st_mtime
+            found = self._read("running")
+            return None if found is None else (Running(**found), quiet)
+        return None
 
     def write_jobs(self, jobs: Mapping[str, str]) -> None:
         """Write which SLURM jobs it has, by their stage."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +13,7 @@ import injection.run
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from core.artifacts import Artifact
 from core.config import convert, create
-from core.errors import require
+from core.errors import ConfigError, require
 from core.models import resolve
 from detection.build import build_methods
 from detection.config import (
@@ -24,7 +23,7 @@ from detection.config import (
     PrefixConfig,
     ScoredModelConfig,
 )
-from detection.needs import choose_methods, needs_of, used_by
+from detection.needs import choose_methods, used_by
 from detection.prefix_texts import open_prefix
 from injection.config import InjectionConfig, InjectionStage
 from launch import shared
@@ -43,11 +42,6 @@ from training.schedule import check_warmup
 
 BASE = "base"
 """`reference.path` for the model before the training."""
-log = logging.getLogger(__name__)
-
-DETECTION_NODES = (
-    "name", "seed", "runs", "method", "detection", "reference", "masked_lm", "prefix"
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,8 +69,7 @@ class Plan:
     @property
     def makes_reference(self) -> bool:
         """Whether a fair reference is made: where a method needs one, and none is named."""
-        methods = build_methods(self.detection.method).values()
-        asked = any("reference" in needs_of(method) for method in methods)
+        asked = "reference" in used_by(build_methods(self.detection.method))
         return self.made_here and asked and self.detection.reference.path is None
 
     @property
@@ -91,13 +84,11 @@ class Corpora:
     """What the injection stage made.
 
     Attributes:
-        own: the stage, packed with the tokenizer of the model that will read it.
         study: the contaminated corpus.
         base: what a base model made from nothing is pretrained on.
         validation: the folder of text whose loss is evaluated; empty: none.
     """
 
-    own: InjectionStage
     study: Artifact
     base: Artifact | None
     validation: str
@@ -114,16 +105,10 @@ class Models:
 
 
 @dataclass(frozen=True)
-class _Base:
-    """The part of the pipeline's configuration that no stage has."""
+class _Rest:
+    """The part of the pipeline's configuration that no stage of a cell has."""
 
     base_corpus: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Analysis:
-    """The part of the analysis that needs no cells."""
-
     analysis: AnalysisConfig
     wandb: WandbConfig
 
@@ -138,26 +123,26 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     Raises:
         UserError: anything that can be known to be wrong before the first token is written.
     """
+    # not `model`, which is the trained model here, and the scored one there
+    nodes = ["name", "seed", "runs", "method", "detection", "reference", "masked_lm", "prefix"]
     stages = Plan(
         convert(config, InjectionStage),
         convert(config, TrainingStage),
-        convert(_only(config, *DETECTION_NODES), DetectionStage),
-        convert(config, _Base).base_corpus,
+        convert(OmegaConf.masked_copy(config, nodes), DetectionStage),
+        convert(config, _Rest).base_corpus,
     )
-    convert(config, _Analysis)
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
     _check_methods(stages, replace(stages.detection, prefix=prefix))
     _check_window(stages.injection.injection, stages.training.training)
-    model = stages.training.model
-    if model.path is not None:
-        hf_folder("model.path", model.path)
+    if stages.training.model.path is not None:
+        hf_folder("model.path", stages.training.model.path)
     else:
-        require(model.pretraining is not None, "model.pretraining", None,
-                "say how the base model is pretrained, or give model.path.")  # fmt: skip
-    if stages.pretraining:
-        _check_base(stages, stages.pretraining)
-    _check_paths(stages.detection)
+        _check_base(stages)
+    for role, path in _given(stages.detection).items():
+        resolve(f"{role}.path", path)
+    if stages.detection.prefix.path is not None:
+        open_prefix(stages.detection.prefix.path)
     training, width = stages.training, stages.injection.injection.sequence_tokens
     check_recipe(training.training, training.deepspeed, stages.order, width)
     training.wandb.check_login()
@@ -184,46 +169,46 @@ def content_of(plan: Plan) -> dict[str, str]:
     if plan.pretraining:
         found["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
     used = used_by(build_methods(scored.method))
-    roles = {"reference": scored.reference.path, "masked_lm": scored.masked_lm.path}
-    given = {role: path for role, path in roles.items() if role in used and path != BASE}
-    for role, path in {**given, "model": plan.training.model.path}.items():
-        if path is not None:
-            found[role] = model_digest(f"{role}.path", path)
+    models = {role: path for role, path in _given(scored).items() if role in used}
+    if plan.training.model.path is not None:
+        models["model"] = plan.training.model.path
+    found |= {role: model_digest(f"{role}.path", path) for role, path in models.items()}
     if "prefix" in used and scored.prefix.path:
         found["prefix"] = open_prefix(scored.prefix.path).digest
     return found
 
 
-def _check_paths(stage: DetectionStage) -> None:
-    """Raise a UserError where what methods need is not where the user says."""
-    for name, path in (("reference", stage.reference.path), ("masked_lm", stage.masked_lm.path)):
-        if path not in (None, BASE):
-            resolve(f"{name}.path", str(path))
-    if stage.prefix.path is not None:
-        open_prefix(stage.prefix.path)
+def _given(stage: DetectionStage) -> dict[str, str]:
+    """The models that methods need and the user names, by their role."""
+    paths = {"reference": stage.reference.path, "masked_lm": stage.masked_lm.path}
+    return {role: path for role, path in paths.items() if path is not None and path != BASE}
 
 
 def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
     """A window of the corpus is a window of time only where training keeps the corpus's order."""
     whole = injection.last_tokens is None and injection.window == [0, 1]
-    require(
-        whole or training.order == "corpus",
-        "training.order",
-        training.order,
+    remedy = (
         "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
-        "order spreads the copies over the whole training.",
+        "order spreads the copies over the whole training."
     )
+    require(whole or training.order == "corpus", "training.order", training.order, remedy)
 
 
-def _check_base(plan: Plan, own: PretrainingConfig) -> None:
+def _check_base(plan: Plan) -> None:
     """Raise a ConfigError where the base model can't be pretrained, or then trained, as asked."""
-    width = plan.injection.injection.sequence_tokens
-    require(width <= own.sequence_tokens, "injection.sequence_tokens", width,
-            f"the base model is pretrained on sequences of {own.sequence_tokens}, its context. "
-            "Lower it, or raise model.pretraining.sequence_tokens.")  # fmt: skip
+    own, width = plan.pretraining, plan.injection.injection.sequence_tokens
+    if own is None:
+        raise ConfigError(
+            "model.pretraining is None: say how the base model is pretrained, or give model.path."
+        )
+    longer = (
+        f"the base model is pretrained on sequences of {own.sequence_tokens}, its context. Lower "
+        "it, or raise model.pretraining.sequence_tokens."
+    )
+    require(width <= own.sequence_tokens, "injection.sequence_tokens", width, longer)
     given = plan.injection.tokenizer.path
-    require(given is None, "tokenizer.path", given,
-            "a base model that is made here has its own tokenizer: leave it out.")  # fmt: skip
+    remedy = "a base model that is made here has its own tokenizer: leave it out."
+    require(given is None, "tokenizer.path", given, remedy)
     check_architecture(plan.training.model, own.vocab_size, own.sequence_tokens)
     check_warmup(own, Order(own.sequences, own.batch_sequences, None).steps)
     check_dtype(own, own.deepspeed)
@@ -248,15 +233,13 @@ def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths 
     return _detect(plan, stages, corpora, models)
 
 
-def processes_of(plan: Plan) -> list[tuple[str, str, list[str]]]:
-    """What may run as processes of its own: the stage, its package, each run of it by name."""
+def runs_of(plan: Plan) -> dict[str, list[str]]:
+    """The runs of each stage that can be processes of its own, by name."""
     steps = plan.training.training.export_steps
-    models = [*["base"] * plan.made_here, "study", *["reference"] * plan.makes_reference]
-    scored = ["clean", "contaminated", *(f"step-{step:08d}" for step in steps)]
-    return [
-        ("train", "training", [f"training-{name}" for name in models]),
-        ("detect", "detection", [f"detection-{name}" for name in scored]),
-    ]
+    return {
+        "train": [*["base"] * plan.made_here, "study", *["reference"] * plan.makes_reference],
+        "detect": ["clean", "contaminated", *(f"step-{step:08d}" for step in steps)],
+    }
 
 
 def run(config: DictConfig) -> Artifact:
@@ -268,35 +251,22 @@ def run(config: DictConfig) -> Artifact:
 
 def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     """The report on some cells of one experiment."""
-    return analysis.run.run(
-        AnalysisStage(
-            name=config.name,
-            seed=0,  # draws resamples: the same for all reports on the same scores
-            runs=config.runs,
-            cells=list(cells),
-            analysis=convert(config, _Analysis).analysis,
-            wandb=convert(config, _Analysis).wandb,
-        )
-    )
-
-
-def _only(config: DictConfig, *names: str) -> DictConfig:
-    """A part of the config: the node `model` means the trained model here, the scored one there."""
-    return OmegaConf.masked_copy(config, list(names))
+    rest = convert(config, _Rest)
+    own = AnalysisStage(config.name, 0, config.runs, list(cells), rest.analysis, rest.wandb)
+    return analysis.run.run(own)  # its seed draws resamples: the same for all reports
 
 
 def _inject(plan: Plan) -> Corpora:
-    pretraining = plan.pretraining
-    base = (
-        shared.base_corpus(plan.injection, plan.base_corpus, pretraining) if pretraining else None
-    )
+    base = None
+    if plan.pretraining:
+        base = shared.base_corpus(plan.injection, plan.base_corpus, plan.pretraining)
     own = with_tokenizer(plan, base)
     study = injection.run.run(own)
     _check_methods(plan, _on(plan.detection, study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
         validation = str(shared.validation_corpus(own, config.evaluate_tokens).path)
-    return Corpora(own, study, base, validation)
+    return Corpora(study, base, validation)
 
 
 def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
@@ -307,17 +277,11 @@ def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
     else:
         base = str(stage.model.path)
     start = replace(stage.model, path=base, architecture=None)
-    trained = stages.train(
-        "training-study",
-        replace(
-            stage, corpus_folder=str(corpora.study.path), model=start,
-            validation_folder=corpora.validation,
-        ),
-    )  # fmt: skip
-    return Models(
-        base, open_checkpoint(trained.path), _reference(plan, stages, corpora, base),
-        _masked_lm(plan, corpora.base),
-    )  # fmt: skip
+    corpus, validation = str(corpora.study.path), corpora.validation
+    own = replace(stage, corpus_folder=corpus, validation_folder=validation, model=start)
+    trained = open_checkpoint(stages.train("study", own).path)
+    reference = _reference(plan, stages, corpora, base)
+    return Models(base, trained, reference, _masked_lm(plan, corpora.base))
 
 
 def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> CellPaths:
@@ -327,8 +291,7 @@ def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> Cel
 
     def scores(name: str, model: str) -> str:
         scored = ScoredModelConfig(model, plan.training.model.trust_remote_code)
-        stage = replace(served, model=scored)
-        return str(stages.detect(f"detection-{name}", stage).path)
+        return str(stages.detect(name, replace(served, model=scored)).path)
 
     return CellPaths(
         corpus=str(corpora.study.path),
@@ -350,10 +313,8 @@ def _reference(plan: Plan, stages: Stages, corpora: Corpora, base: str) -> str |
 
 def _masked_lm(plan: Plan, base_corpus: Artifact | None) -> str | None:
     """A small masked language model on the base part, where one is needed and none was given."""
-    methods = build_methods(plan.detection.method).values()
-    if not base_corpus or not any("masked_lm" in needs_of(m) for m in methods):
-        return None
-    if plan.detection.masked_lm.path is not None:
+    needed = "masked_lm" in used_by(build_methods(plan.detection.method))
+    if not base_corpus or not needed or plan.detection.masked_lm.path is not None:
         return None
     made = train_masked_lm(MaskedLMStage(plan.injection.runs, str(base_corpus.path)))
     return str(made.path / "hf")

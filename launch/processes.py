@@ -23,7 +23,8 @@ from core.errors import ConfigError, StoppedError, UserError
 from core.parent import tied
 from core.stopping import deferred
 from launch import snapshot
-from launch.config import ClusterConfig
+from launch.config import PACKAGES, ClusterConfig
+from launch.saved_config import arguments
 
 RENDEZVOUS_SECONDS = 3600  # one node may still make what the others find made
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -76,23 +77,20 @@ class Processes:
         """Whether the stage is one process, the pipeline's own."""
         return self.count == 1 and self.cluster.kind != "deepspeed"
 
-    def command(self, module: str, name: str) -> list[str]:
-        """What starts `python -m <module>` as that many processes.
+    def saved(self, run: str) -> Path:
+        """The folder of the configuration that the stage's processes read in a run of this name."""
+        return self.folder / "stages" / f"{PACKAGES[self.stage]}-{run}"
 
-        Args:
-            module: a stage's package.
-            name: which of the cell's configurations they read: `stages/<name>/config.yaml`.
-        """
-        place = self.folder / "stages" / name
-        return [*self._launcher(name), module,
-                "--config-path", str(place), "--config-name", "config"]  # fmt: skip
+    def command(self, run: str) -> list[str]:
+        """What starts the stage's package as that many processes."""
+        place = self.saved(run)
+        return [*self._launcher(place.name), PACKAGES[self.stage], *arguments(place)]
 
-    def run(self, module: str, name: str, artifact: Path) -> None:
+    def run(self, run: str, artifact: Path) -> None:
         """Start them and wait; those that crashed are started again, a bounded number of times.
 
         Args:
-            module: a stage's package.
-            name: the configuration that they read.
+            run: which of the cell's runs of the stage, such as `study`.
             artifact: the folder that they make.
 
         Raises:
@@ -100,9 +98,9 @@ class Processes:
             StoppedError: a signal came, and they have saved what they did.
             CrashedError: they crashed once too often; the first one's traceback comes first.
         """
-        call, before = self.command(module, name), ""
+        call, before = self.command(run), ""
         for left in reversed(range(self.cluster.retries + 1)):
-            log.info("%s: %s", name, shlex.join(call))
+            log.info("%s: %s", self.saved(run).name, shlex.join(call))
             if self.cluster.node_rank == 0:
                 process_records.forget(self.folder)
             status, stopped = _wait(call, self._environment(), self._ask_to_stop)
@@ -114,38 +112,41 @@ class Processes:
             again = isinstance(error, CrashedError) and not (error.known and str(error) == before)
             if left == 0 or not again:
                 raise error
-            before = str(error)
-            log.error("%s\nStarting again from the last checkpoint; %d more after this.",
-                      error, left - 1)  # fmt: skip
+            before, more = str(error), f"{left - 1} more after this"
+            log.error("%s\nStarting again from the last checkpoint; %s.", error, more)
 
     def _launcher(self, name: str) -> list[str]:
-        cluster, python = self.cluster, sys.executable
+        cluster, python = self.cluster, [sys.executable, "-m"]
         if cluster.kind == "slurm":
-            job = self.cluster.job(self.stage)
-            each = [f"--cpus-per-task={job['cpus_per_task']}"] if "cpus_per_task" in job else []
-            return ["srun", f"--ntasks={self.count}", "--kill-on-bad-exit=1", *each,
-                    *cluster.options, python, "-m"]  # fmt: skip
+            job = cluster.job(self.stage)
+            tasks = _options(ntasks=self.count, kill_on_bad_exit=1)
+            if "cpus_per_task" in job:
+                tasks += _options(cpus_per_task=job["cpus_per_task"])
+            return ["srun", *tasks, *cluster.options, *python]
         if cluster.kind == "deepspeed":
-            return [python, "-m", "deepspeed.launcher.runner", "--hostfile", str(cluster.hostfile),
-                    "--master_addr", cluster.address, "--master_port", str(cluster.port),
-                    "--no_local_rank", *cluster.options, "--module"]  # fmt: skip
-        return [python, "-m", "torch.distributed.run", *self._torchrun(name),
-                f"--nproc-per-node={cluster.processes}",
-                f"--shutdown-timeout={cluster.grace_seconds}", *cluster.options, "-m"]  # fmt: skip
+            hosts = ["--hostfile", str(cluster.hostfile), "--master_addr", cluster.address]
+            hosts += ["--master_port", str(cluster.port), "--no_local_rank"]
+            return [*python, "deepspeed.launcher.runner", *hosts, *cluster.options, "--module"]
+        here = _options(nproc_per_node=cluster.processes, shutdown_timeout=cluster.grace_seconds)
+        torchrun = [*python, "torch.distributed.run", *self._rendezvous(name), *here]
+        return [*torchrun, *cluster.options, "-m"]
 
-    def _torchrun(self, name: str) -> list[str]:
-        """How its nodes find each other."""
+    def _rendezvous(self, name: str) -> list[str]:
+        """How torchrun's nodes find each other."""
         cluster = self.cluster
         if cluster.nodes == 1:
             return ["--standalone"]
         if cluster.rendezvous == "c10d":
-            return [f"--nnodes={cluster.nodes}", "--rdzv-backend=c10d",
-                    f"--rdzv-endpoint={cluster.address}:{cluster.port}",
-                    f"--rdzv-id={self.folder.name}-{name}",
-                    f"--rdzv-conf=join_timeout={RENDEZVOUS_SECONDS}"]  # fmt: skip
-        return [f"--nnodes={cluster.nodes}", f"--node-rank={cluster.node_rank}",
-                f"--master-addr={cluster.address}", f"--master-port={cluster.port}",
-                f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}"]  # fmt: skip
+            return _options(
+                nnodes=cluster.nodes,
+                rdzv_backend="c10d",
+                rdzv_endpoint=f"{cluster.address}:{cluster.port}",
+                rdzv_id=f"{self.folder.name}-{name}",
+                rdzv_conf=f"join_timeout={RENDEZVOUS_SECONDS}",
+            )
+        nodes = _options(nnodes=cluster.nodes, node_rank=cluster.node_rank)
+        place = _options(master_addr=cluster.address, master_port=cluster.port)
+        return [*nodes, *place, f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}"]
 
     def _environment(self) -> dict[str, str]:
         """This process's, less the place that it took itself, with the snapshot's code."""
@@ -192,6 +193,11 @@ class Processes:
             f"traceback is above, and in {self.folder / process_records.FAILED})",
             known=True,
         )
+
+
+def _options(**values: object) -> list[str]:
+    """`--node-rank=1` for `node_rank=1`."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
 
 
 def _wait(

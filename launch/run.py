@@ -240,12 +240,12 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     code, cell = launch.folder / "code-…", launch.cell(overrides)
     plan, stages = _check(config, settings, cell, code)
     lines = [f"{' '.join(overrides)}", *outlook(plan), "inject: in one process"]
-    for stage, module, names in pipeline.processes_of(plan):
+    for stage, runs in pipeline.runs_of(plan).items():
         processes = stages.processes(stage)
         if processes.alone:
             lines.append(f"{stage}: in one process")
         else:
-            lines += [shlex.join(processes.command(module, name)) for name in names]
+            lines += [shlex.join(processes.command(run)) for run in runs]
     if settings.cluster.kind == "slurm" and Sweep.begun is None:
         lines.append(slurm.described(launch, code, settings.cluster, 1, settings.launch.stage))
     return "\n".join(lines)

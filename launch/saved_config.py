@@ -1,4 +1,4 @@
-"""A configuration on disk, for `--config-path <folder> --config-name config`."""
+"""A configuration on disk, which the command of a stage reads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
         config: the whole configuration, with or without Hydra's own part.
         conf: the folder of `common.yaml`, which keeps Hydra from writing files.
     """
-    header = {
-        "defaults": ["common", "_self_"],
-        "hydra": {"searchpath": [f"file://{conf}"]},
-    }
+    header = {"defaults": ["common", "_self_"], "hydra": {"searchpath": [f"file://{conf}"]}}
     folder.mkdir(parents=True, exist_ok=True)
     # OmegaConf's own YAML: it quotes the text "1e-5", which it would read back as a number
     text = OmegaConf.to_yaml(OmegaConf.create({**header, **_resolved(config)}))
     write_text(folder / "config.yaml", f"{_seal(text)}\n{text}")
+
+
+def arguments(folder: Path) -> list[str]:
+    """What tells a command to read the configuration that is saved there."""
+    return ["--config-path", str(folder), "--config-name", "config"]
 
 
 def load_config(folder: Path) -> DictConfig:

@@ -24,21 +24,20 @@ def base_corpus(
         vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
     )
     config = _clean(own, "base", pretraining.budget_tokens, pretraining.sequence_tokens)
-    return injection.run.run(
-        InjectionStage(
-            runs=own.runs, seed=pretraining.seed, name=own.name, corpus=corpus,
-            tokenizer=tokenizer, injection=config,
-        )
-    )  # fmt: skip
+    clean = InjectionStage(runs=own.runs, seed=pretraining.seed, name=own.name, injection=config)
+    return injection.run.run(replace(clean, corpus=corpus, tokenizer=tokenizer))
 
 
 def base_model(
-    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages,
-    name: str = "base",
-) -> Artifact:  # fmt: skip
+    stage: TrainingStage,
+    own: PretrainingConfig,
+    corpus: Artifact,
+    stages: Stages,
+    run: str = "base",
+) -> Artifact:
     """The model before any contamination, trained on the base part by its own recipe."""
-    own = base_training(stage, pretraining, stages.processes("train").count)
-    return stages.train(f"training-{name}", replace(own, corpus_folder=str(corpus.path)))
+    training = base_training(stage, own, stages.processes("train").count)
+    return stages.train(run, replace(training, corpus_folder=str(corpus.path)))
 
 
 def reference_model(
@@ -65,15 +64,12 @@ def base_training(
     Raises:
         ConfigError: its batch can't be divided evenly among the processes.
     """
-    batch = pretraining.batch_sequences
-    require(batch % processes == 0, "model.pretraining.batch_sequences", batch,
-            f"give a multiple of the processes, {processes}.")  # fmt: skip
+    batch, remedy = pretraining.batch_sequences, f"give a multiple of the processes, {processes}."
+    require(batch % processes == 0, "model.pretraining.batch_sequences", batch, remedy)
     recipe = {field.name: getattr(pretraining, field.name) for field in fields(Recipe)}
     micro = gcd(batch // processes, stage.training.micro_batch_sequences)
-    training = replace(
-        stage.training, **recipe, micro_batch_sequences=micro,
-        export_steps=[], export_tokens=[], evaluate_every_steps=None,
-    )  # fmt: skip
+    recipe |= {"export_steps": [], "export_tokens": [], "evaluate_every_steps": None}
+    training = replace(stage.training, **recipe, micro_batch_sequences=micro)
     return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 
 
@@ -89,9 +85,7 @@ def _clean(
     own: InjectionStage, part: str, budget_tokens: int, sequence_tokens: int
 ) -> InjectionConfig:
     """A part of the corpus with nothing inserted."""
-    like = own.injection
-    return InjectionConfig(
-        members=0, nonmembers=0, part=part, budget_tokens=budget_tokens,
-        sequence_tokens=sequence_tokens, base_fraction=like.base_fraction,
-        validation_fraction=like.validation_fraction, num_proc=like.num_proc,
-    )  # fmt: skip
+    names = ("base_fraction", "validation_fraction", "num_proc")
+    given = {name: getattr(own.injection, name) for name in names}
+    given |= {"budget_tokens": budget_tokens, "sequence_tokens": sequence_tokens}
+    return InjectionConfig(members=0, nonmembers=0, part=part, **given)

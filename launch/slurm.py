@@ -23,6 +23,7 @@ from core.errors import ConfigError
 from launch import snapshot
 from launch.config import STAGES, ClusterConfig
 from launch.folder import CellFolder, Launch
+from launch.saved_config import arguments
 
 ANALYSE = "analyse"
 log = logging.getLogger(__name__)
@@ -128,10 +129,10 @@ def described(
 
 def command(stage: str, place: Path) -> list[str]:
     """What a task runs: a stage of the cell in that folder, or the launch's report."""
-    if stage == ANALYSE:
-        return [sys.executable, "-m", "launch", "report", str(place)]
-    return [sys.executable, "-m", "launch", "--config-path", str(place), "--config-name", "config",
-            f"launch.stage={stage}"]  # fmt: skip
+    more = (
+        ["report", str(place)] if stage == ANALYSE else [*arguments(place), f"launch.stage={stage}"]
+    )
+    return [sys.executable, "-m", "launch", *more]
 
 
 def script(executor: Any, tasks: int) -> str:
@@ -143,12 +144,13 @@ def script(executor: Any, tasks: int) -> str:
 
 
 def _executor(
-    launch: Launch, code: Path, cluster: ClusterConfig, stage: str, dependency: dict[str, Any]
+    launch: Launch, code: Path, cluster: ClusterConfig, stage: str, dependency: dict[str, str]
 ) -> Any:
     """Submitit's, with the options of the stage's job."""
-    options = dict(cluster.job(stage))
-    more = {**options.pop("additional_parameters", {}), **dependency.pop("more", {})}
+    options = cluster.job(stage)
     delay = options.pop("signal_delay_s", 120)
+    more = {"signal": f"B:USR2@{delay}", "requeue": True, **dependency}
+    more |= options.pop("additional_parameters", {})
     each = command(stage, launch.folder if stage == ANALYSE else Path("CELL"))
     setup = [f"# each task runs: {shlex.join(each)}"]
     setup += [f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment(code).items()]
@@ -160,10 +162,10 @@ def _executor(
             python=f"exec {shlex.quote(sys.executable)}",
         )
         executor.update_parameters(
-            **{"job_name": f"{launch.folder.name}-{stage}", "setup": [], **options, **dependency},
+            **{"job_name": f"{launch.folder.name}-{stage}", "setup": [], **options},
             use_srun=False,
             stderr_to_stdout=True,
-            additional_parameters={"signal": f"B:USR2@{delay}", "requeue": True, **more},
+            additional_parameters=more,
         )
     except (RuntimeError, ValueError) as error:
         raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
@@ -193,14 +195,14 @@ def _stages(until: str | None) -> Sequence[str]:
     return STAGES[: STAGES.index(until) + 1] if until else (*STAGES, ANALYSE)
 
 
-def _dependency(stage: str, before: str | None, cells: int) -> dict[str, Any]:
+def _dependency(stage: str, before: str | None, cells: int) -> dict[str, str]:
     """What the stage's job waits for."""
     if before is None:
         return {}
     if stage == ANALYSE:  # on what there is, whatever failed
         return {"dependency": f"afterany:{before}"}
     kind = "aftercorr" if cells > 1 else "afterok"
-    return {"dependency": f"{kind}:{before}", "more": {"kill-on-invalid-dep": "yes"}}
+    return {"dependency": f"{kind}:{before}", "kill-on-invalid-dep": "yes"}
 
 
 def queued(cells: Sequence[CellFolder]) -> set[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import detection.run
@@ -17,8 +15,6 @@ from launch.config import ClusterConfig
 from launch.processes import Processes
 from launch.saved_config import save_config
 from training.config import TrainingStage
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,33 +31,27 @@ class Stages:
     folder: Path = Path()
     code: Path = Path()
 
-    def train(self, name: str, stage: TrainingStage) -> Artifact:
-        """The training stage."""
-        return training.run.run(stage, self._start("train", name, stage))
+    def train(self, run: str, stage: TrainingStage) -> Artifact:
+        """The training stage; `run` tells it from the cell's others."""
+        return training.run.run(stage, self._start("train", run, stage))
 
-    def detect(self, name: str, stage: DetectionStage) -> Artifact:
-        """The detection stage."""
-        return detection.run.run(stage, self._start("detect", name, stage))
+    def detect(self, run: str, stage: DetectionStage) -> Artifact:
+        """The detection stage; `run` tells it from the cell's others."""
+        return detection.run.run(stage, self._start("detect", run, stage))
 
     def processes(self, stage: str) -> Processes:
         """How a stage's processes are started."""
         return Processes(self.cluster, stage, self.folder, self.code)
 
     def _start(
-        self, stage: str, name: str, config: TrainingStage | DetectionStage
+        self, stage: str, run: str, config: TrainingStage | DetectionStage
     ) -> Callable[[Path], None] | None:
         """What starts a stage's processes; None: this process does it."""
         processes = self.processes(stage)
-        return None if processes.alone else partial(self._run, processes, name, config)
 
-    def _run(
-        self,
-        processes: Processes,
-        name: str,
-        stage: TrainingStage | DetectionStage,
-        artifact: Path,
-    ) -> None:
-        asked = {**plain(stage), "records": str(self.folder), "verify": wholeness.policy()}
-        save_config(self.folder / "stages" / name, asked, self.code / "conf")
-        module = "training" if isinstance(stage, TrainingStage) else "detection"
-        processes.run(module, name, artifact)
+        def start(artifact: Path) -> None:
+            given = {"records": str(self.folder), "verify": wholeness.policy()}
+            save_config(processes.saved(run), {**plain(config), **given}, self.code / "conf")
+            processes.run(run, artifact)
+
+        return None if processes.alone else start

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from core.command import CONF
 from core.errors import ConfigError
 from launch.folder import CellFolder, Outcome
-from launch.pipeline import content_of, plan, processes_of
+from launch.pipeline import content_of, plan, runs_of
 from launch.run import _ended
 from launch.saved_config import save_config
 
@@ -74,8 +74,7 @@ def test_the_reference_is_made_only_where_a_method_needs_one(tmp_path):
     for words, expected in made.items():
         cell = planned(*dict.fromkeys([REFERENCE, words] if "path" in words else [words]))
         assert cell.makes_reference is expected
-        ((_, _, trainings), _) = processes_of(cell)
-        assert ("training-reference" in trainings) is expected
+        assert ("reference" in runs_of(cell)["train"]) is expected
 
 
 def test_with_a_given_model_no_reference_is_made_up():

@@ -20,7 +20,7 @@ WELL = "touch $PLACE/artefact/manifest.json; exit 0"
 class Scripted(Processes):
     """Processes whose n-th start does what `end<n>` says."""
 
-    def command(self, module, name):
+    def command(self, run):
         return ["sh", "-c", "env > $PLACE/environment; n=$(cat $PLACE/starts 2>/dev/null | wc -l); "
                             "echo >> $PLACE/starts; . $PLACE/end$n"]  # fmt: skip
 
@@ -38,7 +38,7 @@ def started(tmp_path, monkeypatch):
         cluster = ClusterConfig(processes=2, retries=retries)
         error = None
         try:
-            Scripted(cluster, "train", cell, snapshot.HOME).run("training", "study", artefact)
+            Scripted(cluster, "train", cell, snapshot.HOME).run("study", artefact)
         except UserError as raised:
             error = raised
         return (tmp_path / "starts").read_text().count("\n"), error
@@ -101,7 +101,7 @@ def test_srun_starts_a_task_for_each_of_the_jobs():
         Processes(cluster, stage, snapshot.HOME, snapshot.HOME) for stage in ("train", "detect")
     )
     assert (train.count, train.alone, detect.count, detect.alone) == (8, False, 1, True)
-    assert train.command("training", "study")[:5] == [
+    assert train.command("study")[:5] == [
         "srun", "--ntasks=8", "--kill-on-bad-exit=1", "--cpus-per-task=3", "--mpi=none",
     ]  # fmt: skip
 

@@ -173,7 +173,7 @@ def test_the_reference_shares_no_seed_with_the_base_model(quickstart, monkeypatc
     corpus, stages = SimpleNamespace(path=Path("corpus")), Stages(ClusterConfig())
     for make in (shared.base_model, shared.reference_model):
         make(quickstart.training, own, corpus, stages)
-    base, other = made["training-base"], made["training-reference"]
+    base, other = made["base"], made["reference"]
     assert base.training.init_seed != other.training.init_seed
     assert base.training.order_seed != other.training.order_seed
     same = replace(other.training, init_seed=base.training.init_seed,
