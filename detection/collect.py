@@ -79,10 +79,8 @@ class Collector:
         # `config` is all that can change the numbers, `inputs` the digests of what is read
         drawn, digests = self.material.identity(view_of(wanted).needs, self.texts)
         config = {"view": wanted.view_key, **drawn, **self.settings.of_a_pass}
-        texts = texts_digest(self.texts)
-        inputs = {
-            "model": model.digest, "tokenizer": model.tokenizer_digest, "texts": texts, **digests
-        }  # fmt: skip
+        inputs = {"model": model.digest, "tokenizer": model.tokenizer_digest}
+        inputs |= {"texts": texts_digest(self.texts), **digests}
         folder = locate(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
         build(folder, config, inputs, partial(self._run, wanted))
         return StoredPass(folder)

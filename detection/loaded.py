@@ -67,8 +67,10 @@ class LoadedModel(Reader):
         if not long or context is None:
             return
         of = f"{len(long)} of {len({t.owner.sha256 for t in tokens})} texts"
-        log.info("%s: %s are longer than the model's context of %d tokens and are read in windows.",
-                 wanted.view_key, of, context)  # fmt: skip
+        log.info(
+            f"{wanted.view_key}: {of} are longer than the model's context of {context} tokens and "
+            "are read in windows."
+        )
         view_of(wanted).check_windows(wanted, context, of)
 
     def tokenize(self, wanted: Pass, texts: Sequence[Text]) -> list[Tokens]:
@@ -78,20 +80,17 @@ class LoadedModel(Reader):
             for text, versions in zip(texts, render(wanted, texts, self.material), strict=True)
             for copy, version in enumerate(versions)
         ]
-        blocks = (views[i : i + TEXTS_AT_ONCE] for i in range(0, len(views), TEXTS_AT_ONCE))
-        return [
-            self._checked(wanted, owner, copy, row, version)
-            for block in blocks
-            for (owner, copy, version), row in zip(block, self._ids(block), strict=True)
-        ]
-
-    def _ids(self, block: Sequence[tuple[Text, int, str]]) -> list[list[int]]:
-        texts = [version for *_, version in block]
-        found = self.tokenizer(texts, return_attention_mask=False, verbose=False)
-        return list(found["input_ids"])
+        tokens: list[Tokens] = []
+        for start in range(0, len(views), TEXTS_AT_ONCE):
+            block = views[start : start + TEXTS_AT_ONCE]
+            versions = [version for *_, version in block]
+            rows = self.tokenizer(versions, return_attention_mask=False, verbose=False)["input_ids"]
+            each = zip(block, rows, strict=True)
+            tokens += [self._checked(wanted, *view, ids) for view, ids in each]
+        return tokens
 
     def _checked(
-        self, wanted: Pass, owner: Text, copy: int, ids: list[int], version: str
+        self, wanted: Pass, owner: Text, copy: int, version: str, ids: list[int]
     ) -> Tokens:
         if len(ids) < 2:
             is_version = f" ({owner.text[:40]!r}), in the view {wanted.view_key},"

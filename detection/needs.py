@@ -130,22 +130,19 @@ def _is_past(stage: DetectionStage) -> bool:
     if not target.whole:
         log.info(
             "Nothing records all that model.path (%s) was trained from. If reference.path is part "
-            "of it, read scores against it as an upper bound.", stage.model.path,
-        )  # fmt: skip
+            "of it, read scores against it as an upper bound.",
+            stage.model.path,
+        )
     return False
 
 
 def open_material(stage: DetectionStage, used: Collection[str]) -> Material:
     """What the views of the chosen methods draw on."""
-    masked_lm, path = None, str(stage.masked_lm.path)
+    masked_lm = None
     if "masked_lm" in used:
-        masked_lm = LocalModel.open("masked_lm.path", path)
-    return Material(
-        seed=stage.seed,
-        masked_lm=masked_lm,
-        prefix=_prefix(stage) if "prefix" in used else None,
-        device=stage.detection.device,
-    )
+        masked_lm = LocalModel.open("masked_lm.path", str(stage.masked_lm.path))
+    prefix = _prefix(stage) if "prefix" in used else None
+    return Material(stage.seed, masked_lm, prefix, stage.detection.device)
 
 
 def _missing(stage: DetectionStage, method: Method) -> str | None:

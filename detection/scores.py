@@ -53,6 +53,8 @@ COLUMNS = pa.schema(
         ("ranked", pa.bool_()),
     ]
 )
+JUDGED = np.dtype([("score", np.float64), ("flag", np.int32), ("ranked", np.bool_)])
+"""What is said of an example by a method; the flag by its number."""
 STRINGS = {pa.string(): pd.ArrowDtype(pa.string())}.get
 """How a part of the table holds its strings: as objects they would take many times as much."""
 
@@ -114,50 +116,32 @@ def score_tables(
         DataError: a score is not finite.
     """
     scored = scored_by(passes)
-    found = {key: _Judged(len(examples)) for key in sorted(methods)}
+    found = {key: np.empty(len(examples), JUDGED) for key in sorted(methods)}
+    flags: dict[str, int] = {}  # in words → its number; there are few
     texts = Texts.of(examples)
     for place in texts.order("sha256"):
         text = texts[place]
         tokens = len(scored[text.sha256][0])
         for key, column in found.items():
             example = seen(methods[key], text, passes)
-            column.put(place, *judged(methods[key], example, tokens, min_scored_tokens))
-    order = texts.order("example_id")
+            score, flag, is_ranked = judged(methods[key], example, tokens, min_scored_tokens)
+            column[place] = score, flags.setdefault(flag, len(flags)), is_ranked
+    words, order = pa.array([*flags], pa.string()), texts.order("example_id")
     ids = texts.take(order).column("example_id").combine_chunks()
     for (name, variant), column in found.items():
-        _check(name, variant, ids, column.score[order])
-        plain = {"method": name, "variant": variant, "checkpoint_step": step,
-                 "default": methods[name, variant].is_default}  # fmt: skip
-        own = {"example_id": ids, **column.columns(order)}
-        yield pa.table(
-            [own[f.name] if f.name in own else pa.repeat(pa.scalar(plain[f.name], f.type), len(ids))
-             for f in COLUMNS],
-            COLUMNS,
-        )  # fmt: skip
-
-
-class _Judged:
-    """One method's scores, flags and what is ranked, by the example's place."""
-
-    def __init__(self, examples: int) -> None:
-        self.score = np.empty(examples)
-        self._ranked = np.empty(examples, bool)
-        self._flag = np.empty(examples, np.int32)
-        self._flags: dict[str, int] = {}  # in words → its number; there are few
-
-    def put(self, place: int, score: float, flag: str, ranked: bool) -> None:
-        """Store what `judged` says of an example."""
-        self.score[place], self._ranked[place] = score, ranked
-        self._flag[place] = self._flags.setdefault(flag, len(self._flags))
-
-    def columns(self, order: np.ndarray) -> dict[str, pa.Array]:
-        """The columns of its own, of the examples in this order."""
-        words = pa.array([*self._flags], pa.string())
-        return {
-            "score": pa.array(self.score[order]),
-            "flag": words.take(pa.array(self._flag[order])),
-            "ranked": pa.array(self._ranked[order]),
+        own = column[order]
+        _check(name, variant, ids, own["score"])
+        columns = {
+            "example_id": ids,
+            "method": pa.repeat(name, len(ids)),
+            "variant": pa.repeat(variant, len(ids)),
+            "checkpoint_step": pa.repeat(step, len(ids)),
+            "default": pa.repeat(methods[name, variant].is_default, len(ids)),
+            "score": pa.array(own["score"]),
+            "flag": words.take(pa.array(own["flag"])),
+            "ranked": pa.array(own["ranked"]),
         }
+        yield pa.table(columns, COLUMNS)
 
 
 def _check(name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:

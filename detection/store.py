@@ -35,9 +35,8 @@ GROUP_TOKENS = 2**14
 """Scored tokens that are written, and read, at a time; a text of more is not divided."""
 TEXT = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
 LISTS = {name: pa.list_(pa.int32() if name == "top_id" else pa.float32()) for name in NUMBERS}
-DAMAGED = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, MemoryError
-)  # fmt: skip
+BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
+DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)
 """What pyarrow, and reading what it gives, raise of a file that is no whole Parquet file."""
 ByText = Mapping[str, Copies]
 """A pass's statistics by the text's SHA-256."""
@@ -79,7 +78,8 @@ def is_whole(path: Path, texts: Sequence[str]) -> bool:
     if not path.is_file():
         return False
     try:
-        found = [sha256 for group in _Part(path).read_all() for sha256 in group]
+        stored = _Part(path)
+        found = [sha256 for group in range(len(stored.firsts)) for sha256 in stored.read(group)]
     except ArtifactError:
         return False
     return found == list(texts)
@@ -144,10 +144,6 @@ class _Part:
             if next(iter(found)) != self.firsts[group]:
                 raise ValueError("a row group begins with another text than it says")
         return {sha256: tuple(copies) for sha256, copies in found.items()}
-
-    def read_all(self) -> Iterator[dict[str, Copies]]:
-        """Every row group."""
-        return map(self.read, range(len(self.firsts)))
 
     def truncated(self) -> int:
         """How many rows are of a text that was cut."""

@@ -11,14 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from core.bootstrap import resample
-from core.estimates import (
-    ALL,
-    Estimate,
-    estimate,
-    interval,
-    mean_over,
-    needs_over,
-)
+from core.estimates import ALL, Estimate, estimate, interval, mean_over, needs_over
 from core.metrics import AUROC, Scores, chosen_metrics
 from core.seeds import derive
 from detection.blind import BLIND, blind_baseline, obstacle, warning
@@ -115,10 +108,7 @@ def _summary(read: Read, examples: Texts, blind: bool) -> str:
 
 
 def _estimates(
-    name: str,
-    scores_of: Iterable[tuple[Key, pd.DataFrame]],
-    examples: Sequence[Text],
-    blind: bool,
+    name: str, scores_of: Iterable[tuple[Key, pd.DataFrame]], examples: Sequence[Text], blind: bool
 ) -> Estimates:
     """By method and variant; none where the examples are of one kind. `name` seeds the draws."""
     found: Estimates = {}

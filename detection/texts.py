@@ -103,6 +103,5 @@ class Texts(Sequence[Text]):
 
 
 def _batch(texts: Sequence[Text]) -> pa.RecordBatch:
-    columns = [pa.array((getattr(t, f.name) for t in texts), f.type, size=len(texts))
-               for f in COLUMNS]  # fmt: skip
-    return pa.RecordBatch.from_arrays(columns, schema=COLUMNS)
+    columns = {name: [getattr(text, name) for text in texts] for name in COLUMNS.names}
+    return pa.RecordBatch.from_pydict(columns, COLUMNS)

@@ -87,8 +87,7 @@ def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
         )
         forwards = sum(len(sequences[i]) - 1 for i, loops in enumerate(naive) if loops)
         log.warning(
-            "infilling: %s. %d of %d texts cost a forward for each token, up to %d in all, instead "
-            "of about 1 + m for each text.",
-            *(why, sum(naive), len(sequences), forwards),
+            f"infilling: {why}. {sum(naive)} of {len(sequences)} texts cost a forward for each "
+            f"token, up to {forwards} in all, instead of about 1 + m for each text."
         )
     return naive

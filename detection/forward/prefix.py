@@ -109,9 +109,8 @@ def run_after(
     def run(count: int, places: list[int]) -> list[TokenStats]:
         if count < (asked := len(shots.ids) - 1):
             log.warning(
-                "prefix: %d of %d texts have room in the model's context for %d of %d shots.%s",
-                *(len(places), len(sequences), count, asked),
-                "" if count else " Their scores say nothing.",
+                f"prefix: {len(places)} of {len(sequences)} texts have room in the model's context "
+                f"for {count} of {asked} shots.{'' if count else ' Their scores say nothing.'}"
             )
         prefix = shots.ids[count]
         width = max(len(sequences[i]) for i in places)

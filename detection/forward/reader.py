@@ -12,7 +12,7 @@ from detection.forward.windows import leading_special, split
 from detection.material import Material
 from detection.model import ScoredModel
 from detection.model.language_model import LanguageModel
-from detection.passes import Pass, TokenStats
+from detection.passes import TokenStats
 from detection.ranks.slices import Task
 from detection.ranks.spread import run_slices, spread
 from detection.texts import Text
@@ -36,7 +36,16 @@ class Tokens:
 
 
 class Reader:
-    """The weights are loaded when they are first asked for."""
+    """Reads tokens with one model; a view says what is done with them.
+
+    The tokenizer comes from the model's files at once. The weights are loaded when `model` is first
+    asked for: never here where other processes do the work, for each of them loads its own.
+
+    Args:
+        source: the model, not yet loaded.
+        settings: the stage's settings: device, batches, processes, long texts.
+        material: what views draw on beside the texts.
+    """
 
     def __init__(
         self, source: ScoredModel, settings: DetectionConfig, material: Material | None = None
@@ -59,33 +68,33 @@ class Reader:
         return partial(run_sequences, batch_tokens=self.settings.batch_tokens)
 
     def spread(
-        self, task: Task[T], wanted: Pass, tokens: Sequence[Tokens], *columns: Sequence[int]
-    ) -> list[T]:
-        """The task's result for each of the texts, by one process or by several."""
-        return self._spread(task, f"{self.source.slug} {wanted.view_key}", tokens, *columns)
-
-    def spread_windows(
-        self, task: Task[T], merged: Merge[T], wanted: Pass, tokens: Sequence[Tokens]
-    ) -> list[T]:
-        """The task's results for texts longer than the context, each from its windows' results."""
-        context = self.source.context
-        if not tokens or context is None:
-            return []
-        special = leading_special(self.tokenizer)
-        pieces = [split(t.ids, context, special) for t in tokens]
-        rows = [
-            replace(t, ids=ids) for t, piece in zip(tokens, pieces, strict=True) for ids in piece
-        ]
-        title = f"{self.source.slug} {wanted.view_key}, windows"
-        found = iter(self._spread(task, title, rows))
-        return [merged([next(found) for _ in piece], context) for piece in pieces]
-
-    def _spread(
         self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
     ) -> list[T]:
+        """The task's result for each of the texts, by one process or by several.
+
+        Args:
+            task: called with the model, the token ids, the examples' ids and the columns.
+            title: of the progress bar, after the model's name.
+            tokens: the texts.
+            columns: what else the task takes of each text.
+        """
         if not tokens:
             return []
         ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
         if spread(self.settings):
             return run_slices(task, self.source, self.settings, ids, names, *columns)
-        return task(self.model, ids, names, *columns, progress=title)
+        return task(self.model, ids, names, *columns, progress=f"{self.source.slug} {title}")
+
+    def spread_windows(
+        self, task: Task[T], merged: Merge[T], title: str, tokens: Sequence[Tokens]
+    ) -> list[T]:
+        """The results for texts longer than the context, each `merged` from its windows'."""
+        context = self.source.context
+        if not tokens or context is None:
+            return []
+        special = leading_special(self.tokenizer)
+        windows = [split(t.ids, context, special) for t in tokens]
+        each = zip(tokens, windows, strict=True)
+        rows = [replace(text, ids=ids) for text, own in each for ids in own]
+        found = iter(self.spread(task, f"{title}, windows", rows))
+        return [merged([next(found) for _ in own], context) for own in windows]

@@ -44,9 +44,7 @@ class CausalLM(LanguageModel):
 
     @torch.inference_mode()
     def stats(
-        self,
-        sequences: Sequence[Sequence[int]],
-        hidden: Callable[[Tensor], Tensor] | None = None,
+        self, sequences: Sequence[Sequence[int]], hidden: Callable[[Tensor], Tensor] | None = None
     ) -> list[TokenStats]:
         """One forward over sequences padded on the right, which a causal model's rows never see.
 

@@ -39,11 +39,11 @@ class View:
 
     def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of texts that the model takes at once."""
-        return [(stats,) for stats in reader.spread(reader.each_alone, wanted, tokens)]
+        return [(stats,) for stats in reader.spread(reader.each_alone, wanted.view_key, tokens)]
 
     def windows(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of longer texts, from those of their windows."""
-        found = reader.spread_windows(reader.each_alone, merge, wanted, tokens)
+        found = reader.spread_windows(reader.each_alone, merge, wanted.view_key, tokens)
         return [(stats,) for stats in found]
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:

@@ -27,11 +27,11 @@ class Infill(View):
 
     def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """As `View.whole`."""
-        return reader.spread(_task(reader, wanted), wanted, tokens)
+        return reader.spread(_task(reader, wanted), wanted.view_key, tokens)
 
     def windows(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """As `View.windows`."""
-        return reader.spread_windows(_task(reader, wanted), merge_copies, wanted, tokens)
+        return reader.spread_windows(_task(reader, wanted), merge_copies, wanted.view_key, tokens)
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """A replaced token and all those after it must be in one window."""

@@ -39,12 +39,14 @@ class BehindPrefix(View):
             context=reader.source.context,
         )
         columns = [prefix_of[i] for i in range(len(tokens))]
-        return [(stats,) for stats in reader.spread(task, wanted, tokens, columns)]
+        return [(stats,) for stats in reader.spread(task, wanted.view_key, tokens, columns)]
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Say that they leave no room for a prefix."""
-        log.warning("prefix: %s are read in windows, which leave no room for a prefix. Their "
-                    "scores say nothing.", texts)  # fmt: skip
+        log.warning(
+            f"prefix: {texts} are read in windows, which leave no room for a prefix. Their scores "
+            "say nothing."
+        )
 
 
 VIEWS = {"prefix": BehindPrefix(original, ("prefix",), rewords=False, asks=frozenset({"states"}))}
