@@ -11,7 +11,7 @@ import pytest
 from analysis.mirror.read import _inspect
 from core.artifacts import Built, build
 from injection.pack import LEDGER_COLUMNS
-from tests.analysis.test_wandb import needs_reader
+from tests.analysis.mirror.test_wandb import needs_reader
 from training.config import WandbConfig
 from training.metrics import Record, _job_type
 

@@ -19,9 +19,8 @@ from detection.model.language_model import LanguageModel
 from detection.model.local_model import LocalModel
 from detection.passes import TokenStats
 from detection.run import run
-
-from ..rounding import FORWARD
-from .conftest import MEMORISED, UNSEEN
+from tests.detection.conftest import MEMORISED, UNSEEN
+from tests.rounding import FORWARD
 
 NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS.glob("*.yaml")}
 

@@ -12,9 +12,8 @@ from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
 from detection.passes import Pass
 from detection.views import render
-
-from . import golden
-from .conftest import MEMORISED, UNSEEN
+from tests.detection import golden
+from tests.detection.conftest import MEMORISED, UNSEEN
 
 TEXTS = [golden.text_of(str(i), t) for i, t in enumerate([MEMORISED, UNSEEN])]
 NEIGHBOR = Neighbor(augmentation="masked_lm", n=3)

@@ -31,11 +31,11 @@ from detection.passes import NUMBERS, ORIGINAL, Pass
 from detection.ranks import group, slices
 from detection.ranks.spread import spread
 from detection.run import run
+from tests.detection import golden
+from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
+from tests.rounding import FORWARD
 from tests.training.processes import free_port
 
-from ..rounding import FORWARD
-from . import golden
-from .conftest import MEMORISED, NOUNS, UNSEEN
 from .failing import Failing
 
 INFILLING = Pass(view="infill", future=3)

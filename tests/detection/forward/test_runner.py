@@ -10,10 +10,9 @@ from detection.forward.batches import run_sequences
 from detection.model.causal_lm import CausalLM
 from detection.model.token_statistics import rows_at_once, statistics
 from detection.passes import NUMBERS
-
-from ..rounding import FORWARD
-from . import golden, naive
-from .conftest import tiny_llama
+from tests.detection import golden, naive
+from tests.detection.conftest import tiny_llama
+from tests.rounding import FORWARD
 
 SEQUENCES = [e["token_ids"] for e in golden.untied()]
 NAMES = [str(i) for i in range(len(SEQUENCES))]

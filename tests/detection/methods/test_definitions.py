@@ -14,8 +14,7 @@ from detection.build import build_methods
 from detection.config import METHODS
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example, Pass, TokenStats, UndeclaredPassError
-
-from . import naive
+from tests.detection import naive
 
 NODES = {path.stem: yaml.safe_load(path.read_text())[path.stem] for path in METHODS.glob("*.yaml")}
 K = [{}, {"k": 0.1}, {"k": 0.29}, {"k": 1.0}]

@@ -29,10 +29,9 @@ from detection.forward.windows import leading_special, split
 from detection.loaded import LoadedModel
 from detection.passes import NUMBERS, ORIGINAL, Pass
 from detection.run import run
-
-from ..rounding import FORWARD
-from . import golden, naive
-from .conftest import MEMORISED, UNSEEN
+from tests.detection import golden, naive
+from tests.detection.conftest import MEMORISED, UNSEEN
+from tests.rounding import FORWARD
 
 CONTEXT = 128
 LONG = " ".join([UNSEEN, MEMORISED] * 9)

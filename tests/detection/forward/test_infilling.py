@@ -34,10 +34,9 @@ from detection.methods.infilling import Infilling
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.passes import NUMBERS, ORIGINAL, Example, Pass
+from tests.detection import golden, naive
+from tests.rounding import FORWARD
 from tests.scoring import score_text
-
-from ..rounding import FORWARD
-from . import golden, naive
 
 SEQUENCES = [e["token_ids"] for e in golden.untied()]
 SHORTEST = sorted(SEQUENCES, key=len)[:3]

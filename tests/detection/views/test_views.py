@@ -37,12 +37,11 @@ from detection.passes import ORIGINAL, Example, Pass, TokenStats
 from detection.prefix_texts import check_disjoint, open_prefix
 from detection.run import run
 from detection.views import VIEWS, render
+from tests.detection import golden, naive
+from tests.detection.conftest import MEMORISED, UNSEEN
+from tests.detection.masked import save_masked_model
+from tests.rounding import FORWARD
 from tests.scoring import score_text
-
-from ..rounding import FORWARD
-from . import golden, naive
-from .conftest import MEMORISED, UNSEEN
-from .masked import save_masked_model
 
 TEXTS = [golden.text_of(str(i), t) for i, t in enumerate([MEMORISED, UNSEEN, "Short words here."])]
 SHOT = "A cat sits by the old road."

@@ -23,8 +23,7 @@ from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
 from injection import open_corpus
 from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
 from injection.run import run as inject
-
-from .golden import GOLDEN
+from tests.detection.golden import GOLDEN
 
 RELEASE = "lm-eval[hf]==0.4.13"
 METRICS = {"acc": "sum", "acc_norm": "character", "acc_bytes": "byte"}

@@ -12,11 +12,10 @@ from detection.methods.lowercase import Lowercase
 from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
 from detection.passes import ORIGINAL, TokenStats
+from tests.detection import golden
+from tests.detection.conftest import MEMORISED, UNSEEN
+from tests.rounding import FORWARD
 from tests.scoring import score_text
-
-from ..rounding import FORWARD
-from . import golden
-from .conftest import MEMORISED, UNSEEN
 
 LOWER = MEMORISED.lower()
 TEXTS = [golden.text_of(str(i), t) for i, t in enumerate([LOWER, UNSEEN, "Short.", "one two"])]

@@ -23,10 +23,9 @@ from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, S
 from detection.loaded import LoadedModel
 from detection.model import open_model
 from injection.config import BenchmarkConfig
-
-from . import naive
-from .conftest import MEMORISED
-from .golden import GOLDEN
+from tests.detection import naive
+from tests.detection.conftest import MEMORISED
+from tests.detection.golden import GOLDEN
 
 BOOLQ = BenchmarkConfig(
     template="{passage}\nQuestion: {question}?\nAnswer: {answer}",

@@ -29,7 +29,7 @@ from core.errors import ConfigError, DataError
 from tests.analysis.conftest import results_table
 from training.config import WandbConfig
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 KEY = [name for name in COLUMNS if name not in ("value", "ci_low", "ci_high")]
 
 

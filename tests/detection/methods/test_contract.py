@@ -11,11 +11,10 @@ from detection.build import build_methods
 from detection.config import METHODS
 from detection.examples import Text
 from detection.passes import Example, Pass, UndeclaredPassError
+from tests.detection import golden
+from tests.detection.conftest import MEMORISED, UNSEEN
+from tests.rounding import EPSILON
 from tests.scoring import make_table, score_text
-
-from ..rounding import EPSILON
-from . import golden
-from .conftest import MEMORISED, UNSEEN
 
 NODES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS.glob("*.yaml"))}
 TEXTS = [MEMORISED, UNSEEN, "Short.", " ".join([UNSEEN, MEMORISED]), MEMORISED[:30]]
