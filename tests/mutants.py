@@ -119,19 +119,24 @@ class SharedSetups:
 
 
 def forget_results(tests: list[str]) -> None:
-    """Where the tests, or what they import from beside them, aren't the last run's."""
+    """Where the tests, or the helpers beside and above them, aren't the last run's."""
     from mutmut.__main__ import _reset_mutant_results
 
-    named = {Path(test.partition("::")[0]) for test in tests if test[0] != "-"}
-    shared = Path("tests").glob("*.py"), *(file.parent.glob("*.py") for file in named)
-    files = named | {f for some in shared for f in some if not f.name.startswith("test_")}
-    words = [json.dumps(tests).encode(), *(file.read_bytes() for file in sorted(files))]
-    digest = hashlib.sha256(b"".join(words)).hexdigest()
-    last = Path("tests.sha256")
+    digest, last = digest_of(tests), Path("tests.sha256")
     if not last.exists() or last.read_text() != digest:
         Path("mutants/mutmut-stats.json").unlink(missing_ok=True)
         _reset_mutant_results(lambda *_: True)
         last.write_text(digest)
+
+
+def digest_of(tests: list[str]) -> str:
+    """A hash of the selection, its files, and the helpers in their folders up to `tests`."""
+    named = {Path(test.partition("::")[0]) for test in tests if test[0] != "-"}
+    folders = {folder for file in named for folder in file.parents if folder.name}
+    helpers = {file for folder in folders for file in folder.glob("*.py")}
+    files = named | {file for file in helpers if not file.name.startswith("test_")}
+    words = [json.dumps(tests).encode(), *(file.read_bytes() for file in sorted(files))]
+    return hashlib.sha256(b"".join(words)).hexdigest()
 
 
 def print_table(groups: dict[str, list[str]], survivors: bool) -> None:
