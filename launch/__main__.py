@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from core import wholeness
@@ -45,7 +46,7 @@ def _check(words: Sequence[str]) -> int:
     found = check(Path(runs))
     print(listed(Path(runs), found))
     if "--prune" in options:
-        prune(found, _yes if "--yes" in options else _asked)
+        prune(found, partial(_agreed, "--yes" in options))
     return 2 if any(f.state == DAMAGED and f.path.exists() for f in found) else 0
 
 
@@ -62,12 +63,11 @@ def _adopt(words: Sequence[str]) -> None:
     print(f"{found.kind}: {found.path}")
 
 
-def _yes(question: str) -> bool:
-    print(f"{question} yes")
-    return True
-
-
-def _asked(question: str) -> bool:
+def _agreed(yes: bool, question: str) -> bool:
+    """Whether the user, asked unless he said yes to all before, agrees."""
+    if yes:
+        print(f"{question} yes")
+        return True
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:  # nobody is there to answer

@@ -16,18 +16,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from core.artifacts import (
-    CONFIG,
-    Artifact,
-    Built,
-    build,
-    is_complete,
-    locate,
-    open_artifact,
-)
+from core.artifacts import CONFIG, Artifact, Built, build, is_complete, locate, open_artifact
 from core.config import runtime
 from core.content import digests, file_digests, files_digest
 from core.disk import check_writable, disk_errors
@@ -71,8 +62,8 @@ def adopt(kind: str, path: str, runs: str) -> Artifact:
     """
     require(kind in KINDS, "kind", kind, f"give one of {', '.join(KINDS)}.")
     source = Path(path).expanduser().resolve()
-    require(bool(path) and source.is_dir(), "path", path,
-            "there is no such folder. A hub id needs none: give it as model.path.")  # fmt: skip
+    remedy = "there is no such folder. A hub id needs none: give it as model.path."
+    require(bool(path) and source.is_dir(), "path", path, remedy)
     require(bool(runs), "runs", runs, "give a folder.")
     check_writable("runs", runs)
     if is_complete(source):
@@ -88,8 +79,9 @@ def _copied(found: Artifact, runs: Path) -> Artifact:
     """A finished folder with its own manifest, under its own name unless it was renamed."""
     name = found.path.name
     folder = runs / found.kind / (name if NAMED.fullmatch(name) else f"{name}-{found.digest[:12]}")
-    require(found.path.parent != folder.parent.resolve(), "path", str(found.path),
-            "it is an artefact of this runs folder already: use it as it is.")  # fmt: skip
+    is_there = found.path.parent == folder.parent.resolve()
+    remedy = "it is an artefact of this runs folder already: use it as it is."
+    require(not is_there, "path", str(found.path), remedy)
     with building(folder) as check, disk_errors(folder):
         if not is_complete(folder):
             shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was killed
@@ -111,20 +103,19 @@ def _new_model(source: Path, runs: Path) -> Artifact:
     model = load_model("path", str(source), device_map="meta")  # all but the weights' values
     parameters = sum(weights.numel() for weights in model.parameters())
     files = file_digests(source)
+
+    def make(folder: Path) -> Built:
+        place = folder / checkpoint.HF
+        shutil.rmtree(place, ignore_errors=True)
+        _copy(source, place, files)
+        if digests({name: place / name for name in files}) != files:
+            raise DataError(f"{source} changed while it was copied: run the same command again.")
+        counts = {"parameters": parameters, **ancestry_of("path", str(source)).recorded()}
+        return Built([f"{checkpoint.HF}/{name}" for name in files], counts)
+
     inputs = {"model": files_digest(files)}
     folder = locate(runs, checkpoint.KIND, source.name, Adopted(), inputs)
-    make = partial(_make, source, files, parameters)
     return build(folder, Adopted(str(source)), inputs, make)
-
-
-def _make(source: Path, files: dict[str, str], parameters: int, folder: Path) -> Built:
-    place = folder / checkpoint.HF
-    shutil.rmtree(place, ignore_errors=True)
-    _copy(source, place, files)
-    if digests({name: place / name for name in files}) != files:
-        raise DataError(f"{source} changed while it was copied: run the same command again.")
-    past = ancestry_of("path", str(source)).recorded()
-    return Built([f"{checkpoint.HF}/{name}" for name in files], {"parameters": parameters, **past})
 
 
 def _copy(source: Path, place: Path, names: Iterable[str]) -> None:

@@ -48,21 +48,13 @@ BEAT = 5.0  # seconds between two signs of life
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell.
+    """What became of a cell."""
 
-    Attributes:
-        state: `done`, `failed`, `stopped` by a signal, or `waiting` for its next stage.
-        stage: the last one that was finished, where it waits.
-        paths: its artefacts' folders, where it is done.
-        error: why it failed or stopped, in one paragraph.
-        content: the digests of what it was made of, where it is done.
-    """
-
-    state: str
-    stage: str | None = None
-    paths: dict[str, Any] | None = None
-    error: str | None = None
-    content: dict[str, str] | None = None
+    state: str  # `done`, `failed`, `stopped` by a signal, or `waiting` for its next stage
+    stage: str | None = None  # the last one that was finished, where it waits
+    paths: dict[str, Any] | None = None  # its artefacts' folders, where it is done
+    error: str | None = None  # why it failed or stopped, in one paragraph
+    content: dict[str, str] | None = None  # the digests of what it was made of, where it is done
 
 
 @dataclass(frozen=True)
@@ -71,12 +63,9 @@ class Running:
 
     host: str
     pid: int
-    job: str | None
-    """The SLURM job."""
-    stage: str | None
-    """The stage that the job is for; None: all."""
-    since: float
-    """Seconds of the epoch."""
+    job: str | None  # of SLURM
+    stage: str | None  # that the job is for; None: all
+    since: float  # seconds of the epoch
 
 
 @dataclass(frozen=True)

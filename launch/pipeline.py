@@ -51,10 +51,8 @@ class Plan:
     injection: InjectionStage
     training: TrainingStage
     detection: DetectionStage
-    base_corpus: dict[str, Any]
-    """The corpus node that a base model made from nothing is pretrained on."""
-    benchmarks: Mapping[str, str] = field(default_factory=dict)
-    """The digests of the benchmarks' rows, where they were read."""
+    base_corpus: dict[str, Any]  # the node of what a base model made from nothing is pretrained on
+    benchmarks: Mapping[str, str] = field(default_factory=dict)  # the digests of the rows, if read
 
     @property
     def made_here(self) -> bool:
@@ -81,17 +79,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Corpora:
-    """What the injection stage made.
+    """What the injection stage made."""
 
-    Attributes:
-        study: the contaminated corpus.
-        base: what a base model made from nothing is pretrained on.
-        validation: the folder of text whose loss is evaluated; empty: none.
-    """
-
-    study: Artifact
-    base: Artifact | None
-    validation: str
+    study: Artifact  # the contaminated corpus
+    base: Artifact | None  # what a base model made from nothing is pretrained on
+    validation: str  # the folder of text whose loss is evaluated; empty: none
 
 
 @dataclass(frozen=True)

@@ -32,34 +32,23 @@ log = logging.getLogger(__name__)
 
 
 class CrashedError(UserError):
-    """Processes of a stage ended, by no mistake of the user's that is known.
-
-    Attributes:
-        known: whether one of them said why: where it says the same again, a third try is no help.
-    """
+    """Processes of a stage ended, by no mistake of the user's that is known."""
 
     status = 1
 
     def __init__(self, words: str, *, known: bool) -> None:
         super().__init__(words)
-        self.known = known
+        self.known = known  # why: where they say the same again, a third try is no help
 
 
 @dataclass(frozen=True)
 class Processes:
-    """How a stage's processes are started.
-
-    Attributes:
-        cluster: the node `cluster`.
-        stage: `train` or `detect`.
-        folder: the cell's folder, where they leave their records.
-        code: the snapshot that they run.
-    """
+    """How a stage's processes are started."""
 
     cluster: ClusterConfig
-    stage: str
-    folder: Path
-    code: Path
+    stage: str  # `train` or `detect`
+    folder: Path  # the cell's, where they leave their records
+    code: Path  # the snapshot that they run
 
     @property
     def count(self) -> int:

@@ -50,8 +50,9 @@ def run(config: DictConfig) -> Artifact | None:
         print(_described(config, settings))
         return None
     if settings.launch.cell is not None:
-        load_config(Path(settings.launch.cell))  # it is what this process was started with
-        _make(config, settings, CellFolder(Path(settings.launch.cell)), snapshot.HOME)
+        cell = Path(settings.launch.cell)
+        load_config(cell)  # it is what this process was started with
+        _make(config, settings, Stages(settings.cluster, cell, snapshot.HOME))
         return None
     overrides = list(HydraConfig.get().overrides.task)
     if HydraConfig.get().mode == RunMode.MULTIRUN:
@@ -61,14 +62,16 @@ def run(config: DictConfig) -> Artifact | None:
                 f"({Sweep.failed!r})."
             )
         code = Path(os.environ[CODE])
-        _one_of_many(config, settings, Launch(code.parent).cell(overrides), code)
+        cell = Launch(code.parent).cell(overrides).folder
+        _one_of_many(config, settings, Stages(settings.cluster, cell, code))
         return None
-    plan, _ = _check(config, settings, CellFolder(Path()), Path())  # before anything is written
+    plan = _check(config, settings, Stages(settings.cluster))  # before anything is written
     if not writable(config.runs):
         return _read_only(config, plan, settings)
     code = begin(config, overrides, [overrides])
     launch = Launch(code.parent)
-    _run_or_prepare(config, settings, launch.cell(overrides), code)
+    stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
+    _run_or_prepare(config, settings, stages)
     if settings.cluster.kind == "slurm":
         _submit(launch, code, settings)
         return None
@@ -133,13 +136,11 @@ def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) 
     return int(bool(bad))
 
 
-def _one_of_many(
-    config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: Path
-) -> None:
+def _one_of_many(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
     """A cell of a sweep: its errors are kept with it, and the others go on."""
     try:
         with disk_errors():
-            _run_or_prepare(config, settings, cell, code)
+            _run_or_prepare(config, settings, stages)
     except StoppedError:
         raise
     except UserError as error:
@@ -148,26 +149,25 @@ def _one_of_many(
         log.error("%s", traceback.format_exc())
 
 
-def _run_or_prepare(
-    config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: Path
-) -> None:
+def _run_or_prepare(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
     """Run the cell, or write what its jobs are going to read."""
+    cell, conf = CellFolder(stages.folder), stages.code / "conf"
     cell.register(list(HydraConfig.get().overrides.task))
     own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
     if settings.cluster.kind != "slurm":
-        save_config(cell.folder, own, code / "conf")
-        _make(config, settings, cell, code)
+        save_config(cell.folder, own, conf)
+        _make(config, settings, stages)
         return
     try:
         if slurm.queued([cell]):  # a queued job reads what it was given
             return
-        plan, _ = _check(config, settings, cell, code)
+        plan = _check(config, settings, stages)
         if _ended(cell, config, pipeline.content_of(plan)):
             return
     except Exception as error:
         cell.write_failure(error)
         raise
-    save_config(cell.folder, own, code / "conf")
+    save_config(cell.folder, own, conf)
     cell.write_waiting()
 
 
@@ -184,11 +184,11 @@ def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
     return _name_failed(launch) if ready or live else report(launch)
 
 
-def _make(config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: Path) -> None:
+def _make(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
     """Run the cell here, as far as is asked."""
-    until = settings.launch.stage
+    cell, until = CellFolder(stages.folder), settings.launch.stage
     with cell.record_run(until):
-        plan, stages = _check(config, settings, cell, code)
+        plan = _check(config, settings, stages)
         # without SLURM nothing asks: every stage finds its artefacts by their content
         content = pipeline.content_of(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
@@ -198,20 +198,17 @@ def _make(config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: 
             cell.write_outcome(Outcome("waiting", stage=until))
 
 
-def _check(
-    config: DictConfig, settings: LaunchSettings, cell: CellFolder, code: Path
-) -> tuple[pipeline.Plan, Stages]:
-    """What the cell is and where it runs, or a UserError before any work."""
+def _check(config: DictConfig, settings: LaunchSettings, stages: Stages) -> pipeline.Plan:
+    """What the cell is, or a UserError before any work."""
     plan = pipeline.plan(config, read=not settings.launch.dry_run)  # which downloads nothing
-    stages = Stages(settings.cluster, cell.folder, code)
     processes = stages.processes("train").count
     check_batch(plan.training.training, processes)
-    require(bool(plan.injection.benchmark) or settings.launch.stage in ("inject", "train"),
-            "benchmark", [], "choose some to score, such as benchmark=[boolq], or stop before "
-            "(launch.stage=train).")  # fmt: skip
+    unscored = settings.launch.stage in ("inject", "train")
+    remedy = "choose some to score, such as benchmark=[boolq], or stop before (launch.stage=train)."
+    require(bool(plan.injection.benchmark) or unscored, "benchmark", [], remedy)
     if plan.pretraining:
         base_training(plan.training, plan.pretraining, processes)
-    return plan, stages
+    return plan
 
 
 def _absolute(paths: dict[str, Any]) -> dict[str, Any]:
@@ -237,8 +234,9 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     overrides = list(HydraConfig.get().overrides.task)
     words = Sweep.begun.hydra.overrides.task if Sweep.begun else overrides
     launch = Launch.named(settings.runs, settings.name, list(words))
-    code, cell = launch.folder / "code-…", launch.cell(overrides)
-    plan, stages = _check(config, settings, cell, code)
+    code = launch.folder / "code-…"
+    stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
+    plan = _check(config, settings, stages)
     lines = [f"{' '.join(overrides)}", *outlook(plan), "inject: in one process"]
     for stage, runs in pipeline.runs_of(plan).items():
         processes = stages.processes(stage)

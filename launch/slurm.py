@@ -32,15 +32,10 @@ STOPPED = 128 + signal.SIGTERM  # the exit status of a command that saved before
 
 @dataclass
 class Job:
-    """What a SLURM job runs: a command, as a process of its own.
+    """What a SLURM job runs: a command, as a process of its own."""
 
-    Attributes:
-        retries: how often it is started again after it was killed.
-        requeues: how often the job is queued again after SIGTERM.
-    """
-
-    retries: int
-    requeues: int
+    retries: int  # how often it is started again after it was killed
+    requeues: int  # how often the job is queued again after SIGTERM
     child: ClassVar[subprocess.Popen[bytes] | None] = None
 
     def __call__(self, call: Sequence[str]) -> None:

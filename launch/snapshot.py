@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.artifacts import REVISION, code_revision
+from core.early import PACKAGES
 from core.files import temporary
 
 HOME = Path(__file__).resolve().parents[1]
-PACKAGES = ("core", "injection", "training", "detection", "analysis", "launch")
 
 
 def take(folder: Path) -> Path:
@@ -43,7 +43,7 @@ def _code(home: Path) -> tuple[list[Path], str]:
     """The files of the packages and `conf/`, and a hash of their names and bytes."""
     files = sorted(
         path
-        for part in (*PACKAGES, "conf")
+        for part in ("core", *PACKAGES, "conf")
         for path in (home / part).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     )

@@ -19,17 +19,11 @@ from training.config import TrainingStage
 
 @dataclass(frozen=True)
 class Stages:
-    """Where a cell's stages run.
-
-    Attributes:
-        cluster: how processes are started.
-        folder: the cell's records, which processes of their own read and write.
-        code: the snapshot that they run.
-    """
+    """Where a cell's stages run."""
 
     cluster: ClusterConfig
-    folder: Path = Path()
-    code: Path = Path()
+    folder: Path = Path()  # the cell's, which processes of their own read and write as well
+    code: Path = Path()  # the snapshot that they run
 
     def train(self, run: str, stage: TrainingStage) -> Artifact:
         """The training stage; `run` tells it from the cell's others."""

@@ -19,17 +19,11 @@ CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the
 
 
 class Sweep(Callback):
-    """Hydra's callback around a sweep. What it raises Hydra only warns of, so it concludes nothing.
+    """Hydra's callback around a sweep. What it raises Hydra only warns of: it concludes nothing."""
 
-    Attributes:
-        begun: the sweep's configuration.
-        code: its snapshot, in the launch's folder; None: a dry run.
-        failed: why there is none.
-    """
-
-    begun: DictConfig | None = None
-    code: Path | None = None
-    failed: Exception | None = None
+    begun: DictConfig | None = None  # the sweep's configuration
+    code: Path | None = None  # its snapshot, in the launch's folder; None: a dry run
+    failed: Exception | None = None  # why there is none
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Name the sweep and its cells."""
