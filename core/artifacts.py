@@ -39,45 +39,28 @@ REVISION = "REVISION"  # the file that names the revision in a copy of the code
 
 @dataclass(frozen=True)
 class Built:
-    """What a stage made.
+    """What a stage made."""
 
-    Attributes:
-        content: its files, which the digest names.
-        counts: worth recording.
-        records: further files that are read later, which the digest leaves out: they hold times.
-    """
-
-    content: Sequence[str]
-    counts: Mapping[str, Any] = field(default_factory=dict)
-    records: Sequence[str] = ()
+    content: Sequence[str]  # its files, which the digest names
+    counts: Mapping[str, Any] = field(default_factory=dict)  # worth recording
+    records: Sequence[str] = ()  # read later as well; the digest leaves them out: they hold times
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A finished run folder.
-
-    Attributes:
-        path: the folder.
-        kind: what it holds.
-        digest: a hash of the content files alone.
-        inputs: the digests of what it was made from, by name.
-        counts: what the stage counted.
-        files: the content files' SHA-256.
-        records: that of the other files which are read.
-    """
+    """A finished run folder."""
 
     path: Path
-    kind: str
-    digest: str
-    inputs: Mapping[str, str]
-    counts: Mapping[str, Any]
-    files: Mapping[str, str]
-    records: Mapping[str, str] = field(default_factory=dict)
+    kind: str  # what it holds
+    digest: str  # a hash of the content files alone
+    inputs: Mapping[str, str]  # the digests of what it was made from, by name
+    counts: Mapping[str, Any]  # what the stage counted
+    files: Mapping[str, str]  # the content files' SHA-256
+    records: Mapping[str, str] = field(default_factory=dict)  # that of the other files to be read
 
     def config(self) -> dict[str, Any]:
         """The resolved config that the folder was made from."""
-        loaded = yaml.safe_load((self.path / CONFIG).read_text())
-        return dict(loaded)
+        return dict(yaml.safe_load((self.path / CONFIG).read_text()))
 
 
 def locate(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, str]) -> Path:
@@ -138,28 +121,21 @@ def begun(folder: Path, config: Any) -> Iterator[None]:
             yield
     except UserError as error:
         # what a configuration that can't work is named after will never be gone on with
-        empty = [path.name for path in folder.iterdir()] == ["config.yaml"]
+        empty = [path.name for path in folder.iterdir()] == [CONFIG]
         if new and (empty or isinstance(error, ConfigError)):
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def commit(
-    folder: Path,
-    inputs: Mapping[str, str],
-    built: Built,
-    named: Mapping[str, Any] | None = None,
+    folder: Path, inputs: Mapping[str, str], built: Built, named: Mapping[str, Any] | None = None
 ) -> None:
     """Write the manifest, last and atomically: from here on the folder counts as complete.
 
-    Args:
-        folder: the folder.
-        inputs: the digests of what it was made from, by name.
-        built: what was made.
-        named: the settings that name the folder; None: the manifest does not say.
+    Of `inputs` (name → digest) it was made; `named` are the settings that name the folder.
     """
     names = sorted({CONFIG, *built.content, *built.records})
-    for name in [*foreign(folder, dict.fromkeys(names))]:  # of an attempt that was killed
+    for name in [*foreign(folder, names)]:  # of an attempt that was killed
         (folder / name).unlink()
     for name in names:
         sync(folder / name)

@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core.errors import DataError
+from core.files import write_text
 
 LARGE_BYTES = 1 << 20  # of the smallest file that is remembered
 SHOWN_BYTES = 1 << 28  # to be hashed at once, from which on a bar shows how far it is
@@ -63,10 +63,10 @@ def digests(files: Mapping[str, Path], *, remembered: bool = True) -> dict[str, 
 def file_digests(folder: Path) -> dict[str, str]:
     """The digest of every file below `folder` that is not hidden, by its path from there."""
     files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*"))}
-    return digests({n: p for n, p in files.items() if p.is_file() and not _is_hidden(n)})
+    return digests({n: p for n, p in files.items() if p.is_file() and not is_hidden(n)})
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     """Whether git, the hub's client or a file manager may have put it there."""
     return any(part.startswith(".") for part in Path(name).parts)
 
@@ -85,8 +85,8 @@ def _hash_all(files: Mapping[str, Path], remembered: bool) -> dict[str, str]:
     from core.progress import progress  # which writes its records as artefacts are written
 
     total = sum(path.stat().st_size for path in files.values())
-    bar = progress(total=total, desc="hashing", unit="B", unit_scale=True, leave=False,
-                   disable=total < SHOWN_BYTES)  # fmt: skip
+    shown = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
+    bar = progress(total=total, desc="hashing", leave=False, **shown)
     lock, stop = threading.Lock(), threading.Event()
 
     def tell(read: int) -> None:
@@ -182,6 +182,4 @@ def _remember(record: _Record) -> None:
     with suppress(OSError, RuntimeError):
         place = _place(record.path)
         place.parent.mkdir(parents=True, exist_ok=True)
-        part = place.with_suffix(f".{socket.gethostname()}.{os.getpid()}")
-        part.write_text(json.dumps(asdict(record)))
-        part.replace(place)
+        write_text(place, json.dumps(asdict(record)))

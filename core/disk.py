@@ -70,8 +70,8 @@ def check_file(field: str, path: str | Path) -> None:
     """Raise a ConfigError unless a file can be written at `path`, in a folder that is there."""
     place = Path(path).expanduser()
     require(not place.is_dir(), field, str(path), "it is a folder. Give a file.")
-    require(place.parent.is_dir() and writable(place.parent), field, str(path),
-            f"no file can be written in {place.parent}. Give another folder.")  # fmt: skip
+    remedy = f"no file can be written in {place.parent}. Give another folder."
+    require(place.parent.is_dir() and writable(place.parent), field, str(path), remedy)
 
 
 def _nearest(path: str | Path) -> Path:

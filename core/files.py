@@ -23,6 +23,15 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def file_state(path: Path) -> tuple[int, ...] | None:
+    """What stays the same while nobody writes or replaces the file; None: it can't be seen."""
+    try:
+        now = os.stat(path)
+    except OSError:
+        return None
+    return now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino
+
+
 def temporary(path: Path) -> Path:
     """A name beside the path that no other process takes, on this machine or another."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import psutil
 from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
 
 from core.errors import ArtifactError
+from core.files import file_state
 
 LOCKS = ".locks"
 LEASE = 45.0
@@ -111,7 +111,7 @@ def if_free(file: Path) -> Iterator[bool]:
     if holder(file) is None:
         with suppress(FileNotFoundError):
             if time.time() - file.stat().st_mtime > 10 * LEASE:
-                _spoil(file, _identity(file))  # whatever it holds, it is then taken over in 2 s
+                _spoil(file, file_state(file))  # whatever it holds, it is then taken over in 2 s
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=4)
             held = True
@@ -123,12 +123,8 @@ def if_free(file: Path) -> Iterator[bool]:
 
 
 def _lease(file: Path) -> SoftFileLease:
-    return SoftFileLease(
-        file,
-        lease_duration=LEASE,
-        thread_local=False,  # taken in one thread, let go of in another: see World.on_rank_0
-        poll_interval=0.2,
-    )
+    # taken in one thread, let go of in another: see World.on_rank_0
+    return SoftFileLease(file, lease_duration=LEASE, thread_local=False, poll_interval=0.2)
 
 
 def _acquire(lease: SoftFileLease, file: Path, folder: Path) -> None:
@@ -142,7 +138,7 @@ def _acquire(lease: SoftFileLease, file: Path, folder: Path) -> None:
     while True:
         while _is_held_here(lease, file):  # `filelock` would take it from one that is stopped
             time.sleep(0.2)
-        seen, since = _identity(file), time.monotonic()
+        seen, since = file_state(file), time.monotonic()
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=LEASE)
             return
@@ -159,24 +155,14 @@ def _is_held_here(lease: SoftFileLease, file: Path) -> bool:
     return False
 
 
-def _identity(file: Path) -> tuple[int, int, int] | None:
-    """What stays the same while nobody writes the file or replaces it."""
-    try:
-        now = file.stat()
-    except FileNotFoundError:
-        return None
-    return now.st_ino, now.st_ctime_ns, now.st_size
-
-
-def _spoil(file: Path, seen: tuple[int, int, int] | None) -> None:
+def _spoil(file: Path, seen: tuple[int, ...] | None) -> None:
     """Make a file that did not change since it was seen unreadable: `filelock` takes that over.
 
     It never takes over an empty file, which a full disk leaves, one of another duration, or one
     whose damage looks like a lease of another kind.
     """
     with suppress(FileNotFoundError), file.open("r+b") as stream:
-        now = os.fstat(stream.fileno())
-        if (now.st_ino, now.st_ctime_ns, now.st_size) == seen and stream.read() != VOID:
+        if file_state(file) == seen and stream.read() != VOID:
             stream.seek(0)
             stream.truncate()
             stream.write(VOID)

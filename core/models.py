@@ -17,9 +17,8 @@ from core.weights import check_whole
 GGUF = ".gguf"
 LOADING = {"output_loading_info": True, "ignore_mismatched_sizes": True}
 """What `from_pretrained` is told so that it reports what does not fit: `check_whole` refuses it."""
-TOKENIZER_FILES = (
-    "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges*", "*.model",
-)  # fmt: skip
+SPECIAL_TOKENS = ("special_tokens_map.json", "added_tokens.json")
+TOKENIZER_FILES = ("tokenizer*", *SPECIAL_TOKENS, "vocab*", "merges*", "*.model")
 TRUSTING = ("model", "reference")  # the config nodes that have `trust_remote_code`
 
 

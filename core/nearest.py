@@ -62,9 +62,8 @@ def say_nearest(
     kind = folder.parent.name
     if folder.exists() or kind in UNSAID:
         return
-    wanted = {**named, "inputs": dict(inputs)}
     found = {
-        path.name: [*differences(own, wanted)]
+        path.name: [*differences(own, {**named, "inputs": dict(inputs)})]
         for path in _newest(folder)
         if (own := _identity(path, schema)) is not None
         and (own["inputs"] == inputs or _readable(path) == _readable(folder))
@@ -72,8 +71,8 @@ def say_nearest(
     name = min(found, key=lambda each: len(found[each]), default="")
     if found and len(found[name]) <= NEAR:
         what = "; ".join(map(str, found[name])) or "only its readable name is another"
-        log.info("%s: nothing has exactly these settings; the nearest is %s/%s: %s",
-                 kind, kind, name, what)  # fmt: skip
+        said = "%s: nothing has exactly these settings; the nearest is %s/%s: %s"
+        log.info(said, kind, kind, name, what)
 
 
 def _readable(folder: Path) -> str:

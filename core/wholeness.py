@@ -7,33 +7,20 @@ itself. Only files beside these (a dot before their names, or at the folder's to
 from __future__ import annotations
 
 import json
-import os
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.content import digests
+from core.content import digests, is_hidden
 from core.errors import ArtifactError, require
-from core.files import OWN, unsealed
+from core.files import OWN, file_state, unsealed
 
 MANIFEST = "manifest.json"
 FIRST_SEALED = 4  # the first schema that has it
 ALWAYS, CHANGED, NEVER = POLICIES = ("always", "changed", "never")
 _policy = CHANGED
 _checked: dict[Path, object] = {}  # by folder: what its files looked like when they were whole
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A file that is not what was written, and what is wrong with it."""
-
-    file: str
-    wrong: str
-
-    def __str__(self) -> str:
-        return f"{self.file} {self.wrong}"
 
 
 def follow(policy: str) -> None:
@@ -56,33 +43,24 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The folder's manifest; one of an earlier version may have no hash of itself.
 
     Raises:
-        ArtifactError: it is not what was written.
+        ArtifactError: it is not what was written, or another program wrote it.
     """
     try:
         text = (folder / MANIFEST).read_text()
-        _check_ours(folder, text)
-        return _older(text) or unsealed(text)
+        found = json.loads(text)
+        if isinstance(found, dict) and OWN not in found:
+            schema = found.get("schema", FIRST_SEALED)
+            if isinstance(schema, int) and schema < FIRST_SEALED:
+                return found
+            if found and "schema" not in found:
+                raise ArtifactError(
+                    f"{folder}: another program wrote its {MANIFEST}, so it is no folder of a "
+                    "stage. Give one that a stage made, or, of a model from elsewhere, a copy "
+                    "without that file."
+                )
+        return unsealed(text)
     except (OSError, ValueError) as error:
-        raise refusal(folder, Damage(MANIFEST, f"can't be used: {error}")) from error
-
-
-def _check_ours(folder: Path, text: str) -> None:
-    """Raise an ArtifactError where another program wrote the file: its folder is not damaged."""
-    found = json.loads(text)
-    if isinstance(found, dict) and found and not {OWN, "schema"} & found.keys():
-        raise ArtifactError(
-            f"{folder}: another program wrote its {MANIFEST}, so it is no folder of a stage. Give "
-            "one that a stage made, or, of a model from elsewhere, a copy without that file."
-        )
-
-
-def _older(text: str) -> dict[str, Any] | None:
-    """The manifest of a schema that had no hash of itself; None: it is none."""
-    found = json.loads(text)
-    if not isinstance(found, dict) or OWN in found:
-        return None
-    schema = found.get("schema")
-    return found if isinstance(schema, int) and schema < FIRST_SEALED else None
+        raise refusal(folder, f"{MANIFEST} can't be used: {error}") from error
 
 
 def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -91,7 +69,7 @@ def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
     Raises:
         ArtifactError: a file is missing, is not what was written, or was not written by the stage.
     """
-    now = policy(), [_looks(folder / name) for name in (MANIFEST, *manifest["bytes"])]
+    now = _policy, [file_state(folder / name) for name in (MANIFEST, *manifest["bytes"])]
     place = folder.absolute()
     found = next(_foreign(folder, manifest), None)
     if found is None and _checked.get(place) != now:
@@ -101,7 +79,7 @@ def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
     _checked[place] = now
 
 
-def damages(folder: Path, manifest: Mapping[str, Any], by: str | None = None) -> Iterator[Damage]:
+def damages(folder: Path, manifest: Mapping[str, Any], by: str | None = None) -> Iterator[str]:
     """What is wrong with the folder's files, by a policy or else this process's own."""
     by, whole = by or policy(), []
     for name, size in manifest["bytes"].items():
@@ -109,19 +87,19 @@ def damages(folder: Path, manifest: Mapping[str, Any], by: str | None = None) ->
             now = (folder / name).stat().st_size
         except OSError as error:
             gone = isinstance(error, FileNotFoundError | NotADirectoryError)
-            yield Damage(name, "is missing" if gone else f"can't be read ({error})")
+            yield f"{name} is missing" if gone else f"{name} can't be read ({error})"
             continue
         if now == size:
             whole.append(name)
         else:
-            yield Damage(name, f"has {now:,} bytes, and {size:,} were written")
+            yield f"{name} has {now:,} bytes, and {size:,} were written"
     if by != NEVER:
         hashes = {**manifest["files"], **manifest["records"]}
         yield from _changed(folder, {name: hashes[name] for name in whole}, by == CHANGED)
     yield from _foreign(folder, manifest)
 
 
-def _changed(folder: Path, hashes: Mapping[str, str], remembered: bool) -> Iterator[Damage]:
+def _changed(folder: Path, hashes: Mapping[str, str], remembered: bool) -> Iterator[str]:
     """Files of other content. What is remembered convicts none: it is hashed again."""
     try:
         now = digests({name: folder / name for name in hashes}, remembered=remembered)
@@ -130,17 +108,17 @@ def _changed(folder: Path, hashes: Mapping[str, str], remembered: bool) -> Itera
             for name, digest in hashes.items():
                 yield from _changed(folder, {name: digest}, remembered)
         else:
-            yield Damage(next(iter(hashes)), f"can't be read ({error})")
+            yield f"{next(iter(hashes))} can't be read ({error})"
         return
     other = {name: digest for name, digest in hashes.items() if digest != now[name]}
     if remembered and other:
         yield from _changed(folder, other, False)
         return
     for name, digest in other.items():
-        yield Damage(name, f"has the SHA-256 {now[name][:12]}…, and {digest[:12]}… was written")
+        yield f"{name} has the SHA-256 {now[name][:12]}…, and {digest[:12]}… was written"
 
 
-def refusal(folder: Path, damage: Damage) -> ArtifactError:
+def refusal(folder: Path, damage: str) -> ArtifactError:
     """The error of a damaged folder: what is wrong, and what makes it anew."""
     return ArtifactError(
         f"{folder} is damaged: {damage}. Nothing of it was used or changed. Remove it "
@@ -150,7 +128,7 @@ def refusal(folder: Path, damage: Damage) -> ArtifactError:
     )
 
 
-def foreign(folder: Path, names: Mapping[str, Any]) -> Iterator[str]:
+def foreign(folder: Path, names: Collection[str]) -> Iterator[str]:
     """Files in the subfolders of `names` that are none of them: some read a whole folder.
 
     Those with a dot before their name, or their folder's, no one reads.
@@ -158,19 +136,10 @@ def foreign(folder: Path, names: Mapping[str, Any]) -> Iterator[str]:
     for top in sorted({name.split("/")[0] for name in names if "/" in name}):
         for path in sorted((folder / top).rglob("*")):
             name = path.relative_to(folder).as_posix()
-            hidden = any(part.startswith(".") for part in name.split("/"))
-            if name not in names and not hidden and path.is_file():
+            if name not in names and not is_hidden(name) and path.is_file():
                 yield name
 
 
-def _foreign(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Damage]:
+def _foreign(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     for name in foreign(folder, manifest["bytes"]):
-        yield Damage(name, "was not written by the stage (move it elsewhere)")
-
-
-def _looks(path: Path) -> tuple[int, ...] | None:
-    try:
-        now = os.stat(path)
-    except OSError:
-        return None
-    return now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino
+        yield f"{name} was not written by the stage (move it elsewhere)"

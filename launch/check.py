@@ -135,7 +135,7 @@ def _state(folder: Path) -> tuple[str, str]:
     if manifest["schema"] != SCHEMA:
         return OLDER, f"of schema {manifest['schema']}; this version's is {SCHEMA}"
     wrong = [*damages(folder, manifest, ALWAYS)]
-    return DAMAGED if wrong else WHOLE, "; ".join(map(str, wrong))
+    return DAMAGED if wrong else WHOLE, "; ".join(wrong)
 
 
 def _leases(runs: Path) -> Iterator[Found]:
