@@ -11,7 +11,7 @@ from detection.config import METHODS, DetectionStage
 from detection.flags import UPPER_BOUND
 from detection.material import Material
 from detection.methods.base import Method
-from detection.model import ScoredModel, open_model
+from detection.model import ScoredModel, open_node
 from detection.model.local_model import LocalModel
 from detection.prefix_texts import Prefix, held_out_prefix, open_prefix
 from detection.views import view_of
@@ -61,14 +61,9 @@ def choose_methods(stage: DetectionStage) -> Methods:
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ScoredModel]:
     """The causal models that the chosen methods score with, by role."""
-    target, reference = stage.model, stage.reference
-    models = {
-        "target": open_model("model.path", target.path, trust_remote_code=target.trust_remote_code)
-    }
+    models = {"target": open_node("model", stage.model)}
     if "reference" in used:
-        models["reference"] = open_model(
-            "reference.path", str(reference.path), trust_remote_code=reference.trust_remote_code
-        )
+        models["reference"] = open_node("reference", stage.reference)
     return models
 
 

@@ -23,7 +23,7 @@ from detection.collect import Collector
 from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
 from detection.examples import make_text, open_examples
 from detection.methods.base import Method
-from detection.model import open_model
+from detection.model import open_node
 from detection.passes import ORIGINAL, Example, TokenStats
 from detection.scores import judged
 from detection.texts import Text
@@ -79,23 +79,16 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
             "not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
         )
     joined = list(join(open_examples(stage.examples.path), stage.seed))
-    target = open_model(
-        "model.path", stage.model.path, trust_remote_code=stage.model.trust_remote_code
-    )
-    collector = Collector(
-        Path(stage.runs), {"target": target}, [j.text for j in joined], stage.detection
-    )
+    target = open_node("model", stage.model)
+    texts = [one.text for one in joined]
+    collector = Collector(Path(stage.runs), {"target": target}, texts, stage.detection)
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
-    tokenizer = target.tokenizer()
-    windows = [
-        window
-        for one in joined
-        for window in _windows(
-            one, stats[one.text.sha256][0], tokenizer, stage.online.window_tokens
-        )
-    ]
-    require(bool(windows), "online.window_tokens", stage.online.window_tokens,
-            "no joined text is so long: lower it, or give longer texts.")  # fmt: skip
+    tokenizer, width = target.tokenizer(), stage.online.window_tokens
+    windows: list[tuple[Text, TokenStats]] = []
+    for one in joined:
+        windows += _windows(one, stats[one.text.sha256][0], tokenizer, width)
+    remedy = "no joined text is so long: lower it, or give longer texts."
+    require(bool(windows), "online.window_tokens", width, remedy)
     return _scores(methods, windows), [text for text, _ in windows]
 
 
@@ -117,36 +110,33 @@ def join(examples: Sequence[Text], seed: int) -> Iterator[Joined]:
     for place, other in enumerate(nonmembers):
         member = members[order[place % len(members)]]
         first, second = (member, other) if rng.random() < 0.5 else (other, member)
-        text = make_text(f"{other.example_id}+{member.example_id}",
-                         first.text + SEPARATOR + second.text, None, other.benchmark)  # fmt: skip
+        name, text = f"{other.example_id}+{member.example_id}", first.text + SEPARATOR + second.text
         start = 0 if first is member else len(first.text) + len(SEPARATOR)
-        yield Joined(text, start, start + len(member.text))
+        joined = make_text(name, text, None, other.benchmark)
+        yield Joined(joined, start, start + len(member.text))
 
 
 def _windows(
-    joined: Joined, stats: TokenStats, tokenizer: object, width: int
+    joined: Joined, stats: TokenStats, tokenizer: Any, width: int
 ) -> Iterator[tuple[Text, TokenStats]]:
     """Each window as a text of its own, a member where most of its characters are the member's."""
     text = joined.text.text
-    offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:]  # type: ignore[operator]
+    offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:]
     for number in range(len(stats) // width):
         part = slice(number * width, (number + 1) * width)
         start, end = offsets[part][0][0], offsets[part][-1][1]
         inside = min(end, joined.member_end) - max(start, joined.member_start)
-        label = inside > (end - start) / 2
-        window = make_text(f"{joined.text.example_id}/{number}", text[start:end], label,
-                           joined.text.benchmark)  # fmt: skip
-        yield window, stats[part]
+        name, label = f"{joined.text.example_id}/{number}", inside > (end - start) / 2
+        yield make_text(name, text[start:end], label, joined.text.benchmark), stats[part]
 
 
 def _scores(
     methods: Mapping[tuple[str, str], Method], windows: Sequence[tuple[Text, TokenStats]]
 ) -> pd.DataFrame:
-    rows = [
-        (text.example_id, name, variant,
-         *judged(method, Example(text.example_id, text.text, {ORIGINAL: (stats,)}), len(stats), 1))
-        for (name, variant), method in methods.items()
-        for text, stats in windows
-    ]  # fmt: skip
+    rows = []
+    for (name, variant), method in methods.items():
+        for text, stats in windows:
+            example = Example(text.example_id, text.text, {ORIGINAL: (stats,)})
+            rows.append([text.example_id, name, variant, *judged(method, example, len(stats), 1)])
     columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
     return pd.DataFrame(rows, columns=columns)

@@ -16,6 +16,8 @@ import pandas as pd
 from detection.accuracy.questions import Question
 from injection.config import CHOSEN_BY
 
+QUESTION = ("example_id", "benchmark", "member", "occurrences", "options", "answer", "chosen_by")
+
 
 def make_table(
     questions: Sequence[Question], found: Sequence[Sequence[np.ndarray[Any, Any]]]
@@ -42,13 +44,15 @@ def _row(q: Question, found: Sequence[np.ndarray[Any, Any]]) -> dict[str, Any]:
     by = option_scores(q.options, sums[:count], tokens, sums[count:])
     chosen = {name: int(np.argmax(one)) if len(one) else None for name, one in by.items()}
     return {
-        "example_id": q.example_id, "benchmark": q.benchmark, "member": q.member,
-        "occurrences": q.occurrences, "options": list(q.options), "answer": q.answer,
-        "chosen_by": q.chosen_by, "chosen": chosen[q.chosen_by],
-        "correct": chosen[q.chosen_by] == q.answer, "loglikelihoods": sums[:count],
-        "letter_loglikelihoods": sums[count:], "tokens": tokens, "drawn_options": q.drawn,
+        **{name: getattr(q, name) for name in QUESTION},
+        "chosen": chosen[q.chosen_by],
+        "correct": chosen[q.chosen_by] == q.answer,
+        "loglikelihoods": sums[:count],
+        "letter_loglikelihoods": sums[count:],
+        "tokens": tokens,
+        "drawn_options": q.drawn,
         **{f"chosen_{name}": place for name, place in chosen.items()},
-    }  # fmt: skip
+    }
 
 
 def option_scores(

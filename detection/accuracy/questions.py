@@ -112,9 +112,8 @@ def _ask_all(name: str, config: BenchmarkConfig, rows: pd.DataFrame, found: Aske
             f"benchmark.{name}.answer_field is {field!r}, which the corpus's examples lack. "
             f"{near_names(field, values[0])}"
         )
-    answers = {kind: {v[field] for v, m in zip(values, rows["member"], strict=True) if m == kind}
-               for kind in (True, False)}  # fmt: skip
-    unseen = sorted(answers[False] - answers[True])
+    inserted = {v[field] for v, member in zip(values, rows["member"], strict=True) if member}
+    unseen = sorted({v[field] for v in values} - inserted)
     for row, own in zip(rows.itertuples(), values, strict=True):
         asked = _question(row, own, config, unseen)
         if isinstance(asked, Question):

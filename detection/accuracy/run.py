@@ -34,7 +34,7 @@ from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, S
 from detection.examples import examples_digest, open_examples
 from detection.forward.batches import run_sequences
 from detection.loaded import LoadedModel
-from detection.model import ScoredModel, open_model
+from detection.model import ScoredModel, open_node
 from detection.passes import TokenStats
 from detection.ranks.spread import run_slices, spread
 from injection import open_corpus
@@ -83,8 +83,7 @@ def run(stage: AccuracyStage) -> Artifact:
         DataError: no corpus, or nothing in it can be asked.
         ArtifactError: a corpus or model folder that is unfinished.
     """
-    trusted = stage.model.trust_remote_code
-    model = open_model("model.path", stage.model.path, trust_remote_code=trusted)
+    model = open_node("model", stage.model)
     asked = ask_corpus(stage)
     inputs = {
         "model": model.digest,

@@ -30,17 +30,16 @@ def summary(table: pd.DataFrame, artifact: Artifact) -> str:
         artifact: counts what was left out.
     """
     table = table.assign(value=table["correct"].astype(float))
-    return "\n".join([
-        *_means("accuracy", table), "", *_ways("accuracy", table, _right(table)), "",
-        *_occurrences(table), *_notes(table, artifact.counts["left_out"])
-    ])  # fmt: skip
+    ways = _ways("accuracy", table, _right(table))
+    notes = _notes(table, artifact.counts["left_out"])
+    return "\n".join([*_means("accuracy", table), "", *ways, "", *_occurrences(table), *notes])
 
 
 def compared(model: pd.DataFrame, reference: pd.DataFrame) -> str:
     """How the accuracy changed on the same examples, from the reference to the model."""
     own = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
-    joined = model.merge(reference[own], on="example_id",
-                         suffixes=("", "_before"), validate="one_to_one")  # fmt: skip
+    suffixes = ("", "_before")
+    joined = model.merge(reference[own], on="example_id", suffixes=suffixes, validate="1:1")
     change = joined["correct"].astype(float) - joined["correct_before"].astype(float)
     title = "accuracy minus the reference model's, on the same examples"
     if missing := len(model) - len(joined):

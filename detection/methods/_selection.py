@@ -6,7 +6,7 @@ from math import floor
 
 import numpy as np
 
-from detection.passes import Floats
+from detection.passes import Floats, TokenStats
 
 
 def count(k: float, n: int) -> int:
@@ -23,3 +23,12 @@ def low(values: Floats, k: float) -> float:
 def high(values: Floats, k: float) -> float:
     """The mean of the ⌊k·n⌋ largest of n ≥ 1 values, at least one of them."""
     return -low(-values, k)
+
+
+def polarization(stats: TokenStats, top: float, bottom: float) -> float:
+    """PD(x), Ye et al. 2024, eq. 5: how far the likeliest tokens are from the least likely.
+
+    The mean of the ⌊top·n⌋ highest log p(x_t | x_<t) less the mean of the ⌊bottom·n⌋ lowest, each
+    of at least one token; in nats, never negative, smaller for a member.
+    """
+    return high(stats.logprob, top) - low(stats.logprob, bottom)

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar
 
 from core.ranges import Ranged
-from detection.passes import Example, Pass
+from detection.passes import ORIGINAL, Example, Pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class Method(Ranged, ABC):
     numbers: ClassVar[tuple[str, ...]] = ("logprob",)
 
     @property
-    @abstractmethod
     def passes(self) -> tuple[Pass, ...]:
-        """The passes that `score` reads: a class attribute, or computed from hyperparameters."""
+        """The passes that `score` reads; a subclass may name others, by its hyperparameters too."""
+        return (ORIGINAL,)
 
     @abstractmethod
     def score(self, example: Example) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from core.ranges import FRACTION, at_least, limited
 from detection.methods._selection import low
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,6 @@ class GapK(Method):
     of fewer scored tokens has one average, over all of them. It has no unit.
     """
 
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "top_logprob", "std")
 
     k: float = limited(0.2, FRACTION)

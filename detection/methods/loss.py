@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
-
+from detection.methods._likelihood import mean_logprob
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +16,6 @@ class Loss(Method):
     score(x) = 1/(T-1) Σ_t log p(x_t | x_<t), in nats a token. Its AUROC is that of −perplexity.
     """
 
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
-
     def score(self, example: Example) -> float:
         """The mean over the scored tokens."""
-        return float(example.stats(ORIGINAL).logprob.mean(dtype=np.float64))
+        return mean_logprob(example.stats(ORIGINAL))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from core.ranges import FRACTION, limited
 from detection.methods._selection import high
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,12 +18,9 @@ class MaxK(Method):
     least one, in nats: what the likeliest tokens alone tell.
     """
 
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
-
     k: float = limited(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1."""
 
     def score(self, example: Example) -> float:
         """The mean log-likelihood of the likeliest tokens."""
-        stats = example.stats(ORIGINAL)
-        return high(stats.logprob, self.k)
+        return high(example.stats(ORIGINAL).logprob, self.k)

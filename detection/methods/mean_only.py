@@ -8,7 +8,7 @@ from typing import ClassVar
 from core.ranges import FRACTION, limited
 from detection.methods._selection import low
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,6 @@ class MeanOnly(Method):
     least one, in nats; μ_t is the mean of log p(v | x_<t) under the model's own distribution.
     """
 
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean")
 
     k: float = limited(0.2, FRACTION)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from core.ranges import FRACTION, limited
 from detection.methods._selection import low
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +17,6 @@ class MinK(Method):
     score(x) = the mean of the ⌊k·n⌋ lowest log p(x_t | x_<t) of the n = T-1 scored tokens, at
     least one, in nats.
     """
-
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
 
     k: float = limited(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 from core.ranges import FRACTION, limited
 from detection.methods._selection import low
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,6 @@ class MinKPlusPlus(Method):
     the n = T-1 scored tokens, at least one. It has no unit.
     """
 
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std")
 
     k: float = limited(0.2, FRACTION)

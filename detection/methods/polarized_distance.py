@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from core.ranges import FRACTION, limited
-from detection.methods._polarization import polarization
+from detection.methods._selection import polarization
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +18,6 @@ class PolarizedDistance(Method):
     ⌊bottom·n⌋ lowest of the n = T-1 scored tokens, in nats. Training raises the least likely
     tokens most, so a member's PD is the smaller: hence the sign.
     """
-
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
 
     top: float = limited(0.05, FRACTION)
     """The fraction of the likeliest tokens, above 0 and at most 1; the paper's default."""

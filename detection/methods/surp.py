@@ -10,7 +10,7 @@ import numpy as np
 from core.ranges import FRACTION, POSITIVE, limited
 from detection.methods._selection import count
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Floats, Pass
+from detection.passes import ORIGINAL, Example, Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,6 @@ class Surp(Method):
     log p of these, in nats. A text without any is scored by all of its ⌊k·n⌋ lowest, and flagged.
     """
 
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean")
 
     k: float = limited(0.4, FRACTION)

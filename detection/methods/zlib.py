@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
-
+from detection.methods._likelihood import mean_logprob
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +18,6 @@ class Zlib(Method):
     is likely merely because it repeats itself compresses well and scores lower.
     """
 
-    passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL,)
-
     def score(self, example: Example) -> float:
         """The mean over the scored tokens, over the bytes of the compressed UTF-8 text."""
-        mean = float(example.stats(ORIGINAL).logprob.mean(dtype=np.float64))
-        return mean / len(zlib.compress(example.text.encode()))
+        return mean_logprob(example.stats(ORIGINAL)) / len(zlib.compress(example.text.encode()))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from detection.model.local_model import LocalModel
 from detection.model.scored_model import ScoredModel
 
-__all__ = ["KINDS", "ScoredModel", "open_model"]
+if TYPE_CHECKING:
+    from detection.config import ReferenceConfig, ScoredModelConfig
+
+__all__ = ["KINDS", "ScoredModel", "open_model", "open_node"]
 
 KINDS: tuple[type[ScoredModel], ...] = (LocalModel,)  # the first that opens a path does
 
@@ -14,3 +19,8 @@ def open_model(field: str, path: str, *, trust_remote_code: bool = False) -> Sco
     """The model at `path`, by the kind that opens it; see `ScoredModel.open`."""
     kind = next(kind for kind in KINDS if kind.opens(path))
     return kind.open(field, path, trust_remote_code=trust_remote_code)
+
+
+def open_node(name: str, node: ScoredModelConfig | ReferenceConfig) -> ScoredModel:
+    """The model of the config node `name`; see `ScoredModel.open`."""
+    return open_model(f"{name}.path", str(node.path), trust_remote_code=node.trust_remote_code)

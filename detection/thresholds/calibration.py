@@ -21,8 +21,14 @@ from detection.thresholds.choose import Threshold
 LEAST = 20
 """Texts of each kind, to calibrate on and to judge by: fewer tell a rate to some 0.1 at best."""
 MODELS = ("target", "reference", "masked_lm")
-OVERRIDES = ("model", "prefix", "settings", "chance", "size")
-"""What `thresholds.override` may name: see `Calibration.refusals`."""
+REMEDIES = {
+    "model": "Calibrate on texts that this model scored.",
+    "prefix": "Score behind the prefix that was calibrated with.",
+    "settings": "Score with the settings that were calibrated with.",
+    "chance": "Leave such methods out, or calibrate on more texts.",
+    "size": "Calibrate on more texts.",
+}
+"""By what `thresholds.override` may name: see `Calibration.refusals`."""
 
 
 @dataclass(frozen=True)
@@ -156,23 +162,18 @@ def _read(value: Any, hint: Any, name: str) -> Any:
 
 
 def check(
-    calibration: Calibration, scores: Origin, methods: Collection[tuple[str, str]],
+    calibration: Calibration,
+    scores: Origin,
+    methods: Collection[tuple[str, str]],
     override: Sequence[str],
-) -> None:  # fmt: skip
+) -> None:
     """Raise a DataError unless the thresholds may be applied to these scores."""
     found = [each for each in calibration.refusals(scores, methods) if each[0] not in override]
     if found:
-        kinds = [kind for kind in OVERRIDES if kind in dict(found)]
-        remedy = {
-            "model": "Calibrate on texts that this model scored.",
-            "prefix": "Score behind the prefix that was calibrated with.",
-            "settings": "Score with the settings that were calibrated with.",
-            "chance": "Leave such methods out, or calibrate on more texts.",
-            "size": "Calibrate on more texts.",
-        }
+        kinds = [kind for kind in REMEDIES if kind in dict(found)]
         raise DataError(
             f"apply: the thresholds are not applied, since {'; '.join(why for _, why in found)}. "
-            f"{' '.join(remedy[kind] for kind in kinds)} To apply them all the same give "
+            f"{' '.join(REMEDIES[kind] for kind in kinds)} To apply them all the same give "
             f"override=[{','.join([*override, *kinds])}]."
         )
 

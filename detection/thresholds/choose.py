@@ -22,6 +22,8 @@ from core.seeds import derive, unit_hash
 from detection.summary import CONFIDENCE, DRAWS, split
 from detection.texts import Text
 
+Sides = tuple[Scores, Scores]
+"""The scores of the members, and of the non-members."""
 RULES = ("accuracy", "f1", "fpr")
 SUBSETS = (0.1, 0.2, 0.3, 0.4, 0.5)
 SUBSET_DRAWS = 20
@@ -84,14 +86,18 @@ def choose(members: Scores, nonmembers: Scores, rule: str, fpr: float = 0.05) ->
         return float(candidates[alarms <= allowed].min())
     hits = _reaching(members, candidates) / len(members)
     alarms = _reaching(nonmembers, candidates) / len(nonmembers)
-    worth = hits - alarms if rule == "accuracy" else _f1(hits, alarms, members, nonmembers)
-    return float(candidates[int(np.argmax(worth))])
+    quality = hits - alarms if rule == "accuracy" else _f1(hits, alarms, members, nonmembers)
+    return float(candidates[int(np.argmax(quality))])
 
 
 def calibrate(
-    table: pd.DataFrame, examples: Sequence[Text], rule: str, fpr: float = 0.05,
-    share: float = 0.5, seed: int = 0,
-) -> list[Threshold]:  # fmt: skip
+    table: pd.DataFrame,
+    examples: Sequence[Text],
+    rule: str,
+    fpr: float = 0.05,
+    share: float = 0.5,
+    seed: int = 0,
+) -> list[Threshold]:
     """A threshold for each method and variant, chosen on one split and judged on the other.
 
     Raises:
@@ -107,8 +113,8 @@ def calibrate(
             )
     table = table[table["ranked"]]
     return [
-        _calibrate(method, variant, split(scores, fit), split(scores, judge), rule, fpr, seed)
-        for (method, variant), scores in table.groupby(["method", "variant"], sort=False)
+        _calibrate(key, split(scores, fit), split(scores, judge), rule, fpr, seed)
+        for key, scores in table.groupby(["method", "variant"], sort=False)
     ]
 
 
@@ -160,37 +166,40 @@ def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
 
 
 def _calibrate(
-    method: str, variant: str, fit: tuple[Scores, Scores], judge: tuple[Scores, Scores],
-    rule: str, fpr: float, seed: int,
-) -> Threshold:  # fmt: skip
+    key: tuple[str, str], fit: Sides, judge: Sides, rule: str, fpr: float, seed: int
+) -> Threshold:
     value = choose(*fit, rule, fpr)
-    tpr, alarms = (float((scores >= value).mean()) for scores in judge)
-    spread = _stability(fit, rule, fpr, seed)
-    scale = float(np.concatenate(fit).std()) or 1.0
-    f1 = float(_f1(np.array([tpr]), np.array([alarms]), *judge)[0])
-    accuracy = (tpr + 1 - alarms) / 2
-    auroc, low, high = _auroc(judge, seed)
+    stability = _stability(fit, rule, fpr, seed)
+    non_members = sorted(fit[1].tolist())
     return Threshold(
-        method, variant, rule, value, accuracy, f1, tpr, alarms, spread, spread / scale,
-        auroc, low, high, sorted(fit[1].tolist()),
-    )  # fmt: skip
+        *key, rule, value, *_rates(value, *judge), *stability, *_auroc(judge, seed), non_members
+    )
 
 
-def _auroc(judge: tuple[Scores, Scores], seed: int) -> tuple[float, float, float]:
+def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, float, float, float]:
+    """Accuracy, F1, TPR and FPR of the threshold."""
+    tpr, fpr = (float((scores >= value).mean()) for scores in (members, nonmembers))
+    f1 = float(_f1(np.array([tpr]), np.array([fpr]), members, nonmembers)[0])
+    return (tpr + 1 - fpr) / 2, f1, tpr, fpr
+
+
+def _auroc(judge: Sides, seed: int) -> tuple[float, float, float]:
     """AUROC on the evaluation split, with its interval."""
     drawn = resample(len(judge[0]), len(judge[1]), DRAWS, derive(seed, "threshold AUROC"))
     found = estimate(*judge, drawn, [AUROC])[AUROC.name]
     return found.value, *interval(found, CONFIDENCE)
 
 
-def _stability(fit: tuple[Scores, Scores], rule: str, fpr: float, seed: int) -> float:
+def _stability(fit: Sides, rule: str, fpr: float, seed: int) -> tuple[float, float]:
+    """How much the threshold varies, in the score's units and in those of the scores' spread."""
     rng = np.random.default_rng(derive(seed, "threshold subsets"))
     found = []
     for share in SUBSETS:
         for _ in range(SUBSET_DRAWS):
             parts = [rng.choice(s, max(1, int(share * len(s))), replace=False) for s in fit]
             found.append(choose(parts[0], parts[1], rule, fpr))
-    return float(np.std(found))
+    spread = float(np.std(found))
+    return spread, spread / (float(np.concatenate(fit).std()) or 1.0)
 
 
 def _reaching(scores: Scores, thresholds: Scores) -> Scores:

@@ -19,7 +19,7 @@ from detection.scores import Origin, read_scores
 from detection.texts import Text
 from detection.thresholds.calibration import (
     MODELS,
-    OVERRIDES,
+    REMEDIES,
     Calibration,
     check,
     labelled_digest,
@@ -27,7 +27,7 @@ from detection.thresholds.calibration import (
 )
 from detection.thresholds.choose import apply, calibrate, halves
 
-OVERRIDE = Range(lambda names: set(names) <= set(OVERRIDES), f"choose from {', '.join(OVERRIDES)}.")
+OVERRIDE = Range(lambda names: set(names) <= set(REMEDIES), f"choose from {', '.join(REMEDIES)}.")
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,19 @@ def _calibration(
     inputs = made_of.inputs
     fit, judge = halves(table, examples, stage.share, stage.seed)
     members, test_members = (sum(e.label is True for e in half) for half in (fit, judge))
+    how = {name: getattr(stage, name) for name in ("rule", "fpr", "share", "seed")}
     return Calibration(
         models={role: inputs[role] for role in MODELS if role in inputs},
         prefix=inputs.get(PREFIX_TEXTS),
         settings=dict(made_of.settings),
         examples=labelled_digest(examples),
-        members=members, nonmembers=len(fit) - members,
-        test_members=test_members, test_nonmembers=len(judge) - test_members,
-        rule=stage.rule, fpr=stage.fpr, share=stage.share, seed=stage.seed,
-        thresholds=calibrate(table, examples, stage.rule, stage.fpr, stage.share, stage.seed),
-    )  # fmt: skip
+        members=members,
+        nonmembers=len(fit) - members,
+        test_members=test_members,
+        test_nonmembers=len(judge) - test_members,
+        thresholds=calibrate(table, examples, **how),
+        **how,
+    )
 
 
 def _called(decided: pd.DataFrame) -> Iterator[str]:
