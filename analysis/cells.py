@@ -95,35 +95,32 @@ def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminat
         DataError: an example without a finite score.
     """
     _check_models(model, clean, contaminated)
-    learning_rate = float(model.config["training"]["learning_rate"])
-    budget_tokens = int(corpus.config["injection"]["budget_tokens"])
+    injection, seed = corpus.config["injection"], int(corpus.config["seed"])
     model_name = str(model.config["model"]["name"])
-    limit = corpus.config["injection"].get("example_max_tokens")
-    swapped = bool(corpus.config["injection"].get(SWAPPED.rpartition(".")[2], False))
-    seed = int(corpus.config["seed"])
-    last = corpus.config["injection"].get("last_tokens")
-    condition = f"{model_name}-lr{learning_rate:g}-tokens{budget_tokens}"
+    learning_rate = float(model.config["training"]["learning_rate"])
+    swapped = bool(injection.get(SWAPPED.rpartition(".")[2], False))
+    last = injection.get("last_tokens")
+    condition = f"{model_name}-lr{learning_rate:g}-tokens{injection['budget_tokens']}"
     condition += f"-last{last}" * (last is not None) + "-swapped" * swapped
     start = {**model.config["model"], "start": model.artifact.inputs.get("model")}
     configs = corpus.config, {**model.config, "model": start}
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
-    artifacts = {name: table.artifact for name, table in tables.items()}
-    artifacts = {"corpus": corpus.artifact, "model": model.artifact, **artifacts}
+    opened = {"corpus": corpus, "model": model, **tables}
     examples = _ranked(corpus.examples, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",
         condition=condition,
         model=model_name,
         learning_rate=learning_rate,
-        budget_tokens=budget_tokens,
-        example_max_tokens=None if limit is None else int(limit),
-        last_tokens=None if last is None else int(last),
+        budget_tokens=injection["budget_tokens"],
+        example_max_tokens=injection.get("example_max_tokens"),
+        last_tokens=last,
         parameters=model.artifact.counts.get("parameters"),
         swapped=swapped,
         seed=seed,
         recipe=recipe(*configs),
         series={factor: recipe(*configs, without=factor) for factor in FACTORS},
-        digests={name: artifact.digest for name, artifact in artifacts.items()},
+        digests={name: each.artifact.digest for name, each in opened.items()},
         examples=examples,
         scores={name: _wide(table, examples) for name, table in tables.items()},
         defaults=_defaults(contaminated.table),
@@ -141,12 +138,7 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     """
     cells = _conditions_apart(cells)
     taken = Counter(cell.name for cell in cells)
-    named = [
-        cell
-        if taken[cell.name] == 1
-        else replace(cell, name=f"{cell.name}-{cell.digests[CONTAMINATED][:6]}")
-        for cell in cells
-    ]
+    named = [replace(c, name=c.name + _piece(c) * (taken[c.name] > 1)) for c in cells]
     name, times = Counter(cell.name for cell in named).most_common(1)[0]
     if times > 1:
         raise ConfigError(f"cells holds {name} {times} times: give each cell once.")
@@ -171,22 +163,20 @@ def series_of(cells: Sequence[Cell]) -> Series:
 
 def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
     """Conditions that hold one recipe and each seed once: only those are pooled."""
-    distinct = {(cell.condition, cell.recipe) for cell in cells}
-    recipes = Counter(condition for condition, _ in distinct)
+    recipes = Counter(name for name, _ in {(cell.condition, cell.recipe) for cell in cells})
+    several = {name for name, number in recipes.items() if number > 1}
     named = [
-        cell
-        if recipes[cell.condition] == 1
-        else replace(cell, condition=f"{cell.condition}-{cell.recipe[:6]}")
-        for cell in cells
+        replace(c, condition=c.condition + f"-{c.recipe[:6]}" * (c.condition in several))
+        for c in cells
     ]
     seeds = Counter((cell.condition, cell.seed) for cell in named)
     twice = {condition for (condition, _), times in seeds.items() if times > 1}
-    return [
-        replace(cell, condition=f"{cell.condition}-{cell.digests[CONTAMINATED][:6]}")
-        if cell.condition in twice
-        else cell
-        for cell in named
-    ]
+    return [replace(c, condition=c.condition + _piece(c) * (c.condition in twice)) for c in named]
+
+
+def _piece(cell: Cell) -> str:
+    """What tells a cell's name from those of cells that have the same facts."""
+    return f"-{cell.digests[CONTAMINATED][:6]}"
 
 
 def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:

@@ -42,16 +42,10 @@ def recipe(corpus: Mapping[str, Any], model: Mapping[str, Any], without: str = "
         model: the training stage's config.
         without: one of `FACTORS`, to leave out: cells that agree are one series along it.
     """
-    flat = {
-        **_flat({node: corpus.get(node) for node in CORPUS_NODES}),
-        **_flat({node: model.get(node) for node in MODEL_NODES}),
-    }
+    nodes = {node: corpus.get(node) for node in CORPUS_NODES}
+    flat = _flat({**nodes, **{node: model.get(node) for node in MODEL_NODES}})
     left_out = (SWAPPED, *FACTORS.get(without, ()))
-    kept = {
-        key: value
-        for key, value in flat.items()
-        if not _says_how(key) and not key.startswith(left_out)
-    }
+    kept = {k: v for k, v in flat.items() if not _says_how(k) and not k.startswith(left_out)}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
 

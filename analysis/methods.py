@@ -19,31 +19,32 @@ from detection.blind import BLIND as BLIND
 
 
 class Look(NamedTuple):
-    """A line's colour and marker (matplotlib's: a name, or the points of a star and its turn)."""
+    """A line's colour and marker: matplotlib's (a name, or a star's points and turn), plotly's."""
 
     colour: str
     marker: str | tuple[int, int, int]
+    symbol: str
 
 
 LOOKS = {
-    "loss": Look("#0072B2", "o"),
-    "zlib": Look("#E69F00", "s"),
-    "lowercase": Look("#CC79A7", "v"),
-    "reference": Look("#332288", "P"),
-    "reference_upper_bound": Look("#AAAA00", (8, 1, 0)),
-    "neighbor": Look("#56B4E9", "X"),
-    "min_k": Look("#009E73", "^"),
-    "min_k_plus_plus": Look("#D55E00", "D"),
-    "infilling": Look("#882255", "*"),
-    "pac": Look("#999933", "<"),
-    "recall": Look("#000000", "h"),
-    "surp": Look("#44AA99", ">"),
-    "gap_k": Look("#AA4499", "p"),
-    "max_k": Look("#117733", "8"),
-    "mean_only": Look("#661100", "H"),
-    "std_only": Look("#6699CC", (4, 1, 0)),
-    "polarized_distance": Look("#B8860B", (6, 1, 0)),
-    BLIND: Look("#7F7F7F", "d"),
+    "loss": Look("#0072B2", "o", "circle"),
+    "zlib": Look("#E69F00", "s", "square"),
+    "lowercase": Look("#CC79A7", "v", "triangle-down"),
+    "reference": Look("#332288", "P", "cross"),
+    "reference_upper_bound": Look("#AAAA00", (8, 1, 0), "star-square"),
+    "neighbor": Look("#56B4E9", "X", "x"),
+    "min_k": Look("#009E73", "^", "triangle-up"),
+    "min_k_plus_plus": Look("#D55E00", "D", "diamond"),
+    "infilling": Look("#882255", "*", "star"),
+    "pac": Look("#999933", "<", "triangle-left"),
+    "recall": Look("#000000", "h", "hexagon"),
+    "surp": Look("#44AA99", ">", "triangle-right"),
+    "gap_k": Look("#AA4499", "p", "pentagon"),
+    "max_k": Look("#117733", "8", "octagon"),
+    "mean_only": Look("#661100", "H", "hexagon2"),
+    "std_only": Look("#6699CC", (4, 1, 0), "star-diamond"),
+    "polarized_distance": Look("#B8860B", (6, 1, 0), "hexagram"),
+    BLIND: Look("#7F7F7F", "d", "diamond-tall"),
 }
 """The known methods, in the order of tables and legends; the blind baseline is last."""
 
@@ -55,11 +56,10 @@ def look(method: str) -> Look:
     """The method's colour and marker; an unknown name picks spare ones by its hash."""
     if method in LOOKS:
         return LOOKS[method]
-    digest = hashlib.sha256(method.encode()).digest()
-    return Look(
-        SPARE_COLOURS[digest[0] % len(SPARE_COLOURS)],
-        SPARE_MARKERS[digest[1] % len(SPARE_MARKERS)],
-    )
+    first, second, *_ = hashlib.sha256(method.encode()).digest()
+    marker = SPARE_MARKERS[second % len(SPARE_MARKERS)]
+    symbol = next(known.symbol for known in LOOKS.values() if known.marker == marker)
+    return Look(SPARE_COLOURS[first % len(SPARE_COLOURS)], marker, symbol)
 
 
 def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

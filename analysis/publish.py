@@ -34,10 +34,9 @@ def gather(
     found = samples(cells, stage.seed)
     by_model = {record.model: record for record in records}
     own = {
-        name: [by_model[cell.digests["model"]] for cell in some
-               if cell.digests["model"] in by_model]
+        name: [by_model[c.digests["model"]] for c in some if c.digests["model"] in by_model]
         for name, some in by_condition(cells).items()
-    }  # fmt: skip
+    }
     return Findings(
         title=stage.name,
         pooled=made.pooled,

@@ -57,11 +57,11 @@ def _make(
     from analysis.publish import gather, publish
 
     found = statistics(stage.name, stage.seed, cells, stage.analysis)
-    for name in STATISTICS:
-        getattr(found, name).to_parquet(folder / f"{name}.parquet", index=False)
+    tidy = [folder / f"{name}.parquet" for name in STATISTICS]
+    for path in tidy:
+        getattr(found, path.stem).to_parquet(path, index=False)
     written = publish(folder, stage, gather(stage, cells, found, records))
-    tidy = [f"{name}.parquet" for name in STATISTICS]
-    content = [*tidy, *(str(path.relative_to(folder)) for path in written)]
+    content = [str(path.relative_to(folder)) for path in [*tidy, *written]]
     return Built(content, {"cells": len(cells), "estimates": len(found.results)})
 
 

@@ -13,7 +13,7 @@ from analysis.folder import Report
 from analysis.methods import BLIND, label, methods_of
 from analysis.statistics.controls import control_rows, off_controls
 from analysis.statistics.flags import notes
-from analysis.statistics.groups import ANY, dose_order
+from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL
 from analysis.statistics.tidy_tables import Statistics
 from analysis.statistics.trends import OCCURRENCES
@@ -112,7 +112,7 @@ def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[
 def _dose(name: str, best: pd.Series[Any], detectors: pd.DataFrame, trends: pd.DataFrame) -> str:
     """What each doubling does to the best method's AUROC, and for how many methods it rises."""
     own = detectors[(detectors["method"] == best["method"]) & (detectors["occurrences"] != ANY)]
-    own = own.sort_values("occurrences", key=lambda doses: doses.map(dose_order))
+    own = own.sort_values("occurrences", key=lambda doses: doses.map(occurrences_order))
     if len(own) < 2:
         doses = f"is {own['occurrences'].iloc[0]} for all" if len(own) else "differs by benchmark"
         return f"Occurrences: no dose test, since their number {doses}."

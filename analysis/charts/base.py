@@ -7,7 +7,7 @@ pyplot, so that nothing global changes and no display is needed.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.cells import CONTAMINATED
 from analysis.config import AnalysisConfig
 from analysis.methods import BLIND, checkpoint_of, label, look
 from analysis.statistics.curves import MOST_DRAWS
@@ -25,6 +26,10 @@ from core.metrics import AUROC
 
 GREY = "#555555"
 WARNING = "#B00020"
+STAMP: dict[str, Any] = {
+    **{"size": 11, "weight": "bold", "ha": "right", "color": WARNING},
+    "bbox": {"facecolor": "none", "edgecolor": WARNING, "boxstyle": "round,pad=0.35"},
+}
 CAPTION_WIDTH = 124
 """Characters of a caption's line that fit a figure 9 inches wide."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
@@ -73,7 +78,7 @@ def line_style(method: str, variant: str, methods: Methods) -> dict[str, Any]:
 
 def interval_bar(axes: Axes, place: float, row: Any, method: str) -> None:
     """A value with its interval (`row` of the results) at a place on the x axis."""
-    colour, _ = look(method)
+    colour = look(method).colour
     axes.plot([place, place], [row["ci_low"], row["ci_high"]], color=colour, linewidth=1.6)
     axes.plot([place], [row["value"]], **_marker(method))
 
@@ -105,12 +110,7 @@ def auroc_axis(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def write_words(
-    figure: Figure,
-    title: str,
-    subtitle: str,
-    caption: str,
-    stamped: bool,
-    inch: float = 1 / 5.6,
+    figure: Figure, title: str, subtitle: str, caption: str, stamped: bool, inch: float = 1 / 5.6
 ) -> None:
     """Title, subtitle and caption; the stamp says that a control is off.
 
@@ -121,17 +121,16 @@ def write_words(
     wrapped = textwrap.fill(caption, CAPTION_WIDTH)
     figure.text(0.08, 0.11 * inch, wrapped, size=8, color=GREY, va="bottom", linespacing=1.35)
     if stamped:
-        box = {"facecolor": "none", "edgecolor": WARNING, "boxstyle": "round,pad=0.35"}
-        figure.text(
-            0.98, 1 - 0.22 * inch, "CONTROL OFF: see the report",
-            size=11, weight="bold", ha="right", color=WARNING, bbox=box,
-        )  # fmt: skip
+        figure.text(0.98, 1 - 0.22 * inch, "CONTROL OFF: see the report", **STAMP)
 
 
-def side_legend(
-    axes: Axes, value: Mapping[tuple[str, str], float], methods: Methods, title: str
-) -> None:
-    """Beside the lines, in the order of their last values; those without one come last."""
+def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, place: str) -> None:
+    """Beside the lines, in the order of their last values; those without one come last.
+
+    `last` are the rows at the right end, `place` says where that is.
+    """
+    top = last[last["checkpoint"] == CONTAMINATED]
+    value = {(row.method, row.variant): row.value for row in top.itertuples()}
     lines = {line.get_label(): line for line in axes.get_lines()}
     ordered = sorted(methods, key=lambda pair: -float(value.get(pair, 0.0)))
     names = [name(*pair, methods) for pair in ordered]
@@ -141,7 +140,7 @@ def side_legend(
         loc="upper left",
         bbox_to_anchor=(1.02, 1.0),
         frameon=False,
-        title=title,
+        title=f"in order at {place}",
         alignment="left",
         fontsize=10 if len(names) <= 14 else 8.5,
     )
@@ -197,7 +196,7 @@ def name(method: str, variant: str, methods: Methods) -> str:
 
 
 def _marker(method: str) -> dict[str, Any]:
-    colour, marker = look(method)
+    colour, marker, _ = look(method)
     white = {"markeredgecolor": "white", "markeredgewidth": 0.8}
     thin = not isinstance(marker, str) or marker in "*PX"  # covers less of its box
     size = 9 if thin else 6.5

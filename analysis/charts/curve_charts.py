@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.charts import base
-from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
 from analysis.methods import look, methods_of
 from analysis.statistics.controls import stamp
@@ -35,7 +34,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
         axes.plot([least, 1], [least, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
-        colour, _ = look(method[0])
+        colour = look(method[0]).colour
         for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
             line = _of(shown, method, checkpoint=checkpoint)
             fpr, tpr, low, high = (line[name].clip(lower=least / 2) for name in POINTS)
@@ -126,7 +125,9 @@ def _panels(
         panels = list(grid.flat)
         for axes, method in zip(panels, methods, strict=False):
             draw(axes, method)
-            _title(axes, method, methods)
+            name = base.name(*method, methods)
+            size, colour = 9 if len(name) < 24 else 7, look(method[0]).colour
+            axes.set_title(name, size=size, color=colour, loc="left")
         for place, axes in enumerate(panels):
             axes.set_visible(place < len(methods))
             axes.tick_params(labelbottom=place >= len(methods) - COLUMNS, labelsize=8)
@@ -134,8 +135,3 @@ def _panels(
         figure.text(0.02, (top + bottom) / 2, labels[1], va="center", rotation=90)
         base.write_words(figure, *words, stamped, 1.0 / height)
     return figure
-
-
-def _title(axes: Axes, method: tuple[str, str], methods: Methods) -> None:
-    name = base.name(*method, methods)
-    axes.set_title(name, size=9 if len(name) < 24 else 7, color=look(method[0]).colour, loc="left")

@@ -6,13 +6,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.cells import CONTAMINATED
 from analysis.charts import base
 from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
 from analysis.methods import methods_of
 from analysis.statistics.controls import control_rows, stamp
-from analysis.statistics.groups import ANY, dose_order
+from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL
 from core.metrics import AUROC
 
@@ -27,8 +26,8 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
 
     `results` are rows of one condition of the pooled table (or of one cell of the results).
 
-    The narrow panel on the left is the dose before the first: the clean model on the same
-    examples. The blind baseline is the grey dashed line.
+    The narrow panel on the left is the clean model on the same examples: no occurrence yet. The
+    blind baseline is the grey dashed line.
     """
     rows = _shown(results)
     methods = methods_of(rows)
@@ -37,12 +36,15 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
         grid = figure.add_gridspec(
             1, 2, width_ratios=(1, 4), wspace=0.04, left=0.08, right=0.76, top=0.86, bottom=0.25
         )
-        dosed = figure.add_subplot(grid[1])
-        clean = figure.add_subplot(grid[0], sharey=dosed)
-        _draw_doses(dosed, rows[rows["occurrences"] != ANY], methods)
+        numbered = figure.add_subplot(grid[1])
+        clean = figure.add_subplot(grid[0], sharey=numbered)
+        by_number = rows[rows["occurrences"] != ANY]
+        _draw_numbers(numbered, by_number, methods)
         _draw_clean(clean, control_rows(rows), methods)
         base.auroc_axis(clean, rows)
-        _legend(dosed, rows, methods)
+        most = max(by_number["occurrences"], key=occurrences_order)
+        last = by_number[by_number["occurrences"] == most]
+        base.side_legend(numbered, last, methods, f"{most} ×")
         caption = dose_caption(results, config)
         off = stamp(results) is not None
         base.write_words(figure, "Detection by occurrences", base.subtitle(results), caption, off)
@@ -53,13 +55,12 @@ def dose_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     rows = _shown(results)
     sizes = rows.drop_duplicates("occurrences").set_index("occurrences")["n_members"]
-    doses = ", ".join(
-        f"{sizes[d]} at {d} ×" for d in sorted(sizes.index, key=dose_order) if d != ANY
-    )
+    numbers = [number for number in sorted(sizes.index, key=occurrences_order) if number != ANY]
+    members = ", ".join(f"{sizes[number]} at {number} ×" for number in numbers)
     names = sorted(set(results["benchmark"]) - {ALL})
     over = f"mean over {len(names)} benchmarks ({', '.join(names)})" if names[1:] else names[0]
     return (
-        f"AUROC of members against non-members, {over}. Members: {doses}; non-members: "
+        f"AUROC of members against non-members, {over}. Members: {members}; non-members: "
         f"{rows['n_nonmembers'].iloc[0]}. {base.seeds(rows)}. "
         f"Bands and bars: {base.band(rows, config)}. Left: the model before the contaminated "
         "training, on all members. Grey: a text classifier that never sees the model (its "
@@ -72,24 +73,24 @@ def _shown(results: pd.DataFrame) -> pd.DataFrame:
     return shown[shown["needs"] == ""]
 
 
-def _draw_doses(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
+def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     base.chance_line(axes)
-    doses = sorted(rows["occurrences"].astype(int).unique())
+    numbers = sorted(rows["occurrences"].astype(int).unique())
     for place, (method, variant) in enumerate(methods):
         line = base.line_of(rows, method, variant, "occurrences")
         style = base.line_style(method, variant, methods)
-        if len(doses) > 1:
+        if len(numbers) > 1:
             base.draw_line(axes, line, style, methods)
         else:  # no line to see: bars side by side
-            x = doses[0] * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
+            x = numbers[0] * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
             for _, row in line.iterrows():
                 base.interval_bar(axes, x, row, method)
             axes.plot([], [], **style)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(doses, [str(dose) for dose in doses])
+    axes.set_xticks(numbers, [str(number) for number in numbers])
     axes.minorticks_off()
-    margin = 1.15 if len(doses) > 1 else 2
-    axes.set_xlim(min(doses) / margin, max(doses) * margin)
+    margin = 1.15 if len(numbers) > 1 else 2
+    axes.set_xlim(numbers[0] / margin, numbers[-1] * margin)
     axes.set_xlabel("occurrences of a member in the training corpus")
     axes.tick_params(labelleft=False, left=False)
     axes.spines["left"].set_visible(False)
@@ -104,11 +105,3 @@ def _draw_clean(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     axes.set_xlim(-0.9, len(methods) - 0.1)
     axes.set_xticks([])
     axes.set_xlabel("controls: clean\nmodel, and blind")
-
-
-def _legend(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
-    """Beside the lines, in their order at the highest dose."""
-    last = max(rows.loc[rows["occurrences"] != ANY, "occurrences"], key=dose_order)
-    top = rows[(rows["occurrences"] == last) & (rows["checkpoint"] == CONTAMINATED)]
-    value = {(row.method, row.variant): row.value for row in top.itertuples()}
-    base.side_legend(axes, value, methods, f"in order at {last} ×")

@@ -13,7 +13,6 @@ from matplotlib.ticker import NullLocator
 
 from analysis.cells import CONTAMINATED, Series
 from analysis.charts import base
-from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
 from analysis.methods import methods_of
 from analysis.statistics.controls import stamp
@@ -47,8 +46,8 @@ def factor_groups(pooled: pd.DataFrame, factor: Factor, series: Series) -> Itera
     if factor.column not in pooled:
         return
     shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
-    shown = shown[shown["needs"] == ""]
-    shown = shown[(shown["benchmark"] == ALL) & shown[factor.column].notna()]
+    shown = shown[(shown["benchmark"] == ALL) & (shown["needs"] == "")]
+    shown = shown[shown[factor.column].notna()]
     keys = shown["condition"].map(lambda condition: series.get((condition, factor.column)))
     for _, rows in shown.groupby(keys, sort=False):
         conditions = rows.drop_duplicates("condition")[factor.column]
@@ -69,9 +68,12 @@ def factor_chart(rows: pd.DataFrame, factor: Factor, config: AnalysisConfig) -> 
             line = base.line_of(rows, method, variant, factor.column)
             base.draw_line(axes, line, base.line_style(method, variant, methods), methods)
         _dress(axes, rows, factor)
-        _legend(axes, rows, factor, methods)
+        highest = rows[factor.column].max()
+        last = rows[rows[factor.column] == highest]
+        base.side_legend(axes, last, methods, base.short(float(highest)))
         caption = factor_caption(rows, config)
-        base.write_words(figure, factor.title, _subtitle(rows, factor), caption, _off(rows))
+        off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
+        base.write_words(figure, factor.title, _subtitle(rows, factor), caption, off)
     return figure
 
 
@@ -91,10 +93,6 @@ def _span(sizes: pd.Series[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _off(rows: pd.DataFrame) -> bool:
-    return any(stamp(part) is not None for _, part in rows.groupby("condition"))
-
-
 def _subtitle(rows: pd.DataFrame, factor: Factor) -> str:
     first = rows.iloc[0]
     words = {
@@ -102,11 +100,11 @@ def _subtitle(rows: pd.DataFrame, factor: Factor) -> str:
         "learning_rate": f"learning rate {first['learning_rate']:g}",
         "budget_tokens": f"{first['budget_tokens']:,} tokens",
     }
-    left_out = {factor.column, *factor.bound}
     if pd.notna(first["last_tokens"]):
         words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
-    facts = ", ".join(text for name, text in words.items() if name not in left_out)
-    return f"{first['experiment']}: {facts}"
+    for varies in (factor.column, *factor.bound):
+        words.pop(varies, None)
+    return f"{first['experiment']}: {', '.join(words.values())}"
 
 
 def _dress(axes: Axes, rows: pd.DataFrame, factor: Factor) -> None:
@@ -118,11 +116,3 @@ def _dress(axes: Axes, rows: pd.DataFrame, factor: Factor) -> None:
     axes.set_xlim(values[0] / margin, values[-1] * margin)
     base.auroc_axis(axes, rows)
     axes.set_xlabel(factor.axis)
-
-
-def _legend(axes: Axes, rows: pd.DataFrame, factor: Factor, methods: Methods) -> None:
-    last = rows[rows[factor.column] == rows[factor.column].max()]
-    value = {(row.method, row.variant): row.value for row in last.itertuples()
-             if row.checkpoint == CONTAMINATED}  # fmt: skip
-    title = f"in order at {base.short(float(rows[factor.column].max()))}"
-    base.side_legend(axes, value, methods, title)

@@ -111,7 +111,6 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
 
 def _stem(condition: str) -> str:
     """The condition as part of a file's name; one with other characters gets a hash of them."""
-    plain = file_name(condition)
     if re.fullmatch(r"[\w.=+-]+", condition, re.ASCII):
         return condition
-    return f"{plain}-{hashlib.sha256(condition.encode()).hexdigest()[:6]}"
+    return f"{file_name(condition)}-{hashlib.sha256(condition.encode()).hexdigest()[:6]}"

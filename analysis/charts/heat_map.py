@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -58,7 +60,9 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         axes.spines[:].set_visible(False)
         if benchmarks[1:] and benchmarks[-1] == ALL:
             axes.axvline(len(benchmarks) - 1.5, color="white", linewidth=5)
-        bar = figure.colorbar(image, cax=figure.add_axes((0.9, *_bar(axes))), label=AUROC.title)
+        box = axes.get_position()
+        beside = figure.add_axes((0.9, box.y0, 0.014, box.height))
+        bar = figure.colorbar(image, cax=beside, label=AUROC.title)
         bar.outline.set_visible(False)
         words = "Detection by benchmark", base.subtitle(rows), heat_caption(shown, config)
         base.write_words(figure, *words, stamp(rows) is not None, 1.0 / height)
@@ -68,22 +72,14 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
 def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the map shows: sizes, seeds, and what the brackets are."""
     shown = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
-    sizes = shown.drop_duplicates("benchmark").set_index("benchmark")
-    parts = ", ".join(
-        f"{name} {row['n_members']}/{row['n_nonmembers']}"
-        for name, row in sizes.iterrows()
-        if name != ALL
-    )
+    sizes = shown.drop_duplicates("benchmark").set_index("benchmark")[["n_members", "n_nonmembers"]]
+    sizes = sizes.drop(index=ALL, errors="ignore")
+    parts = ", ".join(f"{name} {m}/{n}" for name, m, n in sizes.itertuples(name=None))
     return (
         f"AUROC of all members against non-members ({parts}), contaminated model. "
         f"{base.seeds(shown)}. In brackets: {base.band(shown, config)}. "
         f"White is a guess ({AUROC.guess:g}), orange is better, purple worse."
     )
-
-
-def _bar(axes: Axes) -> tuple[float, float, float]:
-    box = axes.get_position()
-    return box.y0, 0.014, box.height
 
 
 def _values(shown: pd.DataFrame, methods: base.Methods, benchmarks: list[str]) -> Values:
@@ -101,7 +97,6 @@ def _write(axes: Axes, values: Values) -> None:
             axes.text(column, row, "–", ha="center", va="center", color=base.GREY)
             continue
         colour = "white" if abs(value - AUROC.guess) > 0.35 else "black"
-        text = f"{value:.2f}"
-        axes.text(column, row - 0.13, text, ha="center", va="center", color=colour, size=9.5)
-        bracket = f"[{low:.2f}, {high:.2f}]"
-        axes.text(column, row + 0.26, bracket, ha="center", va="center", color=colour, size=6.5)
+        style: dict[str, Any] = {"ha": "center", "va": "center", "color": colour}
+        axes.text(column, row - 0.13, f"{value:.2f}", size=9.5, **style)
+        axes.text(column, row + 0.26, f"[{low:.2f}, {high:.2f}]", size=6.5, **style)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -54,10 +55,9 @@ def _draw(axes: Axes, line: pd.DataFrame, side: str) -> None:
         return
     colour = COLOURS[side]
     axes.fill_between(line["step"], line["low"], line["high"], color=colour, alpha=0.15)
-    axes.plot(
-        line["step"], line["loss"], color=colour, linestyle=DASHES[side], linewidth=2,
-        marker=MARKERS[side], markersize=5, markeredgecolor="white", label=side,
-    )  # fmt: skip
+    points: dict[str, Any] = {"marker": MARKERS[side], "markersize": 5, "markeredgecolor": "white"}
+    style = {"color": colour, "linestyle": DASHES[side], "linewidth": 2, **points}
+    axes.plot(line["step"], line["loss"], label=side, **style)
 
 
 def _draw_exposures(axes: Axes, records: Sequence[Record], limits: tuple[float, float]) -> None:

@@ -5,8 +5,8 @@
     auroc/min_k/boolq                       all members, contaminated model  (summary)
     clean/auroc/min_k/boolq                 the same on the clean model; also the blind baseline's
     by_occurrences/8/auroc/min_k/boolq      members with 8 occurrences, contaminated model (summary)
-    by_occurrences/auroc/min_k/boolq        a point a dose, over the metric `occurrences`  (history)
-    ci_low/…  ci_high/…                     the interval's ends of the others (by dose: history)
+    by_occurrences/auroc/min_k/boolq        a point a number, over the metric occurrences   (history)
+    ci_low/…  ci_high/…                     the interval's ends of the others (by number: history)
     needs/tpr_at_fpr_0.001/min_k/boolq      in its place, where the examples can't carry it
     n_members/boolq  n_nonmembers/boolq     what stands behind them; by_occurrences/n_members/boolq
 
@@ -15,18 +15,18 @@ A method goes by its label: with its variant where the results have several of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.methods import label
-from analysis.statistics.groups import ANY, dose_order
+from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import COLUMNS
+from analysis.statistics.trends import OCCURRENCES
 
-DOSE = "occurrences"
-BY_DOSE = f"by_{DOSE}/"
+BY_OCCURRENCES = f"by_{OCCURRENCES}/"
 ENDS = ("ci_low", "ci_high")
 SIZES = ("n_members", "n_nonmembers")
 NEEDS = "needs"
@@ -42,24 +42,22 @@ def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def summary(results: pd.DataFrame) -> Values:
-    """The keys of one cell's results over all members, and of its values at each dose."""
-    dosed = results[(results["occurrences"] != ANY) & (results["checkpoint"] == CONTAMINATED)]
-    dosed = dosed[dosed["needs"] == ""]
+    """The keys of one cell's results over all members, and by number of occurrences."""
+    shown = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
     pairs = _pairs(results)
-    by_dose = {
-        f"{BY_DOSE}{row.occurrences}/{_key(row, pairs)}": float(row.value)
-        for row in dosed.itertuples()
+    by_occurrences = {
+        f"{BY_OCCURRENCES}{row.occurrences}/{_key(row, pairs)}": float(row.value)
+        for row in shown[shown["occurrences"] != ANY].itertuples()
     }
-    return {**_values(results[results["occurrences"] == ANY], results), **by_dose}
+    return {**_values(results[results["occurrences"] == ANY], results), **by_occurrences}
 
 
 def curves(results: pd.DataFrame) -> list[Values]:
-    """One row a dose, in order: the metric `occurrences` and the keys at that dose."""
-    doses = sorted(set(results["occurrences"]) - {ANY}, key=dose_order)
+    """One row a number of occurrences, in order: that metric, and the keys at that number."""
     rows = []
-    for dose in doses:
-        found = _values(results[results["occurrences"] == dose], results)
-        rows.append({DOSE: int(dose), **{BY_DOSE + key: v for key, v in found.items()}})
+    for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_order):
+        found = _values(results[results["occurrences"] == number], results)
+        rows.append({OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in found.items()}})
     return rows
 
 
@@ -70,16 +68,14 @@ def rows_of(
 
     `cell` is the run's config node of that name: the cell's facts, and `methods`, its labels.
     """
-    own = {key: value for key, value in summary.items() if not key.startswith(BY_DOSE)}
-    rows = _rows(own, ANY, cell)
-    by_dose: dict[str, dict[str, Any]] = {}
-    for line in history:  # a dose that was logged again (a report made anew) counts once, the last
-        if DOSE in line:
-            found = {k.removeprefix(BY_DOSE): v for k, v in line.items() if k.startswith(BY_DOSE)}
-            by_dose.setdefault(str(int(line[DOSE])), {}).update(found)
-    for dose in sorted(by_dose, key=dose_order):
-        rows += _rows(by_dose[dose], dose, cell)
-    return rows
+    start, by_number = BY_OCCURRENCES, dict[str, dict[str, Any]]()
+    for line in history:  # what was logged again (a report made anew) counts once, the last
+        if OCCURRENCES in line:
+            found = {k.removeprefix(start): v for k, v in line.items() if k.startswith(start)}
+            by_number.setdefault(str(int(line[OCCURRENCES])), {}).update(found)
+    by_number[ANY] = {key: value for key, value in summary.items() if not key.startswith(start)}
+    numbers = [ANY, *sorted(by_number.keys() - {ANY}, key=occurrences_order)]
+    return [row for number in numbers for row in _rows(by_number[number], number, cell)]
 
 
 def _values(part: pd.DataFrame, results: pd.DataFrame) -> Values:
@@ -105,9 +101,10 @@ def _key(row: Any, pairs: list[tuple[str, str]]) -> str:
     return f"{row.metric}/{label(row.method, row.variant, pairs)}/{row.benchmark}"
 
 
-def _rows(values: Mapping[str, Any], dose: str, cell: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(
+    values: Mapping[str, Any], occurrences: str, cell: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     """One row a key of an estimate; other keys (the training's, media) are passed over."""
-    rows = []
     for logged, value in values.items():
         key = logged.removeprefix(f"{NEEDS}/")
         needs = value if key != logged else ""
@@ -116,13 +113,11 @@ def _rows(values: Mapping[str, Any], dose: str, cell: Mapping[str, Any]) -> list
         if len(parts) != 3 or parts[1] not in cell["methods"]:
             continue
         metric, name, benchmark = parts
-        estimate = {
+        yield {
             **{column: cell.get(column) for column in COLUMNS},
-            **{"checkpoint": checkpoint, "benchmark": benchmark, "occurrences": dose},
+            **{"checkpoint": checkpoint, "benchmark": benchmark, "occurrences": occurrences},
             **cell["methods"][name],
             **{"metric": metric, "value": float("nan" if needs else value), "needs": needs},
             **{end: float(values.get(f"{end}/{key}", "nan")) for end in ENDS},
             **{size: values.get(f"{size}/{benchmark}") for size in SIZES},
         }
-        rows.append(estimate)
-    return rows

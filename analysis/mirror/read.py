@@ -17,8 +17,9 @@ from typing import Any
 import pandas as pd
 
 from analysis.config import WandbReport
-from analysis.mirror.keys import DOSE, rows_of
+from analysis.mirror.keys import rows_of
 from analysis.statistics.results import COLUMNS
+from analysis.statistics.trends import OCCURRENCES
 from core.errors import DataError, require
 
 
@@ -39,18 +40,16 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
         DataError: no run with results.
     """
     runs = read_runs(stage)
-    where = stage.local or stage.project
     if not runs:
+        of = f" of {stage.experiment}" if stage.experiment else ""
         raise DataError(
-            f"{where} holds no run with results"
-            f"{f' of {stage.experiment}' if stage.experiment else ''}: give a project or folder "
-            "that an analysis with wandb.mode=online or offline has written to."
+            f"{stage.local or stage.project} holds no run with results{of}: give a project or "
+            "folder that an analysis with wandb.mode=online or offline has written to."
         )
     names = [run.cell["cell"] for run in runs]
     rows = []
-    for run in runs:
-        name = run.cell["cell"]  # two experiments may each have a cell of that name
-        own = name if names.count(name) == 1 else f"{name}-{run.id}"
+    for name, run in zip(names, runs, strict=True):
+        own = name + f"-{run.id}" * (names.count(name) > 1)  # each of another experiment
         rows += rows_of(run.summary, run.history(), {**run.cell, "cell": own})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -65,8 +64,8 @@ def read_runs(stage: WandbReport) -> list[Run]:
 
 def offline_runs(folder: Path) -> Iterable[Run]:
     """The offline records below `folder` that hold results, the oldest first."""
-    require(folder.is_dir(), "local", str(folder),
-            "there is no such folder. Give one of offline runs, such as runs/wandb.")  # fmt: skip
+    remedy = "there is no such folder. Give one of offline runs, such as runs/wandb."
+    require(folder.is_dir(), "local", str(folder), remedy)
     for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
         (whole,) = _inspect(path, "--summary")
         cell = whole.get("config", {}).get("cell")
@@ -101,7 +100,7 @@ def _online_runs(stage: WandbReport) -> Iterable[Run]:
         for run in wandb.Api().runs(place, order="+created_at"):
             cell = run.config.get("cell")
             if cell is not None:
-                yield Run(run.id, cell, dict(run.summary), partial(_dosed, run))
+                yield Run(run.id, cell, dict(run.summary), partial(_by_occurrences, run))
     except (wandb.errors.Error, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(
@@ -110,6 +109,6 @@ def _online_runs(stage: WandbReport) -> Iterable[Run]:
         ) from error
 
 
-def _dosed(run: Any) -> Iterable[Mapping[str, Any]]:
+def _by_occurrences(run: Any) -> Iterable[Mapping[str, Any]]:
     """All rows of the history, not a sample; those of the training are left out."""
-    return [row for row in run.scan_history() if row.get(DOSE) is not None]
+    return [row for row in run.scan_history() if row.get(OCCURRENCES) is not None]

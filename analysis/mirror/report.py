@@ -15,13 +15,10 @@ from analysis.config import WandbReport
 from analysis.folder import KIND, REPORT, RESULTS, TABLES
 from analysis.mirror.read import read_results
 from analysis.tables.papers import learning_rate_table
-from analysis.tables.table import Table, write_tables
+from analysis.tables.table import write_tables
 from analysis.tables.tables import cell_tables
 from core.artifacts import Artifact, Built, build, locate
 from core.files import write_text
-
-OVER_CELLS = ""
-"""The place of the tables over all cells."""
 
 
 def write_wandb_report(stage: WandbReport) -> Artifact:
@@ -39,16 +36,12 @@ def _make(folder: Path, name: str, results: pd.DataFrame) -> Built:
     tables = {cell: cell_tables(part) for cell, part in parts.items()}
     rates = learning_rate_table(results.assign(condition=results["cell"]))
     if rates is not None:
-        tables[OVER_CELLS] = [rates]
+        tables[""] = [rates]
     written = write_tables(folder / TABLES, tables)
-    write_text(folder / REPORT, _page(name, tables))
+    text = [f"# {name}: detection of contamination, as logged to Weights & Biases"]
+    for cell, some in tables.items():
+        text.append(f"## {cell or 'Over all cells'}")
+        text += [f"### {table.title}\n\n{table.markdown()}" for table in some]
+    write_text(folder / REPORT, "\n\n".join(text) + "\n")
     content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
     return Built(content, {"cells": len(parts), "estimates": len(results)})
-
-
-def _page(name: str, tables: dict[str, list[Table]]) -> str:
-    parts = [f"# {name}: detection of contamination, as logged to Weights & Biases"]
-    for cell, some in tables.items():
-        parts.append(f"## {cell or 'Over all cells'}")
-        parts += [f"### {table.title}\n\n{table.markdown()}" for table in some]
-    return "\n\n".join(parts) + "\n"

@@ -19,7 +19,8 @@ import pandas as pd
 from analysis.cells import CONTAMINATED, Cell
 from analysis.config import AnalysisStage
 from analysis.folder import CHARTS, Report
-from analysis.mirror.keys import BY_DOSE, DOSE, ENDS, NEEDS, SIZES, curves, labels, summary
+from analysis.mirror.keys import BY_OCCURRENCES, ENDS, NEEDS, SIZES, curves, labels, summary
+from analysis.statistics.trends import OCCURRENCES
 from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
 from training import open_checkpoint
@@ -46,7 +47,8 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
     trained = _training_runs(stage, cells)
     try:
         for cell in cells:
-            others = _names(cells) - {cell.name, cell.condition}
+            named = {name for each in cells for name in (each.name, each.condition)}
+            others = named - {cell.name, cell.condition}  # how the others' charts' names end
             part = report.results[report.results["cell"] == cell.name]
             config = {"cell": {**_facts(stage, cell), "methods": labels(part)}}
             with _run(stage, trained[cell.name], config) as run:
@@ -63,18 +65,18 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
 
 
 def _log(run: Any, results: pd.DataFrame) -> None:
-    """The numbers: curves over the occurrences, and in the summary all that names its dose.
+    """The numbers: curves over the occurrences, and in the summary all that names its number.
 
-    By itself wandb would put each curve's last point there, under a key without its dose.
+    By itself wandb would put each curve's last point there, under a key without its number.
     """
     for name in HIDDEN:
         run.define_metric(f"{name}/*", hidden=True)
-    run.define_metric(DOSE, hidden=True, summary="none")
+    run.define_metric(OCCURRENCES, hidden=True, summary="none")
     rows = curves(results)
-    for key in sorted({key for row in rows for key in row} - {DOSE}):
-        hidden = key.removeprefix(BY_DOSE).startswith(HIDDEN)
+    for key in sorted({key for row in rows for key in row} - {OCCURRENCES}):
+        hidden = key.removeprefix(BY_OCCURRENCES).startswith(HIDDEN)
         exact = key.replace(".", r"\.")  # to wandb a dot is a level; no pattern matches beyond it
-        run.define_metric(exact, step_metric=DOSE, summary="none", hidden=hidden)
+        run.define_metric(exact, step_metric=OCCURRENCES, summary="none", hidden=hidden)
     for row in rows:
         run.log(row)
     run.summary.update(summary(results))
@@ -131,10 +133,7 @@ def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> 
     place = Path(stage.runs)
     place.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(
-        silent=True,
-        console="off",
-        x_disable_stats=True,
-        x_transaction_log_flush_interval=1,
+        silent=True, console="off", x_disable_stats=True, x_transaction_log_flush_interval=1
     )
     run = wandb.init(
         project=stage.wandb.project,
@@ -157,25 +156,11 @@ def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> 
 
 def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
     """What runs are grouped and filtered by, such as `cell.learning_rate`."""
-    plain = {
-        field.name: getattr(cell, field.name)
-        for field in dataclasses.fields(cell)
-        if isinstance(getattr(cell, field.name), str | int | float)
-    }
-    name = plain.pop("name")
+    values = {field.name: getattr(cell, field.name) for field in dataclasses.fields(cell)}
+    facts = {k: v for k, v in values.items() if isinstance(v, str | int | float)}
     measured = {"draws": stage.analysis.draws, "confidence": stage.analysis.confidence}
-    return {
-        "experiment": stage.name,
-        "cell": name,
-        **plain,
-        **measured,
-        "artifacts": dict(cell.digests),
-    }
-
-
-def _names(cells: Sequence[Cell]) -> set[str]:
-    """What the names of a cell's or a condition's charts end with."""
-    return {name for cell in cells for name in (cell.name, cell.condition)}
+    facts = {"experiment": stage.name, "cell": facts.pop("name"), **facts, **measured}
+    return {**facts, "artifacts": dict(cell.digests)}
 
 
 def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, others: set[str]) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.charts import base
 from analysis.charts.base import Methods
 from analysis.charts.curve_charts import SIDES
-from analysis.charts.factor_chart import FACTORS, Factor, factor_groups
+from analysis.charts.factor_chart import FACTORS, factor_groups
 from analysis.charts.heat_map import colour_scale
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
@@ -21,13 +21,6 @@ from analysis.statistics.results import ALL
 from analysis.training_record import has_losses, loss_table
 from core.metrics import chosen_metrics
 
-MARKERS: dict[object, str] = {
-    "o": "circle", "s": "square", "v": "triangle-down", "P": "cross", "X": "x",
-    "^": "triangle-up", "D": "diamond", "*": "star", "<": "triangle-left", "h": "hexagon",
-    ">": "triangle-right", "p": "pentagon", "d": "diamond-tall", "8": "octagon",
-    "H": "hexagon2", (4, 1, 0): "star-diamond", (6, 1, 0): "hexagram", (8, 1, 0): "star-square",
-}  # fmt: skip
-"""matplotlib's marker → plotly's."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 """plotly's names of `charts.base.LINES`, in its order."""
 ESTIMATES = (
@@ -77,12 +70,12 @@ def _metrics(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
 
 
 def _look(method: str, variant: str, methods: Methods) -> dict[str, Any]:
-    colour, marker = look(method)
+    colour, _, symbol = look(method)
     variants = [v for m, v in methods if m == method]
     return {
         "label": base.name(method, variant, methods),
         "colour": colour,
-        "symbol": MARKERS.get(marker, "circle"),
+        "symbol": symbol,
         "dash": "dash" if method == BLIND else DASHES[variants.index(variant) % len(DASHES)],
         "blind": method == BLIND,
     }
@@ -120,15 +113,13 @@ def _factors(findings: Findings) -> list[dict[str, Any]]:
         for rows in factor_groups(findings.pooled, factor, findings.series)
     ]
     times = Counter(factor for factor, _ in groups)
-    return [_factor(factor, rows, times[factor] > 1) for factor, rows in groups]
-
-
-def _factor(factor: Factor, rows: pd.DataFrame, several: bool) -> dict[str, Any]:
-    conditions = [str(name) for name in rows["condition"].unique()]
-    name = f"{factor.axis} ({conditions[0]}, …)" if several else factor.axis
-    return {
-        "name": name, "axis": factor.axis, "column": factor.column, "conditions": conditions,
-    }  # fmt: skip
+    factors = []
+    for factor, rows in groups:
+        conditions = [str(name) for name in rows["condition"].unique()]
+        name = factor.axis + f" ({conditions[0]}, …)" * (times[factor] > 1)
+        shown = {"name": name, "axis": factor.axis, "column": factor.column}
+        factors.append({**shown, "conditions": conditions})
+    return factors
 
 
 def _losses(findings: Findings) -> dict[str, Any]:

@@ -43,16 +43,13 @@ def stamp(results: pd.DataFrame) -> str | None:
     off = off_controls(results)
     if off.empty:
         return None
+    said = ["CONTROL OFF:"]
     texts = off["method"] == BLIND
-    said = [warning(row.value, row.ci_low, row.ci_high) for row in off[texts].itertuples()]
-    return " ".join(["CONTROL OFF:", *_clean(off[~texts]), *filter(None, said)])
-
-
-def _clean(off: pd.DataFrame) -> list[str]:
-    """A sentence on the clean checkpoint's controls that are off, if any are."""
-    named = ", ".join(
+    if clean := [
         f"clean {row.method} {row.value:.2f} [{row.ci_low:.2f}, {row.ci_high:.2f}]"
-        for row in off.itertuples()
-    )
-    why = "leaves 0.5 out: by chance, or because members and non-members differ in themselves."
-    return [f"{named} {why}"] if named else []
+        for row in off[~texts].itertuples()
+    ]:
+        why = "leaves 0.5 out: by chance, or because members and non-members differ in themselves."
+        said.append(f"{', '.join(clean)} {why}")
+    blind = [warning(row.value, row.ci_low, row.ci_high) for row in off[texts].itertuples()]
+    return " ".join([*said, *filter(None, blind)])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
-from analysis.statistics.groups import ANY, Group, groups, lacking
+from analysis.statistics.groups import ANY, groups, lacking
 from analysis.statistics.pooled import pooled_estimate
 from analysis.statistics.results import ALL
 from core import bootstrap
@@ -75,14 +75,11 @@ def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)
                 for group in compared:
-                    where = cell.condition, checkpoint, group.benchmark, method, variant
-                    found[Place(*where)].append(_sample(cell, group, scores, seed))
+                    place = Place(cell.condition, checkpoint, group.benchmark, method, variant)
+                    drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
+                    sides = scores[group.members], scores[group.nonmembers]
+                    found[place].append(Sample(*sides, drawn))
     return found
-
-
-def _sample(cell: Cell, group: Group, scores: Floats, seed: int) -> Sample:
-    drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
-    return Sample(scores[group.members], scores[group.nonmembers], drawn)
 
 
 def roc_table(

@@ -28,9 +28,14 @@ class Group:
     nonmembers: Rows
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """The numbers of members and of non-members."""
+        return len(self.members), len(self.nonmembers)
+
+    @property
     def measurable(self) -> bool:
         """Whether there are examples on both sides."""
-        return len(self.members) > 0 and len(self.nonmembers) > 0
+        return all(self.sizes)
 
 
 def groups(examples: pd.DataFrame) -> list[Group]:
@@ -41,7 +46,11 @@ def groups(examples: pd.DataFrame) -> list[Group]:
     found = list(_every(examples))
     for group in found:
         if not group.measurable:
-            _say_left_out(group)
+            log.warning(
+                "%s, occurrences %s: %d members and %d non-members, so it is left out of the "
+                "results.",
+                *(group.benchmark, group.occurrences, *group.sizes),
+            )
     return [group for group in found if group.measurable]
 
 
@@ -65,16 +74,6 @@ def _every(examples: pd.DataFrame) -> Iterator[Group]:
             yield Group(name, dose, members, nonmembers)
 
 
-def dose_order(occurrences: str) -> float:
+def occurrences_order(occurrences: str) -> float:
     """Sort key of the column `occurrences`: by number, `any` last."""
     return float("inf") if occurrences == ANY else float(occurrences)
-
-
-def _say_left_out(group: Group) -> None:
-    log.warning(
-        "%s, occurrences %s: %d members and %d non-members, so it is left out of the results.",
-        group.benchmark,
-        group.occurrences,
-        len(group.members),
-        len(group.nonmembers),
-    )

@@ -44,13 +44,7 @@ from analysis.statistics.groups import Group, groups, lacking
 from core.bootstrap import Resample, draw_counts, joined, ranked_side
 from core.errors import DataError
 from core.estimates import ALL as ALL
-from core.estimates import (
-    Estimate,
-    estimate_ranked,
-    intervals,
-    mean_over,
-    not_carried,
-)
+from core.estimates import Estimate, estimate_ranked, intervals, mean_over, not_carried
 from core.metrics import AUROC, Metric, Scores, chosen_metrics
 from core.seeds import derive
 from detection.blind import Blind
@@ -108,7 +102,11 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
 
 def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Estimates:
     """All estimates of one cell with their draws, benchmark by benchmark and on average."""
-    columns = _columns(cell)
+    columns = {
+        (checkpoint, *column): table[column].to_numpy(np.float64)
+        for checkpoint, table in cell.scores.items()
+        for column in table.columns
+    }
     wanted = chosen_metrics(config.fpr, config.tpr)
     found: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
     for benchmark, doses in groupby(groups(cell.examples), key=lambda group: group.benchmark):
@@ -148,15 +146,6 @@ def _blind_by_dose(
             yield group.occurrences, found
 
 
-def _columns(cell: Cell) -> dict[tuple[str, str, str], Scores]:
-    """(checkpoint, method, variant) → one score an example."""
-    return {
-        (checkpoint, *column): table[column].to_numpy(np.float64)
-        for checkpoint, table in cell.scores.items()
-        for column in table.columns
-    }
-
-
 def _resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
     """The draws for a group: a function of the examples, never of the model or the method.
 
@@ -187,17 +176,14 @@ def _with_mean(
         if benchmarks == by_benchmark.keys():
             metric = metrics[measure.metric]
             rest = [group for group in short if group.occurrences == measure.occurrences]
-            missing = {group.benchmark: _missing(group, metric, draws) for group in rest}
+            missing = {
+                g.benchmark: not_carried(g.sizes, draws, metric.needs(*g.sizes)) for g in rest
+            }
             by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
         elif measure.metric == AUROC.name:
             left_out = ", ".join(sorted(benchmarks - by_benchmark.keys()))
             log.warning("%s: no mean over benchmarks, without %s.", " ".join(measure), left_out)
     return found
-
-
-def _missing(group: Group, metric: Metric, draws: int) -> Estimate:
-    sizes = len(group.members), len(group.nonmembers)
-    return not_carried(sizes, draws, metric.needs(*sizes))
 
 
 def cell_rows(cell: Cell, found: Estimates, confidence: float) -> Iterator[dict[str, Any]]:

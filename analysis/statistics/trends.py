@@ -30,11 +30,10 @@ import numpy as np
 
 from analysis.cells import CONTAMINATED, Cell
 from analysis.conditions import FACTORS
-from analysis.methods import BLIND
 from analysis.statistics.dose_response import crossing, fit
 from analysis.statistics.dose_test import Detector, dose_tests
 from analysis.statistics.groups import ANY
-from analysis.statistics.results import Estimates, Measure
+from analysis.statistics.results import Estimates
 from core.bootstrap import intervals
 from core.estimates import Estimate
 from core.metrics import AUROC, Scores
@@ -65,14 +64,18 @@ def dose_rows(
 ) -> Iterator[dict[str, Any]]:
     """Trends over occurrences within one condition, on its contaminated models."""
     tests = dose_tests(cells)
-    lines = _auroc_lines(pooled)
+    lines: dict[Detector, dict[float, Estimate]] = defaultdict(dict)
+    for occurrences, detector, auroc in _aurocs(pooled):
+        if occurrences != ANY:
+            lines[detector][float(occurrences)] = auroc
     for detector in {**tests, **lines}:
         tau, p_value = tests.get(detector, (np.nan, np.nan))
         yield {
             "condition": condition,
             "over": OCCURRENCES,
             **detector._asdict(),
-            **{"tau": tau, "p_value": p_value},
+            "tau": tau,
+            "p_value": p_value,
             **shape(lines.get(detector, {}), confidence),
             **({} if detector in tests else {"note": ONE_DOSE}),
         }
@@ -82,13 +85,7 @@ def condition_of(cells: Sequence[Cell], pooled: Estimates) -> Condition:
     """What is kept of a condition for `series_rows`."""
     return Condition(
         cells[0],
-        {
-            Detector(benchmark, measure.method, measure.variant): value
-            for measure, by_benchmark in pooled.items()
-            if _is_auroc(measure) and measure.occurrences == ANY
-            for benchmark, value in by_benchmark.items()
-            if not value.needs
-        },
+        {detector: auroc for occurrences, detector, auroc in _aurocs(pooled) if occurrences == ANY},
     )
 
 
@@ -167,23 +164,14 @@ def _outside(low: float, high: float) -> list[str]:
     return [f"interval open {side}" for side, end in ends.items() if np.isinf(end)]
 
 
-def _is_auroc(measure: Measure) -> bool:
-    return (
-        measure.metric == AUROC.name
-        and measure.checkpoint == CONTAMINATED
-        and measure.method != BLIND
-    )
-
-
-def _auroc_lines(pooled: Estimates) -> Mapping[Detector, Line]:
-    lines: dict[Detector, dict[float, Estimate]] = defaultdict(dict)
+def _aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
+    """The contaminated models' AUROCs: occurrences, detector, estimate."""
     for measure, by_benchmark in pooled.items():
-        if _is_auroc(measure) and measure.occurrences != ANY:
+        if (measure.metric, measure.checkpoint) == (AUROC.name, CONTAMINATED):
             for benchmark, value in by_benchmark.items():
                 if not value.needs:
                     detector = Detector(benchmark, measure.method, measure.variant)
-                    lines[detector][float(measure.occurrences)] = value
-    return lines
+                    yield measure.occurrences, detector, value
 
 
 def _series(conditions: Sequence[Condition], over: str) -> Iterator[list[Condition]]:

@@ -16,7 +16,7 @@ from analysis.cells import CONTAMINATED
 from analysis.methods import label, methods_of
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
-from analysis.tables.table import NOTHING, Table, estimate_text
+from analysis.tables.table import ESTIMATE, NOTHING, Table, estimate_text
 from core.metrics import AUROC, title, tpr_at_fpr
 
 SHI = "Shi et al. 2024, LLaMA-7B"
@@ -71,9 +71,8 @@ def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
         [f"{rate:g}", f"ours, {condition}", *_cells(part, benchmarks)]
         for (rate, condition, _), part in shown.groupby(key, sort=True)
     ]
-    printed = figures(RATES.file)
-    lines += [[f"{row['learning_rate']:g}", SHI, *_printed(row, benchmarks)]
-              for _, row in printed.iterrows()]  # fmt: skip
+    for _, row in figures(RATES.file).iterrows():
+        lines.append([f"{row['learning_rate']:g}", SHI, *_printed(row, benchmarks)])
     return Table(
         "paper_table4",
         "AUROC of Min-K% by learning rate and benchmark, in the layout of Shi et al. 2024, "
@@ -89,20 +88,20 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
     benchmarks = _shared(shown, paper)
     if not benchmarks:
         return None
-    wanted = [*benchmarks, ALL] if _same_benchmarks(shown, paper) else benchmarks
+    same = set(shown["benchmark"]) == {*_names(paper), ALL}
+    wanted = [*benchmarks, ALL] if same else benchmarks  # else the means are of other benchmarks
     shown = shown[shown["benchmark"].isin(wanted)]
     methods = methods_of(shown)
     printed = figures(paper.file).set_index("method")
-    lines, beside = [], set()
-    for method, variant in methods:
+    theirs = {name: [name, SHI, *_printed(row, wanted)] for name, row in printed.iterrows()}
+    ours = "ours, " + ", ".join(sorted(shown["model"].unique()))
+    lines = []
+    for (method, variant), following in zip(methods, [*methods[1:], ("", "")], strict=True):
         part = shown[(shown["method"] == method) & (shown["variant"] == variant)]
-        lines.append([label(method, variant, methods), _ours(shown), *_cells(part, wanted)])
-        last = [v for m, v in methods if m == method][-1] == variant
-        if last and method in printed.index:
-            lines.append([method, SHI, *_printed(printed.loc[method], wanted)])
-            beside.add(method)
-    lines += [[name, SHI, *_printed(row, wanted)]
-              for name, row in printed.iterrows() if name not in beside]  # fmt: skip
+        lines.append([label(method, variant, methods), ours, *_cells(part, wanted)])
+        if method != following[0] and method in theirs:  # the paper's after our last variant
+            lines.append(theirs.pop(method))
+    lines += theirs.values()
     return Table(
         f"paper_table{paper.number}",
         f"{title(paper.metric)} by method and benchmark, in the layout of Shi et al. 2024, table "
@@ -129,18 +128,9 @@ def _shared(shown: pd.DataFrame, paper: PaperTable) -> list[str]:
     return [name for name in _names(paper) if name in ours]
 
 
-def _same_benchmarks(shown: pd.DataFrame, paper: PaperTable) -> bool:
-    """Only a mean over the same benchmarks can stand beside the paper's."""
-    return set(shown["benchmark"]) == {*_names(paper), ALL}
-
-
-def _ours(shown: pd.DataFrame) -> str:
-    return "ours, " + ", ".join(sorted(shown["model"].unique()))
-
-
 def _cells(part: pd.DataFrame, benchmarks: list[str]) -> list[str]:
-    columns = ["benchmark", "value", "ci_low", "ci_high", "needs"]
-    texts = {row[0]: estimate_text(*row[1:]) for row in part[columns].itertuples(index=False)}
+    rows = part[["benchmark", *ESTIMATE]].itertuples(index=False)
+    texts = {benchmark: estimate_text(*estimate) for benchmark, *estimate in rows}
     return [texts.get(name, NOTHING) for name in benchmarks]
 
 
@@ -157,7 +147,6 @@ def _with_papers(
     theirs = kept.melt(printed.columns[0], var_name="benchmark", value_name="value").assign(
         source=SHI, metric=paper.metric, checkpoint=CONTAMINATED, occurrences=ANY, model="LLaMA-7B"
     )
-    if method is not None:
-        theirs = theirs.assign(method=method)
+    theirs = theirs if method is None else theirs.assign(method=method)
     both = [*shown.assign(source="ours").to_dict("records"), *theirs.to_dict("records")]
     return pd.DataFrame(both, columns=["source", *shown.columns])

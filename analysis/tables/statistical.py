@@ -11,10 +11,9 @@ import pandas as pd
 from analysis.methods import label
 from analysis.statistics.results import ALL
 from analysis.statistics.tidy_tables import Statistics
+from analysis.statistics.trends import OCCURRENCES
 from analysis.tables.table import NOTHING, Table, with_interval
 from core.metrics import AUROC
-
-OCCURRENCES = "occurrences"
 
 
 def condition_tables(made: Statistics, condition: str) -> list[Table]:
@@ -33,11 +32,8 @@ def condition_tables(made: Statistics, condition: str) -> list[Table]:
 
 def series_tables(trends: pd.DataFrame) -> list[Table]:
     """How AUROC follows what varies between conditions: a table a series, named by its first."""
-    rest = trends[trends["over"] != OCCURRENCES]
-    found = [
-        trend_table(rows, f"trend_over_{over}-{series}")
-        for (over, series), rows in rest.groupby(["over", "condition"], sort=False)
-    ]
+    rest = trends[trends["over"] != OCCURRENCES].groupby(["over", "condition"], sort=False)
+    found = [trend_table(rows, f"trend_over_{over}-{series}") for (over, series), rows in rest]
     return [table for table in found if table is not None]
 
 
@@ -80,31 +76,25 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     if replicates.empty:
         return None
     by = ["method", "variant", "occurrences"]
-    doses = sorted(replicates["occurrences"].unique())
+    numbers = sorted(replicates["occurrences"].unique())
     examples = replicates.groupby([*by, "example_id"], sort=False)["difference"].mean()  # of seeds
     grouped = examples.groupby(by, sort=False)
     found = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
     found.columns = ["mean", "standard_error", "examples", "share_above_0"]
-    methods = list(dict.fromkeys(index[:2] for index in found.index))
+    texts = {
+        key: f"{mean:.2f} ± {error:.2f} ({share:.0%})"
+        for key, mean, error, _, share in found.itertuples(name=None)
+    }
+    methods = list(dict.fromkeys((method, variant) for method, variant, _ in texts))
     lines = [
-        [
-            label(method[0], method[1], methods),
-            *(_in_less_out(found, method, dose) for dose in doses),
-        ]
-        for method in methods
+        [label(*pair, methods), *(texts.get((*pair, number), NOTHING) for number in numbers)]
+        for pair in methods
     ]
     title = (
         "Score when in less score when out, in standard deviations of the non-members, by "
         "occurrences: mean ± standard error (share of the examples above 0)"
     )
-    return Table("replicates", title, ["method", *map(str, doses)], lines, found.reset_index())
-
-
-def _in_less_out(found: pd.DataFrame, method: tuple[str, str], dose: int) -> str:
-    if (*method, dose) not in found.index:
-        return NOTHING
-    mean, error, _, share = found.loc[(*method, dose)]
-    return f"{mean:.2f} ± {error:.2f} ({share:.0%})"
+    return Table("replicates", title, ["method", *map(str, numbers)], lines, found.reset_index())
 
 
 def _lead(rows: pd.DataFrame, method: str) -> float:
@@ -115,9 +105,8 @@ def _lead(rows: pd.DataFrame, method: str) -> float:
 
 
 def _difference(row: dict[Any, Any], best: str) -> list[str]:
-    value, low, high = row["difference"], row["ci_low"], row["ci_high"]
-    other = row["method_b"]
-    if row["method_b"] == best:
+    other, value, low, high = (row[c] for c in ("method_b", "difference", "ci_low", "ci_high"))
+    if other == best:
         other, value, low, high = row["method_a"], -value, -high, -low
     return [other, with_interval(value, low, high), _p(row["p_value"]), _p(row["p_max_t"])]
 

@@ -14,6 +14,8 @@ from core.csv_files import write_csv
 
 NOTHING = "–"
 """Stands where there was nothing to measure."""
+ESTIMATE = ("value", "ci_low", "ci_high", "needs")
+"""The columns that `estimate_text` takes."""
 
 
 @dataclass(frozen=True)

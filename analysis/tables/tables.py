@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 
 import pandas as pd
@@ -9,14 +10,11 @@ import pandas as pd
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.methods import BLIND, checkpoint_of, label, methods_of
 from analysis.statistics.controls import control_rows, off_controls
-from analysis.statistics.groups import ANY, dose_order
+from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL
 from analysis.tables.papers import method_tables
-from analysis.tables.table import NOTHING, Table, estimate_text
+from analysis.tables.table import ESTIMATE, NOTHING, Table, estimate_text
 from core.metrics import AUROC, title
-
-Key = tuple[str, str, str, str, str]
-"""checkpoint, method, variant, benchmark, occurrences."""
 
 
 def cell_tables(results: pd.DataFrame) -> list[Table]:
@@ -33,19 +31,17 @@ def cell_tables(results: pd.DataFrame) -> list[Table]:
 def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
     """Method × occurrences on the contaminated model; the controls stand beside."""
     shown = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
-    doses = sorted(shown["occurrences"].unique(), key=dose_order)
+    numbers = sorted(shown["occurrences"].unique(), key=occurrences_order)
     texts = _texts(shown)
 
     def line(method: str, variant: str) -> list[str]:
-        checkpoint = checkpoint_of(method)
-        dosed = [texts.get((checkpoint, method, variant, ALL, dose), NOTHING) for dose in doses]
-        clean = NOTHING if method == BLIND else texts.get((CLEAN, method, variant, ALL, ANY))
-        return [*dosed, clean or NOTHING]
+        own = [texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers]
+        return [*own, NOTHING if method == BLIND else texts[CLEAN, method, variant, ALL, ANY]]
 
     return Table(
         f"{metric}_by_occurrences",
         f"{title(metric)} by occurrences (contaminated model, mean over benchmarks)",
-        ["method", *doses, "clean model, any"],
+        ["method", *numbers, "clean model, any"],
         _lines(shown, line),
         shown,
     )
@@ -59,8 +55,7 @@ def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
     texts = _texts(shown)
 
     def line(method: str, variant: str) -> list[str]:
-        checkpoint = checkpoint_of(method)
-        return [texts.get((checkpoint, method, variant, b, ANY), NOTHING) for b in benchmarks]
+        return [texts[checkpoint_of(method), method, variant, b, ANY] for b in benchmarks]
 
     return Table(
         f"{metric}_by_benchmark",
@@ -77,15 +72,15 @@ def controls(results: pd.DataFrame) -> Table:
     shown = shown[shown["checkpoint"] == CLEAN]
     benchmarks = _benchmarks(shown)
     texts = _texts(shown)
-    off, measured = (
-        set(rows[["method", "variant"]].itertuples(index=False, name=None))
-        for rows in (off_controls(results), control_rows(results))
+    verdicts = defaultdict(
+        lambda: NOTHING,
+        dict.fromkeys(methods_of(control_rows(results)), "holds 0.5")
+        | dict.fromkeys(methods_of(off_controls(results)), "**OFF**"),
     )
 
     def line(method: str, variant: str) -> list[str]:
-        values = [texts.get((CLEAN, method, variant, b, ANY), NOTHING) for b in benchmarks]
-        verdict = "holds 0.5" if (method, variant) in measured else NOTHING
-        return [*values, "**OFF**" if (method, variant) in off else verdict]
+        values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
+        return [*values, verdicts[method, variant]]
 
     return Table(
         "controls",
@@ -96,13 +91,11 @@ def controls(results: pd.DataFrame) -> Table:
     )
 
 
-def _texts(shown: pd.DataFrame) -> dict[Key, str]:
-    key = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
-    numbers = [*key, "value", "ci_low", "ci_high", "needs"]
-    return {
-        (row[0], row[1], row[2], row[3], row[4]): estimate_text(*row[5:])
-        for row in shown[numbers].itertuples(index=False, name=None)
-    }
+def _texts(shown: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
+    """(checkpoint, method, variant, benchmark, occurrences) → the estimate in words."""
+    columns = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
+    rows = shown[[*columns, *ESTIMATE]].itertuples(index=False, name=None)
+    return defaultdict(lambda: NOTHING, {row[:5]: estimate_text(*row[5:]) for row in rows})
 
 
 def _lines(shown: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:

@@ -6,7 +6,7 @@ import logging
 
 import pandas as pd
 
-from analysis.statistics.groups import dose_order, groups, lacking
+from analysis.statistics.groups import occurrences_order, groups, lacking
 
 
 def examples(rows: list[tuple[str, bool, int]]) -> pd.DataFrame:
@@ -46,4 +46,4 @@ def test_what_a_benchmark_lacks_altogether_is_lacking_at_every_dose():
 
 
 def test_doses_are_in_order_of_number():
-    assert sorted(["any", "10", "2"], key=dose_order) == ["2", "10", "any"]
+    assert sorted(["any", "10", "2"], key=occurrences_order) == ["2", "10", "any"]
