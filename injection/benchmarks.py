@@ -111,9 +111,9 @@ def draw_pool(
 
 
 COLUMNS = (
-    "example_id", "benchmark", "text", "member", "occurrences", "n_tokens", "shortened", "fields",
-    "text_sha256",
-)  # fmt: skip
+    *("example_id", "benchmark", "text", "member", "occurrences", "n_tokens", "shortened"),
+    *("fields", "text_sha256"),
+)
 
 
 def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
@@ -164,13 +164,14 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
     wanted = source_name(stage, name, config)
     source = config.sources[wanted]
     tally = Tally(config.on_error, f"benchmark.{name}.on_error")
+    node = f"benchmark.{name}.sources.{wanted}"
+    remedy = "give a mapping, as conf/benchmark/user.yaml does."
     for part in ("rows", "fields"):
-        require(isinstance(source.get(part), Mapping), f"benchmark.{name}.sources.{wanted}.{part}",
-                source.get(part), "give a mapping, as conf/benchmark/user.yaml does.")  # fmt: skip
-    rows = create(f"benchmark.{name}.sources.{wanted}.rows", source["rows"]).rows(tally)
+        given = source.get(part)
+        require(isinstance(given, Mapping), f"{node}.{part}", given, remedy)
+    rows = create(f"{node}.rows", source["rows"]).rows(tally)
     counts = ReadCounts()
-    formatted = _format_all(name, config, source, rows, tally, counts)
-    examples = list(_distinct(formatted, config, counts))
+    examples = list(_format_all(name, config, source, rows, tally, counts))
     counts.skipped = dict(tally.skipped)
     asked = _asked(stage)
     if len(examples) < asked:
@@ -180,7 +181,7 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
             f"injection.members={stage.injection.members} and injection.nonmembers="
             f"{stage.injection.nonmembers} ask for {asked}: lower them or choose a larger source."
         )
-    rng = np.random.default_rng(derive(stage.injection.pool_seed, "pool", name))
+    rng = _rng(stage.injection.pool_seed, "pool", name)
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
     return Candidates(name, config, [examples[i] for i in rng.permutation(len(examples))], counts)
 
@@ -210,30 +211,24 @@ def _format_all(
     tally: Tally,
     counts: ReadCounts,
 ) -> Iterator[Formatted]:
+    """The distinct examples; `counts` gets the rows and the duplicates among them."""
     check_formats(name, config, source["fields"])
+    seen: set[str] = set()
     for row in rows:
         counts.rows += 1
         fields = fill(row, source["fields"], source.get("values") or {}, tally)
         if fields is not None:
-            yield _formatted(name, config, fields)
+            example = _formatted(name, config, fields)
+            key = fields[config.distinct] if config.distinct else example.text
+            counts.duplicates += key in seen
+            if key not in seen:
+                seen.add(key)
+                yield example
 
 
 def _formatted(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) -> Formatted:
     text = config.template.format(**fields)
     return Formatted(f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}", fields, text)
-
-
-def _distinct(
-    examples: Iterator[Formatted], config: BenchmarkConfig, counts: ReadCounts
-) -> Iterator[Formatted]:
-    seen: set[str] = set()
-    for example in examples:
-        key = example.fields[config.distinct] if config.distinct else example.text
-        if key in seen:
-            counts.duplicates += 1
-        else:
-            seen.add(key)
-            yield example
 
 
 def _draw(
@@ -256,7 +251,7 @@ def _draw(
             "injection.example_max_tokens or injection.sequence_tokens, or lower "
             "injection.members and injection.nonmembers."
         )
-    rng = np.random.default_rng(derive(_drawn(config.membership_seed), "membership", name))
+    rng = _rng(config.membership_seed, "membership", name)
     pool["member"] = (rng.permutation(asked) < config.members) ^ config.swap_members
     pool["occurrences"] = 0
     pool.loc[pool["member"], "occurrences"] = _occurrences(stage, candidates, pool, tokenizer)
@@ -267,18 +262,18 @@ def _occurrences(
     stage: InjectionStage, candidates: Candidates, pool: pd.DataFrame, tokenizer: Tokenizer
 ) -> Counts:
     """The members' numbers of copies, in the pool's order."""
-    seed = derive(_drawn(stage.injection.occurrence_seed), "occurrence", candidates.name)
+    rng = _rng(stage.injection.occurrence_seed, "occurrence", candidates.name)
     node = candidates.config.occurrences or stage.occurrences
     separators = 2 * len(tokenizer.encode(stage.injection.separator))
     tokens = pool.loc[pool["member"], "n_tokens"].to_numpy() + separators
     budget = stage.injection.budget_tokens // len(stage.benchmark)
-    drawn: Counts = create("occurrences", node).draw(tokens, budget, np.random.default_rng(seed))
+    drawn: Counts = create("occurrences", node).draw(tokens, budget, rng)
     return drawn
 
 
-def _drawn(seed: int | None) -> int:
+def _rng(seed: int | None, purpose: str, benchmark: str) -> np.random.Generator:
     assert seed is not None, "InjectionStage.resolved() fills the seeds in"
-    return seed
+    return np.random.default_rng(derive(seed, purpose, benchmark))
 
 
 def fitting(
@@ -298,9 +293,8 @@ def fitting(
     for example in candidates.examples:
         if counts.drawn == asked:
             return
-        n_tokens = len(tokenizer.encode(example.text))
         fitted: Formatted | None = example
-        if n_tokens > limit:
+        if len(tokenizer.encode(example.text)) > limit:
             fitted = _shorten(candidates, example, tokenizer, limit)
             counts.shortened += fitted is not None
             counts.too_long += fitted is None
@@ -333,9 +327,8 @@ def _shorten(
     low, high = 0, len(words)  # invariant: `low` words fit (once checked), `high` do not
 
     def cut(n: int) -> Formatted:
-        return _formatted(
-            candidates.name, candidates.config, {**example.fields, key: " ".join(words[:n])}
-        )
+        fields = {**example.fields, key: " ".join(words[:n])}
+        return _formatted(candidates.name, candidates.config, fields)
 
     while high - low > 1:
         middle = (low + high) // 2

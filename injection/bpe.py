@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
 
 from injection.config import TokenizerConfig
@@ -38,10 +37,8 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
 
 def _texts(documents: Iterator[Document], characters: int) -> Iterator[str]:
     read = 0
-
-    def wanted(document: Document) -> bool:
-        nonlocal read
+    for document in documents:
+        if read >= characters:
+            return
+        yield document.text
         read += len(document.text)
-        return read - len(document.text) < characters
-
-    return (d.text for d in takewhile(wanted, documents))

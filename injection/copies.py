@@ -44,17 +44,12 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         ConfigError: a reworded copy does not fit, or copies can't be as far apart as asked.
     """
     _room(stage, int(examples["occurrences"].sum()))  # a copy is a token at least
-    owners = [
-        (index, copy)
-        for index, count in enumerate(examples["occurrences"])
-        for copy in range(count)
-    ]
+    counts = enumerate(examples["occurrences"])
+    owners = [(index, copy) for index, count in counts for copy in range(count)]
     texts = _reworded(stage, examples, owners)
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    separator = tokenizer.encode(stage.injection.separator)
-    ids = [
-        np.array([*separator, *tokenizer.encode(t), *separator], dtype=np.int32) for t in numbers
-    ]
+    around = tokenizer.encode(stage.injection.separator)
+    ids = [np.array([*around, *tokenizer.encode(text), *around], np.int32) for text in numbers]
     _check_lengths(stage, list(numbers), ids)
     room = _room(stage, sum(len(ids[numbers[text]]) for text in texts))
     places = [p for i in range(len(examples)) for p in _places(stage, examples.iloc[i], room)]

@@ -17,11 +17,7 @@ SPEC_CHARACTERS = 8  # a width of more digits would fill the memory
 
 
 class _UnusableError(Exception):
-    """A row that can't be used, for a reason in few words, and its details."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason, self.detail = reason, detail
+    """A row that can't be used: the reason in few words, and its details."""
 
 
 class _Columns(string.Formatter):
@@ -33,9 +29,8 @@ class _Columns(string.Formatter):
             is_null = f"{field_name!r} is {'null' if value is None else 'NaN'}"
             raise _UnusableError("null field", is_null)
         if isinstance(value, list | tuple | dict):
-            raise _UnusableError(
-                "not a text", f"{field_name!r} is {value!r}: name one of its values"
-            )
+            several = f"{field_name!r} is {value!r}: name one of its values"
+            raise _UnusableError("not a text", several)
         return value, first
 
 
@@ -45,21 +40,19 @@ def check_formats(name: str, config: BenchmarkConfig, fields: Mapping[str, str])
     Raises:
         ConfigError: a format string that can't be read, or a field that the source lacks.
     """
-    used = set()
-    for field, spec, conversion in _parts(f"benchmark.{name}.template", config.template):
-        require(not spec and not conversion, f"benchmark.{name}.template", config.template,
-                f"its fields are texts: write {{{field}}} alone.")  # fmt: skip
+    option, template, used = f"benchmark.{name}.template", config.template, set()
+    for field, spec, conversion in _parts(option, template):
+        alone = f"its fields are texts: write {{{field}}} alone."
+        require(not spec and not conversion, option, template, alone)
         used.add(field)
-    require(bool(used), f"benchmark.{name}.template", config.template,
-            "it names no field: all texts would be equal.")  # fmt: skip
+    require(bool(used), option, template, "it names no field: all texts would be equal.")
     for key, form in fields.items():
         option = f"the field {key!r} of benchmark.{name}"
         for column, spec, _ in _parts(option, form):
-            require(len(spec or "") <= SPEC_CHARACTERS, option, form,
-                    f"the format of {column!r} is too long to be meant.")  # fmt: skip
-            require("." not in column, option, form,
-                    f"a column has no attributes: write {column.replace('.', '[', 1)}] for a value "
-                    "inside of one.")  # fmt: skip
+            too_long = f"the format of {column!r} is too long to be meant."
+            require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
+            inner = f"write {column.replace('.', '[', 1)}] for a value inside of one."
+            require("." not in column, option, form, f"a column has no attributes: {inner}")
     others = (config.distinct, config.shorten, config.answer_field)
     named = used | {name for name in others if name is not None}
     for unknown in sorted(named - set(fields)):
@@ -92,11 +85,10 @@ def fill(
         tally: decides on rows that can't be used.
     """
     try:
-        return {
-            key: _text(row.value, key, form, values.get(key, {})) for key, form in forms.items()
-        }
+        return {k: _text(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
     except _UnusableError as error:
-        tally.bad(error.reason, row.where, error.detail)
+        reason, detail = error.args
+        tally.bad(reason, row.where, detail)
         return None
 
 

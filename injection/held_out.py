@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import pandas as pd
 
 from core.overlap import plain, stands_in
-from injection.benchmarks import (
-    Candidates,
-    fitting,
-    max_example_tokens,
-    near_duplicate_keys,
-    pool_items,
-)
+from injection import benchmarks
+from injection.benchmarks import Candidates, fitting, max_example_tokens
 from injection.config import InjectionStage
 from injection.near_duplicates import Apart
 from injection.tokens import Tokenizer
 
 log = logging.getLogger(__name__)
 
-COLUMNS = ("example_id", "benchmark", "text", "n_tokens", "shortened", "fields", "text_sha256")
+COLUMNS = [name for name in benchmarks.COLUMNS if name not in ("member", "occurrences")]
 
 
 def draw_held_out(
@@ -43,28 +39,19 @@ def draw_held_out(
     asked = stage.injection.held_out
     apart = None
     if stage.injection.near_duplicates == "drop":
-        keys = near_duplicate_keys(stage, candidates, tokenizer)
-        apart = Apart(keys, pool_items(stage, pool))
+        keys = benchmarks.near_duplicate_keys(stage, candidates, tokenizer)
+        apart = Apart(keys, benchmarks.pool_items(stage, pool))
+    limit, drawn = max_example_tokens(stage, tokenizer), set(pool["example_id"])
     rows: list[dict[str, Any]] = []
     for each in candidates:
-        limit = max_example_tokens(stage, tokenizer)
-        rest = _rest(each, pool)
-        fit = fitting(rest, tokenizer, limit, len(rest.examples), apart)
+        rest = [example for example in each.examples if example.example_id not in drawn]
+        fit = fitting(replace(each, examples=rest), tokenizer, limit, len(rest), apart)
         own = list(islice(_apart(fit, pool), asked))
         if len(own) < asked:
-            log.warning(
-                "held out: %s: %d of the %d examples asked for: its source has no more that fit.",
-                each.name, len(own), asked,
-            )  # fmt: skip
+            few = "held out: %s: %d of the %d examples asked for: its source has no more that fit."
+            log.warning(few, each.name, len(own), asked)
         rows += own
-    return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _rest(candidates: Candidates, pool: pd.DataFrame) -> Candidates:
-    """The benchmark without its part of the pool, to be counted anew."""
-    drawn = set(pool["example_id"])
-    rest = [e for e in candidates.examples if e.example_id not in drawn]
-    return Candidates(candidates.name, candidates.config, rest)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _apart(rows: Iterator[dict[str, Any]], pool: pd.DataFrame) -> Iterator[dict[str, Any]]:

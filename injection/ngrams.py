@@ -64,7 +64,9 @@ class Index:
         rows = np.unique(rows, axis=0)  # one row for each n-gram and owner
         self.sizes = np.maximum(np.bincount(rows[:, n], minlength=len(texts)), 1)
         self.grams, group = np.unique(rows[:, :n], axis=0, return_inverse=True)
-        hashes = hashes_of(self.grams.ravel(), n)[::n] if len(self.grams) else _none(np.uint64)
+        hashes = (
+            hashes_of(self.grams.ravel(), n)[::n] if len(self.grams) else np.empty(0, np.uint64)
+        )
         order = np.argsort(hashes, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
@@ -80,7 +82,7 @@ class Index:
     def places(self, words: Words) -> tuple[Places, Places]:
         """Where in the words an indexed n-gram starts, in order, and each one's row in `grams`."""
         if len(words) < self.n or not len(self.grams):
-            return _none(np.int64), _none(np.int64)
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         hashes = hashes_of(words, self.n)
         at = np.flatnonzero(self._filter[hashes >> np.uint64(64 - FILTER_BITS)])
         rows = np.minimum(np.searchsorted(self._hashes, hashes[at]), len(self.grams) - 1)
@@ -144,10 +146,6 @@ def hashes_of(words: Words, n: int) -> Hashes:
 @cache
 def _factors(n: int) -> Hashes:
     return np.random.default_rng(n).integers(1 << 63, size=n, dtype=np.uint64) | np.uint64(1)
-
-
-def _none(kind: type) -> Any:
-    return np.empty(0, kind)
 
 
 def _bare(word: str) -> str:

@@ -13,15 +13,19 @@ import pandas as pd
 import pyarrow as pa
 
 from injection.splice import Placed
-from injection.tokens import Ids, Tokenizer, TokenStream
+from injection.tokens import Ids, Tokenizer, TokenStream, grouped
 
 BLOCK_TOKENS = 1 << 20
 
 
 def write_sequences(
-    path: Path, stream: TokenStream, clean_tokens: int, placed: list[Placed],
-    segments: list[Ids], sequence_tokens: int,
-) -> int:  # fmt: skip
+    path: Path,
+    stream: TokenStream,
+    clean_tokens: int,
+    placed: list[Placed],
+    segments: list[Ids],
+    sequence_tokens: int,
+) -> int:
     """Splice the segments into the first `clean_tokens` of the stream and write whole sequences.
 
     Args:
@@ -39,8 +43,9 @@ def write_sequences(
     written, rest = 0, np.empty(0, dtype=np.int32)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for block in _blocks(_pieces(stream, clean_tokens, placed, segments)):
-            ids = np.concatenate([rest, block])
+        pieces = _pieces(stream, clean_tokens, placed, segments)
+        for block in grouped(pieces, len, BLOCK_TOKENS):  # a record batch each
+            ids = np.concatenate([rest, *block])
             whole = len(ids) // sequence_tokens * sequence_tokens
             column = pa.FixedSizeListArray.from_arrays(pa.array(ids[:whole]), sequence_tokens)
             writer.write_batch(pa.record_batch([column], schema=schema))
@@ -77,9 +82,15 @@ def prefix_hashes(stream: TokenStream) -> dict[str, str]:
 
 
 def make_ledger(
-    stream: TokenStream, placed: list[Placed], examples: pd.DataFrame, texts: Sequence[str],
-    templates: Mapping[str, str], tokenizer: Tokenizer, separator_tokens: int, sequence_tokens: int,
-) -> pd.DataFrame:  # fmt: skip
+    stream: TokenStream,
+    placed: list[Placed],
+    examples: pd.DataFrame,
+    texts: Sequence[str],
+    templates: Mapping[str, str],
+    tokenizer: Tokenizer,
+    separator_tokens: int,
+    sequence_tokens: int,
+) -> pd.DataFrame:
     """One row an inserted copy (two or more where a copy was split over sequences).
 
     Columns: `token_start` and `token_end` are places in the sequence; `copy_start` is the place of
@@ -107,23 +118,19 @@ def make_ledger(
 
 
 LEDGER_COLUMNS = (
-    "example_id", "copy", "document_id", "char_offset", "sequence", "token_start", "token_end",
-    "copy_start", "truncated", "reworded", "template_sha256",
-)  # fmt: skip
+    *("example_id", "copy", "document_id", "char_offset", "sequence", "token_start", "token_end"),
+    *("copy_start", "truncated", "reworded", "template_sha256"),
+)
 
 
 def _split(first: int, tokens: int, sequence_tokens: int) -> Iterator[dict[str, int]]:
     done = 0
     while done < tokens:
         sequence, start = divmod(first + done, sequence_tokens)
-        length = min(tokens - done, sequence_tokens - start)
-        yield {
-            "sequence": sequence,
-            "token_start": start,
-            "token_end": start + length,
-            "copy_start": done,
-        }
-        done += length
+        end = start + min(tokens - done, sequence_tokens - start)
+        place = {"sequence": sequence, "token_start": start, "token_end": end}
+        yield {**place, "copy_start": done}
+        done += end - start
 
 
 def _pieces(
@@ -141,17 +148,3 @@ def _pieces(
 def _slices(stream: TokenStream, start: int, stop: int) -> Iterator[Ids]:
     for place in range(start, stop, BLOCK_TOKENS):
         yield stream.read(place, min(stop, place + BLOCK_TOKENS))
-
-
-def _blocks(pieces: Iterator[Ids]) -> Iterator[Ids]:
-    """Join small pieces, so that a record batch is about a million tokens."""
-    held: list[Ids] = []
-    size = 0
-    for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size >= BLOCK_TOKENS:
-            yield np.concatenate(held)
-            held, size = [], 0
-    if held:
-        yield np.concatenate(held)

@@ -52,8 +52,8 @@ def check_nodes(stage: InjectionStage) -> None:
     """What can be wrong before a benchmark's rows are read."""
     source = create("corpus", stage.corpus)
     lacks = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
-    require(not lacks, "corpus._target_", stage.corpus["_target_"],
-            f"its class has no {', '.join(lacks)}: see docs/add-a-benchmark.md.")  # fmt: skip
+    remedy = f"its class has no {', '.join(lacks)}: see docs/add-a-benchmark.md."
+    require(not lacks, "corpus._target_", stage.corpus["_target_"], remedy)
     if stage.benchmark:
         create("occurrences", stage.occurrences)
         if stage.rewording:
@@ -69,8 +69,8 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
     A byte has one token at most, but for a tokenizer that rewrites its text first.
     """
     size = getattr(source, "most_bytes", lambda: None)()
-    require(size is None or budget_tokens <= 2 * size, field, budget_tokens,
-            f"the corpus has {size or 0:,} bytes: lower it, or take a larger corpus.")  # fmt: skip
+    remedy = f"the corpus has {size or 0:,} bytes: lower it, or take a larger corpus."
+    require(size is None or budget_tokens <= 2 * size, field, budget_tokens, remedy)
 
 
 def run(stage: InjectionStage) -> Artifact:
@@ -111,37 +111,40 @@ def _make(
     examples = pool.examples
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
-    clean_tokens = _clean_tokens(stage, copies)
+    clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
     tokenised = _tokenise(stage, source, examples, folder, clean_tokens)
     _check_unchanged(source, content, folder)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
-    count = pack.write_sequences(
-        folder / SEQUENCES, stream, clean_tokens, placed, copies.ids, width
-    )
-    templates = {n: _short_hash(c.template) for n, c in stage.benchmark.items()}
+    file = folder / SEQUENCES
+    count = pack.write_sequences(file, stream, clean_tokens, placed, copies.ids, width)
+    templates = {
+        name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
+        for name, benchmark in stage.benchmark.items()
+    }
     separator = len(tokenizer.encode(config.separator))
     ledger = pack.make_ledger(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
     tables = (examples, held_out, ledger, tokenised.matches)
-    for file, table in zip(TABLES, tables, strict=True):
-        table.to_parquet(folder / file, index=False)
-    blocks = pack.read_blocks(folder / SEQUENCES)
-    proof = verify(blocks, examples, ledger, tokenizer, config.window_tokens)
+    for name, table in zip(TABLES, tables, strict=True):
+        table.to_parquet(folder / name, index=False)
+    proof = verify(pack.read_blocks(file), examples, ledger, tokenizer, config.window_tokens)
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
+    near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     counts = {
         **_counts(pool, copies, candidates, source),
         "sequences": count,
         "tokens": count * width,
         "held_out": len(held_out),
-        "near_duplicates": _near_duplicates(examples),
+        "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
         "matching_documents": len(tokenised.matches),
         "clean_sha256": pack.prefix_hashes(stream),
     }
-    return Built(_content(folder), counts)
+    files = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
+    return Built([SEQUENCES, *TABLES, *files], counts)
 
 
 def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
@@ -167,11 +170,6 @@ def _placed(
     return placed
 
 
-def _content(folder: Path) -> list[str]:
-    tokenizer = [f"tokenizer/{p.name}" for p in sorted((folder / "tokenizer").iterdir())]
-    return [SEQUENCES, *TABLES, *tokenizer]
-
-
 def _counts(
     pool: Pool, copies: Copies, candidates: list[Candidates], source: Corpus
 ) -> dict[str, Any]:
@@ -179,12 +177,12 @@ def _counts(
     members = examples["member"].astype(bool)
     for c in candidates:
         drawn = pool.counts[c.name]
+        left_out = c.counts.duplicates, drawn.near_duplicates, drawn.too_long
         log.info(
             "pool: %s: %d drawn of %d rows (%d duplicates, %d near-duplicates and %d too long left "
             "out, %d shortened)",
-            c.name, drawn.drawn, c.counts.rows, c.counts.duplicates, drawn.near_duplicates,
-            drawn.too_long, drawn.shortened,
-        )  # fmt: skip
+            *(c.name, drawn.drawn, c.counts.rows, *left_out, drawn.shortened),
+        )
         if c.counts.skipped:
             log.warning("pool: %s: %s", c.name, skips(c.counts.skipped))
     if source.skipped:
@@ -200,13 +198,6 @@ def _counts(
     }
 
 
-def _near_duplicates(examples: pd.DataFrame) -> dict[str, int]:
-    """How many members have a near-duplicate among the non-members, and how many of these."""
-    near = examples[examples["near_duplicate_of"] != ""]
-    members = int(near["member"].sum())
-    return {"members": members, "nonmembers": len(near) - members}
-
-
 def _warn_of_near_duplicates(artifact: Artifact) -> None:
     """Say what the manifest counts, whether the corpus was made just now or found made."""
     near = artifact.counts["near_duplicates"]
@@ -215,8 +206,8 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
             "pool: %d members and %d non-members are near-duplicates of one another. "
             "%s names them (near_duplicate_of); injection.near_duplicates=drop draws others in "
             "their place.",
-            near["members"], near["nonmembers"], artifact.path / TABLES[0],
-        )  # fmt: skip
+            *(near["members"], near["nonmembers"], artifact.path / TABLES[0]),
+        )
 
 
 def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
@@ -269,27 +260,14 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Copie
     return make_copies(plain, draw_pool(plain, candidates, tokenizer).examples, tokenizer)
 
 
-def _clean_tokens(stage: InjectionStage, copies: Copies) -> int:
-    """Tokens to take from documents: what the copies leave of a whole number of sequences."""
-    return stage.injection.packed_tokens - copies.tokens
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
 def reverify(folder: Path | str) -> Proof:
     """Prove a finished corpus again from its files, its totals against the manifest's too."""
     corpus = open_corpus(folder)
     blocks = pack.read_blocks(corpus.artifact.path / SEQUENCES)
     window = InjectionConfig(**corpus.config["injection"]).window_tokens
     proof = verify(blocks, corpus.examples, corpus.ledger, corpus.tokenizer, window)
-    counts = corpus.artifact.counts
-    for name, found in (("tokens", proof.tokens), ("copies", _copies(corpus.ledger))):
+    counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
+    for name, found in (("tokens", proof.tokens), ("copies", len(copies))):
         if found != counts[name]:
             proof.failures.append(f"{found} {name}, the manifest says {counts[name]}")
     return proof
-
-
-def _copies(ledger: pd.DataFrame) -> int:
-    return len(ledger.drop_duplicates(["example_id", "copy"]))

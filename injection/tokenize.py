@@ -22,7 +22,7 @@ from core.files import sealed, unsealed, write_text
 from core.progress import progress
 from injection.decontaminate import Matcher
 from injection.sources import Document
-from injection.tokens import Shard, Tokenizer, TokenStream
+from injection.tokens import Shard, Tokenizer, TokenStream, grouped
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,12 @@ class Tokenised:
 
 
 def tokenize(
-    documents: Iterator[Document], work: Work, wanted_tokens: int, num_proc: int,
+    documents: Iterator[Document],
+    work: Work,
+    wanted_tokens: int,
+    num_proc: int,
     shard_characters: int,
-) -> Tokenised:  # fmt: skip
+) -> Tokenised:
     """Write documents as token shards until `wanted_tokens` are there; finished shards are reused.
 
     The stream is cut at `wanted_tokens`, so it depends neither on the number of processes nor on
@@ -61,12 +64,10 @@ def tokenize(
     shards: list[Shard] = []
     starts, matches, total = [], [], 0
     finished = {path.name for path in work.folder.iterdir()}
-    with ExitStack() as stack, progress(
-        total=wanted_tokens, unit="tok", unit_scale=True, desc="tokenise"
-    ) as bar:  # fmt: skip
-        for number, found in enumerate(
-            _in_order(_chunks(documents, shard_characters), work, num_proc, stack)
-        ):
+    chunks = grouped(documents, lambda document: len(document.text), shard_characters)
+    bar = progress(total=wanted_tokens, unit="tok", unit_scale=True, desc="tokenise")
+    with ExitStack() as stack, bar:
+        for number, found in enumerate(_in_order(chunks, work, num_proc, stack)):
             shard = Shard(work.folder, number, total, found["tokens"])
             starts.append(shard.documents()["start"].to_numpy() + total)
             matches += found["matches"]
@@ -123,18 +124,6 @@ def _one_thread() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-def _chunks(documents: Iterator[Document], characters: int) -> Iterator[list[Document]]:
-    chunk, size = [], 0
-    for document in documents:
-        chunk.append(document)
-        size += len(document.text)
-        if size >= characters:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
 def tokenize_shard(work: Work, number: int, documents: list[Document]) -> dict[str, Any]:
     """One shard, made or found; `<number>.json` is written last and marks it complete."""
     done = work.folder / f"{number:05d}.json"
@@ -182,8 +171,8 @@ def _decontaminated(
     for document in documents:
         match = matcher.match(document.text)
         if match is not None:
-            row = (document.document_id, match.example_id, match.rule, match.evidence)
-            matches.append((*row, number, len(kept)))
+            found = match.example_id, match.rule, match.evidence
+            matches.append((document.document_id, *found, number, len(kept)))
         if match is None or not work.drop:
             kept.append(document)
     return kept, matches

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from core.models import load_tokenizer, resolve, tokenizer_digest
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
+T = TypeVar("T")
 WORD_STARTS = "ĠĊĉ▁ \n"  # space, newline, tab as byte-level BPEs spell them; SentencePiece's space
 SENTENCE_END = re.compile(r"([.!?][\"')\]”’]*|Ċ|\n|<0x0A>)$")
 
@@ -143,3 +144,16 @@ def _read_ids(path: Path) -> Ids:
 @lru_cache(maxsize=4)
 def _read_table(path: Path) -> pd.DataFrame:
     return pd.read_parquet(path)
+
+
+def grouped(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
+    """The items in lists whose sizes add up to `least` or more; the last may have less."""
+    group, total = list[T](), 0
+    for item in items:
+        group.append(item)
+        total += size(item)
+        if total >= least:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group

@@ -76,30 +76,26 @@ class _ByBlock:
 
     def check(self, first: int, block: Ids, ids: dict[str, Ids], proof: Proof) -> None:
         low, high = np.searchsorted(self._sequences, [first, first + len(block)])
+        start, stop = self._window
         for row in self._rows.iloc[low:high].itertuples():
-            self._check_window(row, row.sequence * block.shape[1], proof)
+            before = row.sequence * block.shape[1]  # tokens of the corpus
+            if before + row.token_start < start or before + row.token_end > stop:
+                window = f"the window, tokens {start} to {stop}"
+                _fail(proof, row, f", token {row.token_start} lies outside of {window}")
             found = block[row.sequence - first, row.token_start : row.token_end]
             end = row.copy_start + row.token_end - row.token_start
             if not np.array_equal(found, ids[row.text][row.copy_start : end]):
-                proof.failures.append(
-                    f"{row.example_id} copy {row.copy}: sequence {row.sequence}, tokens "
-                    f"{row.token_start}..{row.token_end} differ from the example"
-                )
-
-    def _check_window(self, row: Any, before: int, proof: Proof) -> None:
-        """`before` tokens of the corpus stand before the row's sequence."""
-        start, stop = self._window
-        if before + row.token_start < start or before + row.token_end > stop:
-            proof.failures.append(
-                f"{row.example_id} copy {row.copy}: sequence {row.sequence}, token "
-                f"{row.token_start} lies outside of the window, tokens {start} to {stop}"
-            )
+                place = f"{row.token_start}..{row.token_end}"
+                _fail(proof, row, f", tokens {place} differ from the example")
 
     def finish(self, sequences: int, proof: Proof) -> None:
         for row in self._rows[self._sequences >= sequences].itertuples():
-            proof.failures.append(
-                f"{row.example_id} copy {row.copy}: sequence {row.sequence} does not exist"
-            )
+            _fail(proof, row, " does not exist")
+
+
+def _fail(proof: Proof, row: Any, wrong: str) -> None:
+    place = f"{row.example_id} copy {row.copy}: sequence {row.sequence}"
+    proof.failures.append(f"{place}{wrong}")
 
 
 def _check_counts(
@@ -108,18 +104,17 @@ def _check_counts(
     """Each example has as many copies as occurrences, and each copy is there in full."""
     number = copies.groupby("example_id")["copy"].nunique()
     for row in examples.itertuples():
-        if row.occurrences != number.get(row.example_id, 0):
-            proof.failures.append(
-                f"{row.example_id}: {row.occurrences} occurrences, the ledger has "
-                f"{number.get(row.example_id, 0)} copies"
-            )
+        listed = number.get(row.example_id, 0)
+        if row.occurrences != listed:
+            few = f"{row.occurrences} occurrences, the ledger has {listed} copies"
+            proof.failures.append(f"{row.example_id}: {few}")
     held: Counter[tuple[str, int, str]] = Counter()  # pandas takes texts up to a NUL for equal
     for row in copies.itertuples():
         held[row.example_id, row.copy, row.text] += row.token_end - row.token_start
     for (example, copy, text), tokens in held.items():
         if tokens != len(ids[text]):
-            listed = f"{tokens} of {len(ids[text])} tokens listed"
-            proof.failures.append(f"{example} copy {copy}: {listed}")
+            few = f"{tokens} of {len(ids[text])} tokens listed"
+            proof.failures.append(f"{example} copy {copy}: {few}")
 
 
 def _check_found(
@@ -127,17 +122,13 @@ def _check_found(
 ) -> None:
     """Every inserted text is found as often as listed, and no other text of the pool at all."""
     listed = Counter(copies.drop_duplicates(["example_id", "copy"])["text"])
-    names = {r.text: f"{r.example_id} ({_kind(r.member)})" for r in examples.itertuples()}
+    kinds = {False: "non-member", True: "member"}
+    names = {r.text: f"{r.example_id} ({kinds[bool(r.member)]})" for r in examples.itertuples()}
     names |= {r.text: f"{r.example_id} (reworded)" for r in copies.itertuples() if r.reworded}
     for text, name in names.items():
         if found[text] != listed[text]:
-            proof.failures.append(
-                f"{name}: found {found[text]} times in the corpus, {listed[text]} expected"
-            )
-
-
-def _kind(member: bool) -> str:
-    return "member" if member else "non-member"
+            wrong = f"found {found[text]} times in the corpus, {listed[text]} expected"
+            proof.failures.append(f"{name}: {wrong}")
 
 
 class _Search:
@@ -177,14 +168,6 @@ class _Search:
         # a copy is counted in the block in which it ends
         if start >= 0 and end > len(self._tail) and np.array_equal(block[start:end], tokens):
             self.found[text] += 1
-
-
-def count_occurrences(blocks: Iterable[Ids], ids: dict[str, Ids]) -> Counter[str]:
-    """How often each text's tokens occur in the stream that the blocks make, borders included."""
-    search = _Search(ids)
-    for block in blocks:
-        search.read(block.reshape(-1))
-    return search.found
 
 
 def _hashes(ids: Ids, width: int) -> np.ndarray[Any, np.dtype[np.uint64]]:

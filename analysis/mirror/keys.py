@@ -5,7 +5,7 @@
     auroc/min_k/boolq                       all members, contaminated model  (summary)
     clean/auroc/min_k/boolq                 the same on the clean model; also the blind baseline's
     by_occurrences/8/auroc/min_k/boolq      members with 8 occurrences, contaminated model (summary)
-    by_occurrences/auroc/min_k/boolq        a point a number, over the metric occurrences   (history)
+    by_occurrences/auroc/min_k/boolq        a point a number, over the metric occurrences  (history)
     ci_low/…  ci_high/…                     the interval's ends of the others (by number: history)
     needs/tpr_at_fpr_0.001/min_k/boolq      in its place, where the examples can't carry it
     n_members/boolq  n_nonmembers/boolq     what stands behind them; by_occurrences/n_members/boolq

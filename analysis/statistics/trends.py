@@ -30,6 +30,7 @@ import numpy as np
 
 from analysis.cells import CONTAMINATED, Cell
 from analysis.conditions import FACTORS
+from analysis.methods import BLIND
 from analysis.statistics.dose_response import crossing, fit
 from analysis.statistics.dose_test import Detector, dose_tests
 from analysis.statistics.groups import ANY
@@ -167,7 +168,8 @@ def _outside(low: float, high: float) -> list[str]:
 def _aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
     """The contaminated models' AUROCs: occurrences, detector, estimate."""
     for measure, by_benchmark in pooled.items():
-        if (measure.metric, measure.checkpoint) == (AUROC.name, CONTAMINATED):
+        auroc = (measure.metric, measure.checkpoint) == (AUROC.name, CONTAMINATED)
+        if auroc and measure.method != BLIND:
             for benchmark, value in by_benchmark.items():
                 if not value.needs:
                     detector = Detector(benchmark, measure.method, measure.variant)

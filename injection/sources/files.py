@@ -16,10 +16,12 @@ from injection.sources.streamed import StreamedCorpus, value_at
 from injection.sources.tally import Tally
 
 FOLDER = "@folder"
-FORMATS = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv",
-    ".parquet": "parquet", ".txt": "text", ".text": "text", ".md": "text",
-}  # fmt: skip
+SUFFIXES = {
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    **{"csv": (".csv",), "tsv": (".tsv",), "parquet": (".parquet",)},
+    "text": (".txt", ".text", ".md"),
+}
+FORMATS = {suffix: format for format, suffixes in SUFFIXES.items() for suffix in suffixes}
 COMPRESSED = (".gz", ".zst")
 
 
@@ -68,8 +70,8 @@ class FilesCorpus(StreamedCorpus):
 
     def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
         paths = [p for p in (self.text, self.subset, self.id) if p is not None]
-        columns = tuple(dict.fromkeys(c for p in paths for c in (p, p.split(".")[0])))
-        reading = Reading(tally, columns, self.encoding_errors)
+        columns = dict.fromkeys(column for p in paths for column in (p, p.split(".")[0]))
+        reading = Reading(tally, tuple(columns), self.encoding_errors)
         for shard in self.shards:
             if only is None or not self._disjoint or (shard.folder or self.name) == only:
                 yield from read(shard, reading)
@@ -118,9 +120,8 @@ def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> 
     Raises:
         ConfigError: nothing is there, a format is unknown, or two files have one name.
     """
-    known = ("auto", *READERS)
-    require(format in known, option.replace("path", "format").removesuffix("s"), format,
-            f"choose from {', '.join(known)}.")  # fmt: skip
+    known, field = ("auto", *READERS), option.replace("path", "format").removesuffix("s")
+    require(format in known, field, format, f"choose from {', '.join(known)}.")
     entries = [paths] if isinstance(paths, str) else list(paths or ())
     require(bool(entries), option, paths, "give a file, a folder or a glob pattern.")
     found: dict[str, Shard] = {}
@@ -144,29 +145,30 @@ def _expand(entry: str, format: str, option: str) -> Iterator[Shard]:
     else:
         root = Path(re.split(r"[*?\[]", str(path))[0] + "x").parent
         files, named = [Path(p) for p in glob.glob(str(path), recursive=True)], True
-    shards = [_shard(p.resolve(), p.relative_to(root), format, option, named)
-              for p in files if p.is_file()]  # fmt: skip
-    kept = [shard for shard in shards if shard is not None]
-    require(bool(kept), option, entry, f"there is no file of a known kind ({', '.join(FORMATS)}).")
-    yield from kept
+    shards = [
+        Shard(file.resolve(), file.relative_to(root).as_posix(), kind)
+        for file in files
+        if file.is_file() and (kind := _kind(file, format, option, named))
+    ]
+    remedy = f"there is no file of a known kind ({', '.join(FORMATS)})."
+    require(bool(shards), option, entry, remedy)
+    yield from shards
 
 
 def _hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
-def _shard(path: Path, name: Path, format: str, option: str, named: bool) -> Shard | None:
-    """The file as a shard; None for a folder's file of another kind."""
+def _kind(file: Path, format: str, option: str, named: bool) -> str | None:
+    """The file's format; None for a folder's file of another kind."""
+    path = file.resolve()
     suffixes = [s for s in path.suffixes if s not in COMPRESSED]
     by_suffix = FORMATS.get(suffixes[-1]) if suffixes else None
-    if format == "auto":
-        if by_suffix is None and named:
-            raise ConfigError(
-                f"{option}: the kind of {path} can't be told by its suffix. Name it with format="
-                f"{'|'.join(READERS)}."
-            )
-    elif format == "text" or named or by_suffix == format:
-        by_suffix = format
-    else:
-        by_suffix = None
-    return None if by_suffix is None else Shard(path, name.as_posix(), by_suffix)
+    if format != "auto":
+        return format if format == "text" or named or by_suffix == format else None
+    if by_suffix is None and named:
+        raise ConfigError(
+            f"{option}: the kind of {path} can't be told by its suffix. Name it with format="
+            f"{'|'.join(READERS)}."
+        )
+    return by_suffix

@@ -55,5 +55,6 @@ def interleave(
         if len(live) == whole - 1 and live:  # said once: from here on the shares do not hold
             log.warning(
                 "corpus: the subset %s is used up after %s characters; the others go on, and the "
-                "shares of corpus.weights no longer hold", subset, f"{total[subset]:,}",
-            )  # fmt: skip
+                "shares of corpus.weights no longer hold",
+                *(subset, f"{total[subset]:,}"),
+            )

@@ -8,7 +8,7 @@ import pytest
 
 from core.config import create
 from injection.run import _documents
-from injection.verify import Proof, _hashes, count_occurrences, verify
+from injection.verify import Proof, _hashes, _Search, verify
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -52,6 +52,14 @@ def test_a_true_corpus_is_proved():
     head, *lines = str(proof).split("\n")
     assert head == "2 ledger rows proved in 3 tokens: 30 FAILURES"
     assert lines == proof.failures[:20]
+
+
+def count_occurrences(blocks, ids):
+    """How often each text's tokens occur in the stream that the blocks make."""
+    search = _Search(ids)
+    for block in blocks:
+        search.read(block.reshape(-1))
+    return search.found
 
 
 GONE = "found {} times in the corpus, {} expected".format
