@@ -85,7 +85,7 @@ def _of(trained: Checkpoint, part: str) -> Ancestry:
     artifact = trained.artifact
     start = artifact.inputs.get("model")
     before = artifact.counts.get(PAST, [start] if start else [])
-    exports = {"/".join(name.split("/")[:2]) for name in artifact.files if _is_in(EXPORTS, name)}
+    exports = {f"{EXPORTS}/{path.name}" for path in trained.exports.values()}
     earlier = [export for export in exports if part == HF or export < part]
     own = {trained.digest} if part == HF else set()
     return Ancestry(
@@ -97,12 +97,8 @@ def _of(trained: Checkpoint, part: str) -> Ancestry:
 
 def _files(trained: Checkpoint, part: str) -> dict[str, str]:
     """The digests of the files of one part, by their names in it."""
-    files = trained.artifact.files.items()
-    return {name.removeprefix(f"{part}/"): d for name, d in files if _is_in(part, name)}
-
-
-def _is_in(part: str, name: str) -> bool:
-    return name.startswith(f"{part}/")
+    files, start = trained.artifact.files.items(), f"{part}/"
+    return {name.removeprefix(start): d for name, d in files if name.startswith(start)}
 
 
 def _names(files: Mapping[str, str]) -> frozenset[str]:

@@ -101,9 +101,9 @@ def open_trained(field: str, path: Path | str) -> Checkpoint:
         ConfigError: it is a model that was adopted.
     """
     found = open_checkpoint(path)
-    require(EXPOSURES in found.artifact.files, field, str(path),
-            "this model was adopted, so nothing says which texts it saw when. Give a folder that "
-            "the training stage wrote.")  # fmt: skip
+    unknown = "this model was adopted, so nothing says which texts it saw when."
+    remedy = f"{unknown} Give a folder that the training stage wrote."
+    require(EXPOSURES in found.artifact.files, field, str(path), remedy)
     return found
 
 

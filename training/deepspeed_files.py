@@ -43,11 +43,9 @@ def convert(source: Path, place: Path) -> None:
     Raises:
         DataError: DeepSpeed's converter fails.
     """
-    call = [
-        sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state",
-        "--input_folder", str(source), "--output_folder", str(place),
-        "--num_extract_workers", "1", "--num_merge_workers", "1",
-    ]  # fmt: skip
+    call = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
+    call += ["--input_folder", str(source), "--output_folder", str(place)]
+    call += ["--num_extract_workers", "1", "--num_merge_workers", "1"]
     done = subprocess.run(call, capture_output=True, text=True)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -15,8 +15,9 @@ from training.recipe import Recipe
 from training.schedule import share_of_peak
 
 
-def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any],
-                 steps: int, world: World) -> Any:  # fmt: skip
+def start_engine(
+    model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any], steps: int, world: World
+) -> Any:
     """Wrap the model in a DeepSpeed engine with AdamW and the schedule.
 
     Args:
@@ -41,13 +42,10 @@ def start_engine(model: Any, config: TrainingConfig, deepspeed_config: dict[str,
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda done: share_of_peak(config, done + 1, steps)
     )
+    if zero_stage(deepspeed_config) < 3:
+        model.to(world.device)
     engine, *_ = deepspeed.initialize(
-        model=model.train()
-        if zero_stage(deepspeed_config) == 3
-        else model.to(world.device).train(),
-        optimizer=optimizer,
-        lr_scheduler=schedule,
-        config=deepspeed_config,
+        model=model.train(), optimizer=optimizer, lr_scheduler=schedule, config=deepspeed_config
     )
     return engine
 
@@ -94,11 +92,11 @@ def zero_stage(deepspeed_config: dict[str, Any]) -> int:
     Raises:
         ConfigError: there is no such stage.
     """
-    zero = deepspeed_config.get("zero_optimization", {})
-    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else zero
-    field = f"deepspeed.zero_optimization{'.stage' if isinstance(zero, Mapping) else ''}"
-    require(isinstance(zero, Mapping) and stage in range(4), field, stage,
-            "give a stage from 0 to 3, or deepspeed=zero1: see conf/deepspeed/.")  # fmt: skip
+    field, zero = "deepspeed.zero_optimization", deepspeed_config.get("zero_optimization", {})
+    remedy = "give a stage from 0 to 3, or deepspeed=zero1: see conf/deepspeed/."
+    require(isinstance(zero, Mapping), field, zero, remedy)
+    stage = zero.get("stage", 0)
+    require(stage in range(4), f"{field}.stage", stage, remedy)
     return int(stage)
 
 

@@ -138,18 +138,16 @@ def export_steps(config: TrainingConfig, order: Order, width: int) -> set[int]:
     Raises:
         ConfigError: one lies beyond the epoch.
     """
-    by_tokens = [-(-tokens // (width * order.batch)) for tokens in config.export_tokens]
-    for field, given, steps in (
-        ("export_steps", config.export_steps, config.export_steps),
-        ("export_tokens", config.export_tokens, by_tokens),
-    ):
-        for value, step in zip(given, steps, strict=True):
-            if step > order.steps:
-                raise ConfigError(
-                    f"training.{field} has {value}, but the epoch ends after {order.steps} steps "
-                    f"({order.sequences * width} tokens): leave it out, or enlarge the corpus."
-                )
-    return {*config.export_steps, *by_tokens}
+    tokens = width * order.batch
+    asked = [("export_steps", step, step) for step in config.export_steps]
+    asked += [("export_tokens", count, -(-count // tokens)) for count in config.export_tokens]
+    for field, value, step in asked:
+        if step > order.steps:
+            raise ConfigError(
+                f"training.{field} has {value}, but the epoch ends after {order.steps} steps "
+                f"({order.sequences * width} tokens): leave it out, or enlarge the corpus."
+            )
+    return {step for *_, step in asked}
 
 
 def _guard(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:

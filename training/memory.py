@@ -152,11 +152,13 @@ def model_states(
     """
     stage, zero = zero_stage(deepspeed), deepspeed.get("zero_optimization", {})
     parameters, share = shape.parameters, shape.parameters / world
+    part = float(zero.get("sub_group_size", 1e9)) if stage == 3 else share
+    at_once = min(share, part)  # parameters that the optimizer moves
     own = {
         "weights": size * (share if stage == 3 else parameters),
         "gradients": size * (share if stage >= 2 else parameters),
         "optimizer": 12 * share if stage else 8 * parameters,  # two moments, and the float32 copy
-        "step": 4 * _at_once(share, stage, zero) if stage else 0.0,
+        "step": 4 * at_once if stage else 0.0,
     }
     moved = _offloaded(zero)
     if "gradients" in moved:
@@ -169,11 +171,6 @@ def model_states(
         "loading": 0.0 if stage == 3 else 4.0 * parameters,
         "host": HOST_HEADROOM * max(sum(own[name] for name in moved), loaded),
     }
-
-
-def _at_once(share: float, stage: int, zero: Mapping[str, Any]) -> float:
-    """Parameters that the optimizer moves at once: all of its share, or a sub-group of it."""
-    return min(share, float(zero.get("sub_group_size", 1e9))) if stage == 3 else share
 
 
 def _offloaded(zero: Mapping[str, Any]) -> list[str]:
@@ -210,9 +207,8 @@ def activation_bytes(shape: Shape, size: int, *, checkpointing: bool) -> float:
     """
     width = shape.heads * shape.head_dim
     norm = (4 + 2 * size) * shape.hidden  # float32 input; normalized input; output
-    attention = size * (
-        2 * width + 2 * shape.kv_heads * shape.head_dim
-    )  # query, output; key, value
+    attention = 2 * size * width  # query, output
+    attention += 2 * size * shape.kv_heads * shape.head_dim  # key, value
     attention += 4 * shape.heads  # log-sum-exp
     mlp = size * 4 * shape.intermediate  # gate, its SiLU, up, their product
     layer = 2 * norm + attention + mlp

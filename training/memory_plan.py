@@ -131,8 +131,8 @@ def plan(stage: MemoryStage) -> str:
         ConfigError: the engine would refuse the run, or the model's config can't be read.
     """
     config, number = stage.training, zero_stage(stage.deepspeed)
-    require(config.dtype == "float32" or number > 0, "training.dtype", config.dtype,
-            "the engine takes it from ZeRO stage 1 on: choose deepspeed=zero1.")  # fmt: skip
+    remedy = "the engine takes it from ZeRO stage 1 on: choose deepspeed=zero1."
+    require(config.dtype == "float32" or number > 0, "training.dtype", config.dtype, remedy)
     shape = shape_of(stage.model)
     recomputed = "with" if config.activation_checkpointing else "no"
     title = (

@@ -12,7 +12,7 @@ from core.files import write_text
 from core.progress import progress
 from injection import open_corpus
 from training.checkpoint import EVALUATIONS, METRICS
-from training.config import TrainingStage
+from training.config import TrainingStage, WandbConfig
 
 PRETRAIN, TRAIN = "pretrain", "train"
 """A run's type in Weights & Biases: a base model made from nothing, or a study's training."""
@@ -21,8 +21,16 @@ PRETRAIN, TRAIN = "pretrain", "train"
 class Record:
     """`metrics.jsonl`, with the bar and the mirror fed from the same numbers."""
 
-    def __init__(self, stage: TrainingStage, folder: Path, first_step: int, steps: int,
-                 inputs: Mapping[str, str], *, first_tokens: int = 0) -> None:  # fmt: skip
+    def __init__(
+        self,
+        stage: TrainingStage,
+        folder: Path,
+        first_step: int,
+        steps: int,
+        inputs: Mapping[str, str],
+        *,
+        first_tokens: int = 0,
+    ) -> None:
         """Args: the run; the steps, and their tokens, that an earlier run has done; its inputs."""
         self._steps = Lines(folder / METRICS, first_step)
         self._evaluations = Lines(folder / EVALUATIONS, first_step)
@@ -95,22 +103,32 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
     """One run a cell; its id is the model folder's hash, so that a resumed run goes on in it."""
     if stage.wandb.mode == "disabled":
         return None
+    config = {**identity(stage), "inputs": dict(inputs), "folder": folder.name}
+    words = {"name": folder.name, "id": folder.name.rsplit("-", 1)[-1]}
+    words |= {"group": stage.name, "job_type": _job_type(stage)}
+    return open_run(stage.wandb, Path(stage.runs), {}, **words, config=config)
+
+
+def open_run(to: WandbConfig, place: Path, settings: Mapping[str, Any], **run: Any) -> Any:
+    """Begin a run in Weights & Biases, or go on with the one of that id.
+
+    Args:
+        to: the project, and whether it is online.
+        place: the folder of offline records.
+        settings: further ones of wandb.
+        run: its id, name, group, job type and config.
+    """
     import wandb
 
-    place = Path(stage.runs)
     place.mkdir(parents=True, exist_ok=True)
     return wandb.init(
-        project=stage.wandb.project,
-        entity=stage.wandb.entity,
-        mode=stage.wandb.mode,  # type: ignore[arg-type]
-        group=stage.name,
-        job_type=_job_type(stage),
-        name=folder.name,
-        id=folder.name.rsplit("-", 1)[-1],
-        resume="allow",  # offline too: a sync then goes on with the run
+        project=to.project,
+        entity=to.entity,
+        mode=to.mode,  # type: ignore[arg-type]
+        resume="allow",  # offline too: else a sync would put this record in another's place
         dir=str(place),
-        config={**identity(stage), "inputs": dict(inputs), "folder": folder.name},
-        settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1),
+        settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1, **settings),
+        **run,
     )
 
 

@@ -69,10 +69,14 @@ def _check_heads(config: Any) -> None:
         raise ValueError(f"num_hidden_layers={config.num_hidden_layers} is below 1")
 
 
-def check_context(config: ModelConfig, sequence_tokens: int) -> None:
-    """Refuse to make a model that accepts other positions than those that it is trained on.
+def check_architecture(config: ModelConfig, vocabulary: int, sequence_tokens: int) -> Any:
+    """The Hugging Face config of a model that is made here, checked against its corpus.
 
-    Its predictions at a position that it was never trained on are worse, and nothing says so.
+    It accepts no other positions than those that it is trained on: there its predictions would be
+    worse, and nothing would say so.
+
+    Raises:
+        ConfigError: transformers refuses it, or its vocabulary or its context does not fit.
     """
     given = (config.architecture or {}).get(CONTEXT)
     if given not in (None, sequence_tokens):
@@ -81,23 +85,19 @@ def check_context(config: ModelConfig, sequence_tokens: int) -> None:
             f"sequences of {sequence_tokens} tokens: leave it out (null), or pack sequences of as "
             "many (model.pretraining.sequence_tokens; injection.sequence_tokens without one)."
         )
-
-
-def check_architecture(config: ModelConfig, vocabulary: int, sequence_tokens: int) -> Any:
-    """The Hugging Face config of a model that is made here, checked against its corpus.
-
-    Raises:
-        ConfigError: transformers refuses it, or its vocabulary or its context does not fit.
-    """
-    check_context(config, sequence_tokens)
     shape = {**(config.architecture or {}), CONTEXT: sequence_tokens}
     made = make_config(replace(config, architecture=shape), vocabulary)
     _check(made, vocabulary, sequence_tokens)
     return made
 
 
-def make_model(config: ModelConfig, vocabulary: int, sequence_tokens: int, seed: int,
-               deepspeed: dict[str, Any] | None = None) -> Any:  # fmt: skip
+def make_model(
+    config: ModelConfig,
+    vocabulary: int,
+    sequence_tokens: int,
+    seed: int,
+    deepspeed: dict[str, Any] | None = None,
+) -> Any:
     """The model in float32, checked against the corpus that it will read.
 
     The weights at `config.path`, or else random ones. Under ZeRO stage 3 a model that is loaded

@@ -117,8 +117,9 @@ def _newest_whole(folder: Path) -> Saved | None:
         path.rename(aside)
         log.warning(
             "The checkpoint %s is damaged (%s): it is kept as %s, and training goes on from "
-            "the one before, or else from the start.", path, wrong, aside.name,
-        )  # fmt: skip
+            "the one before, or else from the start.",
+            *(path, wrong, aside.name),
+        )
     return None
 
 

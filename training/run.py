@@ -11,16 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import (
-    SCHEMA,
-    Artifact,
-    Built,
-    begun,
-    commit,
-    is_complete,
-    locate,
-    open_artifact,
-)
+from core.artifacts import SCHEMA, Artifact, Built, begun, commit, is_complete, locate
 from core.config import identity
 from core.errors import require
 from core.lease import building
@@ -62,8 +53,8 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
         DataError: a loss that is not finite.
         StoppedError: a signal came; the same call goes on from a checkpoint.
     """
-    require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder,
-            "give a folder that the injection stage wrote, runs/corpus/….")  # fmt: skip
+    remedy = "give a folder that the injection stage wrote, runs/corpus/…."
+    require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
     stage = stage.resolved()
     world = start_processes() if start is None and asked_processes() > 1 else None
     find = partial(_inputs, stage)  # one process hashes the files, the others find that done
@@ -102,8 +93,13 @@ def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) ->
         check_architecture(stage.model, _vocabulary(corpus), width)
 
 
-def _together(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
-              world: World | None) -> Artifact:  # fmt: skip
+def _together(
+    stage: TrainingStage,
+    corpus: PackedCorpus,
+    folder: Path,
+    inputs: Mapping[str, str],
+    world: World | None,
+) -> Artifact:
     """The folder, made by all processes and committed by the first."""
     if world is None:
         if is_complete(folder):
@@ -131,13 +127,18 @@ def _together(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: 
 
 def _tidied(folder: Path) -> Artifact:
     """The finished folder without checkpoints: up to its manifest a killed run needs them."""
-    artifact = open_artifact(folder, checkpoint.KIND)
+    artifact = checkpoint.open_checkpoint(folder).artifact
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return artifact
 
 
-def _make(stage: TrainingStage, corpus: PackedCorpus, folder: Path, inputs: Mapping[str, str],
-          world: World) -> Built:  # fmt: skip
+def _make(
+    stage: TrainingStage,
+    corpus: PackedCorpus,
+    folder: Path,
+    inputs: Mapping[str, str],
+    world: World,
+) -> Built:
     past = world.on_rank_0(partial(_past, stage))  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
     saved = resume.newest(folder / "checkpoints", made_with, world)
@@ -170,8 +171,14 @@ def _past(stage: TrainingStage) -> dict[str, Any]:
     return ancestry_of("model.path", stage.model.path).recorded()
 
 
-def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with: Mapping[str, Any],
-            saved: Saved | None, world: World) -> tuple[Loop, Saved | None, int]:  # fmt: skip
+def _set_up(
+    stage: TrainingStage,
+    corpus: PackedCorpus,
+    folder: Path,
+    made_with: Mapping[str, Any],
+    saved: Saved | None,
+    world: World,
+) -> tuple[Loop, Saved | None, int]:
     """The loop with its engine, the checkpoint in a form that it can load, all weights' number."""
     config, order, width = stage.training, _order(stage, corpus), _width(corpus)
     assert config.init_seed is not None
@@ -187,11 +194,18 @@ def _set_up(stage: TrainingStage, corpus: PackedCorpus, folder: Path, made_with:
         validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
         texts = evaluation_texts(corpus, validation, config.evaluate_examples)
     loop = Loop(
-        engine=engine, sequences=corpus.sequences, order=order, config=config, world=world,
-        folder=folder, identity=made_with, tokenizer=corpus.tokenizer_folder, texts=texts,
+        engine=engine,
+        sequences=corpus.sequences,
+        order=order,
+        config=config,
+        world=world,
+        folder=folder,
+        identity=made_with,
+        tokenizer=corpus.tokenizer_folder,
+        texts=texts,
         clip=clips_itself(config, stage.deepspeed),
         flops_per_token=flops_per_token(model.config, parameters, width),
-    )  # fmt: skip
+    )
     return loop, saved, parameters
 
 

@@ -13,8 +13,9 @@ from training.data import Rows, micro_batches, read_batch
 from training.loss import token_loss_sum
 
 
-def optimizer_step(engine: Any, sequences: Any, rows: Rows, config: TrainingConfig, world: World,
-                   *, clip: bool) -> tuple[float, float]:  # fmt: skip
+def optimizer_step(
+    engine: Any, sequences: Any, rows: Rows, config: TrainingConfig, world: World, *, clip: bool
+) -> tuple[float, float]:
     """The mean loss of the step's tokens over all processes, and the gradient's norm.
 
     Args:
@@ -34,8 +35,9 @@ def optimizer_step(engine: Any, sequences: Any, rows: Rows, config: TrainingConf
     return loss, float(engine.get_global_grad_norm() if norm is None else norm)
 
 
-def _backward(engine: Any, sequences: Any, rows: Rows, config: TrainingConfig,
-              world: World) -> float:  # fmt: skip
+def _backward(
+    engine: Any, sequences: Any, rows: Rows, config: TrainingConfig, world: World
+) -> float:
     """Gradients of the mean loss over the step's real tokens; that loss, over all processes.
 
     The engine averages over processes and accumulation steps, so each micro-batch's sum is divided

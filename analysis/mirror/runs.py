@@ -25,7 +25,7 @@ from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
 from training import open_checkpoint
 from training.checkpoint import Checkpoint
-from training.metrics import TRAIN
+from training.metrics import TRAIN, open_run
 
 log = logging.getLogger(__name__)
 
@@ -128,26 +128,9 @@ def _last(model: Checkpoint) -> dict[str, float]:
 
 @contextmanager
 def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> Iterator[Any]:
-    import wandb
-
-    place = Path(stage.runs)
-    place.mkdir(parents=True, exist_ok=True)
-    settings = wandb.Settings(
-        silent=True, console="off", x_disable_stats=True, x_transaction_log_flush_interval=1
-    )
-    run = wandb.init(
-        project=stage.wandb.project,
-        entity=stage.wandb.entity,
-        mode=stage.wandb.mode,  # type: ignore[arg-type]
-        group=trained.group,
-        job_type=trained.job_type,
-        name=trained.name,
-        id=trained.id,
-        resume="allow",  # offline too: else `wandb sync` would put it in the training's place
-        dir=str(place),
-        config=dict(config),
-        settings=settings,
-    )
+    words = {name: getattr(trained, name) for name in ("id", "name", "group", "job_type")}
+    settings = {"console": "off", "x_disable_stats": True}
+    run = open_run(stage.wandb, Path(stage.runs), settings, **words, config=dict(config))
     try:
         yield run
     finally:
