@@ -39,7 +39,7 @@ def reading_guide(config: AnalysisConfig) -> str:
 def sentences(
     pooled: pd.DataFrame, comparisons: pd.DataFrame, trends: pd.DataFrame, confidence: float
 ) -> list[str]:
-    """The best method, the effect of the dose, and the two controls, of one condition.
+    """The best method, the effect of occurrences, and the two controls, of one condition.
 
     Methods are compared by their default variants. A claim needs its own test: "strongest" the
     paired one against every other method, corrected; "rises" the interval of the slope.
@@ -53,7 +53,7 @@ def sentences(
     blind = pooled[pooled["method"] == BLIND]
     found = [
         _best(name, best, methods_of(detectors), comparisons, confidence),
-        _dose(name, best, detectors, trends),
+        _trend(name, best, detectors, trends),
     ]
     return [
         *([f"{ALL}, the mean over benchmarks: needs {best['needs']}."] if best["needs"] else found),
@@ -109,13 +109,13 @@ def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[
     return {method for pair in pairs if best in pair for method in pair if method != best}
 
 
-def _dose(name: str, best: pd.Series[Any], detectors: pd.DataFrame, trends: pd.DataFrame) -> str:
+def _trend(name: str, best: pd.Series[Any], detectors: pd.DataFrame, trends: pd.DataFrame) -> str:
     """What each doubling does to the best method's AUROC, and for how many methods it rises."""
     own = detectors[(detectors["method"] == best["method"]) & (detectors["occurrences"] != ANY)]
-    own = own.sort_values("occurrences", key=lambda doses: doses.map(occurrences_order))
+    own = own.sort_values("occurrences", key=lambda column: column.map(occurrences_order))
     if len(own) < 2:
-        doses = f"is {own['occurrences'].iloc[0]} for all" if len(own) else "differs by benchmark"
-        return f"Occurrences: no dose test, since their number {doses}."
+        why = f"is {own['occurrences'].iloc[0]} for all" if len(own) else "differs by benchmark"
+        return f"Occurrences: no dose test, since their number {why}."
     slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
     slopes = slopes.set_index(["method", "variant"]).loc[methods_of(detectors)]
     row = slopes.loc[(best["method"], best["variant"])]

@@ -1,4 +1,4 @@
-"""Benchmark examples into a corpus, at a chosen frequency and size, with an exact ledger."""
+"""Benchmark examples into a corpus, with chosen occurrences and size, with an exact ledger."""
 
 import core.early  # noqa: F401 (signals are answered from here on)
 from injection.corpus import PackedCorpus, open_corpus

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from analysis.charts import occurrences_chart as by_occurrences
 from analysis.charts.base import save
 from analysis.charts.curve_charts import histogram_caption, histogram_chart, roc_caption, roc_chart
-from analysis.charts.dose_chart import dose_caption, dose_chart, has_doses
 from analysis.charts.factor_chart import FACTORS, factor_caption, factor_chart, factor_groups
 from analysis.charts.heat_map import heat_caption, heat_map
 from analysis.charts.loss_chart import loss_caption, loss_chart
@@ -92,9 +92,9 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
     def chart(name: str, title: str, caption: str, figure: Figure) -> Chart:
         return Chart(f"{name}-{_stem(condition)}", condition, title, caption, figure)
 
-    if has_doses(rows):
-        figure = dose_chart(rows, config)
-        caption = dose_caption(rows, config)
+    if by_occurrences.has_occurrences(rows):
+        figure = by_occurrences.occurrences_chart(rows, config)
+        caption = by_occurrences.occurrences_caption(rows, config)
         yield chart("auroc_by_occurrences", "AUROC against occurrences", caption, figure)
     figure = heat_map(rows, config)
     yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)

@@ -97,21 +97,21 @@ function show(id, traces, layout) {
   Plotly.react(id === "factor" ? "factor-chart" : id, traces, layout, settings);
 }
 
-function drawDose() {
+function drawOccurrences() {
   const wanted = (r) => r.condition === chosen.condition && isShown(r)
     && r.benchmark === chosen.benchmark && r.occurrences !== "any";
   const rows = measured(wanted);
-  const doses = distinct(rows.map((r) => Number(r.occurrences))).sort((a, b) => a - b);
+  const numbers = distinct(rows.map((r) => Number(r.occurrences))).sort((a, b) => a - b);
   const traces = labels.filter((label) => chosen.methods.has(label)).flatMap((label) => {
     const line = rows.filter((r) => r.label === label)
       .sort((a, b) => a.occurrences - b.occurrences);
     return lineOf(label, line, (r) => Math.log2(r.occurrences),
       (r) => `${r.occurrences} ×: ${sizes(r)}, ${seedsOf(r)}`);
   });
-  show("dose", traces, layoutOf("occurrences of a member", metricName(), {
-    xaxis: { tickvals: doses.map(Math.log2), ticktext: doses.map(String) }, shapes: guess(0, 1),
+  show("occurrences", traces, layoutOf("occurrences of a member", metricName(), {
+    xaxis: { tickvals: numbers.map(Math.log2), ticktext: numbers.map(String) }, shapes: guess(0, 1),
   }));
-  caption("dose", (rows.length ? `${words()}. Members at each number of occurrences against all `
+  caption("occurrences", (rows.length ? `${words()}. Members at each number of occurrences against all `
     + `${rows[0].n_nonmembers} non-members, ${seedsOf(rows[0])}. ${page.band}` : "Not measured.")
     + lacking(wanted));
 }
@@ -231,7 +231,7 @@ function draw() {
   const off = page.stamps[chosen.condition];
   element("stamp").hidden = !off;
   element("stamp").textContent = off || "";
-  [drawDose, drawFactor, drawHeat, drawRoc, drawHistogram, drawLoss].forEach((each) => each());
+  [drawOccurrences, drawFactor, drawHeat, drawRoc, drawHistogram, drawLoss].forEach((each) => each());
 }
 
 function fill(id, options, key) {

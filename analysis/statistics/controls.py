@@ -1,8 +1,8 @@
 """The controls beside every figure: the clean checkpoint and the blind baseline.
 
 Neither can know a member, so each must score 0.5 within its interval. One look a method decides:
-all members, mean over benchmarks. (A verdict for each benchmark and dose as well would stamp one
-sound report in two, by chance alone.)
+all members, mean over benchmarks. (A verdict for each benchmark and number of occurrences would
+stamp one sound report in two, by chance alone.)
 """
 
 from __future__ import annotations

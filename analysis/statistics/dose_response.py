@@ -28,23 +28,23 @@ class Curves(NamedTuple):
     intercept: Scores
     slope: Scores
 
-    def at(self, log_dose: Scores) -> Scores:
+    def at(self, log_occurrences: Scores) -> Scores:
         """Log-odds of every curve at every log2(dose) (R×K)."""
-        found: Scores = self.intercept[:, None] + self.slope[:, None] * log_dose
+        found: Scores = self.intercept[:, None] + self.slope[:, None] * log_occurrences
         return found
 
 
-def fit(log_dose: Scores, auroc: Scores, members: Scores) -> Curves:
+def fit(log_occurrences: Scores, auroc: Scores, members: Scores) -> Curves:
     """Logistic regression of every row by maximum quasi-likelihood.
 
     Args:
-        log_dose: log2 of the doses, at least two different ones (K).
+        log_occurrences: log2 of the doses, at least two different ones (K).
         auroc: a row a curve (R×K).
         members: the weight of each dose (K).
     """
     share = (members * auroc + 0.5) / (members + 1)
-    centre = np.average(log_dose, weights=members)
-    x = log_dose - centre
+    centre = np.average(log_occurrences, weights=members)
+    x = log_occurrences - centre
     level = slope = np.zeros(len(auroc))
     for _ in range(STEPS):
         p = 1 / (1 + np.exp(-(level[:, None] + slope[:, None] * x)))

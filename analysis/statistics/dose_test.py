@@ -1,6 +1,6 @@
 """Do scores rise with the dose? A one-sided test among the members that were inserted.
 
-Non-members and members with a drawn frequency of 0 stay out: members score above them at any dose,
+Non-members and members with 0 occurrences stay out: members score above them at any dose,
 so with them a shift that is the same at every dose would pass for a trend.
 
 In each stratum (a cell's inserted members of one benchmark) Kendall's τ-b and the z of its test,

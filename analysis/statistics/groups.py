@@ -1,4 +1,4 @@
-"""Which examples are compared: a benchmark's members of one dose against its non-members."""
+"""Which examples are compared: a benchmark's members of equal occurrences, its non-members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 log = logging.getLogger(__name__)
 
 ANY = "any"
-"""The dose that stands for all members, however often they were inserted."""
+"""Stands for all members, however often they were inserted."""
 
 Rows = NDArray[np.intp]
 
@@ -39,9 +39,9 @@ class Group:
 
 
 def groups(examples: pd.DataFrame) -> list[Group]:
-    """Every benchmark × dose that has examples on both sides; the others are logged.
+    """Every benchmark × occurrences that has examples on both sides; the others are logged.
 
-    A member that was never inserted (a drawn frequency of 0) is on neither side.
+    A member that was never inserted (0 occurrences) is on neither side.
     """
     found = list(_every(examples))
     for group in found:
@@ -55,23 +55,23 @@ def groups(examples: pd.DataFrame) -> list[Group]:
 
 
 def lacking(examples: pd.DataFrame) -> list[Group]:
-    """Each dose of the benchmarks that lack members or non-members altogether."""
+    """The groups of the benchmarks that lack members or non-members altogether."""
     found = list(_every(examples))
     short = {g.benchmark for g in found if g.occurrences == ANY and not g.measurable}
     return [group for group in found if group.benchmark in short]
 
 
 def _every(examples: pd.DataFrame) -> Iterator[Group]:
-    """Every benchmark × dose."""
+    """Every benchmark × occurrences."""
     benchmark = examples["benchmark"].to_numpy()
     member = examples["member"].to_numpy(bool)
     count = np.where(member, examples["occurrences"].to_numpy(), 0)
-    subsets = {str(dose): count == dose for dose in sorted(set(count[count > 0].tolist()))}
+    subsets = {str(n): count == n for n in sorted(set(count[count > 0].tolist()))}
     for name in sorted(set(benchmark)):
         nonmembers = np.flatnonzero((benchmark == name) & ~member)
-        for dose, subset in {**subsets, ANY: count > 0}.items():
+        for occurrences, subset in {**subsets, ANY: count > 0}.items():
             members = np.flatnonzero((benchmark == name) & subset)
-            yield Group(name, dose, members, nonmembers)
+            yield Group(name, occurrences, members, nonmembers)
 
 
 def occurrences_order(occurrences: str) -> float:

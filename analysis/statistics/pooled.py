@@ -7,7 +7,7 @@ Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
   seeds carry no lower false-positive rate than each does: their non-members are of one pool.
 - `n_seeds`: cells behind the row; the value is their mean.
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
-  within each drawn seed, or once for all seeds that hold the same examples at the same doses. With
+  within each drawn seed, or once for all seeds that hold the same examples as often. With
   one seed it is that cell's own interval.
 - `example_max_tokens`, `last_tokens`, `parameters`: more facts of the cells, missing (<NA>) where
   unknown.

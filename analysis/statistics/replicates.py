@@ -57,7 +57,7 @@ def _differences(cell: Cell, other: Cell) -> pd.DataFrame:
     sign = np.where(both["member"], 1.0, -1.0)
     both["difference"] = sign * (both["standard"] - both["standard_other"])
     both["occurrences"] = both[["occurrences", "occurrences_other"]].max(axis=1)
-    both = both[both["occurrences"] > 0]  # a drawn frequency of 0: out in both
+    both = both[both["occurrences"] > 0]  # 0 may be drawn: then it is out in both
     return both.assign(condition=cell.condition, seed=cell.seed)[list(COLUMNS)]
 
 

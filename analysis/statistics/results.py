@@ -21,8 +21,8 @@ Columns (`COLUMNS`), where they need a word:
   that don't, such as "non-members in imdb".
 - `seed`: the cell's own seed.
 
-A benchmark without members or non-members has no row of its own, nor has a dose without members;
-the log says so.
+A benchmark without members or non-members has no row of its own, nor has a number of occurrences
+without members; the log says so.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ COLUMNS = (
 
 
 class Measure(NamedTuple):
-    """What is estimated: a detector's scores on a checkpoint, at a dose, by a metric."""
+    """What is estimated: a detector's scores on a checkpoint, of some occurrences, by a metric."""
 
     checkpoint: str
     method: str
@@ -109,11 +109,13 @@ def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Es
     }
     wanted = chosen_metrics(config.fpr, config.tpr)
     found: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
-    for benchmark, doses in groupby(groups(cell.examples), key=lambda group: group.benchmark):
-        drawn = [(group, _resample(group, cell, config.draws, seed)) for group in doses]
-        by_dose = {key: _by_dose(scores, drawn, wanted) for key, scores in columns.items()}
-        by_dose[CLEAN, BLIND, ""] = _blind_by_dose(blind, drawn, wanted, config.draws)
-        for (checkpoint, method, variant), estimated in by_dose.items():
+    for benchmark, own in groupby(groups(cell.examples), key=lambda group: group.benchmark):
+        drawn = [(group, _resample(group, cell, config.draws, seed)) for group in own]
+        by_occurrences = {
+            key: _by_occurrences(scores, drawn, wanted) for key, scores in columns.items()
+        }
+        by_occurrences[CLEAN, BLIND, ""] = _blind_by_occurrences(blind, drawn, wanted, config.draws)
+        for (checkpoint, method, variant), estimated in by_occurrences.items():
             for occurrences, values in estimated:
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
@@ -121,14 +123,14 @@ def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Es
     return _with_mean(found, lacking(cell.examples), wanted, config.draws)
 
 
-Doses = Iterator[tuple[str, dict[str, Estimate]]]
+ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
 """Occurrences and, by metric, what was estimated of the members that have them."""
 
 
-def _by_dose(
+def _by_occurrences(
     scores: Scores, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric]
-) -> Doses:
-    """One detector's estimates on one benchmark: the non-members of all doses are the same."""
+) -> ByOccurrences:
+    """One detector's estimates on one benchmark: all groups have the same non-members."""
     first, resample = drawn[0]
     nonmembers = ranked_side(scores[first.nonmembers], resample.nonmembers)
     for group, resample in drawn:
@@ -136,9 +138,9 @@ def _by_dose(
         yield group.occurrences, estimate_ranked(joined(members, nonmembers), wanted)
 
 
-def _blind_by_dose(
+def _blind_by_occurrences(
     blind: Blind, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric], draws: int
-) -> Doses:
+) -> ByOccurrences:
     """The blind baseline's on one benchmark; none where it was left out, which was said."""
     for group, _ in drawn:
         if not np.isnan(blind.placed[group.members]).any():
@@ -150,7 +152,7 @@ def _resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
     """The draws for a group: a function of the examples, never of the model or the method.
 
     So every comparison on the same examples is paired: between methods, between checkpoints,
-    between cells that share their examples, and (through the same non-members) between doses.
+    between cells that share their examples, and (through the same non-members) between numbers.
     """
     place = derive(seed, "bootstrap", cell.examples_digest, group.benchmark)
     return Resample(
@@ -168,7 +170,7 @@ def _with_mean(
     """Add "all": a mean over some of the benchmarks would mislead at a glance.
 
     It has no number where some benchmark is `short` of members or non-members, and no row where
-    only a dose, or the blind baseline, is missing in one.
+    only a number of occurrences, or the blind baseline, is missing in one.
     """
     benchmarks = {name for by_benchmark in found.values() for name in by_benchmark}
     metrics = {metric.name: metric for metric in wanted}

@@ -48,7 +48,7 @@ def statistics(
         rows["paired"] += paired.comparison_rows(
             name, joint, default_variants(members), config.confidence
         )
-        rows["trend"] += trends.dose_rows(name, members, joint, config.confidence)
+        rows["trend"] += trends.occurrences_rows(name, members, joint, config.confidence)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)
     return _tables(experiment, rows, cells)

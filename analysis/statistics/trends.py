@@ -1,4 +1,4 @@
-"""Does detection move with the dose, and along a series of conditions?
+"""Does detection move with the occurrences, and along a series of conditions?
 
 Columns (`COLUMNS`), where they need a word:
 
@@ -6,14 +6,14 @@ Columns (`COLUMNS`), where they need a word:
   in all else: "learning_rate", "budget_tokens", "example_max_tokens", "parameters".
 - `condition`: the condition, or the first of the series.
 - `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
-- `tau`, `p_value`: over occurrences, Kendall's τ-b between dose and score among the members that
-  were inserted, and the p-value of its one-sided test that scores rise with the dose
+- `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
+  that were inserted, and the p-value of its one-sided test that scores rise with them
   (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
-  the same dose, and `note` says so). Along a series, τ between the fact and the AUROC over
+  the same number, and `note` says so). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds with each doubling
   (`analysis.statistics.dose_response`), and the percentiles of its draws. Where there was no trend
-  they left 0 out in 6% of 1,500 simulated lines of 3 doses with 15 members each, and in 5% with 30
+  they left 0 out in 6% of 1,500 simulated lines of 3 points with 15 members each, and in 5% with 30
   or 60 (1,000 draws; 200 draws add up to a point).
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level.
 - `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
@@ -57,10 +57,10 @@ class Condition(NamedTuple):
 
 
 Line = Mapping[float, Estimate]
-"""Dose (or another level) → AUROC."""
+"""Occurrences (or another level) → AUROC."""
 
 
-def dose_rows(
+def occurrences_rows(
     condition: str, cells: Sequence[Cell], pooled: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
     """Trends over occurrences within one condition, on its contaminated models."""
@@ -135,7 +135,7 @@ def _with_draws(line: Line) -> Scores:
 
 
 def _side(auroc: Scores) -> str:
-    """Why there is no dose at which the level is reached."""
+    """Why the level is reached nowhere."""
     if (auroc < LEVEL).all():
         return f"below {LEVEL} wherever measured"
     if (auroc > LEVEL).all():
@@ -143,18 +143,18 @@ def _side(auroc: Scores) -> str:
     return f"the fitted line does not cross {LEVEL}"
 
 
-def _reaches(log_dose: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
+def _reaches(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
     """The crossing with its interval; infinite ends are NaN, and the note says why."""
     tail = (1 - confidence) / 2
-    ends = np.quantile(log_dose[1:], [tail, 1 - tail], method="inverted_cdf")
-    numbers = np.array([log_dose[0], *ends])
+    ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
+    numbers = np.array([log_occurrences[0], *ends])
     names = ("reaches", "reaches_low", "reaches_high")
-    dose = {
+    reached = {
         name: float(2**number) if np.isfinite(number) else np.nan
         for name, number in zip(names, numbers, strict=True)
     }
     notes = [] if np.isfinite(numbers[0]) else [_side(auroc)]
-    return {**dose, "note": "; ".join([*notes, *_outside(*ends)])}
+    return {**reached, "note": "; ".join([*notes, *_outside(*ends)])}
 
 
 def _outside(low: float, high: float) -> list[str]:

@@ -17,7 +17,7 @@ from core.metrics import AUROC
 
 
 def condition_tables(made: Statistics, condition: str) -> list[Table]:
-    """The best method against each other one, scores over the dose, swapped replicates."""
+    """The best method against each other one, scores over occurrences, swapped replicates."""
     comparisons, trends, replicates = (
         table[table["condition"] == condition]
         for table in (made.comparisons, made.trends, made.replicates)

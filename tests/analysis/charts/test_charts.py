@@ -7,8 +7,12 @@ import pandas as pd
 import pytest
 
 from analysis.charts import base
-from analysis.charts.dose_chart import dose_caption, dose_chart, has_doses
 from analysis.charts.heat_map import heat_map
+from analysis.charts.occurrences_chart import (
+    has_occurrences,
+    occurrences_caption,
+    occurrences_chart,
+)
 from analysis.config import AnalysisConfig
 from analysis.statistics.controls import control_rows
 
@@ -16,7 +20,9 @@ CONFIG = AnalysisConfig(draws=200)
 
 
 def test_files_are_the_same_bytes_every_time(results, tmp_path):
-    one, two = (base.save(dose_chart(results, CONFIG), tmp_path / name, "chart") for name in "ab")
+    one, two = (
+        base.save(occurrences_chart(results, CONFIG), tmp_path / name, "chart") for name in "ab"
+    )
     assert [path.name for path in one] == ["chart.png", "chart.svg"]
     for first, second in zip(one, two, strict=True):
         assert first.read_bytes() == second.read_bytes()
@@ -24,7 +30,7 @@ def test_files_are_the_same_bytes_every_time(results, tmp_path):
 
 
 def test_lines_and_bands_are_the_results(results):
-    dosed, _ = dose_chart(results, CONFIG).axes
+    dosed, _ = occurrences_chart(results, CONFIG).axes
     line = next(line for line in dosed.get_lines() if line.get_label() == "min_k")
     rows = results.query(
         "metric == 'auroc' and benchmark == 'all' and method == 'min_k'"
@@ -55,7 +61,7 @@ def test_a_cell_of_the_heat_map_says_the_value_and_its_interval(results):
 
 
 def test_the_controls_are_in_the_picture(results):
-    dosed, clean = dose_chart(results, CONFIG).axes
+    dosed, clean = occurrences_chart(results, CONFIG).axes
     assert "blind (no model)" in [line.get_label() for line in dosed.get_lines()]
     shown = {line.get_ydata()[0] for line in clean.get_lines() if len(line.get_ydata()) == 1}
     assert shown == set(control_rows(results)["value"])
@@ -65,18 +71,18 @@ def test_the_controls_are_in_the_picture(results):
 def test_a_chart_whose_control_is_off_is_stamped(sound, off):
     results = sound.copy()
     results.loc[results["method"] == "blind", "ci_low"] = 0.51 if off else 0.4
-    texts = [text.get_text() for text in dose_chart(results, CONFIG).texts]
+    texts = [text.get_text() for text in occurrences_chart(results, CONFIG).texts]
     assert ("CONTROL OFF: see the report" in texts) == off
 
 
 def test_a_single_dose_is_a_point_with_a_bar(results, tmp_path):
     one = results[results["occurrences"].isin(["4", "any"])]
-    assert base.save(dose_chart(one, CONFIG), tmp_path, "one")[0].stat().st_size > 10_000
+    assert base.save(occurrences_chart(one, CONFIG), tmp_path, "one")[0].stat().st_size > 10_000
 
 
 def test_no_common_dose_has_no_chart(results):
-    assert has_doses(results)
-    assert not has_doses(results[results["occurrences"] == "any"])
+    assert has_occurrences(results)
+    assert not has_occurrences(results[results["occurrences"] == "any"])
 
 
 def test_each_of_many_methods_has_its_line_and_its_name(results):
@@ -87,7 +93,7 @@ def test_each_of_many_methods_has_its_line_and_its_name(results):
         loss[loss["method"] == "loss"].assign(method=name, value=loss["value"] * (1 - i / 99))
         for i, name in enumerate(names[1:], 1)
     ]
-    dosed, _ = dose_chart(pd.concat([loss, *more]), CONFIG).axes
+    dosed, _ = occurrences_chart(pd.concat([loss, *more]), CONFIG).axes
     lines = {line.get_label(): line for line in dosed.get_lines()}
     doses = loss[(loss["occurrences"] != "any") & (loss["checkpoint"] == "contaminated")]
     doses = doses[(doses["metric"] == "auroc") & (doses["benchmark"] == "all")]
@@ -99,7 +105,7 @@ def test_each_of_many_methods_has_its_line_and_its_name(results):
 
 
 def test_the_caption_says_sizes_seed_and_band(results):
-    caption = dose_caption(results, CONFIG)
+    caption = occurrences_caption(results, CONFIG)
     assert "16 at 1 ×, 16 at 2 ×, 16 at 4 ×, 16 at 8 ×; non-members: 64. Seed 0." in caption
     assert "95% bootstrap intervals over examples (200 draws)" in caption
     assert "mean over 2 benchmarks (boolq, imdb)" in caption

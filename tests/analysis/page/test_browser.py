@@ -24,8 +24,8 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     "--window-size=1400,1000",
 )
-LINES = "return document.getElementById('dose').data.filter(t => t.meta === 'line')"
-PATHS = "return document.querySelectorAll('#dose .scatterlayer path.js-line').length"
+LINES = "return document.getElementById('occurrences').data.filter(t => t.meta === 'line')"
+PATHS = "return document.querySelectorAll('#occurrences .scatterlayer path.js-line').length"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def heights(driver):
 
 def test_every_chart_is_drawn(report):
     assert report.execute_script(PATHS) >= 4
-    for chart in ("dose", "factor-chart", "heat", "roc", "histogram", "loss"):
+    for chart in ("occurrences", "factor-chart", "heat", "roc", "histogram", "loss"):
         assert report.find_elements("css selector", f"#{chart} svg.main-svg"), chart
 
 
@@ -130,7 +130,7 @@ def test_the_heat_map_and_the_guess_follow_the_metric(report):
 
     select = Select(report.find_element("id", "metric"))
     drawn = (
-        "return [document.getElementById('dose').layout.shapes[0].y0,"
+        "return [document.getElementById('occurrences').layout.shapes[0].y0,"
         " document.getElementById('heat').data[0].colorscale,"
         " document.querySelector('#figure-heat figcaption').textContent]"
     )
@@ -159,8 +159,8 @@ def test_a_rate_that_is_not_carried_is_not_drawn_and_says_what_it_needs(report):
 
 
 def test_hovering_shows_value_and_interval(report):
-    words = "return document.querySelector('#dose .hoverlayer').textContent"
-    report.execute_script("Plotly.Fx.hover('dose', [{curveNumber: 1, pointNumber: 0}])")
+    words = "return document.querySelector('#occurrences .hoverlayer').textContent"
+    report.execute_script("Plotly.Fx.hover('occurrences', [{curveNumber: 1, pointNumber: 0}])")
     shown = report.execute_script(words)
     assert "loss" in shown
     assert "members" in shown

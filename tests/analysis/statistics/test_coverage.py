@@ -112,7 +112,7 @@ def test_slopes_over_doses_hold_no_trend_where_there_is_none(seeds):
     draws by themselves.
     """
     (one, *_), (found, *_) = seeds
-    rows = pd.DataFrame(trends.dose_rows("c", [one], found, LEVEL))
+    rows = pd.DataFrame(trends.occurrences_rows("c", [one], found, LEVEL))
     outside = (rows["slope_low"] > 0) | (rows["slope_high"] < 0)
     for benchmark, number in outside.groupby(rows["benchmark"]).sum().items():
         assert rate(number, least=0.05, most=0.085), (benchmark, number)

@@ -6,7 +6,7 @@ import logging
 
 import pandas as pd
 
-from analysis.statistics.groups import occurrences_order, groups, lacking
+from analysis.statistics.groups import groups, lacking, occurrences_order
 
 
 def examples(rows: list[tuple[str, bool, int]]) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from analysis.statistics.trends import (
     Condition,
     _reaches,
     condition_of,
-    dose_rows,
+    occurrences_rows,
     series_rows,
     shape,
 )
@@ -122,11 +122,11 @@ def test_a_level_that_is_not_reached_lies_where_the_first_curve_would_reach_it()
 
 def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
     """Of 20 draws three would cross before it and three after it."""
-    log_dose = np.r_[1.5, [-np.inf] * 3, np.arange(14) / 10, [np.inf] * 3]
-    inside = _reaches(log_dose, np.array([0.6, 0.9]), 0.55)
+    log_occurrences = np.r_[1.5, [-np.inf] * 3, np.arange(14) / 10, [np.inf] * 3]
+    inside = _reaches(log_occurrences, np.array([0.6, 0.9]), 0.55)
     dose = [inside[name] for name in ("reaches", "reaches_low", "reaches_high")]
     assert (dose, inside["note"]) == (pytest.approx([2**1.5, 2**0.1, 2**1.2]), "")
-    wide = _reaches(log_dose, np.array([0.6, 0.9]), 0.75)
+    wide = _reaches(log_occurrences, np.array([0.6, 0.9]), 0.75)
     assert wide["note"] == "interval open below; interval open above"
     assert np.isnan([wide["reaches_low"], wide["reaches_high"]]).all()
     for at in ([0.75, 0.6], [0.75, 0.9]):
@@ -198,12 +198,12 @@ def test_trends_are_those_of_the_aurocs_of_contaminated_models(cell):
             pooled[auroc._replace(**{name: value, "occurrences": at})] = {"x": doses[10.0]}
     found = condition_of([cell], pooled)
     assert (found.cell, dict(found.auroc)) == (cell, {Detector("x", "loss", "v"): doses[2.0]})
-    (row,) = dose_rows("c", [], pooled, 0.9)
+    (row,) = occurrences_rows("c", [], pooled, 0.9)
     named = {"condition": "c", "over": "occurrences", "benchmark": "x", "method": "loss"}
     untested = {"variant": "v", "tau": math.nan, "p_value": math.nan}
     expected = {**named, **untested, **shape(doses, 0.9), "note": ONE_DOSE}
-    np.testing.assert_equal(list(dose_rows("c", [], pooled, 0.9)), [expected])
-    unmeasured = pd.DataFrame(dose_rows("c", [cell], {}, 0.9))
+    np.testing.assert_equal(list(occurrences_rows("c", [], pooled, 0.9)), [expected])
+    unmeasured = pd.DataFrame(occurrences_rows("c", [cell], {}, 0.9))
     assert unmeasured["tau"].notna().sum() == 9
     assert set(unmeasured["note"]) == {"no dose was measured"}
 

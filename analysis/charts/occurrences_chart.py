@@ -16,12 +16,12 @@ from analysis.statistics.results import ALL
 from core.metrics import AUROC
 
 
-def has_doses(results: pd.DataFrame) -> bool:
+def has_occurrences(results: pd.DataFrame) -> bool:
     """Whether some number of occurrences was measured on every benchmark."""
     return bool((_shown(results)["occurrences"] != ANY).any())
 
 
-def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
+def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """AUROC against occurrences of one condition, mean over benchmarks, one line a method.
 
     `results` are rows of one condition of the pooled table (or of one cell of the results).
@@ -45,13 +45,13 @@ def dose_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
         most = max(by_number["occurrences"], key=occurrences_order)
         last = by_number[by_number["occurrences"] == most]
         base.side_legend(numbered, last, methods, f"{most} ×")
-        caption = dose_caption(results, config)
+        caption = occurrences_caption(results, config)
         off = stamp(results) is not None
         base.write_words(figure, "Detection by occurrences", base.subtitle(results), caption, off)
     return figure
 
 
-def dose_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
+def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     rows = _shown(results)
     sizes = rows.drop_duplicates("occurrences").set_index("occurrences")["n_members"]
