@@ -105,7 +105,7 @@ def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminat
     start = {**model.config["model"], "start": model.artifact.inputs.get("model")}
     configs = corpus.config, {**model.config, "model": start}
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
-    opened = {"corpus": corpus, "model": model, **tables}
+    opened: dict[str, Any] = {"corpus": corpus, "model": model, **tables}
     examples = _ranked(corpus.examples, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",
