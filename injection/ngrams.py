@@ -64,9 +64,7 @@ class Index:
         rows = np.unique(rows, axis=0)  # one row for each n-gram and owner
         self.sizes = np.maximum(np.bincount(rows[:, n], minlength=len(texts)), 1)
         self.grams, group = np.unique(rows[:, :n], axis=0, return_inverse=True)
-        hashes = (
-            hashes_of(self.grams.ravel(), n)[::n] if len(self.grams) else np.empty(0, np.uint64)
-        )
+        hashes = hashes_of(self.grams.ravel(), n)[::n]
         order = np.argsort(hashes, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
