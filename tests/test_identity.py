@@ -23,7 +23,6 @@ import detection.run
 import injection.run
 import launch.pipeline
 import training.masked_lm
-import training.models
 import training.run
 from analysis.config import AnalysisStage, CellPaths, WandbReport
 from core.command import CONF
@@ -119,14 +118,17 @@ def name(monkeypatch):
     monkeypatch.setattr(injection.run, "Tokenizer", opened)
     monkeypatch.setattr(training.run, "open_corpus", opened)
     monkeypatch.setattr(training.masked_lm, "open_corpus", opened)
-    monkeypatch.setattr(training.models, "model_digest", lambda _, path: path)
+    monkeypatch.setattr(training.run, "model_digest", lambda _, path: path)
 
     def open_model(_, path, trust_remote_code=False):
         digest = f"{path} {trust_remote_code}"
         return SimpleNamespace(digest=digest, tokenizer_digest=digest, slug="slug", gives=GIVES)
 
+    def open_node(_, node):
+        return open_model(None, node.path, node.trust_remote_code)
+
     for module in (detection.needs, detection.accuracy.run):
-        monkeypatch.setattr(module, "open_model", open_model)
+        monkeypatch.setattr(module, "open_node", open_node)
     monkeypatch.setattr(detection.needs, "LocalModel", SimpleNamespace(open=open_model))
     monkeypatch.setattr(detection.needs, "open_prefix", lambda path: SimpleNamespace(
         identity=lambda _: path, digest=path))  # fmt: skip
