@@ -33,11 +33,8 @@ class Vocabulary:
         special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
         tokens = tokenizer.get_vocab()
         marks = tuple(m for m in WORD_STARTS if any(t.startswith(m) for t in tokens))
-        usable = [
-            i for token, i in tokens.items()
-            if i not in special and i < size
-            and (token.startswith(marks) if marks else not token.startswith("##"))
-        ]  # fmt: skip
+        starts = {t: t.startswith(marks) if marks else not t.startswith("##") for t in tokens}
+        usable = [i for t, i in tokens.items() if starts[t] and i < size and i not in special]
         self.words = [""] * size
         self.same: dict[str, list[int]] = defaultdict(list)
         for i, text in zip(usable, tokenizer.batch_decode([[i] for i in usable]), strict=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 from core.errors import ConfigError
 from core.models import LOADING, load, load_tokenizer
+from core.rewording.masking import Around
 from core.weights import check_whole
 
 FIELD = "masked_lm.path"
@@ -34,7 +35,7 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     return tokenizer, _placed(model.eval(), device)
 
 
-def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+def special_tokens(tokenizer: Any) -> Around:
     """What the model expects before and after a text, such as [CLS] and [SEP]."""
     ids = tokenizer(tokenizer.mask_token)["input_ids"]
     at, special = ids.index(tokenizer.mask_token_id), set(tokenizer.all_special_ids)

@@ -16,6 +16,9 @@ from core.seeds import derive
 WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
 
 
+Around = tuple[list[int], list[int]]  # what the model expects before and after a text
+
+
 @dataclass(frozen=True)
 class Blank:
     """A word to replace: its characters text[start:end], and the seed of its draw."""
@@ -28,15 +31,10 @@ class Blank:
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens that the model sees at once.
+    """Tokens that the model sees at once."""
 
-    Attributes:
-        ids: token ids, the model's first and last special tokens included.
-        blanks: for each blank to fill here its number and its place in `ids`.
-    """
-
-    ids: list[int]
-    blanks: list[tuple[int, int]]
+    ids: list[int]  # token ids, the model's first and last special tokens included
+    blanks: list[tuple[int, int]]  # of each blank to fill here: its number, its place in `ids`
 
 
 def blanks(text: str, share: float, seed: int) -> list[Blank]:
@@ -84,9 +82,8 @@ def masked(
 
 
 def windows(
-    ids: Sequence[int], places: Sequence[int], first_blank: int, width: int,
-    around: tuple[list[int], list[int]],
-) -> Iterator[Window]:  # fmt: skip
+    ids: Sequence[int], places: Sequence[int], first_blank: int, width: int, around: Around
+) -> Iterator[Window]:
     """Windows of at most `width` tokens, special ones included, that fill each blank once.
 
     A text that doesn't fit is cut into strides of half a window, seen with a quarter of a window
