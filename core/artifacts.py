@@ -89,14 +89,9 @@ def build(
 ) -> Artifact:
     """The finished folder: reused where complete, else made (or gone on with) by `make`.
 
-    Of several processes that need the same folder one makes it and the others wait.
-
-    Args:
-        folder: where `locate` says.
-        config: what the folder's config.yaml is to hold.
-        inputs: the digests of what it is made from, by name.
-        make: makes it.
-        named: what `locate` was given as config; None: `config`.
+    Of several processes that need the same folder one makes it and the others wait. `config` is
+    for its config.yaml, `named` what `locate` was given instead (None: the same), and `inputs` are
+    the digests of what it is made from, by name.
     """
     if not is_complete(folder):
         with building(folder) as check:

@@ -73,9 +73,11 @@ class Side:
 
 
 def ranked_side(scores: Scores, drawn: Counts) -> Side:
-    """Sort one side's scores and accumulate the draws' counts in that order."""
+    """Sort one side's scores and accumulate the draws' counts in that order, from zero."""
     order = np.argsort(-scores)
-    return Side(scores[order], _accumulate(drawn, order))
+    sums = np.zeros((len(drawn), len(order) + 1), np.float32)
+    np.cumsum(drawn[:, order], axis=1, out=sums[:, 1:])
+    return Side(scores[order], sums)
 
 
 def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
@@ -99,10 +101,3 @@ def intervals(draws: Scores, confidence: float) -> tuple[Scores, Scores]:
     tail = (1 - confidence) / 2
     low, high = np.quantile(draws, [tail, 1 - tail], axis=1)
     return low, high
-
-
-def _accumulate(counts: Counts, order: NDArray[np.intp]) -> Counts:
-    """Running sums of the columns in `order`, with a first column of zeros."""
-    sums = np.zeros((len(counts), len(order) + 1), np.float32)
-    np.cumsum(counts[:, order], axis=1, out=sums[:, 1:])
-    return sums

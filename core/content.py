@@ -41,10 +41,8 @@ SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system
 def file_digest(path: Path, *, remembered: bool = True) -> str:
     """SHA-256 of a file's bytes.
 
-    Args:
-        path: the file.
-        remembered: whether an earlier digest of the unchanged file will do, where it is a large
-            one; False: it is read whatever is remembered, and not remembered.
+    Where `remembered`, an earlier digest of the unchanged file will do; else it is read whatever is
+    remembered, and not remembered.
 
     Raises:
         DataError: it changes while it is read.

@@ -125,12 +125,8 @@ def load_model(field: str, path: str, dtype: str = "float32", **options: Any) ->
 def load(factory: Any, field: str, path: str, **options: Any) -> Any:
     """What an `Auto…` class of transformers makes of `path` (a folder, a GGUF file or a hub id).
 
-    Args:
-        factory: the class.
-        field: the config field that holds `path`, for the error.
-        path: see above.
-        options: passed to `from_pretrained`; code that comes with the model runs only with
-            `trust_remote_code=True`.
+    The options are passed to `from_pretrained`. Code that comes with the model runs only with
+    `trust_remote_code=True`.
 
     Raises:
         ConfigError: it can't.

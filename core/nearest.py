@@ -51,13 +51,10 @@ def differences(was: Any, now: Any, name: str = "") -> Iterator[Difference]:
 def say_nearest(
     folder: Path, schema: int, named: Mapping[str, Any], inputs: Mapping[str, str]
 ) -> None:
-    """Log which finished folder beside a new one differs least from it, where one is near.
+    """Log which finished folder of the schema differs least from a new one, where one is near.
 
-    Args:
-        folder: the folder; where it is there already, nothing is said.
-        schema: of the folders that are looked at.
-        named: the settings that name the folder.
-        inputs: the digests of what it is made from, by name.
+    The new one is named by the settings `named` and `inputs` (name → digest). Of a folder that is
+    there already nothing is said.
     """
     kind = folder.parent.name
     if folder.exists() or kind in UNSAID:

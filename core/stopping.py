@@ -98,10 +98,7 @@ def obeyed() -> Iterator[None]:
 def deferred(answer: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
     """Within it a signal raises nothing: the work looks for it, and saves before it ends.
 
-    Outside `obeyed`, or in a thread, no signal is looked for.
-
-    Args:
-        answer: is called when one comes.
+    Outside `obeyed`, or in a thread, no signal is looked for. When one comes `answer` is called.
 
     Yields:
         Whether one came.
@@ -123,14 +120,12 @@ def deferred(answer: Callable[[], None] = lambda: None) -> Iterator[Callable[[],
 @contextmanager
 def last_words(say: Callable[[StoppedError], None]) -> Iterator[None]:
     """Within it `say` is called before the process is ended without unwinding."""
-    stop = _stop
-    if stop is not None:
-        stop.last_words.append(say)
+    words = [] if _stop is None else _stop.last_words
+    words.append(say)
     try:
         yield
     finally:
-        if stop is not None:
-            stop.last_words.remove(say)
+        words.remove(say)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

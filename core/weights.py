@@ -16,11 +16,8 @@ BUFFER = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
 def check_whole(field: str, path: str, model: Any, loaded: Mapping[str, Any]) -> None:
     """Refuse a model that transformers would complete with random weights, or run on NaN.
 
-    Args:
-        field: the config field that holds `path`, for the error.
-        path: where the model is.
-        model: the loaded model; partitions of ZeRO stage 3 are looked at each where it is.
-        loaded: the loading information of `from_pretrained`.
+    `loaded` is the loading information of `from_pretrained`, and `field` the config field that
+    holds `path`. Partitions of ZeRO stage 3 are looked at each where it is.
 
     Raises:
         ConfigError: a tensor is missing, surplus, of another shape, or not finite.
@@ -34,24 +31,19 @@ def check_whole(field: str, path: str, model: Any, loaded: Mapping[str, Any]) ->
 
 
 def _wrong(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
-    for name, what in (("missing_keys", "lack"), ("unexpected_keys", "have a surplus")):
-        if names := sorted(key for key in loaded[name] if not _is_mask(name, key)):
-            yield f"its weights {what} {_some(names)}"
+    surplus = [name for name in loaded["unexpected_keys"] if not BUFFER.fullmatch(name)]
+    for names, what in ((loaded["missing_keys"], "lack"), (surplus, "have a surplus")):
+        if names:
+            yield f"its weights {what} {_some(sorted(names))}"
     for name, given, wanted in sorted(loaded["mismatched_keys"]):
         yield f"{name} has the shape {tuple(given)}, not {tuple(wanted)}"
     if names := [name for name, weights in model.named_parameters() if not _finite(weights)]:
         yield f"NaN or infinite values are in {_some(names)}"
 
 
-def _is_mask(kind: str, name: str) -> bool:
-    return kind == "unexpected_keys" and BUFFER.fullmatch(name) is not None
-
-
 def _finite(weights: Any) -> bool:
     here = own_part(weights)
-    if here.is_meta:  # not loaded here
-        return True
-    if not here.numel():
+    if here.is_meta or not here.numel():  # it is not loaded here, or there is none
         return True
     least, most = here.aminmax()  # NaN wherever one value is; needs no copy of the weights
     return bool(least.isfinite() & most.isfinite())

@@ -78,11 +78,9 @@ def listed(runs: Path, found: Sequence[Found]) -> str:
 
 
 def prune(found: Sequence[Found], agreed: Callable[[str], bool]) -> None:
-    """Remove what is left over, then what is damaged, each if agreed; never what a process makes.
+    """Remove of what `check` found what is left over, then what is damaged, each if agreed.
 
-    Args:
-        found: what `check` found.
-        agreed: asks a question; whether the answer is yes.
+    What a process makes now is never removed.
     """
     damaged = "damaged; their commands make them again"
     for states, why in (((UNFINISHED, ORPHANED), "left over"), ((DAMAGED,), damaged)):

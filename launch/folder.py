@@ -114,9 +114,10 @@ class CellFolder:
         self.write_outcome(Outcome("waiting"))
 
     def write_failure(self, error: BaseException) -> None:
-        """Write why it failed."""
-        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        self.write_outcome(Outcome("failed", error=f"{kind}{error}"))
+        """Write why it failed or was stopped."""
+        state = "stopped" if isinstance(error, StoppedError) else "failed"
+        kind = "" if isinstance(error, UserError | StoppedError) else f"{type(error).__name__}: "
+        self.write_outcome(Outcome(state, error=f"{kind}{error}"))
 
     @contextmanager
     def record_run(self, stage: str | None = None) -> Iterator[None]:
@@ -128,22 +129,15 @@ class CellFolder:
         if before is not None and before.state != "done":
             (self.folder / "outcome.json").unlink(missing_ok=True)
         process_records.leave_in(self.folder)
-        with obeyed(), self._living(now), last_words(self._stopped):
+        with obeyed(), self._living(now), last_words(self.write_failure):
             try:
                 yield
-            except StoppedError as error:
-                self._stopped(error)
-                raise
-            except Exception as error:
+            except (Exception, StoppedError) as error:
                 with suppress(OSError):  # of a full disk
                     self.write_failure(error)
                 raise
             finally:
                 process_records.leave_in(None)
-
-    def _stopped(self, error: StoppedError) -> None:
-        with suppress(OSError):
-            self.write_outcome(Outcome("stopped", error=str(error)))
 
     @contextmanager
     def _living(self, now: Running) -> Iterator[None]:

@@ -106,11 +106,7 @@ class _Rest:
 
 
 def plan(config: DictConfig, *, read: bool = True) -> Plan:
-    """The stages that `conf/pipeline.yaml` describes.
-
-    Args:
-        config: what the command says.
-        read: whether the benchmarks' rows are read, and checked.
+    """The stages that `conf/pipeline.yaml` describes; `read` also checks the benchmarks' rows.
 
     Raises:
         UserError: anything that can be known to be wrong before the first token is written.
@@ -207,14 +203,9 @@ def _check_base(plan: Plan) -> None:
 
 
 def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths | None:
-    """Make (or find made) a cell's artefacts.
+    """Make (or find made) a cell's artefacts, up to the stage `until` (None: all).
 
     The corpora come first: what can be wrong with them shows before any training.
-
-    Args:
-        plan: the cell.
-        stages: where its stages run.
-        until: the last stage, `inject` or `train`; else all. Earlier ones are found made, or made.
     """
     corpora = _inject(plan)
     if until == "inject":

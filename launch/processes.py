@@ -159,13 +159,13 @@ class Processes:
     def _error(self, status: int, stopped: bool) -> UserError | StoppedError:
         """Why they ended, by what they left."""
         failures = process_records.read_failures(self.folder)
-        if stopped or (failures and all(f.stopped for f in failures)):
-            said = next((f for f in failures if f.stopped), None)
-            if said is None:
-                return stopping.stopped("before there was anything new to save.")
-            if stopped:  # whatever signal they were then told by
-                return stopping.stopped(said.message.partition(" came ")[2])
-            return StoppedError(said.message, said.status)
+        stops = [f for f in failures if f.stopped]
+        if stopped and not stops:
+            return stopping.stopped("before there was anything new to save.")
+        if stopped:  # whatever signal they were then told by
+            return stopping.stopped(stops[0].message.partition(" came ")[2])
+        if stops and stops == failures:
+            return StoppedError(stops[0].message, stops[0].status)
         if not failures or failures[0].of_peers:
             seen = [f"; rank {f.rank} on {f.host} saw {f.kind}: {f.message}" for f in failures[:1]]
             return CrashedError(

@@ -14,12 +14,9 @@ from core.files import write_text
 
 
 def save_config(folder: Path, config: Any, conf: Path) -> None:
-    """Write the configuration as it stands, resolved.
+    """Write the whole configuration, with or without Hydra's own part, as it stands, resolved.
 
-    Args:
-        folder: gets `config.yaml`.
-        config: the whole configuration, with or without Hydra's own part.
-        conf: the folder of `common.yaml`, which keeps Hydra from writing files.
+    In the folder `conf` is `common.yaml`, which keeps Hydra from writing files.
     """
     header = {"defaults": ["common", "_self_"], "hydra": {"searchpath": [f"file://{conf}"]}}
     folder.mkdir(parents=True, exist_ok=True)

@@ -52,13 +52,12 @@ def state(cell: CellFolder) -> tuple[str, str]:
             "ended without a word. The same command goes on."
         )
     if outcome is None or outcome.state in ("waiting", "stopped"):
-        return "waiting", _waits(cell)
+        return "waiting", _waits(cell, outcome or Outcome("waiting"))
     return outcome.state, outcome.error or ""
 
 
-def _waits(cell: CellFolder) -> str:
+def _waits(cell: CellFolder, outcome: Outcome) -> str:
     """What the cell waits for, as far as is known here."""
-    outcome = cell.read_outcome() or Outcome("waiting")
     if outcome.error:
         return f"stopped: {outcome.error}"
     following = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]

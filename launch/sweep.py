@@ -39,12 +39,9 @@ class Sweep(Callback):
 
 
 def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]) -> Path:
-    """The launch's folder with its cells registered and the code as it is; the snapshot's folder.
+    """Make the launch's folder, with its cells registered and the code as it is: the snapshot.
 
-    Args:
-        config: what the command says, without what varies.
-        overrides: the command's own words, which name the launch.
-        cells: each cell's.
+    The command's own `overrides` name the launch; `config` is without what varies among the cells.
     """
     launch = Launch.named(config.runs, config.name, overrides)
     with no_empty_folders(launch.folder):
