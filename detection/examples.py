@@ -41,15 +41,15 @@ def examples_digest(examples: Sequence[Text]) -> str:
     """A hash of the ids and texts in any order: not of membership, so cells share clean scores."""
     texts = Texts.of(examples)
     ordered = texts.take(texts.order("sha256", "example_id"))
-    return _lines_digest(f"{e.sha256} {e.example_id}" for e in ordered)
+    return lines_digest(f"{e.sha256} {e.example_id}" for e in ordered)
 
 
 def texts_digest(texts: Sequence[Text]) -> str:
     """A hash of the texts alone, in the given order."""
-    return _lines_digest(t.sha256 for t in texts)
+    return lines_digest(t.sha256 for t in texts)
 
 
-def _lines_digest(lines: Iterable[str]) -> str:
+def lines_digest(lines: Iterable[str]) -> str:
     """A hash of the lines, with a newline between them."""
     found = hashlib.sha256()
     for number, line in enumerate(lines):

@@ -8,11 +8,10 @@ wrong options are then as new to the model as a non-member's.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from string import ascii_uppercase
 from typing import Any
@@ -22,6 +21,7 @@ import pandas as pd
 from core.blank import is_blank
 from core.errors import ConfigError, near_names
 from core.seeds import unit_hash
+from detection.examples import lines_digest
 from injection import PackedCorpus
 from injection.config import BenchmarkConfig
 
@@ -77,7 +77,8 @@ def ask(corpus: PackedCorpus, given: Mapping[str, BenchmarkConfig]) -> Asked:
     found = Asked([], Counter())
     for name, rows in corpus.examples.groupby("benchmark", sort=False):
         config = _config(corpus, str(name), given)
-        if config.answer_field is None or not _has_options(config):
+        named = any((config.options, config.options_field, config.drawn_options))
+        if config.answer_field is None or not named:
             found.left_out[str(name), "its YAML names no answer_field or no options"] += len(rows)
             continue
         _ask_all(str(name), config, rows, found)
@@ -86,8 +87,7 @@ def ask(corpus: PackedCorpus, given: Mapping[str, BenchmarkConfig]) -> Asked:
 
 def questions_digest(questions: Sequence[Question]) -> str:
     """A hash of all that is asked and of membership, in any order."""
-    lines = sorted(json.dumps([getattr(q, f.name) for f in fields(q)]) for q in questions)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return lines_digest(sorted(json.dumps(list(vars(q).values())) for q in questions))
 
 
 def _config(
@@ -97,10 +97,6 @@ def _config(
     made = BenchmarkConfig(**corpus.config["benchmark"][name])
     now = given.get(name, made)
     return replace(made, **{field: getattr(now, field) for field in ASKED})
-
-
-def _has_options(config: BenchmarkConfig) -> bool:
-    return any((config.options, config.options_field, config.drawn_options))
 
 
 def _ask_all(name: str, config: BenchmarkConfig, rows: pd.DataFrame, found: Asked) -> None:

@@ -11,7 +11,7 @@ import torch
 from core.errors import ConfigError, DataError
 from core.progress import progress as progress_bar
 from detection.model.language_model import LanguageModel
-from detection.passes import TokenStats
+from detection.passes import Copies, TokenStats
 
 T = TypeVar("T")
 LEAST_PIECE = 64  # tokens: where the memory does not hold these, halving further is no help
@@ -46,6 +46,18 @@ def run_sequences(
     return run_batches(sequences, names, batch_tokens, score, progress)
 
 
+def run_alone(
+    model: LanguageModel,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    batch_tokens: int,
+    progress: str | None = None,
+) -> list[Copies]:
+    """What `run_sequences` gives, as the only copy of each text."""
+    found = run_sequences(model, sequences, names, batch_tokens, progress)
+    return [(stats,) for stats in found]
+
+
 def run_batches(
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
@@ -57,18 +69,9 @@ def run_batches(
 ) -> list[T]:
     """What `score` gives for each sequence, in the given order; it gets them longest first.
 
-    Where the device's memory runs out the budget is halved for good.
-
-    Args:
-        sequences: token ids.
-        names: what to call each sequence in an error.
-        batch_tokens: tokens in a batch, padding included; one text may exceed it.
-        score: from a batch's sequences, their names and the budget a result for each.
-        progress: the progress bar's title; none without.
-        in_pieces: whether `score` divides a text as well, as the budget says.
-
-    Raises:
-        ConfigError: a text alone does not fit into the device's memory.
+    `score` makes a result for each from a batch's sequences, their names and the budget. Where the
+    device's memory runs out the budget is halved for good; `in_pieces` says whether `score` divides
+    a text as well, to fit in. Other arguments, and the ConfigError, are those of `run_sequences`.
     """
     order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     results: dict[int, T] = {}

@@ -17,7 +17,7 @@ from detection.forward.batches import run_groups, run_sequences
 from detection.forward.windows import leading_special
 from detection.model.causal_lm import CausalLM
 from detection.model.language_model import LanguageModel
-from detection.passes import TokenStats
+from detection.passes import Copies, TokenStats
 
 log = logging.getLogger(__name__)
 
@@ -82,14 +82,14 @@ def run_prefixed(
     batch_tokens: int,
     context: int | None,
     progress: str | None = None,
-) -> list[TokenStats]:
+) -> list[Copies]:
     """Each sequence's statistics behind its prefix, `prefixes[prefix_of[i]]`: see `run_after`."""
 
     def run(number: int, places: list[int]) -> list[TokenStats]:
         texts = [sequences[i] for i in places], [names[i] for i in places]
         return run_after(model, prefixes[number], *texts, batch_tokens, context, progress)
 
-    return run_groups(prefix_of, run)
+    return [(stats,) for stats in run_groups(prefix_of, run)]
 
 
 def run_after(

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TypeVar
+from functools import cached_property
 
 from detection.config import DetectionConfig
-from detection.forward.windows import leading_special, split
+from detection.forward.windows import leading_special, merge_copies, split
 from detection.material import Material
 from detection.model import ScoredModel
 from detection.model.language_model import LanguageModel
-from detection.passes import TokenStats
+from detection.passes import Copies
 from detection.ranks.slices import Task
 from detection.ranks.spread import run_slices, spread
 from detection.texts import Text
-
-T = TypeVar("T")
-Merge = Callable[[Sequence[T], int], T]
 
 
 @dataclass(frozen=True)
@@ -60,16 +56,9 @@ class Reader:
         """The model on its device."""
         return self.source.load(self.settings)
 
-    @property
-    def each_alone(self) -> Task[TokenStats]:
-        """What a pass does that reads each text by itself."""
-        from detection.forward.batches import run_sequences  # it imports torch
-
-        return partial(run_sequences, batch_tokens=self.settings.batch_tokens)
-
     def spread(
-        self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
-    ) -> list[T]:
+        self, task: Task[Copies], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
+    ) -> list[Copies]:
         """The task's result for each of the texts, by one process or by several.
 
         Args:
@@ -86,9 +75,9 @@ class Reader:
         return task(self.model, ids, names, *columns, progress=f"{self.source.slug} {title}")
 
     def spread_windows(
-        self, task: Task[T], merged: Merge[T], title: str, tokens: Sequence[Tokens]
-    ) -> list[T]:
-        """The results for texts longer than the context, each `merged` from its windows'."""
+        self, task: Task[Copies], title: str, tokens: Sequence[Tokens]
+    ) -> list[Copies]:
+        """The results for texts longer than the context, each merged from its windows'."""
         context = self.source.context
         if not tokens or context is None:
             return []
@@ -97,4 +86,4 @@ class Reader:
         each = zip(tokens, windows, strict=True)
         rows = [replace(text, ids=ids) for text, own in each for ids in own]
         found = iter(self.spread(task, f"{title}, windows", rows))
-        return [merged([next(found) for _ in own], context) for own in windows]
+        return [merge_copies([next(found) for _ in own], context) for own in windows]

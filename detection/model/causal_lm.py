@@ -37,7 +37,8 @@ class CausalLM(LanguageModel):
 
     def __init__(self, hf: Any) -> None:
         self.hf = hf
-        self.device = _input_device(hf)
+        devices = (p.device for p in hf.parameters() if not p.is_meta)  # meta: kept on disk
+        self.device = next(devices, torch.device("cpu"))  # of the first layer, for the token ids
         config = hf.config.get_text_config(decoder=True)
         self.vocabulary: int = config.vocab_size
         self.plain = self._is_plain()
@@ -109,12 +110,6 @@ def load_causal_lm(
     if settings.device_map is not None:
         return CausalLM(load(device_map=settings.device_map))
     return CausalLM(load().to(_device(settings.device)))
-
-
-def _input_device(model: Any) -> torch.device:
-    """Where the token ids go: to the first layer; weights kept on disk are on no device."""
-    devices = (p.device for p in model.parameters() if not p.is_meta)
-    return next(devices, torch.device("cpu"))
 
 
 def _device(name: str) -> torch.device:

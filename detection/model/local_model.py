@@ -105,35 +105,20 @@ def _open(field: str, path: str) -> LocalModel:
     if folder.is_file():
         return LocalModel(field, folder, file_digest(folder), folder.stem)
     if not folder.is_dir():
-        return _from_hub(field, given)
+        cached = snapshot(field, given, MODEL_FILES)
+        digest = commit_digest(given, cached.name)
+        return LocalModel(field, cached, digest, given.rpartition("/")[2])
     if is_complete(folder):
-        return _from_artifact(field, folder)
-    if training.is_export(folder):
-        return _from_export(field, folder)
-    if not (folder / "config.json").is_file():
+        checkpoint = training.open_checkpoint(folder)
+        step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))
+        return LocalModel(field, checkpoint.hf, checkpoint.digest, folder.name, step)
+    slug, step = folder.name, UNKNOWN_STEP
+    if training.is_export(folder):  # of a finished training, at the step that its name says
+        slug = f"{folder.resolve().parents[1].name}-{slug}"
+        step = int(folder.name.removeprefix("step-"))
+    elif not (folder / "config.json").is_file():
         raise ConfigError(
             f"{field} is {path!r}: the folder has neither manifest.json nor config.json. Give a "
             "finished model folder of the training stage, or a Hugging Face folder."
         )
-    return LocalModel(field, folder, folder_digest(folder), folder.name)
-
-
-def _from_artifact(field: str, folder: Path) -> LocalModel:
-    import training
-
-    checkpoint = training.open_checkpoint(folder)
-    step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))
-    return LocalModel(field, checkpoint.hf, checkpoint.digest, folder.name, step)
-
-
-def _from_export(field: str, folder: Path) -> LocalModel:
-    """A checkpoint of a finished training, at the step that its name says."""
-    step = int(folder.name.removeprefix("step-"))
-    slug = f"{folder.resolve().parents[1].name}-{folder.name}"
     return LocalModel(field, folder, folder_digest(folder), slug, step)
-
-
-def _from_hub(field: str, name: str) -> LocalModel:
-    folder = snapshot(field, name, MODEL_FILES)
-    digest = commit_digest(name, folder.name)
-    return LocalModel(field, folder, digest, name.rpartition("/")[2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import typing
 from collections.abc import Collection, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from core.errors import DataError
 from core.files import write_text
+from detection.examples import lines_digest
 from detection.material import PREFIX_TEXTS
 from detection.scores import RECORDED, Origin
 from detection.texts import Text
@@ -180,8 +180,7 @@ def check(
 
 def labelled_digest(examples: Sequence[Text]) -> str:
     """A hash of the texts, their ids and labels, in any order."""
-    lines = sorted(json.dumps([e.sha256, e.example_id, e.label]) for e in examples)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return lines_digest(sorted(json.dumps([e.sha256, e.example_id, e.label]) for e in examples))
 
 
 def _short(digest: str | None) -> str:

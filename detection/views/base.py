@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from detection.forward.reader import Reader, Tokens
-from detection.forward.windows import merge
 from detection.passes import Copies, Pass
+from detection.ranks.slices import Task
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,19 @@ class View:
         """About how many statistics a token of a text has in the pass."""
         return int(dict(wanted.parameters).get("n", 1))
 
+    def task(self, reader: Reader, wanted: Pass) -> Task[Copies]:
+        """What is done with the tokens of texts, or of windows, in each process."""
+        from detection.forward.batches import run_alone  # it imports torch
+
+        return partial(run_alone, batch_tokens=reader.settings.batch_tokens)
+
     def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of texts that the model takes at once."""
-        return [(stats,) for stats in reader.spread(reader.each_alone, wanted.view_key, tokens)]
+        return reader.spread(self.task(reader, wanted), wanted.view_key, tokens)
 
     def windows(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of longer texts, from those of their windows."""
-        found = reader.spread_windows(reader.each_alone, merge, wanted.view_key, tokens)
-        return [(stats,) for stats in found]
+        return reader.spread_windows(self.task(reader, wanted), wanted.view_key, tokens)
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Raise a ConfigError, or warn, where windows don't do for the view; `texts`: how many."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 
-from detection.forward.reader import Reader, Tokens
-from detection.forward.windows import check_future, merge_copies
+from detection.forward.reader import Reader
+from detection.forward.windows import check_future
 from detection.passes import Copies, Parameter, Pass
 from detection.ranks.slices import Task
 from detection.views.base import View
@@ -25,13 +25,12 @@ class Infill(View):
         future = _future(wanted)
         return future + 1 if isinstance(future, int) else 1
 
-    def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
-        """As `View.whole`."""
-        return reader.spread(_task(reader, wanted), wanted.view_key, tokens)
+    def task(self, reader: Reader, wanted: Pass) -> Task[Copies]:
+        """What runs the text and its branches."""
+        from detection.forward.infill import run_infill  # it imports torch
 
-    def windows(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
-        """As `View.windows`."""
-        return reader.spread_windows(_task(reader, wanted), merge_copies, wanted.view_key, tokens)
+        batch_tokens = reader.settings.batch_tokens
+        return partial(run_infill, batch_tokens=batch_tokens, future=_future(wanted))
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """A replaced token and all those after it must be in one window."""
@@ -40,13 +39,6 @@ class Infill(View):
 
 def _future(wanted: Pass) -> Parameter:
     return dict(wanted.parameters)["future"]
-
-
-def _task(reader: Reader, wanted: Pass) -> Task[Copies]:
-    from detection.forward.infill import run_infill  # it imports torch
-
-    settings = reader.settings
-    return partial(run_infill, batch_tokens=settings.batch_tokens, future=_future(wanted))
 
 
 VIEWS = {"infill": Infill(original, rewords=False, asks=frozenset({"states"}))}

@@ -22,7 +22,7 @@ class BehindPrefix(View):
     """
 
     def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
-        """As `View.whole`."""
+        """The statistics of texts that the model takes at once, with what it has room for."""
         from detection.forward.prefix import Shots, run_prefixed  # it imports torch
 
         assert reader.material.prefix is not None
@@ -39,7 +39,7 @@ class BehindPrefix(View):
             context=reader.source.context,
         )
         columns = [prefix_of[i] for i in range(len(tokens))]
-        return [(stats,) for stats in reader.spread(task, wanted.view_key, tokens, columns)]
+        return reader.spread(task, wanted.view_key, tokens, columns)
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Say that they leave no room for a prefix."""

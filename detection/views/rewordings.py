@@ -48,11 +48,7 @@ def made_once(
 
     folder = locate(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
     build(folder, config, inputs, write)
-    return _read(folder / FILE, texts)
-
-
-def _read(path: Path, texts: Sequence[Text]) -> list[Sequence[str]]:
     found: dict[str, list[str]] = {}
-    for row in pq.read_table(path).to_pylist():
+    for row in pq.read_table(folder / FILE).to_pylist():
         found.setdefault(row["text_sha256"], []).append(row["text"])
     return [found[text.sha256] for text in texts]
