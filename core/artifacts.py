@@ -197,14 +197,9 @@ def code_revision() -> str:
     home = Path(__file__).resolve().parents[1]
     if (home / REVISION).is_file():  # a snapshot
         return (home / REVISION).read_text().strip()
+    call = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
-        run = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+", "--abbrev=12"],
-            cwd=home,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        run = subprocess.run(call, cwd=home, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return run.stdout.strip()

@@ -90,14 +90,11 @@ def joined(members: Side, nonmembers: Side) -> Ranked:
     return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 
 
-def interval(draws: Scores, confidence: float) -> tuple[float, float]:
-    """The percentile interval. Where every draw agrees (a perfect detector) it has no width."""
-    low, high = intervals(draws[None], confidence)
-    return float(low[0]), float(high[0])
-
-
 def intervals(draws: Scores, confidence: float) -> tuple[Scores, Scores]:
-    """The percentile interval of each row of `draws` (R×D): R lower and R upper ends."""
+    """The percentile interval of each row of `draws` (R×D): R lower and R upper ends.
+
+    Where every draw agrees (a perfect detector) it has no width.
+    """
     tail = (1 - confidence) / 2
     low, high = np.quantile(draws, [tail, 1 - tail], axis=1)
     return low, high

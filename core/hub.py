@@ -19,14 +19,9 @@ def snapshot(
 ) -> Path:
     """A folder with the files of that name on the hub; the folder's own name is their commit.
 
-    Where the hub can't be reached it is the folder of an earlier time.
-
-    Args:
-        field: the config field that holds `name`, for the error.
-        name: owner/name.
-        files: patterns of the files that are wanted.
-        kind: model or dataset.
-        revision: a branch, tag or commit; None: the newest.
+    Where the hub can't be reached it is the folder of an earlier time. The config field `field`
+    holds `name` (owner/name). The `files` are patterns, the kind is model or dataset, and the
+    revision a branch, tag or commit (None: the newest).
 
     Raises:
         ConfigError: the hub can't give it.
@@ -35,17 +30,15 @@ def snapshot(
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     prepare_hub()
+    only = list(files)
     try:
-        found = snapshot_download(
-            name, repo_type=kind, revision=revision, allow_patterns=list(files)
-        )
+        return Path(snapshot_download(name, repo_type=kind, revision=revision, allow_patterns=only))
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
         first = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"{field} is {name!r}: no such folder here, and the hub can't give it ({first}). Give "
             "a local folder, or a hub id on a machine that reaches the hub."
         ) from error
-    return Path(found)
 
 
 def commit(field: str, name: str, *, kind: str = "model", revision: str | None = None) -> str:

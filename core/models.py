@@ -102,11 +102,8 @@ def load_config(field: str, path: str, **options: Any) -> Any:
 def load_model(field: str, path: str, dtype: str = "float32", **options: Any) -> Any:
     """The causal language model at `path` in evaluation mode, from safetensors or GGUF only.
 
-    Args:
-        field: the config field that holds `path`, for the error.
-        path: a folder, a GGUF file (its weights are expanded to `dtype`) or a hub id.
-        dtype: float32, bfloat16 or float16.
-        options: passed to `from_pretrained` (device_map, trust_remote_code, …).
+    The weights of a GGUF file are expanded to `dtype`: float32, bfloat16 or float16. The options
+    are passed to `from_pretrained` (device_map, trust_remote_code, …).
 
     Raises:
         ConfigError: it can't be loaded, or its weights are not whole.

@@ -31,7 +31,6 @@ from launch.check import NAMED
 from training import checkpoint
 from training.ancestry import ancestry_of
 
-KINDS = ("model", "corpus")
 REMEDIES = {
     "model": "it has neither manifest.json nor config.json. Give a Hugging Face folder "
     "(config.json, model.safetensors, tokenizer.json), or a finished model folder.",
@@ -48,19 +47,14 @@ class Adopted:
 
 
 def adopt(kind: str, path: str, runs: str) -> Artifact:
-    """Copy what is at `path` into the runs folder, or find it there.
-
-    Args:
-        kind: model or corpus.
-        path: a finished folder of that kind; of a model also a Hugging Face folder.
-        runs: the runs folder.
+    """Copy a finished folder of the kind (a model's may be a Hugging Face folder) into `runs`.
 
     Raises:
         ConfigError: there is nothing at `path` that can be adopted.
         ArtifactError: it is damaged, or another one has its name.
         DataError: the disk refuses the copy, or the files change meanwhile.
     """
-    require(kind in KINDS, "kind", kind, f"give one of {', '.join(KINDS)}.")
+    require(kind in REMEDIES, "kind", kind, f"give one of {', '.join(REMEDIES)}.")
     source = Path(path).expanduser().resolve()
     remedy = "there is no such folder. A hub id needs none: give it as model.path."
     require(bool(path) and source.is_dir(), "path", path, remedy)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from injection.benchmarks import read_candidates, source_name
-from injection.config import InjectionStage
 from injection.run import planned_copies
 from injection.sources.hub import on_hub
 from launch.pipeline import Plan, with_tokenizer
@@ -30,7 +29,8 @@ def outlook(plan: Plan) -> list[str]:
 
 def _insertions(plan: Plan) -> str:
     stage = with_tokenizer(plan, None)
-    away = [name for name in stage.benchmark if _on_hub(stage, name)]
+    named = {name: c.sources[source_name(stage, name, c)] for name, c in stage.benchmark.items()}
+    away = [name for name, source in named.items() if on_hub(source)]
     here = {name: c for name, c in stage.benchmark.items() if name not in away}
     candidates = read_candidates(replace(stage, benchmark=here))
     path = stage.tokenizer.path
@@ -45,8 +45,3 @@ def _insertions(plan: Plan) -> str:
         f"{len(copies.segments):,} copies, with separators {copies.tokens:,} of {total:,} tokens "
         f"({copies.tokens / total:.1%})"
     )
-
-
-def _on_hub(stage: InjectionStage, name: str) -> bool:
-    config = stage.benchmark[name]
-    return on_hub(config.sources[source_name(stage, name, config)])

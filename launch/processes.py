@@ -220,17 +220,14 @@ def _await(artifact: Path) -> None:
 
 def _slots(hostfile: Path) -> list[int]:
     """How many processes each host of a DeepSpeed hostfile takes."""
+    remedy = "write a line a host, such as worker-1 slots=8"
     try:
         lines = [line.split("#")[0].split() for line in hostfile.read_text().splitlines()]
         slots = [int(dict([words[1].split("=")])["slots"]) for words in lines if words]
         if not slots or min(slots) < 1:
             raise ValueError
         return slots
-    except OSError as error:
-        raise ConfigError(
-            f"cluster.hostfile is {str(hostfile)!r}: it can't be read ({error})."
-        ) from error
-    except (IndexError, ValueError, KeyError) as error:
-        raise ConfigError(
-            f"cluster.hostfile is {str(hostfile)!r}: write a line a host, such as worker-1 slots=8."
-        ) from error
+    except (OSError, IndexError, ValueError, KeyError) as error:
+        if isinstance(error, OSError):
+            remedy = f"it can't be read ({error})"
+        raise ConfigError(f"cluster.hostfile is {str(hostfile)!r}: {remedy}.") from error

@@ -29,19 +29,15 @@ def base_corpus(
 
 
 def base_model(
-    stage: TrainingStage,
-    own: PretrainingConfig,
-    corpus: Artifact,
-    stages: Stages,
-    run: str = "base",
+    stage: TrainingStage, own: PretrainingConfig, corpus: Artifact, where: Stages, run: str = "base"
 ) -> Artifact:
     """The model before any contamination, trained on the base part by its own recipe."""
-    training = base_training(stage, own, stages.processes("train").count)
-    return stages.train(run, replace(training, corpus_folder=str(corpus.path)))
+    training = base_training(stage, own, where.processes("train").count)
+    return where.train(run, replace(training, corpus_folder=str(corpus.path)))
 
 
 def reference_model(
-    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages
+    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, where: Stages
 ) -> Artifact:
     """A model like the base model, of other random weights and another order of the base part.
 
@@ -50,7 +46,7 @@ def reference_model(
     """
     seed = derive(pretraining.seed, "reference")
     own = replace(pretraining, seed=seed, init_seed=None, order_seed=None)
-    return base_model(stage, own, corpus, stages, "reference")
+    return base_model(stage, own, corpus, where, "reference")
 
 
 def base_training(

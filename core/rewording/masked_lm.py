@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import Any
 
 from core.config import runtime
 from core.models import resolve
@@ -56,44 +54,30 @@ class MaskedLM(Ranged, node="masked_lm"):
         """Each text with some of its words replaced."""
         pairs = zip(texts, keys, strict=True)
         holes = [blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs]
-        ends = list(accumulate(map(len, holes), initial=0))
-        if not ends[-1]:
+        if not any(holes):
             return list(texts)
-        words = self._words(texts, holes, ends)
-        spans = pairwise(ends)
-        return [
-            fill(text, hole, words[a:b])
-            for text, hole, (a, b) in zip(texts, holes, spans, strict=True)
-        ]
+        words = iter(self._words(texts, holes))
+        both = zip(texts, holes, strict=True)
+        return [fill(text, hole, [next(words) for _ in hole]) for text, hole in both]
 
-    def _words(
-        self, texts: Sequence[str], holes: Sequence[list[Blank]], ends: Sequence[int]
-    ) -> list[str]:
-        """The words of all texts' blanks."""
+    def _words(self, texts: Sequence[str], holes: Sequence[list[Blank]]) -> list[str]:
+        """The words of all texts' blanks, in order."""
         from core.rewording.filler import Filler
 
         tokenizer, model = open_masked_model(self.path, self.device)
         vocabulary = Vocabulary(tokenizer, model.config.vocab_size)
         vocabulary.check(self.path)
+        around = special_tokens(tokenizer)
+        width = min(self.window_tokens, longest(tokenizer, model))
+        options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+        tokens = tokenizer(list(texts), truncation=False, padding=False, **options)
+        seen: list[Window] = []
+        every: list[Blank] = []
+        tokenized = zip(tokens["input_ids"], tokens["offset_mapping"], holes, strict=True)
+        for ids, offsets, hole in tokenized:
+            left, places = masked(ids, offsets, hole, tokenizer.mask_token_id)
+            seen += windows(left, places, len(every), width, around)
+            every += hole
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         filler = Filler(self.path, model, vocabulary, pad, self.candidates)
-        width = min(self.window_tokens, longest(tokenizer, model))
-        seen = list(_windows(tokenizer, texts, holes, ends, width))
-        return filler.words(seen, [one for hole in holes for one in hole], self.batch_tokens)
-
-
-def _windows(
-    tokenizer: Any,
-    texts: Sequence[str],
-    holes: Sequence[list[Blank]],
-    ends: Sequence[int],
-    width: int,
-) -> Iterator[Window]:
-    """The windows of all texts."""
-    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
-    tokens = tokenizer(list(texts), truncation=False, padding=False, **options)
-    around = special_tokens(tokenizer)
-    for i, hole in enumerate(holes):
-        offsets = tokens["offset_mapping"][i]
-        ids, places = masked(tokens["input_ids"][i], offsets, hole, tokenizer.mask_token_id)
-        yield from windows(ids, places, ends[i], width, around)
+        return filler.words(seen, every, self.batch_tokens)

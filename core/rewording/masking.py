@@ -62,11 +62,8 @@ def masked(
 ) -> tuple[list[int], list[int]]:
     """The tokens with one mask for each blank, however many tokens its word has, and their places.
 
-    Args:
-        ids: the text's tokens, without special ones.
-        offsets: each token's characters in the text, in order.
-        holes: the blanks, in order.
-        mask: the mask token.
+    The tokens `ids` are without special ones, and `offsets` their characters in the text; these and
+    the blanks are in order.
     """
     starts, ends = [a for a, _ in offsets], [b for _, b in offsets]
     out: list[int] = []

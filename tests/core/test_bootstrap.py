@@ -140,6 +140,6 @@ def test_draws_are_a_function_of_the_seed_on_each_side():
     assert {each.dtype.name for each in (one.members, kept.hits, kept.alarms)} == {"float32"}
 
 
-def test_interval_is_the_percentiles():
-    low, high = bootstrap.interval(np.linspace(0, 1, 1001), 0.9)
+def test_an_interval_is_the_percentiles():
+    (low,), (high,) = bootstrap.intervals(np.linspace(0, 1, 1001)[None], 0.9)
     assert (low, high) == pytest.approx((0.05, 0.95))
