@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def run(stage: AnalysisStage) -> Artifact:
-    """Write the report on the stage's cells (or find it finished) and show its main table."""
+    """Write the report on the stage's cells, or reuse it, and log its main table."""
     stage.wandb.check_login()
     records = [open_record(paths) for paths in stage.cells]
     return write_report(stage, [open_cell(paths) for paths in stage.cells], records)

@@ -117,7 +117,7 @@ COLUMNS = (
 
 
 def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
-    """What stands for each example where near-duplicates are looked for."""
+    """The items in which near-duplicates are looked for, one an example."""
     return [
         _item(row.benchmark, stage.benchmark[row.benchmark], json.loads(row.fields), row.text)
         for row in pool.itertuples()
@@ -127,7 +127,7 @@ def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
 def near_duplicate_keys(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> Keys:
-    """What tells near-duplicates, with the templates of the pool that the other policies draw."""
+    """The keys of near-duplicates, with the templates of the pool that the other policies draw."""
     limit, asked = max_example_tokens(stage, tokenizer), _asked(stage)
     return Keys(
         _item(c.name, c.config, json.loads(row["fields"]), row["text"])

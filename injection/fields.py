@@ -76,7 +76,7 @@ def _parts(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
 def fill(
     row: Row, forms: Mapping[str, str], values: Mapping[str, Mapping[str, str]], tally: Tally
 ) -> dict[str, str] | None:
-    """A row's fields, or None once the tally has the row.
+    """A row's fields, or None where the row can't be used, which the tally counts.
 
     Args:
         row: a source's row.

@@ -30,8 +30,8 @@ def draw_held_out(
 ) -> pd.DataFrame:
     """The next examples in the pool's random order, `injection.held_out` a benchmark.
 
-    None is in the pool or shares its text, wholly or in part; where a benchmark has no more there
-    are fewer, which is said. What is drawn follows from the pool, not from its members.
+    None is in the pool or shares text with it. Where a benchmark runs out, fewer are drawn and a
+    warning is logged. The draw depends on the pool, not on which half of it are members.
 
     Returns:
         One row an example: the pool's columns without member and occurrences.

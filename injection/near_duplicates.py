@@ -95,9 +95,9 @@ class Apart:
 
 
 def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[int, int]:
-    """Each item that has a near-duplicate on the other side, and the first one that it has there.
+    """Each item that has near-duplicates on the other side → the first of them.
 
-    Of any group: a text that is a member of one benchmark may be a non-member of another.
+    Groups don't matter: a text that is a member of one benchmark may be a non-member of another.
     """
     found: dict[int, int] = {}
     for owners in _owners([keys.of(item) for item in items]):

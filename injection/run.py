@@ -41,7 +41,7 @@ TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", "contamination.parquet
 
 
 def check(stage: InjectionStage) -> list[Candidates]:
-    """Everything that can be wrong before a token is written; the candidates that were read."""
+    """Check all that can be wrong before a token is written; return the candidates."""
     check_nodes(stage)
     own = stage.injection
     check_budget("injection.budget_tokens", own.budget_tokens, create("corpus", stage.corpus))
@@ -49,7 +49,7 @@ def check(stage: InjectionStage) -> list[Candidates]:
 
 
 def check_nodes(stage: InjectionStage) -> None:
-    """What can be wrong before a benchmark's rows are read."""
+    """Check all that can be wrong before a benchmark's rows are read."""
     source = create("corpus", stage.corpus)
     lacks = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
     remedy = f"its class has no {', '.join(lacks)}: see docs/add-a-benchmark.md."
@@ -64,7 +64,7 @@ def check_nodes(stage: InjectionStage) -> None:
 
 
 def check_budget(field: str, budget_tokens: int, source: Any) -> None:
-    """Refuse at once a budget that no tokenizer can fill from the source, where its size is known.
+    """Refuse a budget that no tokenizer can fill from the source, where the source's size is known.
 
     A byte has one token at most, but for a tokenizer that rewrites its text first.
     """
@@ -74,7 +74,7 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
 
 
 def run(stage: InjectionStage) -> Artifact:
-    """Make the contaminated corpus, or find it made."""
+    """Make the contaminated corpus, or reuse it where it exists."""
     stage = stage.resolved()
     candidates = check(stage)
     source = create("corpus", stage.corpus)
@@ -199,7 +199,7 @@ def _counts(
 
 
 def _warn_of_near_duplicates(artifact: Artifact) -> None:
-    """Say what the manifest counts, whether the corpus was made just now or found made."""
+    """Warn of what the manifest counts, whether the corpus is new or reused."""
     near = artifact.counts["near_duplicates"]
     if near["members"]:
         log.warning(

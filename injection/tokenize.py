@@ -103,7 +103,7 @@ def _used(matches: pd.DataFrame, stream: TokenStream) -> pd.DataFrame:
 def _in_order(
     chunks: Iterator[list[Document]], work: Work, num_proc: int, stack: ExitStack
 ) -> Iterator[dict[str, Any]]:
-    """Each chunk's shard, made here or by workers that stay a little ahead."""
+    """Each chunk's shard, made here or by workers, who are a few chunks ahead."""
     numbered = enumerate(chunks)
     if num_proc == 1:
         yield from (tokenize_shard(work, number, chunk) for number, chunk in numbered)

@@ -37,11 +37,11 @@ class Ancestry:
 
     @property
     def all_names(self) -> frozenset[str]:
-        """Its own, and those of its past as far as that is known."""
+        """Its own names and those of its past, as far as that is known."""
         return self.names | self.past
 
     def recorded(self) -> dict[str, Any]:
-        """What the manifest of a training that starts from it says."""
+        """The entries for the manifest of a training that starts from it."""
         return {PAST: sorted(self.all_names), WHOLE: self.whole}
 
     def has_been(self, other: Ancestry) -> bool:
@@ -50,11 +50,11 @@ class Ancestry:
 
 
 RANDOM = Ancestry(frozenset(), whole=True)
-"""That of random weights."""
+"""The ancestry of random weights."""
 
 
 def ancestry_of(field: str, path: str) -> Ancestry:
-    """That of the model at `path`.
+    """The ancestry of the model at `path`.
 
     Args:
         field: the config field that holds `path`, for errors.
@@ -81,7 +81,7 @@ def ancestry_of(field: str, path: str) -> Ancestry:
 
 
 def _of(trained: Checkpoint, part: str) -> Ancestry:
-    """That of the model in a part of a finished training's folder, all by its manifest."""
+    """The ancestry of the model in a part of a finished training's folder, by its manifest."""
     artifact = trained.artifact
     start = artifact.inputs.get("model")
     before = artifact.counts.get(PAST, [start] if start else [])
@@ -102,6 +102,6 @@ def _files(trained: Checkpoint, part: str) -> dict[str, str]:
 
 
 def _names(files: Mapping[str, str]) -> frozenset[str]:
-    """The names of a folder with these files: that of all, and each file of weights is one."""
+    """The names of a folder with these files: the hash of all, and that of each weights file."""
     weights = (digest for name, digest in files.items() if name.endswith(WEIGHTS))
     return frozenset({files_digest(files), *weights} if files else ())

@@ -29,7 +29,7 @@ class Leftovers:
     lines: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def wrong(self, folder: Path) -> str | None:
-        """What is no longer so, in words; None: all is as it was."""
+        """The first file that is missing or has changed, in words; None where there is none."""
         now = digests({n: folder / n for n in self.exports if (folder / n).is_file()})
         for name, digest in self.exports.items():
             if now.get(name) != digest:
@@ -41,7 +41,7 @@ class Leftovers:
 
 
 def leftovers(folder: Path) -> Leftovers:
-    """What stands in the model folder now, once it is on the disk."""
+    """Record what is in the model folder now, after it was flushed to disk."""
     exports = [path for path in folder.glob(f"{EXPORTS}/step-*/**/*") if path.is_file()]
     records = [folder / name for name in (METRICS, EVALUATIONS) if (folder / name).is_file()]
     for path in [*exports, *records]:

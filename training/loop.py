@@ -115,7 +115,7 @@ class Loop:
             record.evaluation({"step": step, "tokens": self.tokens(step), **found})
 
     def _checkpoint(self, step: int, *, asked: bool) -> None:
-        """Save where it is due or a signal came; the end of the run needs none of itself."""
+        """Save where it is due or a signal came, but not at the end of the run."""
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
         if asked or due:
             place = self.folder / "checkpoints"

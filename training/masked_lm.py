@@ -53,7 +53,7 @@ class MaskedLMStage:
 
 
 def train_masked_lm(stage: MaskedLMStage) -> Artifact:
-    """Train the model on every packed sequence once, or find it trained."""
+    """Train the model on every packed sequence once, or reuse it where it is trained."""
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
     folder = locate(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)

@@ -62,7 +62,7 @@ MACHINES = (
 
 
 def need_on(shape: Shape, stage: MemoryStage, machine: Machine) -> Need:
-    """What one process needs there."""
+    """What one process needs on the machine."""
     path = stage.model.path
     return need(
         shape,
@@ -75,7 +75,7 @@ def need_on(shape: Shape, stage: MemoryStage, machine: Machine) -> Need:
 
 
 def lacks(shape: Shape, stage: MemoryStage, machine: Machine) -> list[str]:
-    """Whose memory is too small: the device's, the host's, both; none: the run fits."""
+    """Which memories are too small: `device`, `host`, both, or none where the run fits."""
     needed = need_on(shape, stage, machine)
     small = {
         "device": needed.total > (1 - SPARE) * machine.gigabytes * GB,

@@ -60,7 +60,7 @@ def make_config(config: ModelConfig, vocabulary: int) -> Any:
 
 
 def _check_heads(config: Any) -> None:
-    """What a model's code notices in its first forward pass only, or never."""
+    """Raise a ValueError for what a model's code notices only in its first forward pass."""
     heads = getattr(config, "num_attention_heads", 1)
     groups = getattr(config, "num_key_value_heads", None) or heads
     if heads % groups:

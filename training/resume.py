@@ -1,4 +1,4 @@
-"""Checkpoints to resume from, which can't be torn, and of which a damaged one is not opened.
+"""Checkpoints to resume from: whole or not there at all; a damaged one is never opened.
 
 ::
 
@@ -76,7 +76,7 @@ def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> No
 
 @contextmanager
 def _full_disk_named(folder: Path) -> Iterator[None]:
-    """Torch says only that it has not written what it should have: say why."""
+    """Name a full disk as the reason, where torch only says that a write failed."""
     try:
         yield
     except RuntimeError as error:
@@ -87,7 +87,7 @@ def _full_disk_named(folder: Path) -> Iterator[None]:
 
 
 def next_save(folder: Path, step: int, world: World, identity: Mapping[str, Any]) -> Saved:
-    """What a checkpoint at `step` is going to be."""
+    """The checkpoint that is about to be written at `step`."""
     return Saved(folder / f"step-{step:08d}", step, world.size, identity)
 
 
@@ -183,7 +183,7 @@ def _mark(saved: Saved) -> None:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """The files' SHA-256, each read anew: what a disk has spoilt keeps its times."""
+    """The files' SHA-256, all read again: a file that the disk has spoilt keeps its times."""
     found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     found.pop(MARKER, None)
     return digests(found, remembered=False)
@@ -204,7 +204,7 @@ def _check(saved: Saved, identity: Mapping[str, Any]) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Without its marker first, so that a half-removed checkpoint does not count."""
+    """Remove its marker first, so that a half-removed checkpoint does not count."""
     (path / MARKER).unlink()
     shutil.rmtree(path)
     place = path.with_name(path.name.replace("step", "universal"))

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Artifact:
-    """Train the model on the corpus, or find it trained.
+    """Train the model on the corpus, or reuse it where it is trained.
 
     Every process of a launcher (torchrun, deepspeed, srun) calls this; the first one writes.
 
@@ -126,7 +126,7 @@ def _together(
 
 
 def _tidied(folder: Path) -> Artifact:
-    """The finished folder without checkpoints: up to its manifest a killed run needs them."""
+    """Remove a finished folder's checkpoints: only a run without its manifest needs them."""
     artifact = checkpoint.open_checkpoint(folder).artifact
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return artifact
@@ -165,7 +165,7 @@ def _make(
 
 
 def _past(stage: TrainingStage) -> dict[str, Any]:
-    """How the model that training starts from is known, and all that it has been."""
+    """The ancestry of the model that training starts from, as the manifest records it."""
     if stage.model.path is None:
         return RANDOM.recorded()
     return ancestry_of("model.path", stage.model.path).recorded()
@@ -179,7 +179,7 @@ def _set_up(
     saved: Saved | None,
     world: World,
 ) -> tuple[Loop, Saved | None, int]:
-    """The loop with its engine, the checkpoint in a form that it can load, all weights' number."""
+    """The loop with its engine, the checkpoint in a form that it can load, and the parameters."""
     config, order, width = stage.training, _order(stage, corpus), _width(corpus)
     assert config.init_seed is not None
     deepspeed = engine_config(config, stage.deepspeed, world)

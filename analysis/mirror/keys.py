@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.methods import label
+from analysis.methods import label, methods_of
 from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import COLUMNS
 from analysis.statistics.trends import OCCURRENCES
@@ -32,6 +32,7 @@ SIZES = ("n_members", "n_nonmembers")
 NEEDS = "needs"
 
 Values = dict[str, Any]
+Methods = Iterable[tuple[str, str]]
 
 
 def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
@@ -44,19 +45,19 @@ def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
 def summary(results: pd.DataFrame) -> Values:
     """The keys of one cell's results over all members, and by number of occurrences."""
     shown = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
-    pairs = _pairs(results)
+    pairs = methods_of(results)
     by_occurrences = {
         f"{BY_OCCURRENCES}{row.occurrences}/{_key(row, pairs)}": float(row.value)
         for row in shown[shown["occurrences"] != ANY].itertuples()
     }
-    return {**_values(results[results["occurrences"] == ANY], results), **by_occurrences}
+    return {**_values(results[results["occurrences"] == ANY], pairs), **by_occurrences}
 
 
 def curves(results: pd.DataFrame) -> list[Values]:
     """One row a number of occurrences, in order: that metric, and the keys at that number."""
-    rows = []
+    rows, pairs = [], methods_of(results)
     for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_order):
-        found = _values(results[results["occurrences"] == number], results)
+        found = _values(results[results["occurrences"] == number], pairs)
         rows.append({OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in found.items()}})
     return rows
 
@@ -78,8 +79,7 @@ def rows_of(
     return [row for number in numbers for row in _rows(by_number[number], number, cell)]
 
 
-def _values(part: pd.DataFrame, results: pd.DataFrame) -> Values:
-    pairs = _pairs(results)
+def _values(part: pd.DataFrame, pairs: Methods) -> Values:
     values: Values = {}
     for row in part.itertuples():
         key = _key(row, pairs)
@@ -93,11 +93,7 @@ def _values(part: pd.DataFrame, results: pd.DataFrame) -> Values:
     return values
 
 
-def _pairs(results: pd.DataFrame) -> list[tuple[str, str]]:
-    return list(results[["method", "variant"]].drop_duplicates().itertuples(index=False))
-
-
-def _key(row: Any, pairs: list[tuple[str, str]]) -> str:
+def _key(row: Any, pairs: Methods) -> str:
     return f"{row.metric}/{label(row.method, row.variant, pairs)}/{row.benchmark}"
 
 

@@ -22,7 +22,7 @@ from core.files import write_text
 
 
 def write_wandb_report(stage: WandbReport) -> Artifact:
-    """Pull the results and write their report (or find it finished)."""
+    """Pull the results and write their report, or reuse it where it is finished."""
     results = read_results(stage)
     digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
     name = f"wandb-{stage.experiment or stage.project or 'local'}"

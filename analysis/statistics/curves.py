@@ -62,12 +62,16 @@ class Sample(NamedTuple):
         return len(self.members) > 0 and len(self.nonmembers) > 0
 
 
-def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
-    """The scores that a curve is made of, one sample a cell (a seed) of its condition.
+Samples = Mapping[Place, Sequence[Sample]]
+"""Whose curve it is → the samples that it is made of, one a cell."""
 
-    Those of a benchmark that lacks members or non-members are there too: `measured`.
+
+def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
+    """The scores that the curves are made of, one sample a cell (a seed) of each condition.
+
+    It has those of a benchmark that lacks members or non-members too; `measured` leaves them out.
     """
-    found: dict[Place, list[Sample]] = defaultdict(list)
+    by_place: dict[Place, list[Sample]] = defaultdict(list)
     for cell in cells:
         every = [*groups(cell.examples), *lacking(cell.examples)]
         compared = [group for group in every if group.occurrences == ANY]
@@ -78,13 +82,11 @@ def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
                     place = Place(cell.condition, checkpoint, group.benchmark, method, variant)
                     drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
                     sides = scores[group.members], scores[group.nonmembers]
-                    found[place].append(Sample(*sides, drawn))
-    return found
+                    by_place[place].append(Sample(*sides, drawn))
+    return by_place
 
 
-def roc_table(
-    found: Mapping[Place, Sequence[Sample]], config: AnalysisConfig, seed: int
-) -> pd.DataFrame:
+def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
     """One row a point: the place, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
@@ -92,8 +94,8 @@ def roc_table(
     """
     draws = min(config.draws, MOST_DRAWS)
     own = derive(seed, "curves")
-    curves = {place: _roc(cells, draws, own) for place, cells in measured(found).items()}
-    for place, parts in _by_mean(curves, found).items():
+    curves = {place: _roc(cells, draws, own) for place, cells in measured(by_place).items()}
+    for place, parts in _by_mean(curves, by_place).items():
         curves[place] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
     for place, line in curves.items():
@@ -117,15 +119,15 @@ def _one_roc(cell: Sample, draws: int) -> list[Estimate]:
     return list(estimate(cell.members, cell.nonmembers, drawn, wanted).values())
 
 
-def histogram_table(found: Mapping[Place, Sequence[Sample]]) -> pd.DataFrame:
+def histogram_table(by_place: Samples) -> pd.DataFrame:
     """One row a bin and side: the place, side, centre, share, ci_low, ci_high.
 
     Scores are standardised by the mean and deviation of the benchmark's non-members, so that
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
     benchmarks' shares.
     """
-    counts = {place: [sum(map(_counts, cells))] for place, cells in measured(found).items()}
-    for place, parts in _by_mean(counts, found).items():
+    counts = {place: [sum(map(_counts, cells))] for place, cells in measured(by_place).items()}
+    for place, parts in _by_mean(counts, by_place).items():
         counts[place] = [each for (each,) in parts]
     rows = [row for place, parts in counts.items() for row in _bins(place, np.stack(parts))]
     names = [*Place._fields, "side", "centre", "share", "ci_low", "ci_high"]
@@ -158,20 +160,18 @@ def _bins(place: Place, counts: Floats) -> Iterator[tuple[object, ...]]:
             yield (*place, side, *map(float, numbers))
 
 
-def measured(found: Mapping[Place, Sequence[Sample]]) -> dict[Place, list[Sample]]:
+def measured(by_place: Samples) -> dict[Place, list[Sample]]:
     """The samples that have members and non-members."""
-    kept = {place: [cell for cell in cells if cell.measurable] for place, cells in found.items()}
+    kept = {place: [cell for cell in cells if cell.measurable] for place, cells in by_place.items()}
     return {place: cells for place, cells in kept.items() if cells}
 
 
-def _by_mean(
-    parts: Mapping[Place, T], found: Mapping[Place, Sequence[Sample]]
-) -> dict[Place, list[T]]:
+def _by_mean(parts: Mapping[Place, T], by_place: Samples) -> dict[Place, list[T]]:
     """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
     made: dict[Place, list[T]] = defaultdict(list)
     for place, part in parts.items():
         made[place._replace(benchmark=ALL)].append(part)
-    for place, cells in found.items():
+    for place, cells in by_place.items():
         if not all(cell.measurable for cell in cells):
             made.pop(place._replace(benchmark=ALL), None)
     return made

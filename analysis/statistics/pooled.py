@@ -54,19 +54,19 @@ def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     return found
 
 
-def pool(found: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
+def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
     """The mean over cells, measure by measure, with hierarchical draws.
 
     Args:
-        found: the estimates of each cell of a condition, in order of their seeds.
+        of_cells: the estimates of each cell of a condition, in order of their seeds.
         examples: each cell's `examples_digest`.
         seed: draws which cells make up a draw: the same for every measure and every condition, so
             that their differences stay paired.
     """
-    if len(found) == 1:
-        return found[0]
+    if len(of_cells) == 1:
+        return of_cells[0]
     gathered: dict[Measure, dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
-    for place, estimates in enumerate(found):
+    for place, estimates in enumerate(of_cells):
         for measure, by_benchmark in estimates.items():
             for benchmark, value in by_benchmark.items():
                 gathered[measure][benchmark][place] = value
@@ -135,18 +135,18 @@ def _plan(
 
 
 def condition_rows(
-    cells: Sequence[Cell], found: Sequence[Estimates], pooled: Estimates, confidence: float
+    cells: Sequence[Cell], of_cells: Sequence[Estimates], pooled: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
     """One row an estimate of one condition.
 
     Args:
         cells: its cells.
-        found: their estimates, to count who has measured what.
+        of_cells: their estimates, to count who has measured what.
         pooled: `pool` of these.
         confidence: coverage of the intervals.
     """
     facts = {name: getattr(cells[0], name) for name in ("condition", *FACTS)}
     for row in estimate_rows(cells, pooled, confidence):
         measure = Measure(*(row[name] for name in Measure._fields))
-        seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in found)
+        seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in of_cells)
         yield {**facts, "n_seeds": seeds, **row}

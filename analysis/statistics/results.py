@@ -162,7 +162,7 @@ def _resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
 
 
 def _with_mean(
-    found: Mapping[Measure, dict[str, Estimate]],
+    estimated: Mapping[Measure, dict[str, Estimate]],
     short: Sequence[Group],
     wanted: Sequence[Metric],
     draws: int,
@@ -172,9 +172,9 @@ def _with_mean(
     It has no number where some benchmark is `short` of members or non-members, and no row where
     only a number of occurrences, or the blind baseline, is missing in one.
     """
-    benchmarks = {name for by_benchmark in found.values() for name in by_benchmark}
+    benchmarks = {name for by_benchmark in estimated.values() for name in by_benchmark}
     metrics = {metric.name: metric for metric in wanted}
-    for measure, by_benchmark in found.items():
+    for measure, by_benchmark in estimated.items():
         if benchmarks == by_benchmark.keys():
             metric = metrics[measure.metric]
             rest = [group for group in short if group.occurrences == measure.occurrences]
@@ -185,20 +185,20 @@ def _with_mean(
         elif measure.metric == AUROC.name:
             left_out = ", ".join(sorted(benchmarks - by_benchmark.keys()))
             log.warning("%s: no mean over benchmarks, without %s.", " ".join(measure), left_out)
-    return found
+    return estimated
 
 
-def cell_rows(cell: Cell, found: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
+def cell_rows(cell: Cell, estimated: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
     """One row an estimate of one cell."""
     facts = {"cell": cell.name, **{name: getattr(cell, name) for name in COLUMNS[-4:]}}
-    return ({**facts, **row} for row in estimate_rows([cell], found, confidence))
+    return ({**facts, **row} for row in estimate_rows([cell], estimated, confidence))
 
 
 def estimate_rows(
-    cells: Sequence[Cell], found: Estimates, confidence: float
+    cells: Sequence[Cell], estimated: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
     """What was measured in the cells, on how many examples, and the value with its interval."""
-    flat = [(m, name, value) for m, by_name in found.items() for name, value in by_name.items()]
+    flat = [(m, name, value) for m, by_name in estimated.items() for name, value in by_name.items()]
     if not flat:
         return
     low, high = intervals([value for _, _, value in flat], confidence)

@@ -49,7 +49,7 @@ class HubCorpus(StreamedCorpus):
 
     @cached_property
     def _commit(self) -> str | None:
-        """The commit that is read, however long that takes; None: `path` is a local folder."""
+        """The commit that is read, resolved once; None: `path` is a local folder."""
         if Path(self.path).is_dir():
             return None
         return commit("corpus.path", self.path, kind="dataset", revision=self.revision)

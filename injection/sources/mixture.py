@@ -31,8 +31,8 @@ def interleave(
     """Merge the subsets' streams so that every prefix has about the weights' shares of characters.
 
     The next document is always of the subset that is furthest behind (fewest characters by its
-    weight), so a subset is never further off than one document. No seed is drawn from: a smaller
-    budget takes a prefix of a larger one. A subset that runs out leaves its share to the others.
+    weight), so a subset is never further off than one document. Nothing is random, so the documents
+    of a smaller budget are a prefix of a larger one's. Where a subset runs out, the others go on.
 
     Raises:
         DataError: a weighted subset has no document.

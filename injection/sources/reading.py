@@ -65,7 +65,7 @@ class Reading:
     encoding_errors: str = "strict"
 
     def decode(self, raw: bytes, where: str) -> str | None:
-        """The bytes as text, or None once the tally has them."""
+        """The bytes as text, or None where they are not UTF-8, which the tally counts."""
         try:
             return raw.removeprefix(b"\xef\xbb\xbf").decode(errors=self.encoding_errors)
         except UnicodeDecodeError as error:

@@ -111,7 +111,7 @@ def lettered(choices: Sequence[str]) -> list[str]:
 
 
 def _texts_at(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:
-    """The list at a path, each entry a text; None: the tally has been told why not."""
+    """The list of texts at a path, or None where there is none, which the tally counts."""
     found = value_at(row, path, tally)
     if found is None:
         return None

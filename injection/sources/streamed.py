@@ -35,7 +35,7 @@ def lookup(row: Any, path: str) -> Any:
 
 
 def value_at(row: Row, path: str, tally: Tally) -> Any:
-    """The value at a field path, or None once the tally has the row: it is null or not there."""
+    """The value at a field path, or None where it is null or missing, which the tally counts."""
     value = lookup(row.value, path)
     if value is MISSING:
         has = ", ".join(row.value) or "none"
