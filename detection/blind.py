@@ -190,17 +190,17 @@ def _aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
 
 
 def _places_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
-    """The share of non-members that each text's score beats, column by column (t × P each)."""
-    columns = [_place(*column) for column in zip(scores.T, member.T, strict=True)]
-    return np.stack(columns, axis=1)
+    """The share of non-members that each text's score beats, column by column (t × P each).
 
-
-def _place(scores: Scores, member: NDArray[np.bool_]) -> Scores:
-    others = np.sort(scores[~member])
-    if not len(others):
-        return np.full(len(scores), 0.5)
-    below, tied = (np.searchsorted(others, scores, side) for side in ("left", "right"))
-    return (below + tied) / (2 * len(others))
+    A tie counts half; without non-members all is 0.5.
+    """
+    placed = np.full(scores.shape, 0.5)
+    for column, (values, is_member) in enumerate(zip(scores.T, member.T, strict=True)):
+        others = np.sort(values[~is_member])
+        if len(others):
+            below, tied = (np.searchsorted(others, values, side) for side in ("left", "right"))
+            placed[:, column] = (below + tied) / (2 * len(others))
+    return placed
 
 
 def _around(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:

@@ -45,7 +45,11 @@ def _variants(name: str, node: Any) -> list[Method]:
     values = [value if isinstance(value, list) else [value] for value in given.values()]
     for key, some in zip(given, values, strict=True):
         require(bool(some), f"method.{name}.{key}", some, "give one value, or several, in a list.")
-    return [_make(name, kind, dict(zip(given, c, strict=True))) for c in itertools.product(*values)]
+    chosen = (dict(zip(given, each, strict=True)) for each in itertools.product(*values))
+    try:
+        return [convert(OmegaConf.create(each), kind) for each in chosen]
+    except ConfigError as error:
+        raise ConfigError(f"method.{name}.{error}") from error
 
 
 def _class(name: str, target: str) -> type[Method]:
@@ -62,10 +66,3 @@ def _class(name: str, target: str) -> type[Method]:
             "detection.methods.base.Method."
         )
     return kind
-
-
-def _make(name: str, kind: type[Method], given: Mapping[str, Any]) -> Method:
-    try:
-        return convert(OmegaConf.create(dict(given)), kind)
-    except ConfigError as error:
-        raise ConfigError(f"method.{name}.{error}") from error

@@ -70,11 +70,8 @@ class Collector:
         return {p: found[serving[p]] for p in wanted}
 
     def _one(self, wanted: Pass) -> ByText:
-        if wanted not in self._found:
-            self._found[wanted] = self._read(wanted)
-        return self._found[wanted]
-
-    def _read(self, wanted: Pass) -> ByText:
+        if wanted in self._found:
+            return self._found[wanted]
         model = self._model(wanted)
         # `config` is all that can change the numbers, `inputs` the digests of what is read
         drawn, digests = self.material.identity(view_of(wanted).needs, self.texts)
@@ -83,7 +80,8 @@ class Collector:
         inputs |= {"texts": texts_digest(self.texts), **digests}
         folder = locate(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
         build(folder, config, inputs, partial(self._run, wanted))
-        return StoredPass(folder)
+        self._found[wanted] = StoredPass(folder)
+        return self._found[wanted]
 
     def _run(self, wanted: Pass, folder: Path) -> Built:
         """Write the parts of the pass that are not there, or not whole."""

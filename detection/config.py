@@ -140,16 +140,12 @@ class DetectionStage:
         require(bool(self.method), "method", self.method, remedy)
 
 
-def _register_all() -> None:
-    """Let `method=all` name every file of conf/method: a new method is in it by being there."""
-    names: list[Any] = sorted(path.stem for path in METHODS.glob("*.yaml"))
-    ConfigStore.instance().store(group="method", name="all", node={"defaults": names})
-
-
 register("detection", DetectionConfig)
 register("examples", ExamplesConfig)
 register("scored_model", ScoredModelConfig)
 register("reference", ReferenceConfig)
 register("masked_lm", MaskedLMConfig)
 register("prefix", PrefixConfig)
-_register_all()
+# `method=all` names every file of conf/method: a new method is in it by being there
+NAMES: list[Any] = sorted(path.stem for path in METHODS.glob("*.yaml"))
+ConfigStore.instance().store(group="method", name="all", node={"defaults": NAMES})

@@ -93,10 +93,8 @@ def open_prefix(path: str) -> Prefix:
             f"prefix.path is {path!r}: there is no such file. Give a file of non-member texts: "
             "JSONL with a `text` in each line, or plain text, one a line."
         )
-    lines = [
-        (n, line) for n, line in enumerate(source.read_bytes().split(b"\n"), 1) if line.strip()
-    ]
-    rows = [_row(source, number, line) for number, line in lines]
+    lines = enumerate(source.read_bytes().split(b"\n"), 1)
+    rows = [_row(source, number, line) for number, line in lines if line.strip()]
     benchmarks = tuple(benchmark for _, benchmark in rows)
     texts = tuple(text for text, _ in rows)
     return Prefix(path, texts, file_digest(source), benchmarks if any(benchmarks) else ())

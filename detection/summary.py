@@ -159,7 +159,7 @@ def _shown(name: str, examples: Sequence[Text], found: Estimates) -> str:
         return f"{head}: no metric without both"
     names, variants = zip(("", "variant"), *found, strict=True)
     long, width = max(20, 2 + max(map(len, names))), 2 + max(map(len, variants))
-    texts = {method: [_cell(line[m.name]) for m in METRICS] for method, line in found.items()}
+    texts = {method: [figure(line[m.name]) for m in METRICS] for method, line in found.items()}
     heads = [metric.title for metric in METRICS]
     wide = 2 + max(len(text) for texts_of in (heads, *texts.values()) for text in texts_of)
     rows = [f"{'method':{long}}{'variant':{width}}" + "".join(f"{h:>{wide}}" for h in heads)]
@@ -178,7 +178,8 @@ def _on_texts(examples: Sequence[Text], found: Estimates) -> list[str]:
     return [sentence] if sentence else []
 
 
-def _cell(found: Estimate) -> str:
+def figure(found: Estimate) -> str:
+    """The value with its 95% interval, or what the examples lack to carry it."""
     if found.needs:
         return f"needs {found.needs}"
     low, high = interval(found, CONFIDENCE)

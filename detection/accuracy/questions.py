@@ -76,7 +76,9 @@ def ask(corpus: PackedCorpus, given: Mapping[str, BenchmarkConfig]) -> Asked:
     """
     found = Asked([], Counter())
     for name, rows in corpus.examples.groupby("benchmark", sort=False):
-        config = _config(corpus, str(name), given)
+        made = BenchmarkConfig(**corpus.config["benchmark"][name])
+        now = given.get(str(name), made)  # its options may be named anew
+        config = replace(made, **{field: getattr(now, field) for field in ASKED})
         named = any((config.options, config.options_field, config.drawn_options))
         if config.answer_field is None or not named:
             found.left_out[str(name), "its YAML names no answer_field or no options"] += len(rows)
@@ -88,15 +90,6 @@ def ask(corpus: PackedCorpus, given: Mapping[str, BenchmarkConfig]) -> Asked:
 def questions_digest(questions: Sequence[Question]) -> str:
     """A hash of all that is asked and of membership, in any order."""
     return lines_digest(sorted(json.dumps(list(vars(q).values())) for q in questions))
-
-
-def _config(
-    corpus: PackedCorpus, name: str, given: Mapping[str, BenchmarkConfig]
-) -> BenchmarkConfig:
-    """The benchmark as the corpus was made from it, its options as they are named now."""
-    made = BenchmarkConfig(**corpus.config["benchmark"][name])
-    now = given.get(name, made)
-    return replace(made, **{field: getattr(now, field) for field in ASKED})
 
 
 def _ask_all(name: str, config: BenchmarkConfig, rows: pd.DataFrame, found: Asked) -> None:

@@ -35,7 +35,6 @@ from detection.examples import examples_digest, open_examples
 from detection.forward.batches import run_sequences
 from detection.loaded import LoadedModel
 from detection.model import ScoredModel, open_node
-from detection.passes import TokenStats
 from detection.ranks.spread import run_slices, spread
 from injection import open_corpus
 from injection.config import BenchmarkConfig
@@ -148,12 +147,10 @@ def likelihoods(
     ids = [row for each in rows for row in each.ids]
     names = [f"{r.question.example_id}, option {n}" for r in rows for n in range(len(r.ids))]
     task = partial(run_sequences, batch_tokens=settings.batch_tokens)
-    stats: list[TokenStats]
     if spread(settings):
         stats = run_slices(task, source, settings, ids, names)
     else:
-        title = f"{source.slug} {KIND}"
-        stats = task(source.load(settings), ids, names, progress=title)
+        stats = task(source.load(settings), ids, names, progress=f"{source.slug} {KIND}")
     columns = iter(stats)  # entry i is of token i + 1
     return [
         [next(columns).logprob[each.prompt - 1 :].astype(np.float64) for _ in each.ids]

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from core.artifacts import Artifact
-from core.estimates import Estimate, interval
+from core.estimates import Estimate
 from detection.accuracy.estimates import AVERAGE, HEADS, Line, lines, p_values
+from detection.summary import figure
 from injection.config import CHOSEN_BY
 
-CONFIDENCE = 0.95
 MANY, MOST = 20, 0.8  # of so many examples, so large a share with one answer is said
 
 
@@ -156,10 +156,7 @@ def _cell(found: Estimate | None, kind: str) -> str:
 
 
 def _share(found: Estimate | None) -> str:
-    if found is None:
-        return "-"
-    low, high = interval(found, CONFIDENCE)
-    return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
+    return "-" if found is None else figure(found)
 
 
 def _p(value: float | None) -> str:

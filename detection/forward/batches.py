@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -46,16 +46,9 @@ def run_sequences(
     return run_batches(sequences, names, batch_tokens, score, progress)
 
 
-def run_alone(
-    model: LanguageModel,
-    sequences: Sequence[Sequence[int]],
-    names: Sequence[str],
-    batch_tokens: int,
-    progress: str | None = None,
-) -> list[Copies]:
-    """What `run_sequences` gives, as the only copy of each text."""
-    found = run_sequences(model, sequences, names, batch_tokens, progress)
-    return [(stats,) for stats in found]
+def run_alone(*given: Any, **named: Any) -> list[Copies]:
+    """What `run_sequences` gives for these arguments, as the only copy of each text."""
+    return [(stats,) for stats in run_sequences(*given, **named)]
 
 
 def run_batches(

@@ -119,12 +119,13 @@ def _piece_states(model: CausalLM, cache: DynamicCache, texts: Sequence[Branches
     start_BQ = _padded([t.start for t in texts], model)
     offset_BQ = _padded([t.offset for t in texts], model)
     real_BQ = _padded([np.ones_like(t.ids) for t in texts], model).bool()
-    prefix = int(start_BQ.max())
+    prefix, cached = int(start_BQ.max()), DynamicCache()
+    cached.layers = [_FrozenLayer(layer, prefix) for layer in cache.layers]
     states_BQX, _ = model.states(
         input_ids=_padded([t.ids for t in texts], model),
         position_ids=start_BQ + offset_BQ,
         attention_mask=branch_mask(start_BQ, prefix, model.hf.dtype),
-        past_key_values=_prefix_cache(cache, prefix),
+        past_key_values=cached,
         use_cache=True,
     )
     return states_BQX[real_BQ.to(states_BQX.device)]
@@ -156,12 +157,6 @@ class _FrozenLayer(DynamicLayer):  # type: ignore[misc]
     def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """The prefix and then the new ones, kept nowhere."""
         return torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
-
-
-def _prefix_cache(cache: DynamicCache, prefix: int) -> DynamicCache:
-    frozen = DynamicCache()
-    frozen.layers = [_FrozenLayer(layer, prefix) for layer in cache.layers]
-    return frozen
 
 
 def _padded(rows: Sequence[Index], model: CausalLM) -> Tensor:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from core.errors import ConfigError
-from detection.passes import Copies, Parameter, TokenStats
+from detection.passes import Copies, TokenStats
 
 
 def leading_special(tokenizer: Any) -> int:
@@ -48,13 +47,3 @@ def merge_copies(windows: Sequence[Copies], context: int) -> Copies:
     """A text's copies of the infilling pass from its windows': copy j is j tokens ahead."""
     copies = zip(*windows, strict=True)
     return tuple(merge(each, context, j) for j, each in enumerate(copies))
-
-
-def check_future(future: Parameter, context: int) -> None:
-    """Raise a ConfigError where a replaced token and those after it may be in no one window."""
-    if future == "all" or int(future) >= overlap(context):
-        raise ConfigError(
-            f"detection.long_texts is 'windowed': infilling with m = {future} looks further ahead "
-            f"than the windows of the model's context of {context} tokens overlap. Give a "
-            f"method.infilling.m below {overlap(context)}, or detection.long_texts=truncate."
-        )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from core.errors import require
+from core.errors import ConfigError
 from detection.config import DetectionConfig
 from detection.model import ScoredModel
 from detection.ranks.group import joined
@@ -31,13 +31,12 @@ def spread(settings: DetectionConfig) -> bool:
     group = joined()
     if group is None:
         return settings.processes > 1
-    require(
-        settings.device_map is None,
-        "detection.device_map",
-        settings.device_map,
-        f"it spreads one model over all devices, but each of WORLD_SIZE={group.size} processes "
-        "loads a model. Choose one of them.",
-    )
+    if settings.device_map is not None:
+        raise ConfigError(
+            f"detection.device_map is {settings.device_map!r}: it spreads one model over all "
+            f"devices, but each of WORLD_SIZE={group.size} processes loads a model. Choose one of "
+            "them."
+        )
     return True
 
 

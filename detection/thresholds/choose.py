@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from core.bootstrap import resample
 from core.errors import DataError, require
@@ -86,8 +85,8 @@ def choose(members: Scores, nonmembers: Scores, rule: str, fpr: float = 0.05) ->
         return float(candidates[alarms <= allowed].min())
     hits = _reaching(members, candidates) / len(members)
     alarms = _reaching(nonmembers, candidates) / len(nonmembers)
-    quality = hits - alarms if rule == "accuracy" else _f1(hits, alarms, members, nonmembers)
-    return float(candidates[int(np.argmax(quality))])
+    f1 = _f1(hits, alarms, len(members), len(nonmembers))
+    return float(candidates[np.argmax(hits - alarms if rule == "accuracy" else f1)])
 
 
 def calibrate(
@@ -179,7 +178,7 @@ def _calibrate(
 def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, float, float, float]:
     """Accuracy, F1, TPR and FPR of the threshold."""
     tpr, fpr = (float((scores >= value).mean()) for scores in (members, nonmembers))
-    f1 = float(_f1(np.array([tpr]), np.array([fpr]), members, nonmembers)[0])
+    f1 = float(_f1(np.array(tpr), np.array(fpr), len(members), len(nonmembers)))
     return (tpr + 1 - fpr) / 2, f1, tpr, fpr
 
 
@@ -214,8 +213,7 @@ def _between(scores: Scores) -> Scores:
     return np.concatenate([values[:1] - step, (values[1:] + values[:-1]) / 2, values[-1:] + step])
 
 
-def _f1(
-    hits: NDArray[np.float64], alarms: NDArray[np.float64], members: Scores, nonmembers: Scores
-) -> NDArray[np.float64]:
-    true, false = hits * len(members), alarms * len(nonmembers)
-    return 2 * true / (true + false + len(members))
+def _f1(hits: Scores, alarms: Scores, members: int, nonmembers: int) -> Scores:
+    """F1 from the share of the members, and of the non-members, that reach the threshold."""
+    true = hits * members
+    return 2 * true / (true + alarms * nonmembers + members)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+from core.errors import ConfigError
 from detection.forward.reader import Reader
-from detection.forward.windows import check_future
+from detection.forward.windows import overlap
 from detection.passes import Copies, Parameter, Pass
 from detection.ranks.slices import Task
 from detection.views.base import View
@@ -34,7 +35,13 @@ class Infill(View):
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """A replaced token and all those after it must be in one window."""
-        check_future(_future(wanted), context)
+        future, least = _future(wanted), overlap(context)
+        if future == "all" or int(future) >= least:
+            raise ConfigError(
+                f"detection.long_texts is 'windowed': infilling with m = {future} looks further "
+                f"ahead than the windows of the model's context of {context} tokens overlap. Give "
+                f"a method.infilling.m below {least}, or detection.long_texts=truncate."
+            )
 
 
 def _future(wanted: Pass) -> Parameter:
