@@ -9,7 +9,7 @@ from core.config import register, runtime
 from core.errors import require
 from core.estimates import ALL
 from core.ranges import SHARE, Range, Ranged, at_least, between, limited, one_of
-from core.seeds import derive
+from core.seeds import with_seeds
 
 BOUNDARIES = ("token", "word", "sentence", "document")
 PARTS = ("base", "study", "validation", "all")
@@ -178,13 +178,8 @@ class InjectionStage:
 
     def resolved(self) -> InjectionStage:
         """This stage with every derived seed filled in."""
-        own = self.injection
-        seeds: dict[str, Any] = {
-            f"{purpose}_seed": derive(self.seed, purpose)
-            for purpose in ("membership", "occurrence", "position")
-            if getattr(own, f"{purpose}_seed") is None
-        }
-        return replace(self, injection=replace(own, **seeds))
+        purposes = ("membership", "occurrence", "position")
+        return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
 
     def named(self) -> InjectionStage:
         """What names the corpus: to warn of near-duplicates or to keep them makes the same one."""

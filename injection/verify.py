@@ -55,42 +55,32 @@ def verify(
     ids = {text: np.array(tokenizer.encode(text), np.int32) for text in wanted}
     proof = Proof(rows=len(ledger))
     _check_counts(examples, copies, ids, proof)
-    rows, search, sequence = _ByBlock(copies, window), _Search(ids), 0
+    rows = copies.sort_values("sequence", kind="stable")
+    sequences, search, first = rows["sequence"].to_numpy(), _Search(ids), 0
     for block in blocks:
-        rows.check(sequence, block, ids, proof)
+        low, high = np.searchsorted(sequences, [first, first + len(block)])
+        for row in rows.iloc[low:high].itertuples():
+            _check_row(row, block[row.sequence - first], ids[row.text], window, proof)
         search.read(block.reshape(-1))
-        sequence += len(block)
+        first += len(block)
         proof.tokens += block.size
-    rows.finish(sequence, proof)
+    for row in rows[sequences >= first].itertuples():
+        _fail(proof, row, " does not exist")
     _check_found(examples, copies, search.found, proof)
     return proof
 
 
-class _ByBlock:
-    """The ledger's rows, checked as their sequences come by."""
-
-    def __init__(self, copies: pd.DataFrame, window: tuple[int, int]) -> None:
-        self._window = window
-        self._rows = copies.sort_values("sequence", kind="stable")
-        self._sequences = self._rows["sequence"].to_numpy()
-
-    def check(self, first: int, block: Ids, ids: dict[str, Ids], proof: Proof) -> None:
-        low, high = np.searchsorted(self._sequences, [first, first + len(block)])
-        start, stop = self._window
-        for row in self._rows.iloc[low:high].itertuples():
-            before = row.sequence * block.shape[1]  # tokens of the corpus
-            if before + row.token_start < start or before + row.token_end > stop:
-                window = f"the window, tokens {start} to {stop}"
-                _fail(proof, row, f", token {row.token_start} lies outside of {window}")
-            found = block[row.sequence - first, row.token_start : row.token_end]
-            end = row.copy_start + row.token_end - row.token_start
-            if not np.array_equal(found, ids[row.text][row.copy_start : end]):
-                place = f"{row.token_start}..{row.token_end}"
-                _fail(proof, row, f", tokens {place} differ from the example")
-
-    def finish(self, sequences: int, proof: Proof) -> None:
-        for row in self._rows[self._sequences >= sequences].itertuples():
-            _fail(proof, row, " does not exist")
+def _check_row(row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof: Proof) -> None:
+    """`tokens` are the row's sequence in the corpus, `copy` is the whole inserted text."""
+    start, stop = window
+    before = row.sequence * len(tokens)
+    if before + row.token_start < start or before + row.token_end > stop:
+        wrong = f", token {row.token_start} lies outside of the window, tokens {start} to {stop}"
+        _fail(proof, row, wrong)
+    end = row.copy_start + row.token_end - row.token_start
+    if not np.array_equal(tokens[row.token_start : row.token_end], copy[row.copy_start : end]):
+        place = f"{row.token_start}..{row.token_end}"
+        _fail(proof, row, f", tokens {place} differ from the example")
 
 
 def _fail(proof: Proof, row: Any, wrong: str) -> None:

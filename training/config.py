@@ -8,7 +8,7 @@ from typing import Any
 
 from core.config import register, runtime
 from core.ranges import POSITIVE, Range, Ranged, at_least, limited, one_of
-from core.seeds import derive
+from core.seeds import with_seeds
 from training.recipe import PretrainingConfig, Recipe
 
 WANDB_MODES = ("online", "offline", "disabled")
@@ -100,14 +100,9 @@ class TrainingStage:
 
     def resolved(self) -> TrainingStage:
         """This stage with all derived seeds, and no architecture beside a model's path."""
-        own = self.training
-        seeds: dict[str, Any] = {
-            f"{purpose}_seed": derive(self.seed, purpose)
-            for purpose in ("order", "init")
-            if getattr(own, f"{purpose}_seed") is None
-        }
+        training = with_seeds(self.training, self.seed, ("order", "init"))
         model = self.model if self.model.path is None else replace(self.model, architecture=None)
-        return replace(self, model=model, training=replace(own, **seeds))
+        return replace(self, model=model, training=training)
 
 
 register("model", ModelConfig)

@@ -16,7 +16,7 @@ from training.loss import token_loss_sum
 def optimizer_step(
     engine: Any, sequences: Any, rows: Rows, config: TrainingConfig, world: World, *, clip: bool
 ) -> tuple[float, float]:
-    """The mean loss of the step's tokens over all processes, and the gradient's norm.
+    """Forward, backward and one move of the weights.
 
     Args:
         engine: the DeepSpeed engine.
@@ -27,25 +27,14 @@ def optimizer_step(
         clip: whether to clip here rather than in the engine.
 
     Returns:
-        The loss before the step, in nats a token, and the global L2 norm before clipping.
-    """
-    loss = _backward(engine, sequences, rows, config, world)
-    norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
-    engine.step()
-    return loss, float(engine.get_global_grad_norm() if norm is None else norm)
-
-
-def _backward(
-    engine: Any, sequences: Any, rows: Rows, config: TrainingConfig, world: World
-) -> float:
-    """Gradients of the mean loss over the step's real tokens; that loss, over all processes.
-
-    The engine averages over processes and accumulation steps, so each micro-batch's sum is divided
-    by the step's tokens and multiplied by the number of micro-batches: the result is the mean at
-    any world size, in a last batch that is not full too.
+        The mean loss of the step's tokens over all processes before the step, in nats, and the
+        gradient's global L2 norm before clipping.
     """
     micro = config.micro_batch_sequences
     tokens = int((rows >= 0).sum()) * (len(sequences[0]["input_ids"]) - 1)
+    # The engine averages over processes and micro-batches. So each micro-batch's sum is multiplied
+    # by their number and divided by the step's tokens: that is the mean at any world size, also in
+    # a last batch that is not full.
     scale = len(rows) / micro / tokens
     total = torch.zeros((), dtype=torch.float64, device=world.device)
     for part in micro_batches(rows, world.rank, world.size, micro):
@@ -55,4 +44,7 @@ def _backward(
         total += summed.detach().double()
         if not engine.is_gradient_accumulation_boundary():
             engine.step()  # counts the micro-batch; the optimizer moves at the boundary alone
-    return float(world.sum(total)) / tokens
+    loss = float(world.sum(total)) / tokens
+    norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
+    engine.step()
+    return loss, float(engine.get_global_grad_norm() if norm is None else norm)
