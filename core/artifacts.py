@@ -65,8 +65,8 @@ class Artifact:
 
 def locate(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, str]) -> Path:
     """The folder for `config` and `inputs` (name → digest): a pure function of both."""
-    plain = {"schema": SCHEMA, "kind": kind, "config": identity(config), "inputs": dict(inputs)}
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    named = {"schema": SCHEMA, "kind": kind, "config": identity(config), "inputs": dict(inputs)}
+    digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
     return runs / kind / f"{file_name(slug)}-{digest[:12]}"
 
 
@@ -110,7 +110,7 @@ def begun(folder: Path, config: Any) -> Iterator[None]:
     """Start (or go on with) the folder; what the disk refuses is said, and bad input is undone."""
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False))
+    write_text(folder / CONFIG, yaml.safe_dump(as_data(config), sort_keys=False))
     try:
         with disk_errors(folder):
             yield
@@ -205,12 +205,12 @@ def code_revision() -> str:
     return run.stdout.strip()
 
 
-def plain(value: Any) -> Any:
+def as_data(value: Any) -> Any:
     """Dataclasses, mappings and sequences as what YAML and JSON have."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: as_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): as_data(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return [as_data(v) for v in value]
     return value

@@ -5,12 +5,11 @@
     $XDG_CACHE_HOME/contamination-testbed/digests/     (~/.cache where that is not set)
     └── <hash of the file's path>.json    its path, size, times and inode, and its SHA-256
 
-A record holds as long as all of these are the file's own. The inode's change time is among them,
-which no program can set: it tells a file that was swapped for one of the same size and time. The
-number of the device is not: on a network's file system it differs from node to node. A file that
-was changed less than 2 seconds before it was read is not remembered: it could change again
-within one tick of a coarse clock. The folder may be deleted at any time, and where it can't be
-written nothing is remembered.
+A record holds as long as all of these are the file's own. No program can set the inode's change
+time, so a file that was swapped for one of the same size and time is noticed. The device's number
+is left out: it differs among a network's nodes. A file that was changed less than 2 seconds before
+it was read is not remembered, since it could change again within one tick of a coarse clock. The
+folder may be deleted at any time, and where it can't be written nothing is remembered.
 """
 
 from __future__ import annotations

@@ -140,8 +140,8 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     low, high = bootstrap.intervals(draws, confidence)
     known = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
     rates = [i for i in known if estimates[i].steps is not None]
-    if plain := [i for i in known if estimates[i].steps is None]:
-        low[plain], high[plain] = _wilson([estimates[i] for i in plain], confidence)
+    if areas := [i for i in known if estimates[i].steps is None]:
+        low[areas], high[areas] = _wilson([estimates[i] for i in areas], confidence)
     if rates:
         lower, upper = _jeffreys([estimates[i] for i in rates], confidence)
         move = draws[rates].mean(axis=1) - np.median(draws[rates], axis=1)

@@ -172,11 +172,11 @@ def _needs_trust(field: str, path: str) -> str:
 
 
 def _unquantized(model: Any) -> Any:
-    """A plain model with these weights: one read from GGUF refuses to be saved or trained."""
+    """A new model with these weights: one read from GGUF refuses to be saved or trained."""
     from transformers import AutoModelForCausalLM
 
     config = copy.deepcopy(model.config)
     del config.quantization_config
-    plain = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
-    plain.load_state_dict(model.state_dict())  # tied weights are the fresh model's own ties
-    return plain
+    fresh = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
+    fresh.load_state_dict(model.state_dict())  # tied weights are the fresh model's own ties
+    return fresh

@@ -12,7 +12,7 @@ from pathlib import Path
 from core.artifacts import is_complete
 from core.content import file_digest
 from core.errors import DataError
-from core.overlap import plain, stands_in
+from core.overlap import normalised, stands_in
 from detection.texts import Text
 
 log = logging.getLogger(__name__)
@@ -122,9 +122,9 @@ def check_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]]) -> No
 
     Case and white space don't count. A text of a few words must be all of the shot.
     """
-    before = [plain(shot) for shot in shots]
+    before = [normalised(shot) for shot in shots]
     for name, text in texts:
-        sought = plain(text)
+        sought = normalised(text)
         for number, shot in enumerate(before, 1):
             if stands_in(sought, shot):
                 raise DataError(

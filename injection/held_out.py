@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from core.overlap import plain, stands_in
+from core.overlap import normalised, stands_in
 from injection import benchmarks
 from injection.benchmarks import Candidates, fitting, max_example_tokens
 from injection.config import InjectionStage
@@ -56,9 +56,9 @@ def draw_held_out(
 
 def _apart(rows: Iterator[dict[str, Any]], pool: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Those that share no text with the pool or with one another."""
-    taken = [plain(text) for text in pool["text"]]
+    taken = [normalised(text) for text in pool["text"]]
     for row in rows:
-        text = plain(row["text"])
+        text = normalised(row["text"])
         if not any(stands_in(text, t) or stands_in(t, text) for t in taken):
             taken.append(text)
             yield row

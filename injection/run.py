@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from core.artifacts import Artifact, Built, build, locate, plain
+from core.artifacts import Artifact, Built, as_data, build, locate
 from core.config import create
 from core.errors import DataError, require
 from core.models import model_digest
@@ -80,7 +80,7 @@ def run(stage: InjectionStage) -> Artifact:
     source = create("corpus", stage.corpus)
     inputs = inputs_of(stage, source, candidates)
     named = stage.named()
-    folder = locate(Path(stage.runs), KIND, slug(plain(named)), named, inputs)
+    folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
     make = partial(_make, stage, source, inputs["corpus"], candidates)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # up to its manifest a killed run needs them

@@ -64,8 +64,8 @@ def adopt(kind: str, path: str, runs: str) -> Artifact:
         return _copied(open_artifact(source, kind), Path(runs))
     owner = next((folder for folder in source.parents[:2] if is_complete(folder)), None)
     require(owner is None, "path", path, f"it is a part of the artefact {owner}: give that folder.")
-    known = kind == "model" and (source / "config.json").is_file()
-    require(known, "path", path, REMEDIES[kind])
+    adoptable = kind == "model" and (source / "config.json").is_file()
+    require(adoptable, "path", path, REMEDIES[kind])
     return _new_model(source, Path(runs))
 
 
@@ -92,7 +92,6 @@ def _copied(found: Artifact, runs: Path) -> Artifact:
 
 
 def _new_model(source: Path, runs: Path) -> Artifact:
-    """A Hugging Face folder with a manifest."""
     load_tokenizer("path", str(source))
     model = load_model("path", str(source), device_map="meta")  # all but the weights' values
     parameters = sum(weights.numel() for weights in model.parameters())

@@ -76,11 +76,7 @@ class Processes:
         return [*self._launcher(place.name), PACKAGES[self.stage], *arguments(place)]
 
     def run(self, run: str, artifact: Path) -> None:
-        """Start them and wait; those that crashed are started again, a bounded number of times.
-
-        Args:
-            run: which of the cell's runs of the stage, such as `study`.
-            artifact: the folder that they make.
+        """Start them to make the artefact; what crashed is started again `cluster.retries` times.
 
         Raises:
             UserError: what one of them said that the user can mend.

@@ -57,17 +57,15 @@ def run(config: DictConfig) -> Artifact | None:
     overrides = list(HydraConfig.get().overrides.task)
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         if CODE not in os.environ:  # of what went wrong Hydra has only warned
-            raise ConfigError(
-                f"runs is {config.runs!r}: the launch's folder can't be made there "
-                f"({Sweep.failed!r})."
-            )
+            why = f"the launch's folder can't be made there ({Sweep.failed!r})."
+            raise ConfigError(f"runs is {config.runs!r}: {why}")
         code = Path(os.environ[CODE])
         cell = Launch(code.parent).cell(overrides).folder
         _one_of_many(config, settings, Stages(settings.cluster, cell, code))
         return None
     plan = _check(config, settings, Stages(settings.cluster))  # before anything is written
     if not writable(config.runs):
-        return _read_only(config, plan, settings)
+        return _read_only(config, plan, settings.launch.stage)
     code = begin(config, overrides, [overrides])
     launch = Launch(code.parent)
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
@@ -79,12 +77,10 @@ def run(config: DictConfig) -> Artifact | None:
     return pipeline.report(config, done) if done else None
 
 
-def _read_only(
-    config: DictConfig, plan: pipeline.Plan, settings: LaunchSettings
-) -> Artifact | None:
+def _read_only(config: DictConfig, plan: pipeline.Plan, until: str | None) -> Artifact | None:
     """The cell and its report from what is finished, without a record of this launch."""
     log.info("runs=%s can't be written to: it serves what is finished there.", config.runs)
-    paths = pipeline.run_cell(plan, Stages(ClusterConfig()), settings.launch.stage)
+    paths = pipeline.run_cell(plan, Stages(ClusterConfig()), until)
     return pipeline.report(config, [paths]) if paths else None
 
 

@@ -141,7 +141,6 @@ def script(executor: Any, tasks: int) -> str:
 def _executor(
     launch: Launch, code: Path, cluster: ClusterConfig, stage: str, dependency: dict[str, str]
 ) -> Any:
-    """Submitit's, with the options of the stage's job."""
     options = cluster.job(stage)
     delay = options.pop("signal_delay_s", 120)
     more = {"signal": f"B:USR2@{delay}", "requeue": True, **dependency}

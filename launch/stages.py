@@ -9,7 +9,7 @@ from pathlib import Path
 import detection.run
 import training.run
 from core import wholeness
-from core.artifacts import Artifact, plain
+from core.artifacts import Artifact, as_data
 from detection.config import DetectionStage
 from launch.config import ClusterConfig
 from launch.processes import Processes
@@ -45,7 +45,7 @@ class Stages:
 
         def start(artifact: Path) -> None:
             given = {"records": str(self.folder), "verify": wholeness.policy()}
-            save_config(processes.saved(run), {**plain(config), **given}, self.code / "conf")
+            save_config(processes.saved(run), {**as_data(config), **given}, self.code / "conf")
             processes.run(run, artifact)
 
         return None if processes.alone else start

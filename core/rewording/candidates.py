@@ -77,11 +77,7 @@ def draw(logits: Floats, ids: Ids, count: int, seed: int) -> tuple[int, bool]:
     The largest of logit + Gumbel noise is such a draw, and noise that belongs to the token, not
     to its rank, keeps it when two logits change places.
 
-    Args:
-        logits: the most likely tokens' logits, falling; a few more than `count` where there are.
-        ids: their ids.
-        count: how many may be drawn.
-        seed: the blank's seed.
+    The logits are the most likely tokens', falling: a few more than `count` where there are.
 
     Returns:
         The token, and whether logits that differ by less than CLOSE would give it as well.
