@@ -17,6 +17,9 @@ import pandas as pd
 from analysis.cells import CLEAN, CONTAMINATED, Cell
 from detection.blind import BLIND as BLIND
 
+Methods = Sequence[tuple[str, str]]
+"""(method, variant) in the order of tables and legends."""
+
 
 class Look(NamedTuple):
     """A line's colour and marker: matplotlib's (a name, or a star's points and turn), plotly's."""

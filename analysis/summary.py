@@ -10,7 +10,7 @@ from analysis.cells import CONTAMINATED
 from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
 from analysis.folder import Report
-from analysis.methods import BLIND, label, methods_of
+from analysis.methods import BLIND, Methods, label, methods_of
 from analysis.statistics.controls import control_rows, off_controls
 from analysis.statistics.flags import notes
 from analysis.statistics.groups import ANY, occurrences_order
@@ -75,11 +75,7 @@ def of_conditions(made: Statistics | Report, confidence: float) -> dict[str, lis
 
 
 def _best(
-    name: str,
-    best: pd.Series[Any],
-    methods: list[tuple[str, str]],
-    comparisons: pd.DataFrame,
-    confidence: float,
+    name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
     measured = (
         f"AUROC {_value(best)} over all {best['n_members']} members and {best['n_nonmembers']} "

@@ -111,17 +111,17 @@ def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[i
 
 def words_of(text: str) -> list[str]:
     """Its runs of letters, digits and letters' marks, normalised."""
-    return _plain(text).translate(_WORDS).split()
+    return _normalised(text).translate(_WORDS).split()
 
 
 def joined(text: str) -> str:
     """Its words and operators, written in one but for a space between the digits of two numbers."""
-    parts = _SIGN.split(_plain(text).translate(_MINUS))  # every second one is a sign
+    parts = _SIGN.split(_normalised(text).translate(_MINUS))  # every second one is a sign
     kept = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
     return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(kept.split()))
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 

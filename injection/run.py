@@ -255,9 +255,9 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Copie
     Raises:
         ConfigError: the examples do not fit into a sequence, or the copies into the budget.
     """
-    plain = replace(stage, rewording={}).resolved()
-    tokenizer = Tokenizer(str(plain.tokenizer.path))
-    return make_copies(plain, draw_pool(plain, candidates, tokenizer).examples, tokenizer)
+    exact = replace(stage, rewording={}).resolved()
+    tokenizer = Tokenizer(str(exact.tokenizer.path))
+    return make_copies(exact, draw_pool(exact, candidates, tokenizer).examples, tokenizer)
 
 
 def reverify(folder: Path | str) -> Proof:

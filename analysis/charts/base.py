@@ -7,7 +7,6 @@ pyplot, so that nothing global changes and no display is needed.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from matplotlib.figure import Figure
 
 from analysis.cells import CONTAMINATED
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, checkpoint_of, label, look
+from analysis.methods import BLIND, Methods, checkpoint_of, label, look
 from analysis.statistics.curves import MOST_DRAWS
 from core.metrics import AUROC
 
@@ -45,9 +44,6 @@ STYLE: dict[Any, Any] = {
     "axes.edgecolor": GREY,
     "svg.hashsalt": "contamination-testbed",
 }
-
-Methods = Sequence[tuple[str, str]]
-"""(method, variant) in the order of the legend."""
 
 
 def style() -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from analysis.cells import CONTAMINATED
 from analysis.charts import base
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, methods_of
+from analysis.methods import BLIND, Methods, methods_of
 from analysis.statistics.controls import stamp
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
@@ -82,7 +82,7 @@ def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     )
 
 
-def _values(shown: pd.DataFrame, methods: base.Methods, benchmarks: list[str]) -> Values:
+def _values(shown: pd.DataFrame, methods: Methods, benchmarks: list[str]) -> Values:
     """Methods × benchmarks × (value, low, high); NaN where there is nothing."""
     numbers = shown.set_index(["method", "variant", "benchmark"])[["value", "ci_low", "ci_high"]]
     index = [(*pair, benchmark) for pair in methods for benchmark in benchmarks]

@@ -7,9 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.charts import base
-from analysis.charts.base import Methods
 from analysis.config import AnalysisConfig
-from analysis.methods import methods_of
+from analysis.methods import Methods, methods_of
 from analysis.statistics.controls import control_rows, stamp
 from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL

@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.cells import CLEAN, CONTAMINATED
-from analysis.methods import label, methods_of
+from analysis.methods import Methods, label, methods_of
 from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import COLUMNS
 from analysis.statistics.trends import OCCURRENCES
@@ -32,7 +32,6 @@ SIZES = ("n_members", "n_nonmembers")
 NEEDS = "needs"
 
 Values = dict[str, Any]
-Methods = Iterable[tuple[str, str]]
 
 
 def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:

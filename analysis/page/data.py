@@ -8,14 +8,13 @@ from typing import Any
 import pandas as pd
 
 from analysis.charts import base
-from analysis.charts.base import Methods
 from analysis.charts.curve_charts import SIDES
 from analysis.charts.factor_chart import FACTORS, factor_groups
 from analysis.charts.heat_map import colour_scale
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
 from analysis.findings import Findings
-from analysis.methods import BLIND, look, methods_of
+from analysis.methods import BLIND, Methods, look, methods_of
 from analysis.statistics.controls import stamp
 from analysis.statistics.results import ALL
 from analysis.training_record import has_losses, loss_table

@@ -108,15 +108,12 @@ def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFr
 
 def _roc(cells: Sequence[Sample], draws: int, seed: int) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
-    by_rate = zip(*(_one_roc(cell, draws) for cell in cells), strict=True)
+    metrics, by_cell = [tpr_at_fpr(float(rate)) for rate in RATES], []
+    for cell in cells:
+        drawn = bootstrap.resample(len(cell.members), len(cell.nonmembers), draws, cell.seed)
+        by_cell.append(estimate(cell.members, cell.nonmembers, drawn, metrics).values())
     examples = [cell.seed for cell in cells]
-    return [pooled_estimate(of_seeds, seed, examples) for of_seeds in by_rate]
-
-
-def _one_roc(cell: Sample, draws: int) -> list[Estimate]:
-    drawn = bootstrap.resample(len(cell.members), len(cell.nonmembers), draws, cell.seed)
-    wanted = [tpr_at_fpr(float(rate)) for rate in RATES]
-    return list(estimate(cell.members, cell.nonmembers, drawn, wanted).values())
+    return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 
 
 def histogram_table(by_place: Samples) -> pd.DataFrame:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis.methods import label
+from analysis.methods import Methods, label
 from analysis.statistics.results import ALL
 from analysis.statistics.tidy_tables import Statistics
 from analysis.statistics.trends import OCCURRENCES
@@ -111,7 +110,7 @@ def _difference(row: dict[Any, Any], best: str) -> list[str]:
     return [other, with_interval(value, low, high), _p(row["p_value"]), _p(row["p_max_t"])]
 
 
-def _trend(row: dict[Any, Any], methods: Sequence[tuple[str, str]]) -> list[str]:
+def _trend(row: dict[Any, Any], methods: Methods) -> list[str]:
     reached = NOTHING if math.isnan(row["reaches"]) else f"{row['reaches']:.3g}"
     slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
     name = label(row["method"], row["variant"], methods)

@@ -197,8 +197,8 @@ def _blocks(path: Path) -> Iterator[bytes]:
             yield from iter(lambda: packed.read(BLOCK_BYTES), b"")
         return
     with path.open("rb") as stream:
-        plain = iter(lambda: stream.read(BLOCK_BYTES), b"")
-        yield from _unzstd(plain) if path.suffix == ".zst" else plain
+        blocks = iter(lambda: stream.read(BLOCK_BYTES), b"")
+        yield from _unzstd(blocks) if path.suffix == ".zst" else blocks
 
 
 def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
