@@ -68,12 +68,13 @@ def rows_of(
 
     `cell` is the run's config node of that name: the cell's facts, and `methods`, its labels.
     """
-    start, by_number = BY_OCCURRENCES, dict[str, dict[str, Any]]()
+    by_number: dict[str, dict[str, Any]] = {}
     for line in history:  # what was logged again (a report made anew) counts once, the last
         if OCCURRENCES in line:
-            found = {k.removeprefix(start): v for k, v in line.items() if k.startswith(start)}
-            by_number.setdefault(str(int(line[OCCURRENCES])), {}).update(found)
-    by_number[ANY] = {key: value for key, value in summary.items() if not key.startswith(start)}
+            keys = [key for key in line if key.startswith(BY_OCCURRENCES)]
+            values = {key.removeprefix(BY_OCCURRENCES): line[key] for key in keys}
+            by_number.setdefault(str(int(line[OCCURRENCES])), {}).update(values)
+    by_number[ANY] = {k: v for k, v in summary.items() if not k.startswith(BY_OCCURRENCES)}
     numbers = [ANY, *sorted(by_number.keys() - {ANY}, key=occurrences_order)]
     return [row for number in numbers for row in _rows(by_number[number], number, cell)]
 

@@ -7,6 +7,7 @@ model on other data: a trend may be compared, a value may not.
 from __future__ import annotations
 
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,10 +97,11 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
     theirs = {name: [name, SHI, *_printed(row, wanted)] for name, row in printed.iterrows()}
     ours = "ours, " + ", ".join(sorted(shown["model"].unique()))
     lines = []
-    for (method, variant), following in zip(methods, [*methods[1:], ("", "")], strict=True):
-        part = shown[(shown["method"] == method) & (shown["variant"] == variant)]
-        lines.append([label(method, variant, methods), ours, *_cells(part, wanted)])
-        if method != following[0] and method in theirs:  # the paper's after our last variant
+    for method, variants in groupby(methods, key=lambda pair: pair[0]):
+        for _, variant in variants:
+            part = shown[(shown["method"] == method) & (shown["variant"] == variant)]
+            lines.append([label(method, variant, methods), ours, *_cells(part, wanted)])
+        if method in theirs:
             lines.append(theirs.pop(method))
     lines += theirs.values()
     return Table(
