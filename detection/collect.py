@@ -72,7 +72,12 @@ class Collector:
     def _one(self, wanted: Pass) -> ByText:
         if wanted in self._found:
             return self._found[wanted]
-        model = self._model(wanted)
+        if wanted.model not in self.models:
+            raise ConfigError(
+                f"pass {wanted.key}: no path was given for the model {wanted.model!r}. "
+                f"{near_names(wanted.model, self.models)}"
+            )
+        model = self.models[wanted.model]
         # `config` is all that can change the numbers, `inputs` the digests of what is read
         drawn, digests = self.material.identity(view_of(wanted).needs, self.texts)
         config = {"view": wanted.view_key, **drawn, **self.settings.of_a_pass}
@@ -118,14 +123,6 @@ class Collector:
             "truncated": found.truncated(),
             "windowed": windowed,
         }
-
-    def _model(self, wanted: Pass) -> ScoredModel:
-        if wanted.model not in self.models:
-            raise ConfigError(
-                f"pass {wanted.key}: no path was given for the model {wanted.model!r}. "
-                f"{near_names(wanted.model, self.models)}"
-            )
-        return self.models[wanted.model]
 
     def _load(self, role: str) -> LoadedModel:
         if role not in self._loaded:

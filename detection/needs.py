@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from core.errors import ConfigError
 from detection.build import build_methods
@@ -47,16 +48,7 @@ def choose_methods(stage: DetectionStage) -> Methods:
     Raises:
         ConfigError: a method chosen by name needs a path that is not given.
     """
-    methods = build_methods(stage.method)
-    left_out = {key: need for key, m in methods.items() if (need := _missing(stage, m))}
-    for (name, _), need in left_out.items():
-        if not _all_chosen(stage):
-            raise ConfigError(
-                f"method.{name} needs {need}.path, which is null. Give {PATHS[need]}, or leave "
-                "the method out."
-            )
-        log.info("method=all leaves out %s: it needs %s.path (%s).", name, need, PATHS[need])
-    return {key: method for key, method in methods.items() if key not in left_out}
+    return _served(stage, build_methods(stage.method), partial(_missing, stage))
 
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ScoredModel]:
@@ -75,25 +67,33 @@ def choose_servable(
     Raises:
         ConfigError: a method chosen by name needs a number that its model does not give.
     """
-    lacking = {key: lack for key, m in methods.items() if (lack := _lacking(m, models))}
-    for (name, _), (role, wanted) in lacking.items():
-        gives = ", ".join(sorted(models[role].gives))
-        why = f"{wanted} of the {role} model, which gives {gives}"
-        if not _all_chosen(stage):
-            raise ConfigError(
-                f"method.{name} needs {why} ({models[role].field} is {models[role].path!r}). "
-                "Leave the method out, or score a model in files."
-            )
-        log.info("method=all leaves out %s: it needs %s.", name, why)
-    return {key: method for key, method in methods.items() if key not in lacking}
+    return _served(stage, methods, partial(_lacking, models))
 
 
-def _lacking(method: Method, models: Mapping[str, ScoredModel]) -> tuple[str, str] | None:
-    """The first model's role that does not give all that the method needs, and what it lacks."""
+def _served(
+    stage: DetectionStage, methods: Methods, lack: Callable[[Method], tuple[str, str] | None]
+) -> Methods:
+    """The methods without those that `lack` something; it says what, for the log and the error."""
+    served: dict[tuple[str, str], Method] = {}
+    for (name, variant), method in methods.items():
+        if (lacking := lack(method)) is None:
+            served[name, variant] = method
+        elif not stage.method.keys() >= {path.stem for path in METHODS.glob("*.yaml")}:
+            raise ConfigError(f"method.{name} needs {lacking[1]}")
+        else:
+            log.info("method=all leaves out %s: it needs %s.", name, lacking[0])
+    return served
+
+
+def _lacking(models: Mapping[str, ScoredModel], method: Method) -> tuple[str, str] | None:
+    """What the first model does not give of all that the method needs."""
     for wanted in method.passes:
-        lack = {*method.numbers, *view_of(wanted).asks} - models[wanted.model].gives
-        if lack:
-            return wanted.model, ", ".join(sorted(lack))
+        model = models[wanted.model]
+        if lack := {*method.numbers, *view_of(wanted).asks} - model.gives:
+            numbers, gives = ", ".join(sorted(lack)), ", ".join(sorted(model.gives))
+            why = f"{numbers} of the {wanted.model} model, which gives {gives}"
+            remedy = "Leave the method out, or score a model in files."
+            return why, f"{why} ({model.field} is {model.path!r}). {remedy}"
     return None
 
 
@@ -140,9 +140,13 @@ def open_material(stage: DetectionStage, used: Collection[str]) -> Material:
     return Material(stage.seed, masked_lm, prefix, stage.detection.device)
 
 
-def _missing(stage: DetectionStage, method: Method) -> str | None:
+def _missing(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
     """The first need without a path, or what stands in for one."""
-    return next((n for n in PATHS if n in needs_of(method) and not _given(stage, n)), None)
+    for need, what in PATHS.items():
+        if need in needs_of(method) and not _given(stage, need):
+            why = f"{need}.path, which is null. Give {what}, or leave the method out."
+            return f"{need}.path ({what})", why
+    return None
 
 
 def _given(stage: DetectionStage, need: str) -> bool:
@@ -156,7 +160,3 @@ def _prefix(stage: DetectionStage) -> Prefix | None:
     if stage.prefix.path is not None:
         return open_prefix(stage.prefix.path)
     return held_out_prefix(stage.examples.path)
-
-
-def _all_chosen(stage: DetectionStage) -> bool:
-    return stage.method.keys() >= {path.stem for path in METHODS.glob("*.yaml")}

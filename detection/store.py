@@ -175,15 +175,12 @@ def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    plain = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
-    lists = [_lists(name, rows) for name in schema.names[len(TEXT) :]]
-    return pa.Table.from_arrays([*plain, *lists], schema=schema)
-
-
-def _lists(name: str, rows: Sequence[Row]) -> pa.Array:
-    parts = [getattr(row.stats, name) for row in rows]
-    ends = np.cumsum([0, *map(len, parts)]).astype(np.int32)
-    return pa.ListArray.from_arrays(ends, np.concatenate(parts), type=LISTS[name])
+    columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
+    ends = np.cumsum([0, *(len(row.stats) for row in rows)]).astype(np.int32)
+    for name in schema.names[len(TEXT) :]:
+        values = np.concatenate([getattr(row.stats, name) for row in rows])
+        columns.append(pa.ListArray.from_arrays(ends, values, type=LISTS[name]))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _arrays(column: pa.ChunkedArray) -> list[np.ndarray]:

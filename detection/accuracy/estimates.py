@@ -32,10 +32,9 @@ def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
         name: relabelled(m, n, RELABELINGS, derive(SEED, "relabelings", name))
         for name, (m, n) in both.items()
     }
-    plain = [p_value(values[name], nulls[name]) for name in both]
-    found: dict[str, tuple[float, float | None]] = {
-        name: (p, float(q)) for name, p, q in zip(both, plain, holm(np.array(plain)), strict=True)
-    }
+    alone = np.array([p_value(values[name], nulls[name]) for name in both])
+    pairs = zip(alone.tolist(), holm(alone).tolist(), strict=True)
+    found: dict[str, tuple[float, float | None]] = dict(zip(both, pairs, strict=True))
     if len(both) == len(sides) > 1:
         value, null = np.mean(list(values.values())), np.mean(list(nulls.values()), axis=0)
         found[AVERAGE] = p_value(float(value), null), None

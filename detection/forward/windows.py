@@ -17,9 +17,9 @@ from detection.passes import Copies, TokenStats
 
 def leading_special(tokenizer: Any) -> int:
     """How many special tokens the tokenizer puts before a text."""
-    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole: list[int] = tokenizer("a")["input_ids"]
-    return whole.index(plain[0])
+    first = tokenizer("a", add_special_tokens=False)["input_ids"][0]
+    with_special: list[int] = tokenizer("a")["input_ids"]
+    return with_special.index(first)
 
 
 def overlap(context: int) -> int:

@@ -1,6 +1,6 @@
 """The processes that torchrun, deepspeed or srun started, on one machine or many.
 
-The first, the leader, runs the stage as a process alone would; the others only serve it.
+Rank 0 runs the stage as a process alone would; the others only serve it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from detection.ranks.slices import Slice
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(days=365)  # the leader may wait for hours, such as for another job's lease
+PATIENCE = timedelta(days=365)  # rank 0 may wait for hours, such as for another job's lease
 LAUNCHED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # what launchers set, for one process as well
 
 
 def served(stage: Callable[[], int]) -> int:
-    """The exit status of the stage, run by this process or, with a launcher's, by the leader.
+    """The exit status of the stage, run by this process or, of a launcher's processes, by rank 0.
 
-    The others take slices from the leader until it ends, and end with its status.
+    The others take slices from rank 0 until it ends, and end with its status.
 
     Raises:
         ConfigError: the tasks of srun can't find each other.
@@ -44,7 +44,7 @@ def served(stage: Callable[[], int]) -> int:
     # gloo beside GPUs as well: nothing but Python objects travels
     distributed.init_process_group("gloo", timeout=PATIENCE)
     try:
-        status = _lead(stage, size) if distributed.get_rank() == 0 else _serve()
+        status = _run(stage, size) if distributed.get_rank() == 0 else _serve()
     except BaseException:
         distributed.destroy_process_group()
         raise
@@ -52,12 +52,12 @@ def served(stage: Callable[[], int]) -> int:
 
 
 def joined() -> Group | None:
-    """The group that this process leads; None: it has none."""
+    """The group whose rank 0 this process is; None: it is alone."""
     return _group
 
 
 class Group:
-    """All of a launcher's processes, as the leader sees them."""
+    """All of a launcher's processes, as rank 0 sees them."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -72,15 +72,14 @@ class Group:
         found: list[Any] = [None] * self.size
         with _connected():
             gather_object(None, found, dst=0)
-        self.waiting = True
-        found[0] = own
+        self.waiting, found[0] = True, own
         for outcome in found:
             if isinstance(outcome, Exception):
                 raise outcome
         return found
 
     def dismiss(self, status: int) -> None:
-        """Let the others end, unless they would not hear it: these end as the leader does."""
+        """Let the others end, unless they would not hear it: these end as rank 0 does."""
         if self.waiting:
             with suppress(UserError):
                 self._send([status] * self.size)
@@ -93,10 +92,10 @@ class Group:
             scatter_object_list([None], list(objects), src=0)
 
 
-_group: Group | None = None  # only in a leader
+_group: Group | None = None  # only in rank 0
 
 
-def _lead(stage: Callable[[], int], size: int) -> int:
+def _run(stage: Callable[[], int], size: int) -> int:
     global _group
     _group, status = Group(size), 1
     try:
@@ -112,19 +111,18 @@ def _lead(stage: Callable[[], int], size: int) -> int:
 
 
 def _serve() -> int:
-    """Work for the leader until it ends; its exit status."""
-    logging.getLogger().setLevel(logging.ERROR)  # what all have to say, the leader says
-    status = None
-    while status is None:
-        try:
-            status = _serve_once()
-        except _GoneError:  # the leader says it, or is itself the one that is gone
-            status = 1
+    """Work for rank 0 until it ends; its exit status."""
+    logging.getLogger().setLevel(logging.ERROR)  # what all have to say, rank 0 says
+    try:
+        while (status := _serve_once()) is None:
+            pass
+    except _GoneError:  # rank 0 says it, or is itself the one that is gone
+        status = 1
     return status
 
 
 def _serve_once() -> int | None:
-    """Do what the leader sends; where that is the exit status, return it."""
+    """Do what rank 0 sends; where that is the exit status, return it."""
     from torch.distributed import gather_object, get_rank, scatter_object_list
 
     sent: list[Any] = [None]
@@ -134,7 +132,7 @@ def _serve_once() -> int | None:
         return sent[0]
     outcome = _outcome(sent[0])
     if isinstance(outcome, Exception) and not isinstance(outcome, UserError):
-        # the class may not survive the way to the leader, nor does a traceback
+        # the class may not survive the way to rank 0, nor does a traceback
         said = "".join(traceback.format_exception(outcome))
         outcome = RuntimeError(f"process {get_rank()} failed:\n{said}")
     with _connected():

@@ -92,19 +92,14 @@ class Calibration:
         """What differs between the scores that they were chosen on and these."""
         for role in MODELS:
             own, other = self.models.get(role), scores.inputs.get(role)
+            why = f"its {role} model is {_short(own)}, that of the scores {_short(other)}"
             known = own is not None and other is not None
             if own != other if known else role == "target":
-                yield (
-                    "model",
-                    f"its {role} model is {_short(own)}, that of the scores {_short(other)}",
-                )
+                yield "model", why
         before = scores.inputs.get(PREFIX_TEXTS)
         if self.prefix and before and self.prefix != before:
-            yield (
-                "prefix",
-                f"its prefix (prefix.path) is {_short(self.prefix)}, that of the scores "
-                f"{_short(before)}",
-            )
+            own, other = _short(self.prefix), _short(before)
+            yield "prefix", f"its prefix (prefix.path) is {own}, that of the scores {other}"
         for name in RECORDED:
             own, other = (of.get(name, "unknown") for of in (self.settings, scores.settings))
             if own != other or own == "unknown":
@@ -114,33 +109,47 @@ class Calibration:
         """Write the file, whole or not at all."""
         write_text(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
+    @classmethod
+    def read(cls, path: Path) -> Calibration:
+        """The file that `write` wrote.
 
-def read_calibration(path: Path) -> Calibration:
-    """The file that `write` wrote.
+        Raises:
+            DataError: it is none, lacks a field, has one too many or wrong, or has no threshold.
+        """
+        command = "`python -m detection thresholds examples=…`"
+        try:
+            found = json.loads(path.read_text())
+            if not isinstance(found, dict) or "thresholds" not in found:
+                raise ValueError("it has no thresholds")
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"apply is {str(path)!r}: it is no file of thresholds ({error}). Give one that "
+                f"{command} wrote."
+            ) from error
+        try:
+            read: Calibration = _read(found, cls, "")
+            if not read.thresholds:
+                raise ValueError("thresholds is []")
+        except ValueError as error:
+            raise DataError(
+                f"apply is {str(path)!r}, where {error}: an earlier version wrote it, or it was "
+                f"edited: calibrate again with {command}."
+            ) from error
+        return read
 
-    Raises:
-        DataError: it is none, or has a field too few or too many, of a wrong type, or no threshold.
-    """
-    command = "`python -m detection thresholds examples=…`"
-    try:
-        found = json.loads(path.read_text())
-        if not isinstance(found, dict) or "thresholds" not in found:
-            raise ValueError("it has no thresholds")
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"apply is {str(path)!r}: it is no file of thresholds ({error}). Give one that "
-            f"{command} wrote."
-        ) from error
-    try:
-        read: Calibration = _read(found, Calibration, "")
-        if not read.thresholds:
-            raise ValueError("thresholds is []")
-    except ValueError as error:
-        raise DataError(
-            f"apply is {str(path)!r}, where {error}: an earlier version wrote it, or it was "
-            f"edited: calibrate again with {command}."
-        ) from error
-    return read
+    def check(
+        self, scores: Origin, methods: Collection[tuple[str, str]], override: Sequence[str]
+    ) -> None:
+        """Raise a DataError unless the thresholds may be applied to these scores."""
+        found = [each for each in self.refusals(scores, methods) if each[0] not in override]
+        if found:
+            why = "; ".join(reason for _, reason in found)
+            kinds = [kind for kind in REMEDIES if kind in dict(found)]
+            raise DataError(
+                f"apply: the thresholds are not applied, since {why}. "
+                f"{' '.join(REMEDIES[kind] for kind in kinds)} To apply them all the same give "
+                f"override=[{','.join([*override, *kinds])}]."
+            )
 
 
 def _read(value: Any, hint: Any, name: str) -> Any:
@@ -159,23 +168,6 @@ def _read(value: Any, hint: Any, name: str) -> Any:
     if type(value) in allowed and value == value:  # a NaN does not equal itself
         return value
     raise ValueError(f"{name} is {json.dumps(value):.40}")
-
-
-def check(
-    calibration: Calibration,
-    scores: Origin,
-    methods: Collection[tuple[str, str]],
-    override: Sequence[str],
-) -> None:
-    """Raise a DataError unless the thresholds may be applied to these scores."""
-    found = [each for each in calibration.refusals(scores, methods) if each[0] not in override]
-    if found:
-        kinds = [kind for kind in REMEDIES if kind in dict(found)]
-        raise DataError(
-            f"apply: the thresholds are not applied, since {'; '.join(why for _, why in found)}. "
-            f"{' '.join(REMEDIES[kind] for kind in kinds)} To apply them all the same give "
-            f"override=[{','.join([*override, *kinds])}]."
-        )
 
 
 def labelled_digest(examples: Sequence[Text]) -> str:

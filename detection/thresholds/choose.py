@@ -30,7 +30,7 @@ SUBSET_DRAWS = 20
 
 @dataclass(frozen=True)
 class Threshold:
-    """One method's threshold and what it is worth on texts that it was not chosen on.
+    """One method's threshold and how good it is on texts that it was not chosen on.
 
     Attributes:
         value: texts with at least this score are called members.

@@ -17,14 +17,7 @@ from detection.flags import counted, said
 from detection.material import PREFIX_TEXTS
 from detection.scores import Origin, read_scores
 from detection.texts import Text
-from detection.thresholds.calibration import (
-    MODELS,
-    REMEDIES,
-    Calibration,
-    check,
-    labelled_digest,
-    read_calibration,
-)
+from detection.thresholds.calibration import MODELS, REMEDIES, Calibration, labelled_digest
 from detection.thresholds.choose import apply, calibrate, halves
 
 OVERRIDE = Range(lambda names: set(names) <= set(REMEDIES), f"choose from {', '.join(REMEDIES)}.")
@@ -65,9 +58,9 @@ def decide(stage: ThresholdStage) -> None:
     print("".join(f"{line}\n" for line in said(counted(table))), end="")
     out = Path(stage.out)
     if stage.apply is not None:
-        saved = read_calibration(Path(stage.apply))
+        saved = Calibration.read(Path(stage.apply))
         methods = set(zip(table["method"], table["variant"], strict=True))
-        check(saved, made_of, methods, stage.override)
+        saved.check(made_of, methods, stage.override)
         decided = apply(table, saved.thresholds)
         write_csv(out, decided)
         print("\n".join(_called(decided)))

@@ -17,8 +17,8 @@ def original(texts: Sequence[Text], material: Material, **_: object) -> list[Seq
 
 def lowercase(texts: Sequence[Text], material: Material) -> list[Sequence[str]]:
     """The text in lower case."""
-    plain = [text.text for text in texts]
-    return [(version,) for version in Lowercase().reword(plain, plain, material.seed)]
+    originals = [text.text for text in texts]
+    return [(version,) for version in Lowercase().reword(originals, originals, material.seed)]
 
 
 VIEWS = {"original": View(original, rewords=False), "lowercase": View(lowercase)}
