@@ -49,11 +49,9 @@ class DetectionConfig(Ranged, node="detection"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.device_map is not None:
-            remedy = (
-                f"leave detection.processes ({self.processes}) at 1: it spreads one model over "
-            )
-            self.require(self.processes == 1, "device_map", f"{remedy}all devices.")
-            remedy = f"leave detection.device ({self.device!r}) at auto: it chooses the devices."
+            remedy = f"it spreads one model, but detection.processes={self.processes}: leave one."
+            self.require(self.processes == 1, "device_map", remedy)
+            remedy = f"it chooses the devices, but detection.device is {self.device!r}: give auto."
             self.require(self.device == "auto", "device_map", remedy)
 
     @property
