@@ -39,9 +39,8 @@ def disk_errors(folder: str | Path | None = None) -> Iterator[None]:
         number = _number(error)
         if number not in REMEDIES:
             raise
-        path = getattr(error, "filename2", None) or getattr(error, "filename", None)
-        path = folder if path is None else path
-        place = f"{path}: " if path is not None else ""
+        path = getattr(error, "filename2", None) or getattr(error, "filename", None) or folder
+        place = f"{path}: " if path else ""
         raise DataError(f"{place}{os.strerror(number)}. {REMEDIES[number]}") from error
 
 

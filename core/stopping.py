@@ -32,17 +32,12 @@ AGAIN_SECONDS = 1.0
 class _Stop:
     """What came, and who answers it. One at a time in a process: signals belong to the process."""
 
-    number: int | None = None
+    number: int | None = None  # of the signal that came
     since: float = 0.0
     dropped: bool = False
     """Whether the error was raised where Python drops it."""
     answers: list[Callable[[], None]] = field(default_factory=list)
     last_words: list[Callable[[StoppedError], None]] = field(default_factory=list)
-
-    @property
-    def asked(self) -> bool:
-        """Whether a signal came."""
-        return self.number is not None
 
     def error(self, where: str = "") -> StoppedError:
         """The error that says which one; another process of several may have got it."""
@@ -80,7 +75,7 @@ def obeyed() -> Iterator[None]:
     watch.start()
     try:
         yield
-        if stop.asked:
+        if stop.number is not None:
             raise stop.error()
     finally:
         _stop = None
@@ -109,9 +104,9 @@ def deferred(answer: Callable[[], None] = lambda: None) -> Iterator[Callable[[],
         return
     stop.answers.append(answer)
     try:
-        if stop.asked:
+        if stop.number is not None:
             answer()
-        yield lambda: stop.asked
+        yield lambda: stop.number is not None
     finally:
         stop.answers.remove(answer)
         stop.since = time.monotonic()
@@ -132,7 +127,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
     stop = _stop
     if stop is None:
         return
-    if not stop.asked:
+    if stop.number is None:
         stop.number, stop.since = number, time.monotonic()
         if not stop.answers:
             raise stop.error()

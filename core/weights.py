@@ -22,8 +22,7 @@ def check_whole(field: str, path: str, model: Any, loaded: Mapping[str, Any]) ->
     Raises:
         ConfigError: a tensor is missing, surplus, of another shape, or not finite.
     """
-    wrong = next(_wrong(model, loaded), None)
-    if wrong is not None:
+    for wrong in _wrong(model, loaded):
         raise ConfigError(
             f"{field} is {path!r}: {wrong}. Its weights are damaged, or its config.json is another "
             "model's. Copy or download the model again, or give another one."

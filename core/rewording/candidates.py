@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ConfigError
+from core.errors import require
 from core.rewording.masking import WORD
 
 Floats = NDArray[np.float64]
@@ -55,11 +55,11 @@ class Vocabulary:
 
     def check(self, path: str) -> None:
         """Raise a ConfigError unless every word can have another in its place."""
-        if len(self.same) < 2:
-            raise ConfigError(
-                f"masked_lm.path is {path!r}: its tokenizer has {len(self.same)} tokens that are "
-                "whole words, and a replacement needs 2 or more. Choose another masked model."
-            )
+        remedy = (
+            f"its tokenizer has {len(self.same)} tokens that are whole words, and a replacement "
+            "needs 2 or more. Choose another masked model."
+        )
+        require(len(self.same) >= 2, "masked_lm.path", path, remedy)
 
     def text(self, token: int, original: str) -> str:
         """The token's word, with the original's capitals where the model knows none."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from core.errors import ConfigError
+from core.errors import ConfigError, require
 from core.models import LOADING, load, load_tokenizer
 from core.rewording.masking import Around
 from core.weights import check_whole
@@ -81,5 +81,4 @@ def _placed(model: Any, device: str) -> Any:
 
 def _require(condition: bool, path: str, reason: str) -> None:
     remedy = "Choose a masked language model with a fast tokenizer, such as bert-base-uncased."
-    if not condition:
-        raise ConfigError(f"{FIELD} is {path!r}: {reason}. {remedy}")
+    require(condition, FIELD, path, f"{reason}. {remedy}")
