@@ -65,9 +65,9 @@ class Collector:
             p: view_of(p).serving(p, (o for o in wanted if (o.model, o.view) == (p.model, p.view)))
             for p in wanted
         }
-        run = sorted(set(serving.values()), key=lambda p: p.key)
-        found = {p: self._one(p) for p in run}
-        return {p: found[serving[p]] for p in wanted}
+        for each in sorted(set(serving.values()), key=lambda p: p.key):
+            self._one(each)
+        return {p: self._found[serving[p]] for p in wanted}
 
     def _one(self, wanted: Pass) -> ByText:
         if wanted in self._found:

@@ -119,15 +119,13 @@ def _label(path: Path, number: int, value: Any) -> bool | None:
 
 def _row(path: Path, number: int, line: bytes) -> Mapping[str, Any]:
     try:
-        row = json.loads(line)
-        text = row["text"]
-        text.encode()  # JSON may spell half of a surrogate pair, which is no text
+        row: dict[str, Any] = json.loads(line)
+        row["text"].encode()  # JSON may spell half of a surrogate pair, which is no text
         for key in ("id", "benchmark"):
             str(row.get(key)).encode()
+        return row
     except (ValueError, RecursionError) as error:
         problem: str = f"it is not JSON in UTF-8 ({error})"
     except (TypeError, KeyError, AttributeError):
         problem = "it is not an object with a string as its `text`"
-    else:
-        return {**row, "text": text}
     raise DataError(f'{path}, line {number} (from 0): {problem}. Write it as {{"text": "…"}}.')

@@ -124,9 +124,8 @@ def _is_past(stage: DetectionStage) -> bool:
         return True
     if not target.whole:
         log.info(
-            "Nothing records all that model.path (%s) was trained from. If reference.path is part "
-            "of it, read scores against it as an upper bound.",
-            stage.model.path,
+            f"Nothing records all that model.path ({stage.model.path}) was trained from. If "
+            "reference.path is part of it, read scores against it as an upper bound."
         )
     return False
 

@@ -17,8 +17,6 @@ from detection.texts import Text
 
 log = logging.getLogger(__name__)
 
-Group = tuple[Sequence[str], list[int]]
-
 
 @dataclass(frozen=True)
 class Prefix:
@@ -61,17 +59,14 @@ class Prefix:
             log.warning("prefix: %d texts%s are held out, not %d.", len(texts), which, count)
         return texts[:count]
 
-    def groups(self, count: int, benchmarks: Sequence[str]) -> list[Group]:
-        """From the texts' benchmarks: the shots that some of them share, and these texts' places.
+    def shots_of(self, count: int, benchmarks: Sequence[str]) -> list[tuple[str, ...]]:
+        """The shots of each text, from the texts' benchmarks.
 
         Raises:
             DataError: as `shots`.
         """
         shots = {each: tuple(self.shots(count, each)) for each in sorted(set(benchmarks))}
-        found: dict[tuple[str, ...], list[int]] = {}
-        for place, benchmark in enumerate(benchmarks):
-            found.setdefault(shots[benchmark], []).append(place)
-        return list(found.items())
+        return [shots[benchmark] for benchmark in benchmarks]
 
     def identity(self, texts: Iterable[Text]) -> str:
         """A hash of what stands before each of these texts."""

@@ -133,7 +133,8 @@ def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
 def _mean(groups: Mapping[str, Sequence[Text]], found: Mapping[str, Estimates]) -> str:
     """The table of "all", as in a report: the mean over benchmarks, where each was measured."""
     head = f"{ALL}, the mean over {len(groups)} benchmarks"
-    if needs := needs_over({n or "those of no benchmark": _needs(g) for n, g in groups.items()}):
+    lacks = {n or "those of no benchmark": AUROC.needs(*_sizes(g)) for n, g in groups.items()}
+    if needs := needs_over(lacks):
         return f"{head}: needs {needs}"
     lines: Estimates = {}
     for method in next(iter(found.values())):
@@ -146,15 +147,15 @@ def _mean(groups: Mapping[str, Sequence[Text]], found: Mapping[str, Estimates]) 
     return _shown(head, [e for texts in groups.values() for e in texts], lines)
 
 
-def _needs(examples: Sequence[Text]) -> str:
-    """What they lack to carry any metric."""
+def _sizes(examples: Sequence[Text]) -> tuple[int, int]:
+    """How many are members, and how many non-members."""
     labels = [e.label for e in examples]
-    return AUROC.needs(labels.count(True), labels.count(False))
+    return labels.count(True), labels.count(False)
 
 
 def _shown(name: str, examples: Sequence[Text], found: Estimates) -> str:
-    labels = [e.label for e in examples]
-    head = f"{name}: {labels.count(True)} members, {labels.count(False)} non-members"
+    members, nonmembers = _sizes(examples)
+    head = f"{name}: {members} members, {nonmembers} non-members"
     if not found:
         return f"{head}: no metric without both"
     names, variants = zip(("", "variant"), *found, strict=True)

@@ -80,11 +80,9 @@ def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
     cached = takes_branches(model)
     naive = [not cached or not fits_window(model, len(sequence)) for sequence in sequences]
     if any(naive):
-        why = (
-            "the texts exceed the model's attention window"
-            if cached
-            else "the model takes no 4-D mask or no cache"
-        )
+        why = "the texts exceed the model's attention window"
+        if not cached:
+            why = "the model takes no 4-D mask or no cache"
         forwards = sum(len(sequences[i]) - 1 for i, loops in enumerate(naive) if loops)
         log.warning(
             f"infilling: {why}. {sum(naive)} of {len(sequences)} texts cost a forward for each "

@@ -27,19 +27,18 @@ class BehindPrefix(View):
 
         assert reader.material.prefix is not None
         count = int(dict(wanted.parameters)["shots"])
-        groups = reader.material.prefix.groups(count, [t.owner.benchmark for t in tokens])
-        for shots, places in groups:
-            owners = [tokens[i].owner for i in places]
-            check_disjoint(shots, [(o.example_id, o.text) for o in owners])
-        prefix_of = {i: number for number, (_, places) in enumerate(groups) for i in places}
+        shots = reader.material.prefix.shots_of(count, [t.owner.benchmark for t in tokens])
+        prefixes = list(dict.fromkeys(shots))
+        for prefix in prefixes:
+            owners = [t.owner for t, own in zip(tokens, shots, strict=True) if own == prefix]
+            check_disjoint(prefix, [(owner.example_id, owner.text) for owner in owners])
         task = partial(
             run_prefixed,
-            prefixes=[Shots(reader.tokenizer, shots) for shots, _ in groups],
+            prefixes=[Shots(reader.tokenizer, prefix) for prefix in prefixes],
             batch_tokens=reader.settings.batch_tokens,
             context=reader.source.context,
         )
-        columns = [prefix_of[i] for i in range(len(tokens))]
-        return reader.spread(task, wanted.view_key, tokens, columns)
+        return reader.spread(task, wanted.view_key, tokens, [prefixes.index(own) for own in shots])
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Say that they leave no room for a prefix."""
