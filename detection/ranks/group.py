@@ -72,7 +72,8 @@ class Group:
         found: list[Any] = [None] * self.size
         with _connected():
             gather_object(None, found, dst=0)
-        self.waiting, found[0] = True, own
+        self.waiting = True
+        found[0] = own
         for outcome in found:
             if isinstance(outcome, Exception):
                 raise outcome

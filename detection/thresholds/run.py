@@ -116,11 +116,8 @@ def _calibration(
 def _called(decided: pd.DataFrame) -> Iterator[str]:
     """A line a method: how many are called members, and how many p-values are small."""
     for key, rows in decided[decided["ranked"]].groupby(["method", "variant"]):
-        small = (rows["p_value"] <= 0.05).mean()
-        yield (
-            f"{' '.join(key):46} {rows['member'].mean():7.1%} called members, {small:7.1%} with "
-            "p ≤ 0.05"
-        )
+        called, small = rows["member"].mean(), (rows["p_value"] <= 0.05).mean()
+        yield f"{' '.join(key):46} {called:7.1%} called members, {small:7.1%} with p ≤ 0.05"
 
 
 def _shown(made: Calibration, made_of: Origin) -> str:
