@@ -16,10 +16,10 @@ from core.artifacts import Built, build, locate
 from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
 from detection.examples import texts_digest
-from detection.material import Material
 from detection.model import ScoredModel
 from detection.passes import Pass
 from detection.ranks.spread import staying
+from detection.resources import Resources
 from detection.store import KIND, PARTS, ByText, StoredPass, is_whole, part, write_rows
 from detection.texts import Text, Texts, release
 from detection.views import view_of
@@ -43,12 +43,12 @@ class Collector:
         models: Mapping[str, ScoredModel],
         texts: Sequence[Text],
         settings: DetectionConfig,
-        material: Material | None = None,
+        resources: Resources | None = None,
     ) -> None:
         self.runs = runs
         self.models = models
         self.settings = settings
-        self.material = replace(material or Material(), runs=runs)
+        self.resources = replace(resources or Resources(), runs=runs)
         # one row a text, sorted: the stored pass is the same whatever the ids and their order
         whole = Texts.of(texts)
         ordered = whole.take(whole.order("sha256", "benchmark"))
@@ -79,7 +79,7 @@ class Collector:
             )
         model = self.models[wanted.model]
         # `config` is all that can change the numbers, `inputs` the digests of what is read
-        drawn, digests = self.material.identity(view_of(wanted).needs, self.texts)
+        drawn, digests = self.resources.identity(view_of(wanted).needs, self.texts)
         config = {"view": wanted.view_key, **drawn, **self.settings.of_a_pass}
         inputs = {"model": model.digest, "tokenizer": model.tokenizer_digest}
         inputs |= {"texts": texts_digest(self.texts), **digests}
@@ -128,7 +128,7 @@ class Collector:
         if role not in self._loaded:
             from detection.loaded import LoadedModel
 
-            self._loaded[role] = LoadedModel(self.models[role], self.settings, self.material)
+            self._loaded[role] = LoadedModel(self.models[role], self.settings, self.resources)
         return self._loaded[role]
 
 

@@ -77,7 +77,7 @@ class LoadedModel(Reader):
         """Each text of the view with the special tokens that the tokenizer itself adds."""
         views = [
             (text, copy, version)
-            for text, versions in zip(texts, render(wanted, texts, self.material), strict=True)
+            for text, versions in zip(texts, render(wanted, texts, self.resources), strict=True)
             for copy, version in enumerate(versions)
         ]
         tokens: list[Tokens] = []

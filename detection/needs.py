@@ -10,11 +10,11 @@ from core.errors import ConfigError
 from detection.build import build_methods
 from detection.config import METHODS, DetectionStage
 from detection.flags import UPPER_BOUND
-from detection.material import Material
 from detection.methods.base import Method
 from detection.model import ScoredModel, open_node
 from detection.model.local_model import LocalModel
 from detection.prefix_texts import Prefix, held_out_prefix, open_prefix
+from detection.resources import Resources
 from detection.views import view_of
 from training import ancestry_of
 
@@ -130,13 +130,13 @@ def _is_past(stage: DetectionStage) -> bool:
     return False
 
 
-def open_material(stage: DetectionStage, used: Collection[str]) -> Material:
+def open_resources(stage: DetectionStage, used: Collection[str]) -> Resources:
     """What the views of the chosen methods draw on."""
     masked_lm = None
     if "masked_lm" in used:
         masked_lm = LocalModel.open("masked_lm.path", str(stage.masked_lm.path))
     prefix = _prefix(stage) if "prefix" in used else None
-    return Material(stage.seed, masked_lm, prefix, stage.detection.device)
+    return Resources(stage.seed, masked_lm, prefix, stage.detection.device)
 
 
 def _missing(stage: DetectionStage, method: Method) -> tuple[str, str] | None:

@@ -21,8 +21,8 @@ from detection.needs import (
     choose_methods,
     choose_servable,
     named,
-    open_material,
     open_models,
+    open_resources,
     used_by,
 )
 from detection.scores import (
@@ -70,8 +70,8 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     models = open_models(stage, used_by(methods))
     methods = choose_servable(stage, methods, models)
     used = used_by(methods)
-    material, methods = open_material(stage, used), named(methods, stage)
-    drawn, digests = material.identity(sorted(used), examples)
+    resources, methods = open_resources(stage, used), named(methods, stage)
+    drawn, digests = resources.identity(sorted(used), examples)
     inputs = {
         **{role: m.digest for role, m in models.items()},
         "examples": examples_digest(examples),
@@ -82,8 +82,8 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     folder = locate(Path(stage.runs), KIND, target.slug, settings, inputs)
     if start is not None and not is_complete(folder):
         start(folder)
-    collector = Collector(Path(stage.runs), models, examples, stage.detection, material)
-    inputs |= material.shared(used)
+    collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
+    inputs |= resources.shared(used)
     make = partial(_make, methods, examples, collector)
     artifact = build(folder, stage, inputs, make, named=settings)
     log.info("scores: %s", artifact.path)

@@ -13,7 +13,7 @@ FLOORS = {
     "": ("core", "injection", "training", "detection", "analysis", "launch"),
     "detection.": (
         *("config passes texts", "prefix_texts blind_classifiers", "examples methods model store"),
-        *("ranks material build blind overlap", "forward", "views", "flags", "scores loaded"),
+        *("ranks resources build blind overlap", "forward", "views", "flags", "scores loaded"),
         *("collect", "needs summary", "accuracy thresholds", "run online", "__init__ __main__"),
     ),
     "analysis.": (

@@ -8,12 +8,12 @@ from functools import cached_property
 
 from detection.config import DetectionConfig
 from detection.forward.windows import leading_special, merge_copies, split
-from detection.material import Material
 from detection.model import ScoredModel
 from detection.model.language_model import LanguageModel
 from detection.passes import Copies
 from detection.ranks.slices import Task
 from detection.ranks.spread import run_slices, spread
+from detection.resources import Resources
 from detection.texts import Text
 
 
@@ -40,15 +40,15 @@ class Reader:
     Args:
         source: the model, not yet loaded.
         settings: the stage's settings: device, batches, processes, long texts.
-        material: what views draw on beside the texts.
+        resources: what views draw on beside the texts.
     """
 
     def __init__(
-        self, source: ScoredModel, settings: DetectionConfig, material: Material | None = None
+        self, source: ScoredModel, settings: DetectionConfig, resources: Resources | None = None
     ) -> None:
         self.source = source
         self.settings = settings
-        self.material = material or Material()
+        self.resources = resources or Resources()
         self.tokenizer = source.tokenizer()
 
     @cached_property

@@ -13,7 +13,7 @@ from typing import Any
 from core.errors import DataError
 from core.files import write_text
 from detection.examples import lines_digest
-from detection.material import PREFIX_TEXTS
+from detection.resources import PREFIX_TEXTS
 from detection.scores import RECORDED, Origin
 from detection.texts import Text
 from detection.thresholds.choose import Threshold

@@ -14,7 +14,7 @@ from core.errors import DataError
 from core.ranges import Range, Ranged, limited
 from detection.examples import examples_digest, open_examples
 from detection.flags import counted, said
-from detection.material import PREFIX_TEXTS
+from detection.resources import PREFIX_TEXTS
 from detection.scores import Origin, read_scores
 from detection.texts import Text
 from detection.thresholds.calibration import MODELS, REMEDIES, Calibration, labelled_digest

@@ -7,8 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from core.errors import ConfigError, near_names
-from detection.material import Material
 from detection.passes import Pass
+from detection.resources import Resources
 from detection.texts import Text
 from detection.views.base import View
 
@@ -32,7 +32,7 @@ def view_of(wanted: Pass) -> View:
     return VIEWS[wanted.view]
 
 
-def render(wanted: Pass, texts: Sequence[Text], material: Material) -> list[Sequence[str]]:
+def render(wanted: Pass, texts: Sequence[Text], resources: Resources) -> list[Sequence[str]]:
     """For each text the versions that `wanted` scores.
 
     Raises:
@@ -40,6 +40,6 @@ def render(wanted: Pass, texts: Sequence[Text], material: Material) -> list[Sequ
     """
     view = view_of(wanted)
     for need in set(view.needs) - {"seed"}:
-        if getattr(material, need) is None:
+        if getattr(resources, need) is None:
             raise ConfigError(f"pass {wanted.key}: {need}.path is null. Give one.")
-    return view.make(texts, material, **dict(wanted.parameters))
+    return view.make(texts, resources, **dict(wanted.parameters))

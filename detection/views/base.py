@@ -18,7 +18,7 @@ class View:
     This one reads each version by itself, in one forward; a subclass reads in another way.
 
     Attributes:
-        make: from the texts, the material and the pass's parameters the versions of each text,
+        make: from the texts, the resources and the pass's parameters the versions of each text,
             in order. It gets all texts at once, for a view that runs a model of its own.
         needs: what it draws on, of `seed`, `masked_lm` and `prefix`.
         rewords: whether its versions are the text in other words, each read by itself.

@@ -25,9 +25,9 @@ class BehindPrefix(View):
         """The statistics of texts that the model takes at once, with what it has room for."""
         from detection.forward.prefix import Shots, run_prefixed  # it imports torch
 
-        assert reader.material.prefix is not None
+        assert reader.resources.prefix is not None
         count = int(dict(wanted.parameters)["shots"])
-        shots = reader.material.prefix.shots_of(count, [t.owner.benchmark for t in tokens])
+        shots = reader.resources.prefix.shots_of(count, [t.owner.benchmark for t in tokens])
         prefixes = list(dict.fromkeys(shots))
         for prefix in prefixes:
             owners = [t.owner for t, own in zip(tokens, shots, strict=True) if own == prefix]

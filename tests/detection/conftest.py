@@ -9,10 +9,10 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from core.models import load_model
 from detection.collect import Collector
 from detection.config import DetectionConfig
-from detection.material import Material
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.prefix_texts import open_prefix
+from detection.resources import Resources
 
 from . import golden
 from .masked import save_masked_model
@@ -86,9 +86,9 @@ def prefix_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def material(masked_folder, prefix_file):
+def resources(masked_folder, prefix_file):
     """What views draw on: a tiny masked language model and a few short texts."""
-    return Material(
+    return Resources(
         masked_lm=open_model("masked_lm.path", str(masked_folder)),
         prefix=open_prefix(str(prefix_file)),
         device="cpu",
@@ -96,13 +96,13 @@ def material(masked_folder, prefix_file):
 
 
 @pytest.fixture
-def collect(toy_models, material, tmp_path):
+def collect(toy_models, resources, tmp_path):
     """Passes over some texts by the toy models: `collect(methods, texts, batch_tokens=…)`."""
 
     def run(methods, texts, **settings):
         settings = DetectionConfig(device="cpu", **settings)
         runs = tmp_path / f"runs-{settings.batch_tokens}-{len(list(Path(tmp_path).iterdir()))}"
-        collector = Collector(runs, toy_models, texts, settings, material)
+        collector = Collector(runs, toy_models, texts, settings, resources)
         return collector.collect(p for method in methods for p in method.passes)
 
     return run

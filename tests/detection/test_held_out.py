@@ -13,9 +13,9 @@ from detection import open_scores
 from detection.collect import Collector
 from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.examples import make_text, open_examples
-from detection.material import Material
 from detection.methods.recall import Recall
 from detection.prefix_texts import held_out_prefix, open_prefix
+from detection.resources import Resources
 from detection.run import run
 
 from .conftest import MEMORISED, UNSEEN
@@ -92,11 +92,11 @@ def test_corpora_with_one_pool_share_their_scores(stage, corpus, tmp_path):
 
 
 def test_a_pass_is_stored_under_the_texts_benchmarks(toy_models, corpus, tmp_path):
-    material = Material(prefix=held_out_prefix(str(corpus)))
+    resources = Resources(prefix=held_out_prefix(str(corpus)))
     texts = open_examples(str(corpus))
     moved = [replace(t, benchmark="sea") for t in texts]
     for stored, each in enumerate([texts, texts[::-1], moved], 1):
-        Collector(tmp_path, toy_models, each, DetectionConfig(), material).collect(
+        Collector(tmp_path, toy_models, each, DetectionConfig(), resources).collect(
             [Recall(shots=1).prefixed]
         )
         assert len(list((tmp_path / "passes").iterdir())) == (1 if stored < 3 else 2)

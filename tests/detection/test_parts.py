@@ -38,10 +38,10 @@ TEXTS = [
 
 
 @pytest.fixture
-def collector(toy_models, material, tmp_path):
+def collector(toy_models, resources, tmp_path):
     def make(runs="runs", **settings):
         settings = DetectionConfig(device="cpu", long_texts="truncate", **settings)
-        return Collector(tmp_path / runs, toy_models, TEXTS, settings, material)
+        return Collector(tmp_path / runs, toy_models, TEXTS, settings, resources)
 
     return make
 

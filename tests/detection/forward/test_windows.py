@@ -50,8 +50,8 @@ def tokenizers(tmp_path_factory, tokenizer):
 
 
 @pytest.fixture(params=["with BOS", "without"])
-def loaded(request, toy_models, tokenizers, material):
-    model = LoadedModel(toy_models["target"], WINDOWED, material)
+def loaded(request, toy_models, tokenizers, resources):
+    model = LoadedModel(toy_models["target"], WINDOWED, resources)
     model.tokenizer = tokenizers[request.param]
     return model
 
@@ -112,10 +112,10 @@ def test_the_infilling_pass_takes_each_token_from_the_window_that_scores_it(load
                     assert one == pytest.approx(other, rel=1e-5, abs=FORWARD)
 
 
-def test_short_texts_are_scored_as_ever(toy_models, material):
+def test_short_texts_are_scored_as_ever(toy_models, resources):
     texts = [golden.text_of(str(i), t) for i, t in enumerate([MEMORISED, LONG, UNSEEN])]
-    windowed = LoadedModel(toy_models["target"], WINDOWED, material)
-    usual = LoadedModel(toy_models["target"], DetectionConfig(device="cpu"), material)
+    windowed = LoadedModel(toy_models["target"], WINDOWED, resources)
+    usual = LoadedModel(toy_models["target"], DetectionConfig(device="cpu"), resources)
     for wanted in (ORIGINAL, INFILL, Pass(view="prefix", shots=2)):
         found = windowed.run(wanted, texts)
         expected = usual.run(wanted, texts[::2])
@@ -138,11 +138,11 @@ def test_a_text_as_long_as_the_context_is_no_windowed_one(loaded):
     assert len(row.stats) == CONTEXT - 1
 
 
-def test_a_text_of_a_token_more_is_counted_as_windowed(toy_models, tokenizer, material, tmp_path):
+def test_a_text_of_a_token_more_is_counted_as_windowed(toy_models, tokenizer, resources, tmp_path):
     ids, special = tokenizer(LONG)["input_ids"], leading_special(tokenizer)
     cut = [tokenizer.decode(ids[special:n]) for n in (CONTEXT, CONTEXT + 1)]
     texts = [golden.text_of(str(len(text)), text) for text in cut]
-    Collector(tmp_path, toy_models, texts, WINDOWED, material).collect([ORIGINAL])
+    Collector(tmp_path, toy_models, texts, WINDOWED, resources).collect([ORIGINAL])
     (manifest,) = tmp_path.rglob(MANIFEST)
     counts = json.loads(manifest.read_text())["counts"]
     assert (counts["scored_tokens"], counts["windowed"]) == (2 * CONTEXT - 1, 1)

@@ -58,26 +58,26 @@ def assert_close(found, expected, rtol=1e-5):
             )
 
 
-def test_two_processes_give_the_same_as_one(golden_folder, material):
+def test_two_processes_give_the_same_as_one(golden_folder, resources):
     source = open_model("model.path", str(golden_folder))
     settings = [DetectionConfig(device="cpu", processes=n) for n in (1, 2)]
     texts = [golden.text_of(e["text"], e["text"]) for e in golden.untied()]
-    one, two = (LoadedModel(source, s, material).run(INFILLING, texts) for s in settings)
+    one, two = (LoadedModel(source, s, resources).run(INFILLING, texts) for s in settings)
     keys = [[(row.text_sha256, row.copy) for row in rows] for rows in (one, two)]
     assert keys[0] == keys[1]
     assert_close([row.stats for row in two], [row.stats for row in one])
 
 
 @pytest.mark.slow
-def test_two_processes_for_one_text(toy_models, material):
+def test_two_processes_for_one_text(toy_models, resources):
     settings = DetectionConfig(device="cpu", processes=2)
-    loaded = LoadedModel(toy_models["target"], settings, material)
+    loaded = LoadedModel(toy_models["target"], settings, resources)
     (row,) = loaded.run(ORIGINAL, [golden.text_of("a", MEMORISED)])
     assert len(row.stats) > 1
 
 
 @pytest.mark.parametrize("wanted", PASSES, ids=lambda p: p.view)
-def test_a_device_map_changes_nothing(toy_models, material, wanted, monkeypatch):
+def test_a_device_map_changes_nothing(toy_models, resources, wanted, monkeypatch):
     """What transformers is asked for; a CPU alone it does not spread the model over."""
     given, load = [], AutoModelForCausalLM.from_pretrained
     monkeypatch.setattr(
@@ -86,7 +86,7 @@ def test_a_device_map_changes_nothing(toy_models, material, wanted, monkeypatch)
     )  # fmt: skip
     texts = [golden.text_of("a", MEMORISED), golden.text_of("b", UNSEEN)]
     settings = DetectionConfig(), DetectionConfig(device_map="auto")
-    usual, mapped = (LoadedModel(toy_models["target"], s, material) for s in settings)
+    usual, mapped = (LoadedModel(toy_models["target"], s, resources) for s in settings)
     rows = [m.run(wanted, texts) for m in (usual, mapped)]
     assert given == [None, "auto"]
     assert_close(*([row.stats for row in each] for each in rows))

@@ -28,16 +28,16 @@ def calls(monkeypatch):
 
 
 @pytest.fixture
-def neighbors(toy_models, material, tmp_path):
+def neighbors(toy_models, resources, tmp_path):
     def collect(role, method=NEIGHBOR, texts=TEXTS, seed=0):
         models = {"target": toy_models[role]}
-        drawn = replace(material, seed=seed)
+        drawn = replace(resources, seed=seed)
         Collector(tmp_path, models, texts, DetectionConfig(), drawn).collect(method.passes)
 
     return collect
 
 
-def test_a_second_model_reads_the_firsts_versions(neighbors, calls, material, tmp_path):
+def test_a_second_model_reads_the_firsts_versions(neighbors, calls, resources, tmp_path):
     neighbors("reference")
     (file,) = tmp_path.glob("rewordings/*/versions.parquet")
     stored = pq.read_table(file).to_pylist()
@@ -46,7 +46,7 @@ def test_a_second_model_reads_the_firsts_versions(neighbors, calls, material, tm
     assert len(calls) == 1
     assert len(list(tmp_path.glob("rewordings/*"))) == 1
     wanted = Pass(view="masked_lm", n=3, share=NEIGHBOR.share)
-    for text, versions in zip(TEXTS, render(wanted, TEXTS, material), strict=True):
+    for text, versions in zip(TEXTS, render(wanted, TEXTS, resources), strict=True):
         assert [r["text"] for r in stored if r["text_sha256"] == text.sha256] == list(versions)
 
 

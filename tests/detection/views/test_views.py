@@ -24,7 +24,6 @@ from detection.config import (
 )
 from detection.forward.batches import run_sequences
 from detection.forward.prefix import AfterPrefix, Shots, run_after
-from detection.material import Material
 from detection.methods.lowercase import Lowercase
 from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
@@ -35,6 +34,7 @@ from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.passes import ORIGINAL, Example, Pass, TokenStats
 from detection.prefix_texts import check_disjoint, open_prefix
+from detection.resources import Resources
 from detection.run import run
 from detection.views import VIEWS, render
 from tests.detection import golden, naive
@@ -75,11 +75,11 @@ def test_reference_and_lowercase_equal_a_loop(collect, rows, text):
 
 
 @pytest.mark.parametrize("augmentation", ["swap", "delete", "lowercase", "masked_lm"])
-def test_pac_and_neighbor_equal_a_loop_over_the_views_texts(collect, rows, material, augmentation):
+def test_pac_and_neighbor_equal_a_loop_over_the_views_texts(collect, rows, resources, augmentation):
     pac = Pac(augmentation=augmentation, n=3)
     neighbor = Neighbor(augmentation=augmentation, n=3)
     passes = collect([pac, neighbor], TEXTS)
-    for text, versions in zip(TEXTS, render(pac.augmented, TEXTS, material), strict=True):
+    for text, versions in zip(TEXTS, render(pac.augmented, TEXTS, resources), strict=True):
         assert len(versions) == (1 if augmentation == "lowercase" else 3)
         around = [rows(v) for v in versions]
         own, *spreads = (naive.distance(r, 0.05, 0.3) for r in (rows(text.text), *around))
@@ -92,11 +92,11 @@ def test_pac_and_neighbor_equal_a_loop_over_the_views_texts(collect, rows, mater
 
 @pytest.mark.parametrize("shots", [1, 2])
 def test_recall_equals_a_loop_over_the_prefix_and_the_text(
-    collect, doubles, tokenizer, material, shots
+    collect, doubles, tokenizer, resources, shots
 ):
     method = Recall(shots=shots)
     passes = collect([method], TEXTS)
-    prefix = "".join(f"{s}\n" for s in material.prefix.texts[:shots])
+    prefix = "".join(f"{s}\n" for s in resources.prefix.texts[:shots])
     before = tokenizer(prefix)["input_ids"]
     for text in TEXTS:
         ids = tokenizer(text.text)["input_ids"]
@@ -141,25 +141,25 @@ def test_a_text_that_the_model_is_certain_of_has_a_finite_ratio(collect):
 
 
 @pytest.mark.parametrize("view", ["swap", "delete", "masked_lm"])
-def test_versions_follow_from_the_seed_and_the_text_alone(material, view):
+def test_versions_follow_from_the_seed_and_the_text_alone(resources, view):
     wanted = Pass(view=view, n=4, share=0.3)
-    versions = render(wanted, TEXTS, material)
-    assert render(wanted, TEXTS[::-1], material)[::-1] == versions
-    assert [render(wanted, [t], material)[0] for t in TEXTS] == versions
+    versions = render(wanted, TEXTS, resources)
+    assert render(wanted, TEXTS[::-1], resources)[::-1] == versions
+    assert [render(wanted, [t], resources)[0] for t in TEXTS] == versions
     renamed = [replace(t, example_id=f"other {t.example_id}") for t in TEXTS]
-    assert render(wanted, renamed, material) == versions
-    assert render(wanted, TEXTS, replace(material, seed=1)) != versions
-    more = render(Pass(view=view, n=6, share=0.3), TEXTS, material)
+    assert render(wanted, renamed, resources) == versions
+    assert render(wanted, TEXTS, replace(resources, seed=1)) != versions
+    more = render(Pass(view=view, n=6, share=0.3), TEXTS, resources)
     assert [row[:4] for row in more] == versions
     assert all(len(set(row)) > 3 for row in more[:2])  # each version is drawn by itself
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_a_view_changes_its_share_of_the_words(material, share):
+def test_a_view_changes_its_share_of_the_words(resources, share):
     """⌊share·n⌋ of the n words, at least one: gone, other words, or in pairs of changed places."""
     for view in ("delete", "masked_lm", "swap"):
         for text, versions in zip(
-            TEXTS, render(Pass(view=view, n=4, share=share), TEXTS, material), strict=True
+            TEXTS, render(Pass(view=view, n=4, share=share), TEXTS, resources), strict=True
         ):
             words = text.text.split()
             asked = max(1, int(share * len(words)))
@@ -180,17 +180,17 @@ def stored(tmp_path):
     return len(list((tmp_path / "passes").iterdir()))
 
 
-def test_a_view_is_stored_under_all_that_it_draws_on(toy_models, material, tmp_path, prefix_file):
-    def collect(wanted, material):
-        Collector(tmp_path, toy_models, TEXTS, DetectionConfig(), material).collect([wanted])
+def test_a_view_is_stored_under_all_that_it_draws_on(toy_models, resources, tmp_path, prefix_file):
+    def collect(wanted, resources):
+        Collector(tmp_path, toy_models, TEXTS, DetectionConfig(), resources).collect([wanted])
         return stored(tmp_path)
 
     other_model = open_model("masked_lm.path", str(save_masked_model(tmp_path / "other")))
     (tmp_path / "more.txt").write_text(prefix_file.read_text() + "One more.\n")
     others = {
-        "seed": replace(material, seed=1),
-        "masked_lm": replace(material, masked_lm=replace(other_model, digest="another")),
-        "prefix": replace(material, prefix=open_prefix(str(tmp_path / "more.txt"))),
+        "seed": replace(resources, seed=1),
+        "masked_lm": replace(resources, masked_lm=replace(other_model, digest="another")),
+        "prefix": replace(resources, prefix=open_prefix(str(tmp_path / "more.txt"))),
     }
     expected = 0
     options = {"swap": {"n": 1, "share": 0.3}, "prefix": {"shots": 1}, "infill": {"future": 1}}
@@ -198,7 +198,7 @@ def test_a_view_is_stored_under_all_that_it_draws_on(toy_models, material, tmp_p
     for name, view in VIEWS.items():
         wanted = Pass(view=name, **options.get(name, {}))
         expected += 1
-        assert collect(wanted, material) == expected
+        assert collect(wanted, resources) == expected
         for what, other in others.items():
             expected += what in view.needs
             assert collect(wanted, other) == expected
@@ -215,7 +215,7 @@ def test_a_version_that_outgrows_the_context_is_cut(toy_models, tmp_path, tokeni
 
 def test_a_view_without_what_it_needs_is_named():
     with pytest.raises(ConfigError, match="masked_lm.path is null"):
-        render(Pass(view="masked_lm", n=1, share=0.3), TEXTS, Material())
+        render(Pass(view="masked_lm", n=1, share=0.3), TEXTS, Resources())
 
 
 # --- prefixes ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ PREFIX_TEXTS = "prefix_texts"
 
 
 @dataclass(frozen=True)
-class Material:
+class Resources:
     """What views draw on beside the texts.
 
     Attributes:
