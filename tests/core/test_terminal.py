@@ -1,0 +1,46 @@
+"""Tables that fit a terminal."""
+
+import sys
+
+import pytest
+
+from core.terminal import columns, fit
+
+HEADER = ["method", "variant", "AUROC", "TPR"]
+ROWS = [["Loss", "", "0.5", "0.1"], ["Min-K%++", "k=0.2", "0.75", "0.2"]]
+WHOLE = 8 + 2 + 7 + 2 + 5 + 2 + 3
+
+
+def test_a_table_that_fits_is_whole():
+    fitted = fit(HEADER, ROWS, WHOLE)
+    assert (fitted.header, fitted.rows, fitted.note) == (HEADER, ROWS, "")
+    assert fitted.lines(right=True) == [
+        "method    variant  AUROC  TPR",
+        "Loss                 0.5  0.1",
+        "Min-K%++    k=0.2   0.75  0.2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "least", "kept"),
+    [
+        (WHOLE - 1, [], ["method", "variant", "AUROC"]),
+        (WHOLE - 1, ["variant"], ["method", "AUROC", "TPR"]),
+        (16, ["variant", "no column"], ["method", "AUROC"]),
+        (1, ["method"], ["method"]),
+    ],
+)
+def test_the_least_important_columns_go_first_and_are_named(width, least, kept):
+    fitted = fit(HEADER, ROWS, width, least=least)
+    assert fitted.header == kept
+    assert [len(row) for row in fitted.rows] == [len(kept)] * 2
+    gone = ", ".join(name for name in HEADER if name not in kept)
+    assert fitted.lines()[-1].startswith(f"(not in {width} columns: {gone};")
+
+
+@pytest.mark.parametrize(("is_terminal", "width"), [(True, 20), (False, None)])
+def test_the_terminals_width_counts_only_where_there_is_one(monkeypatch, is_terminal, width):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("COLUMNS", "20")
+    assert columns() == width
+    assert bool(fit(HEADER, ROWS).note) == is_terminal
