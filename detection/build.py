@@ -25,8 +25,7 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
     Raises:
         ConfigError: an unknown target or hyperparameter, or a value out of range.
     """
-    built = [(name, method) for name, node in nodes.items() for method in _variants(name, node)]
-    return {(name, method.variant): method for name, method in built}
+    return {(name, m.variant): m for name, node in nodes.items() for m in _variants(name, node)}
 
 
 def _variants(name: str, node: Any) -> list[Method]:

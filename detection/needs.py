@@ -140,18 +140,14 @@ def open_resources(stage: DetectionStage, used: Collection[str]) -> Resources:
 
 
 def _missing(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
-    """The first need without a path, or what stands in for one."""
+    """The first need without a path; the corpus's held-out texts do for a prefix."""
     for need, what in PATHS.items():
-        if need in needs_of(method) and not _given(stage, need):
+        if need not in needs_of(method) or getattr(stage, need).path is not None:
+            continue
+        if need != "prefix" or held_out_prefix(stage.examples.path) is None:
             why = f"{need}.path, which is null. Give {what}, or leave the method out."
             return f"{need}.path ({what})", why
     return None
-
-
-def _given(stage: DetectionStage, need: str) -> bool:
-    if getattr(stage, need).path is not None:
-        return True
-    return need == "prefix" and _prefix(stage) is not None
 
 
 def _prefix(stage: DetectionStage) -> Prefix | None:

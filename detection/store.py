@@ -133,7 +133,6 @@ class _Part:
                 raise ValueError("a row group does not say what is in it")
 
     def read(self, group: int) -> dict[str, Copies]:
-        """The statistics of a row group's texts."""
         with self._opened() as file:
             table = file.read_row_group(group, use_threads=False)
             split = {n: _arrays(table[n]) for n in NUMBERS if n in table.column_names}
@@ -146,7 +145,6 @@ class _Part:
         return {sha256: tuple(copies) for sha256, copies in found.items()}
 
     def truncated(self) -> int:
-        """How many rows are of a text that was cut."""
         with self._opened() as file:
             return sum(file.read(["truncated"])["truncated"].to_pylist())
 
