@@ -39,7 +39,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.timing import medians, peak
 from core.models import load_model, load_tokenizer
-from detection.forward.batches import next_batch, run_sequences
+from detection.forward.batches import run_batches, run_sequences
 from detection.forward.infill import takes_branches
 from detection.forward.infill_copies import run_branches
 from detection.methods.base import Method
@@ -151,13 +151,14 @@ def memory_of(model: CausalLM, rows: Sequence[Sequence[int]]) -> str:
 
 def padded_batches(sequences: Sequence[Sequence[int]]) -> list[torch.Tensor]:
     """The runner's own batches."""
-    order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
-    batches = []
-    while order:
-        batch = next_batch(order, sequences, BATCH_TOKENS)
-        order = order[len(batch) :]
-        rows = [torch.tensor(sequences[i]) for i in batch]
+    batches: list[torch.Tensor] = []
+
+    def pad(batch: Sequence[Sequence[int]], names: Sequence[str], _: int) -> Sequence[str]:
+        rows = [torch.tensor(sequence) for sequence in batch]
         batches.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(DEVICE))
+        return names
+
+    run_batches(sequences, [""] * len(sequences), BATCH_TOKENS, pad)
     return batches
 
 
