@@ -63,7 +63,7 @@ def sentences(
 
 
 def of_conditions(made: Statistics | Report, confidence: float) -> dict[str, list[str]]:
-    """All that is said of each condition, in their order; what is odd about its scores is last."""
+    """The sentences on each condition, in their order; flags on its scores are last."""
     found = {}
     for condition, part in parts_of(made.pooled).items():
         comparisons, trends = (

@@ -87,7 +87,7 @@ def build(
     make: Callable[[Path], Built],
     named: Any = None,
 ) -> Artifact:
-    """The finished folder: reused where complete, else made (or gone on with) by `make`.
+    """The finished folder: reused where complete, else made (or resumed) by `make`.
 
     Of several processes that need the same folder one makes it and the others wait. `config` is
     for its config.yaml, `named` what `locate` was given instead (None: the same), and `inputs` are
@@ -107,7 +107,7 @@ def build(
 
 @contextmanager
 def begun(folder: Path, config: Any) -> Iterator[None]:
-    """Start (or go on with) the folder; what the disk refuses is said, and bad input is undone."""
+    """Start or resume the folder; a disk that refuses is an error, and bad input is undone."""
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CONFIG, yaml.safe_dump(as_data(config), sort_keys=False))
@@ -115,7 +115,7 @@ def begun(folder: Path, config: Any) -> Iterator[None]:
         with disk_errors(folder):
             yield
     except UserError as error:
-        # what a configuration that can't work is named after will never be gone on with
+        # a configuration that can't work is never resumed: its folder goes
         empty = [path.name for path in folder.iterdir()] == [CONFIG]
         if new and (empty or isinstance(error, ConfigError)):
             shutil.rmtree(folder, ignore_errors=True)

@@ -21,7 +21,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 def _end(number: int, frame: FrameType | None) -> None:
     if "RANK" not in os.environ:  # of a launcher's processes the launcher says it
-        said = f"stopped: {signal.Signals(number).name} came. The same command goes on.\n"
+        said = (
+            f"stopped: {signal.Signals(number).name} came. Run the same command again to resume.\n"
+        )
         os.write(2, said.encode())
     os._exit(128 + number)
 

@@ -33,7 +33,7 @@ class ArtifactError(UserError):
 
 
 class StoppedError(BaseException):
-    """SIGTERM or SIGINT came: what is finished is kept, and the same command goes on with it.
+    """SIGTERM or SIGINT came: what is finished is kept, and the same command resumes it.
 
     It is no `Exception`, so that code which catches those lets it pass.
 

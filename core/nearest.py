@@ -54,7 +54,7 @@ def say_nearest(
     """Log which finished folder of the schema differs least from a new one, where one is near.
 
     The new one is named by the settings `named` and `inputs` (name → digest). Of a folder that is
-    there already nothing is said.
+    there already nothing is logged.
     """
     kind = folder.parent.name
     if folder.exists() or kind in UNSAID:

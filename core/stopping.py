@@ -5,7 +5,7 @@ a destructor: there it is raised again a little later. Two things could still ke
 the process: a library may swallow the error, though it is no `Exception`, and Python handles no
 signal while C code runs. So a second thread, which the system wakes at once, ends the process where
 it still lives GRACE_SECONDS later. Everything on disk is as after a kill:
-unfinished, never half-finished, and the same command goes on with it.
+unfinished, never half-finished, and the same command resumes it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Stop:
     def error(self, where: str = "") -> StoppedError:
         """The error that says which one; another process of several may have got it."""
         number = signal.Signals(self.number or signal.SIGTERM)
-        where = where or ". What is finished is kept: the same command goes on."
+        where = where or ". What is finished is kept: run the same command again to resume."
         return StoppedError(f"{number.name} came{where}", 128 + number)
 
 

@@ -99,7 +99,7 @@ class Collector:
             kept = len(texts) - len(missing)
             log.info("%s: %d of %d parts are there.", wanted.key, kept, len(texts))
         model = self._load(wanted.model)
-        if len(missing) > 1:  # what is wrong with a text is said before any is scored
+        if len(missing) > 1:  # a bad text is an error before any is scored
             for path in missing:
                 model.tokenize(wanted, texts[path])
                 release()

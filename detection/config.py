@@ -114,7 +114,7 @@ class DetectionStage:
     """The experiment's name; no part of the scores' identity."""
 
     seed: int = 0
-    """The experiment's seed, for views that draw at random; no such view, no effect."""
+    """The experiment's seed, for views that draw at random. Other views don't depend on it."""
 
     runs: str = "runs"
     """The folder of all artefacts."""

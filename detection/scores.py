@@ -54,7 +54,7 @@ COLUMNS = pa.schema(
     ]
 )
 JUDGED = np.dtype([("score", np.float64), ("flag", np.int32), ("ranked", np.bool_)])
-"""What is said of an example by a method; the flag by its number."""
+"""A method's judgement of an example; the flag by its number."""
 STRINGS = {pa.string(): pd.ArrowDtype(pa.string())}.get
 """How a part of the table holds its strings: as objects they would take many times as much."""
 

@@ -2,7 +2,7 @@
 
 Whether a document's start holds a copy whole depends on the tokens that are inserted before it, so
 the starts are passed in order. A copy is drawn for one of the window's starts and waits from there
-for one that holds it whole. Past the last start it goes on from the first: on such a circle all
+for one that holds it whole. Past the last start it continues from the first: on such a circle all
 starts are equally likely.
 """
 

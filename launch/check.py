@@ -123,7 +123,7 @@ def _state(folder: Path) -> tuple[str, str]:
             return RUNNING, f"{who} makes it"
         if any(folder.iterdir()) and not (named and (folder / CONFIG).is_file()):
             return FOREIGN, "no stage began it, and it is kept"
-        return UNFINISHED, "the command that began it goes on with it"
+        return UNFINISHED, "the command that began it resumes it"
     try:
         manifest = read_manifest(folder)
     except ArtifactError as error:

@@ -43,7 +43,7 @@ from launch.saved_config import load_config
 KIND = "launches"
 RUNTIME = ("launch.", "cluster.", "cluster=", "verify=")
 """How overrides begin that say where and how far, not what."""
-BEAT = 5.0  # seconds between two signs of life
+BEAT = 5.0  # seconds between two updates of the record
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A launch: one cell, or with `-m` many that share what they can, and one report.
 
-Within a sweep a cell that fails does not stop the others. The same command again goes on where it
+Within a sweep a cell that fails does not stop the others. The same command again resumes where it
 was stopped: finished artefacts are reused.
 """
 

@@ -49,7 +49,7 @@ def state(cell: CellFolder) -> tuple[str, str]:
             return "running", f"{_progress(cell)}{where}"
         return "failed", (
             f"no sign of life for {_duration(quiet)} ({_progress(cell)}{where}): its process "
-            "ended without a word. The same command goes on."
+            "ended without a word. Run the same command again to resume."
         )
     if outcome is None or outcome.state in ("waiting", "stopped"):
         return "waiting", _waits(cell, outcome or Outcome("waiting"))

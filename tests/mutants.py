@@ -1,7 +1,7 @@
 """Plants one small bug at a time and counts those that the quick tests beside it notice.
 
 `make mutants` runs the groups of `[tool.mutants]` in pyproject.toml, `make mutants
-ONLY="estimates training"` two of them. What was stopped goes on where it was; where a group's tests
+ONLY="estimates training"` two of them. A stopped run resumes; where a group's tests
 have changed it begins anew. A group is mutmut's work in `build/mutants/GROUP`, where
 `mutmut results` lists the survivors and `mutmut show NAME` shows one.
 

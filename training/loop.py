@@ -124,7 +124,7 @@ class Loop:
         if asked:
             raise stopping.stopped(
                 f"at step {step} of {self.order.steps}. All of it is saved in "
-                f"{self.folder}: the same command goes on from here."
+                f"{self.folder}: run the same command again to resume from here."
             )
 
     def tokens(self, step: int) -> int:

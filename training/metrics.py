@@ -68,7 +68,7 @@ class Record:
 
 
 class Lines:
-    """A JSONL file of one row a step that a resumed run goes on with."""
+    """A JSONL file of one row a step that a resumed run continues."""
 
     def __init__(self, path: Path, first_step: int) -> None:
         self._path = path
@@ -100,7 +100,7 @@ class Lines:
 
 
 def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) -> Any:
-    """One run a cell; its id is the model folder's hash, so that a resumed run goes on in it."""
+    """One run a cell; its id is the model folder's hash, so that a resumed run continues it."""
     if stage.wandb.mode == "disabled":
         return None
     config = {**identity(stage), "inputs": dict(inputs), "folder": folder.name}
@@ -110,7 +110,7 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
 
 
 def open_run(to: WandbConfig, place: Path, settings: Mapping[str, Any], **run: Any) -> Any:
-    """Begin a run in Weights & Biases, or go on with the one of that id.
+    """Begin a run in Weights & Biases, or continue the one of that id.
 
     Args:
         to: the project, and whether it is online.

@@ -116,7 +116,7 @@ def _newest_whole(folder: Path) -> Saved | None:
         shutil.rmtree(aside, ignore_errors=True)
         path.rename(aside)
         log.warning(
-            "The checkpoint %s is damaged (%s): it is kept as %s, and training goes on from "
+            "The checkpoint %s is damaged (%s): it is kept as %s, and training resumes from "
             "the one before, or else from the start.",
             *(path, wrong, aside.name),
         )

@@ -51,7 +51,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     Raises:
         ConfigError: a value or a combination that can't be trained with.
         DataError: a loss that is not finite.
-        StoppedError: a signal came; the same call goes on from a checkpoint.
+        StoppedError: a signal came; the same call resumes from a checkpoint.
     """
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)

@@ -1,6 +1,6 @@
 """The mirror of the results in Weights & Biases: one run a cell, the one that its training made.
 
-Online, that run is gone on with. Offline, its record is a second folder with the same id, which
+Online, that run is continued. Offline, its record is a second folder with the same id, which
 `wandb sync` joins to the first.
 """
 

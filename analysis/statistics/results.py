@@ -22,7 +22,7 @@ Columns (`COLUMNS`), where they need a word:
 - `seed`: the cell's own seed.
 
 A benchmark without members or non-members has no row of its own, nor has a number of occurrences
-without members; the log says so.
+without members; this is logged.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class MaskedLM(Ranged, node="masked_lm"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        resolve(FIELD, self.path)  # a missing folder is said before any work
+        resolve(FIELD, self.path)  # a missing folder is an error before any work
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Each text with some of its words replaced."""

@@ -19,7 +19,7 @@ from detection.accuracy.estimates import AVERAGE, HEADS, Line, lines, p_values
 from detection.summary import figure
 from injection.config import CHOSEN_BY
 
-MANY, MOST = 20, 0.8  # of so many examples, so large a share with one answer is said
+MANY, MOST = 20, 0.8  # of so many examples, a share of one answer that is warned of
 
 
 def summary(table: pd.DataFrame, artifact: Artifact) -> str:

@@ -162,5 +162,5 @@ def _connected() -> Iterator[None]:
         raise _GoneError(
             f"Another of WORLD_SIZE={os.environ['WORLD_SIZE']} processes ended before its work was "
             f"done ({why}), perhaps for want of memory: the launcher or the system's log says why. "
-            "The same command goes on with the passes that are finished."
+            "Run the same command again: finished passes are reused."
         ) from error

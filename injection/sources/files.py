@@ -48,7 +48,7 @@ class FilesCorpus(StreamedCorpus):
                 hint = f"no such folder with files in corpus.paths. {near_names(name, folders)}"
                 require(name in folders, f"corpus.weights.{name}", self.weights[name], hint)
         else:
-            _ = self.shards  # a path that is not there is said before any work
+            _ = self.shards  # a missing path is an error before any work
 
     @cached_property
     def shards(self) -> list[Shard]:

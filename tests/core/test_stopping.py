@@ -99,7 +99,7 @@ def work():
 """
     assert run(code + CALL, signal.SIGTERM) == (
         143, "unwound\n",
-        "stopped: SIGTERM came. What is finished is kept: the same command goes on.\n",
+        "stopped: SIGTERM came. What is finished is kept: run the same command again to resume.\n",
     )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
         signal.raise_signal(signal.SIGTERM)
     assert state(cell) == (
         "waiting",
-        "stopped: SIGTERM came. What is finished is kept: the same command goes on.",
+        "stopped: SIGTERM came. What is finished is kept: run the same command again to resume.",
     )
 
 

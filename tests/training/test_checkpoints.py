@@ -161,7 +161,7 @@ def test_a_damaged_one_is_set_aside_for_the_one_before(place, caplog, kind):
     assert record.getMessage().startswith(said)
     assert wrong in record.getMessage()
     assert record.getMessage().endswith(
-        f"): it is kept as {aside.name}, and training goes on from the one before, or else from "
+        f"): it is kept as {aside.name}, and training resumes from the one before, or else from "
         "the start."
     )
 

@@ -1,4 +1,4 @@
-"""A damaged checkpoint is never opened: training goes on from the one before."""
+"""A damaged checkpoint is never opened: training resumes from the one before."""
 
 import json
 import logging
