@@ -83,10 +83,11 @@ class ReferenceConfig:
     """A model that has not seen the texts (node `reference`), for the methods that compare."""
 
     path: str | None = None
-    """As model.path; null: none is given. A pipeline that makes the base model then makes another
-    one, of another seed; `base`: the model before the training, an upper bound."""
+    """A folder, a GGUF file or a hub id; null: none is given. A pipeline that makes the base model
+    then makes another one, of another seed; `base`: the model before the training, an upper
+    bound."""
     trust_remote_code: bool = runtime(False)
-    """As model.trust_remote_code."""
+    """Run the Python code that comes with it, where it needs some."""
 
 
 @dataclass(frozen=True)

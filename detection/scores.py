@@ -214,7 +214,7 @@ class Origin:
 
 
 def origin(artifact: Artifact) -> Origin:
-    """That of a finished scores folder."""
+    """What a finished scores folder was made of."""
     recorded = artifact.config().get("detection", {})
     return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
 
@@ -238,7 +238,7 @@ def write_tables(path: Path, tables: Iterable[pa.Table], made_of: Origin | None 
 
 
 def _hash_line(path: Path) -> str:
-    """As `sha256sum` writes it."""
+    """The file's hash and name, in one line as `sha256sum` writes it."""
     return f"{file_digest(path, remembered=False)}  {path.name}\n"
 
 

@@ -92,7 +92,7 @@ def naive_states(
     texts: Sequence[Branches],
     batch_tokens: int,
 ) -> Iterator[tuple[list[Branches], Tensor]]:
-    """As `branch_states`, from a forward over a whole text for each branch, a text at a time."""
+    """The branches' states by a forward over a whole text for each branch, a text at a time."""
     for sequence, text in zip(sequences, texts, strict=True):
         starts, size = np.unique(text.start), max(1, batch_tokens // len(sequence))
         for first in range(0, len(starts), size):

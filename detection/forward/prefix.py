@@ -40,7 +40,7 @@ class AfterPrefix(LanguageModel):
         self.last_11X = states[:, -1:]
 
     def stats(self, sequences: Sequence[Sequence[int]]) -> list[TokenStats]:
-        """As `LanguageModel.stats`, behind the prefix."""
+        """The statistics of each sequence's tokens after the first, behind the prefix."""
         return self.model.stats(sequences, self.hidden)
 
     def hidden(self, ids_BT: Tensor) -> Tensor:

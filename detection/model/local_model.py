@@ -71,13 +71,13 @@ class LocalModel(ScoredModel):
 
     @property
     def context(self) -> int | None:
-        """As the model's config says."""
+        """The most tokens that the model's config allows; None where it names no limit."""
         limit = getattr(self._config, "max_position_embeddings", None)
         return None if limit is None else int(limit)
 
     @property
     def vocabulary(self) -> int | None:
-        """As the model's config says."""
+        """The entries of the vocabulary that the model's config names, if it does."""
         return getattr(self._config, "vocab_size", None)
 
     @cached_property
