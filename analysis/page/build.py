@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -15,6 +14,7 @@ from analysis.page.data import page_data
 from analysis.statistics.controls import stamp
 from analysis.summary import reading_guide
 from analysis.training_record import Record
+from core.web_page import filled, script_json
 
 
 def page(findings: Findings, config: Mapping[str, object]) -> str:
@@ -30,22 +30,10 @@ def page(findings: Findings, config: Mapping[str, object]) -> str:
         "ledger": _ledger(findings.records),
         "config": html.escape(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)),
         "plotly": get_plotlyjs(),
-        "data": _json(page_data(findings)),
+        "data": script_json(page_data(findings)),
         "js": _file("page.js"),
     }
-    text = _file("page.html")
-    pieces = text.split("{{")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:  # one pass: what a part holds is never looked at again
-        name, _, rest = piece.partition("}}")
-        filled += [parts[name], rest]
-    return "".join(filled)
-
-
-def _json(value: object) -> str:
-    """JSON that no HTML parser reads as markup: `<!--<script>` in it would hide the page's end."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)  # U+2028 and U+2029 too
-    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+    return filled(_file("page.html"), parts)
 
 
 def _file(name: str) -> str:
