@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from core.artifacts import Built, build, locate
+from core.artifacts import Built, build, is_complete, locate, open_artifact
 from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
 from detection.examples import texts_digest
@@ -60,18 +60,35 @@ class Collector:
 
     def collect(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
         """The statistics of each pass; a pass that holds others is run for all of them, once."""
-        wanted = set(passes)
-        serving = {
-            p: view_of(p).serving(p, (o for o in wanted if (o.model, o.view) == (p.model, p.view)))
-            for p in wanted
-        }
+        serving = _serving(set(passes))
         for each in sorted(set(serving.values()), key=lambda p: p.key):
             self._one(each)
-        return {p: self._found[serving[p]] for p in wanted}
+        return {p: self._found[held_by] for p, held_by in serving.items()}
+
+    def stored(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
+        """The statistics of those passes whose folders are finished; nothing is run.
+
+        Raises:
+            ArtifactError: a folder is damaged.
+        """
+        serving = _serving(set(passes))
+        folders = {p: self._place(p)[0] for p in set(serving.values())}
+        found = {
+            p: StoredPass(open_artifact(folder, KIND).path)
+            for p, folder in folders.items()
+            if is_complete(folder)
+        }
+        return {p: found[held_by] for p, held_by in serving.items() if held_by in found}
 
     def _one(self, wanted: Pass) -> ByText:
-        if wanted in self._found:
-            return self._found[wanted]
+        if wanted not in self._found:
+            folder, config, inputs = self._place(wanted)
+            build(folder, config, inputs, partial(self._run, wanted))
+            self._found[wanted] = StoredPass(folder)
+        return self._found[wanted]
+
+    def _place(self, wanted: Pass) -> tuple[Path, dict[str, Any], dict[str, str]]:
+        """The pass's folder, with the settings and the digests that name it."""
         if wanted.model not in self.models:
             raise ConfigError(
                 f"pass {wanted.key}: no path was given for the model {wanted.model!r}. "
@@ -84,9 +101,7 @@ class Collector:
         inputs = {"model": model.digest, "tokenizer": model.tokenizer_digest}
         inputs |= {"texts": texts_digest(self.texts), **digests}
         folder = locate(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
-        build(folder, config, inputs, partial(self._run, wanted))
-        self._found[wanted] = StoredPass(folder)
-        return self._found[wanted]
+        return folder, config, inputs
 
     def _run(self, wanted: Pass, folder: Path) -> Built:
         """Write the parts of the pass that are not there, or not whole."""
@@ -130,6 +145,14 @@ class Collector:
 
             self._loaded[role] = LoadedModel(self.models[role], self.settings, self.resources)
         return self._loaded[role]
+
+
+def _serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:
+    """For each pass the one of them that holds it."""
+    return {
+        p: view_of(p).serving(p, (o for o in wanted if (o.model, o.view) == (p.model, p.view)))
+        for p in wanted
+    }
 
 
 def parts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:

@@ -1,10 +1,10 @@
-"""Mean log-likelihoods and what methods make of two of them."""
+"""Log-likelihoods of tokens and their means, and what methods make of them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from detection.passes import TokenStats
+from detection.passes import Floats, TokenStats
 
 CEILING = -1e-8  # nats a token: below what float32 tells from a probability of 1
 
@@ -21,3 +21,11 @@ def ratio(over: TokenStats, under: TokenStats) -> float:
     the ratio stays finite.
     """
     return min(mean_logprob(over), CEILING) / min(mean_logprob(under), CEILING)
+
+
+def standardised(stats: TokenStats) -> Floats:
+    """z_t = (log p(x_t | x_<t) − μ_t) / σ_t of each scored token (Zhang et al. 2024, eq. 4).
+
+    μ and σ are of log p(v | x_<t) under the model's own distribution. It has no unit.
+    """
+    return (stats.logprob - stats.mean) / stats.std

@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from core.ranges import FRACTION, Range, limited
+from detection.methods._likelihood import standardised
 from detection.methods._selection import low
 from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Floats, Pass, TokenStats
+from detection.passes import ORIGINAL, Example, Floats, Pass
 
 SHORT = 32  # scored tokens: the paper's m is 1 up to here and 5 above
 
@@ -50,18 +51,18 @@ class Infilling(Method):
 
     def score(self, example: Example) -> float:
         """The mean of the lowest r."""
+        return low(self.ratios(example), self.k)
+
+    def ratios(self, example: Example) -> Floats:
+        """r_t of each scored token, shape (T-1,)."""
         (wanted,) = self.passes
         text, *branches = example.all_stats(wanted)
         ratios = (text.logprob - text.top_logprob) / text.std.astype(np.float64)
         for j, branch in enumerate(branches[: self._future(len(text))], start=1):
-            ratios[:-j] += _z(text)[j:] - _z(branch)
-        return low(ratios.astype(np.float32), self.k)
+            ratios[:-j] += standardised(text)[j:] - standardised(branch)
+        return ratios.astype(np.float32)
 
     def _future(self, scored: int) -> int:
         if isinstance(self.m, int):
             return self.m
         return scored if self.m == "all" else 1 if scored <= SHORT else 5
-
-
-def _z(stats: TokenStats) -> Floats:
-    return (stats.logprob - stats.mean) / stats.std

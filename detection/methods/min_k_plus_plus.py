@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from core.ranges import FRACTION, limited
+from detection.methods._likelihood import standardised
 from detection.methods._selection import low
 from detection.methods.base import Method
 from detection.passes import ORIGINAL, Example
@@ -27,5 +28,4 @@ class MinKPlusPlus(Method):
 
     def score(self, example: Example) -> float:
         """The mean normalised log-likelihood of the lowest tokens."""
-        stats = example.stats(ORIGINAL)
-        return low((stats.logprob - stats.mean) / stats.std, self.k)
+        return low(standardised(example.stats(ORIGINAL)), self.k)
