@@ -1,6 +1,7 @@
 """Settings for the whole suite."""
 
 import os
+import shutil
 
 import pytest
 
@@ -21,3 +22,27 @@ def pytest_runtest_protocol():
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--window-size=1400,1000",
+)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """Chromium, with what it logs and asks for."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    browser, service = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (browser and service):
+        pytest.skip("Debian's packages chromium and chromium-driver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(service))
+    yield started
+    started.quit()

@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
 from analysis.page.build import page
 
-selenium = pytest.importorskip("selenium", reason="selenium (the extra dev) is not installed")
-BROWSER = shutil.which("chromium")
-DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        not (BROWSER and DRIVER),
-        reason="Debian's packages chromium and chromium-driver are not installed",
-    ),
-]
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    "--window-size=1400,1000",
-)
+pytestmark = pytest.mark.browser
 LINES = "return document.getElementById('occurrences').data.filter(t => t.meta === 'line')"
 PATHS = "return document.querySelectorAll('#occurrences .scatterlayer path.js-line').length"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield started
-    started.quit()
 
 
 @pytest.fixture(scope="module")
