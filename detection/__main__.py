@@ -1,4 +1,4 @@
-"""`python -m detection`: score texts with a model; `… thresholds`, `… online`, `… accuracy`."""
+"""`python -m detection`: score texts; `… thresholds`, `… online`, `… accuracy`, `… view`."""
 
 from __future__ import annotations
 
@@ -67,8 +67,15 @@ def choose(config: DictConfig) -> None:
     decide(convert(config, ThresholdStage))
 
 
+def view(config: DictConfig) -> None:
+    """Write the page that shows examples token by token."""
+    from detection.view.run import ViewStage, run
+
+    print(f"wrote {run(convert(config, ViewStage))}")
+
+
 if __name__ == "__main__":
-    stages = {"accuracy": accuracy, "online": online, "thresholds": choose}
+    stages = {"accuracy": accuracy, "online": online, "thresholds": choose, "view": view}
     name, stage = "detection", main
     if sys.argv[1:2] and sys.argv[1] in stages:
         name = sys.argv.pop(1)

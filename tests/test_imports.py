@@ -14,7 +14,8 @@ FLOORS = {
     "detection.": (
         *("config passes texts", "prefix_texts blind_classifiers", "examples methods model store"),
         *("ranks resources build blind overlap", "forward", "views", "flags", "scores loaded"),
-        *("collect", "needs summary", "accuracy thresholds", "run online", "__init__ __main__"),
+        *("collect", "needs summary", "accuracy thresholds view", "run online"),
+        "__init__ __main__",
     ),
     "analysis.": (
         *("config conditions folder", "cells training_record", "methods"),

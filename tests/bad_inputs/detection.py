@@ -16,6 +16,7 @@ detect = partial(bad, "detection")
 online = partial(bad, "detection online")
 accuracy = partial(bad, "detection accuracy")
 thresholds = partial(bad, "detection thresholds")
+view = partial(bad, "detection view")
 
 VALUES = {
     "detection.dtype": "int8",
@@ -202,6 +203,13 @@ ROWS = [
     scored('{"text": "a"}\n{"text": "b"}', "examples.path", "0 members", command=online),
     online("out=a-file", "out", "a-file", files={"a-file": ""}),
     online("examples.path=nowhere", "examples.path", "nowhere"),
+    # view
+    view("view.examples=0"),
+    view("view.ids=[]"),
+    view("view.ids=[nobody]", "view.ids", "nobody"),
+    view("out=nowhere/view.html", "out", "nowhere"),
+    view("examples.path=nowhere", "examples.path", "nowhere"),
+    view("runs=nothing", "model.path", "python -m detection"),
     # accuracy
     accuracy("examples.path=nowhere", "examples.path", "nowhere", slow=True),
     accuracy(f"examples.path={M}/texts.jsonl", "examples.path", "texts.jsonl"),

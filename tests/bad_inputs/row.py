@@ -106,6 +106,7 @@ GOOD = {
     "training memory": [],
     "detection": [*SCORED, "method=[loss]"],
     "detection online": [*SCORED, "method=[loss]"],
+    "detection view": [*SCORED, "method=[loss]"],
     "detection accuracy": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],
     "detection thresholds": [f"scores={M}/scores", f"examples={M}/texts.jsonl"],
     "analysis": [

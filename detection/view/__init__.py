@@ -1,0 +1,1 @@
+"""`python -m detection view`: examples token by token, from stored passes."""

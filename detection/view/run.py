@@ -1,0 +1,149 @@
+"""Examples token by token, as one web page: what stored passes say of each token, and no forward.
+
+The page needs neither a network nor another file. Shown are, where their passes are stored: log p,
+z, whether the model's first choice is the token (rank 0), r_t of the Infilling Score, and how much
+likelier the token is than for the reference model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.disk import check_file, disk_errors
+from core.errors import ArtifactError, ConfigError, require
+from core.files import write_text
+from core.ranges import Ranged, at_least, limited
+from detection.collect import Collector
+from detection.config import DetectionStage
+from detection.examples import open_examples
+from detection.methods.reference import REFERENCE
+from detection.model import ScoredModel
+from detection.needs import Methods, choose_methods, named, open_models, open_resources, used_by
+from detection.passes import ORIGINAL, Pass
+from detection.store import ByText
+from detection.texts import Text
+from detection.view.choose import chosen, occurrences_of
+from detection.view.page import page
+from detection.view.shown import Reading, show
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ViewConfig(Ranged, node="view"):
+    """Which examples are shown (node `view`)."""
+
+    examples: int = limited(50, at_least(1))
+    """How many members, non-members and texts without a label, each drawn by the seed."""
+
+    ids: list[str] | None = None
+    """The ids of the examples to show instead, in their order; null: they are drawn."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = "give at least one id, or null: examples are drawn."
+        self.require(self.ids is None or len(self.ids) > 0, "ids", remedy)
+
+
+@dataclass(frozen=True)
+class ViewStage(DetectionStage):
+    """What was scored, by which methods, and what of it is shown."""
+
+    view: ViewConfig = field(default_factory=ViewConfig)
+
+    out: str = "view.html"
+    """The page to write."""
+
+
+def run(stage: ViewStage) -> Path:
+    """Write the page; the methods whose passes are not stored are left out.
+
+    Raises:
+        ConfigError: a method, a model or an id that there isn't, or two tokenizers.
+        DataError: the examples can't be read.
+        ArtifactError: the pass over the text itself is not stored.
+    """
+    check_file("out", stage.out)
+    methods = choose_methods(stage)
+    examples = open_examples(stage.examples.path)
+    texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)
+    models = open_models(stage, {"reference"} if stage.reference.path else ())
+    tokenizer = _tokenizer(stage, models, texts)
+    resources, methods = open_resources(stage, used_by(methods)), named(methods, stage)
+    collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
+    own = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
+    passes = collector.stored(own.union(*(m.passes for m in methods.values())))
+    _check_stored(stage, own - passes.keys())
+    stored = _stored(methods, passes)
+    left_out = sorted({name for name, _ in methods.keys() - stored.keys()})
+    reading = Reading(
+        tokenizer=tokenizer,
+        passes=passes,
+        methods=stored,
+        min_scored_tokens=stage.detection.min_scored_tokens,
+        occurrences=occurrences_of(stage.examples.path),
+    )
+    out = Path(stage.out).expanduser()
+    facts = _facts(stage, models, len(examples), left_out)
+    with disk_errors(out.parent):
+        write_text(out, page(facts, show(texts, reading)))
+    return out
+
+
+def _stored(methods: Methods, passes: Mapping[Pass, ByText]) -> Methods:
+    """The methods all of whose passes are stored; the others are said."""
+    for (name, _), method in methods.items():
+        if missing := sorted(p.key for p in set(method.passes) - passes.keys()):
+            log.info("%s is left out: not stored is %s.", name, ", ".join(missing))
+    return {key: m for key, m in methods.items() if passes.keys() >= set(m.passes)}
+
+
+def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
+    for wanted in missing:
+        node = "model" if wanted.model == "target" else wanted.model
+        path, given = getattr(stage, node).path, stage.detection
+        raise ArtifactError(
+            f"{node}.path is {path!r}: no pass of it over the texts of examples.path "
+            f"({stage.examples.path!r}) is stored below {stage.runs!r}, and view runs no model. "
+            f"First run `python -m detection runs={stage.runs} examples.path={stage.examples.path} "
+            f"model.path={path} method=[loss,infilling] detection.dtype={given.dtype} "
+            f"detection.long_texts={given.long_texts}`."
+        )
+
+
+def _tokenizer(stage: ViewStage, models: Mapping[str, ScoredModel], texts: Sequence[Text]) -> Any:
+    """The target's tokenizer; the reference's gives the texts the same tokens.
+
+    Raises:
+        ConfigError: it doesn't, or the target's does not say where a token stands in a text.
+    """
+    target, *others = (model.tokenizer() for model in models.values())
+    remedy = (
+        "its tokenizer does not say where tokens stand in a text. Give a model with a fast one."
+    )
+    require(target.is_fast, "model.path", stage.model.path, remedy)
+    own = [text.text for text in texts]
+    if any(other(own)["input_ids"] != target(own)["input_ids"] for other in others):
+        raise ConfigError(
+            f"reference.path is {stage.reference.path!r}: its tokenizer divides the texts in "
+            f"another way than that of model.path ({stage.model.path!r}), so tokens can't be "
+            "compared one by one. Give a model of the same tokenizer, or null."
+        )
+    return target
+
+
+def _facts(
+    stage: ViewStage, models: Mapping[str, ScoredModel], count: int, left_out: Collection[str]
+) -> dict[str, str]:
+    """What the page's head says, by name."""
+    drawn = "chosen by id" if stage.view.ids else f"drawn with seed {stage.seed}"
+    return {
+        "model": models["target"].slug,
+        **({"reference": models["reference"].slug} if "reference" in models else {}),
+        "examples": f"{drawn}, of the {count:,} in {Path(stage.examples.path).name}",
+        **({"left out": f"{', '.join(left_out)}: not stored"} if left_out else {}),
+    }
