@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from core.artifacts import is_complete
 from core.errors import ConfigError
 from core.seeds import derive
 from detection.texts import Text, Texts
@@ -37,9 +38,9 @@ def chosen(examples: Texts, count: int, ids: Sequence[str] | None, seed: int) ->
 
 
 def occurrences_of(path: str) -> Mapping[str, int]:
-    """How many times each example of a corpus folder is in the corpus, by id; of a file: none."""
+    """How many times a corpus folder has each of its examples, by id; of other texts: none."""
     folder = Path(path).expanduser()
-    if not folder.is_dir():
+    if not is_complete(folder):
         return {}
     import injection
 

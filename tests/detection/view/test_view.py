@@ -149,6 +149,7 @@ def test_examples_are_drawn_by_the_seed_whatever_their_order():
 def test_a_corpus_says_how_often_an_example_is_in_it(tmp_path):
     folder = make_corpus(tmp_path / "corpus" / "one")
     assert occurrences_of(str(folder)) == {"a": 1, "b": 0, "c": 0}
+    assert occurrences_of(str(tmp_path)) == {}
 
 
 def test_200_long_examples_take_less_than_5_megabytes(stage, tmp_path):
