@@ -25,7 +25,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from core.errors import DataError
 from core.files import write_text
@@ -82,7 +82,7 @@ def _hash_all(files: Mapping[str, Path], remembered: bool) -> dict[str, str]:
     from core.progress import progress  # which writes its records as artefacts are written
 
     total = sum(path.stat().st_size for path in files.values())
-    shown = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
+    shown: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
     bar = progress(total=total, desc="hashing", leave=False, **shown)
     lock, stop = threading.Lock(), threading.Event()
 

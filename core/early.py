@@ -39,7 +39,15 @@ def _is_run() -> bool:
     return sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in PACKAGES
 
 
+def _say_loading() -> None:
+    """Whoever sits at a terminal sees at once that something happens; status answers as fast."""
+    if sys.stdout.isatty() and sys.stderr.isatty() and "status" not in sys.orig_argv:
+        os.write(2, b"Loading ...\n")
+
+
 if _is_run():
+    if "RANK" not in os.environ:
+        _say_loading()
     for _number in SIGNALS:
         signal.signal(_number, _end)
     if "RANK" in os.environ:  # what it has not saved is lost either way

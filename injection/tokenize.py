@@ -65,7 +65,8 @@ def tokenize(
     starts, matches, total = [], [], 0
     finished = {path.name for path in work.folder.iterdir()}
     chunks = grouped(documents, lambda document: len(document.text), shard_characters)
-    bar = progress(total=wanted_tokens, unit="tok", unit_scale=True, desc="tokenise")
+    shown = {"unit": "tok", "unit_scale": True}
+    bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **shown)
     with ExitStack() as stack, bar:
         for number, found in enumerate(_in_order(chunks, work, num_proc, stack)):
             shard = Shard(work.folder, number, total, found["tokens"])

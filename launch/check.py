@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -53,7 +54,7 @@ def check(runs: Path) -> list[Found]:
     folders = sorted(p for kind in ARTIFACTS for p in (runs / kind).glob("*") if p.is_dir())
     sizes = {folder: _bytes(folder) for folder in folders}
     total = sum(sizes.values())
-    shown = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
+    shown: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
     found = []
     with progress(total=total, desc="check", **shown) as bar:
         for folder, size in sizes.items():

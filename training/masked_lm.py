@@ -77,12 +77,14 @@ def _make(config: MaskedLMConfig, corpus: PackedCorpus, folder: Path) -> Built:
     )
     order = np.random.default_rng(config.seed).permutation(len(corpus.sequences))
     batches = np.array_split(order, -(-len(order) // config.batch_sequences))
-    for rows in progress(iterable=batches, desc="train masked_lm", unit="step"):
-        batch = masks([{"input_ids": corpus.sequences[int(r)]["input_ids"]} for r in rows])
-        loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    with progress(total=len(batches), desc=None, stage="train masked_lm", unit="step") as bar:
+        for rows in batches:
+            batch = masks([{"input_ids": corpus.sequences[int(r)]["input_ids"]} for r in rows])
+            loss = model(**batch).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            bar.update()
     shutil.rmtree(folder / "hf", ignore_errors=True)
     model.save_pretrained(folder / "hf")
     tokenizer.save_pretrained(folder / "hf")

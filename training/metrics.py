@@ -35,9 +35,8 @@ class Record:
         self._steps = Lines(folder / METRICS, first_step)
         self._evaluations = Lines(folder / EVALUATIONS, first_step)
         self._first_tokens = first_tokens
-        self._bar = progress(
-            total=steps, initial=first_step, desc=f"train {stage.model.name}", unit="step"
-        )
+        shown = {"total": steps, "initial": first_step, "unit": "step"}
+        self._bar = progress(desc=stage.model.name, stage="train", **shown)
         self._wandb = _start_wandb(stage, folder, inputs)
 
     def step(self, row: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ class Filler:
     ) -> list[str]:
         """A word for each of `holes`, none of them the word that it replaces."""
         found: dict[int, str] = {}
-        with progress(total=len(windows), desc="rewording", unit=" windows") as bar:
+        with progress(total=len(windows), desc="rewording", unit="window") as bar:
             for batch in self._batches(windows, batch_tokens):
                 answers = self._in_memory(batch, holes)
                 for window, answer in zip(batch, answers, strict=True):

@@ -150,7 +150,7 @@ def likelihoods(
     if spread(settings):
         stats = run_slices(task, source, settings, ids, names)
     else:
-        stats = task(source.load(settings), ids, names, progress=f"{source.slug} {KIND}")
+        stats = task(source.load(settings), ids, names, progress=source.titled(KIND))
     columns = iter(stats)  # entry i is of token i + 1
     return [
         [next(columns).logprob[each.prompt - 1 :].astype(np.float64) for _ in each.ids]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,12 @@ from detection.passes import Copies, TokenStats
 
 T = TypeVar("T")
 LEAST_PIECE = 64  # tokens: where the memory does not hold these, halving further is no help
+Tell = Callable[[int, int], None]
+"""Called with how many of a batch's rows are done, and how many there are."""
+
+
+def tell_nobody(done: int, total: int) -> None:
+    """For a batch that no bar counts."""
 
 
 def run_sequences(
@@ -38,7 +45,9 @@ def run_sequences(
         ConfigError: a text alone does not fit into the device's memory.
     """
 
-    def score(batch: list[Sequence[int]], called: list[str], _: int) -> list[TokenStats]:
+    def score(
+        batch: list[Sequence[int]], called: list[str], _: int, tell: Tell
+    ) -> list[TokenStats]:
         stats = model.stats(batch)
         check_finite(stats, called)
         return stats
@@ -55,27 +64,30 @@ def run_batches(
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
     batch_tokens: int,
-    score: Callable[[list[Sequence[int]], list[str], int], Sequence[T]],
+    score: Callable[..., Sequence[T]],
     progress: str | None = None,
     *,
     in_pieces: bool = False,
 ) -> list[T]:
     """What `score` gives for each sequence, in the given order; it gets them longest first.
 
-    `score` makes a result for each from a batch's sequences, their names and the budget. Where the
-    device's memory runs out the budget is halved for good; `in_pieces` says whether `score` divides
-    a text as well, to fit in. Other arguments, and the ConfigError, are those of `run_sequences`.
+    `score` makes a result for each from a batch's sequences, their names and the budget; it may
+    `tell` how far it is. Where the device's memory runs out the budget is halved for good;
+    `in_pieces` says whether `score` divides a text as well, to fit in. Other arguments, and the
+    ConfigError, are those of `run_sequences`.
     """
     order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     results: dict[int, T] = {}
-    bar = progress_bar(total=len(order), desc=progress, unit=" texts", disable=progress is None)
+    shown = {"unit": "text", "disable": progress is None}
+    bar = progress_bar(total=len(order), desc=progress, stage="detect", **shown)
     with bar:
         while waiting := order[len(results) :]:
             width = len(sequences[waiting[0]])
             batch = waiting[: max(1, batch_tokens // width)]
             called = [names[i] for i in batch]
             try:
-                found = score([sequences[i] for i in batch], called, batch_tokens)
+                tell = partial(bar.part, len(batch))
+                found = score([sequences[i] for i in batch], called, batch_tokens, tell=tell)
             except torch.cuda.OutOfMemoryError as error:
                 used = batch_tokens if in_pieces else len(batch) * width
                 if used <= (LEAST_PIECE if in_pieces else width):

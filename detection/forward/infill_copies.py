@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from detection.forward.batches import check_finite
+from detection.forward.batches import Tell, check_finite, tell_nobody
 from detection.forward.infill_branches import Branches, branch_states, make_branches, naive_states
 from detection.model.causal_lm import CausalLM
 from detection.passes import Copies, Parameter, TokenStats
@@ -34,6 +34,7 @@ def run_branches(
     names: Sequence[str],
     batch_tokens: int,
     future: Parameter,
+    tell: Tell = tell_nobody,
 ) -> list[Copies]:
     """One forward over the texts, then all their branches over the cached prefixes."""
     cache = DynamicCache()  # of whole layers, whatever the model's own cache would forget
@@ -44,7 +45,7 @@ def run_branches(
     texts = model.stats(sequences, hidden)
     queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
     states = partial(branch_states, model, cache, queries=queries)
-    return _all_copies(model, sequences, names, future, texts, states)
+    return _all_copies(model, sequences, names, future, texts, states, tell)
 
 
 @torch.inference_mode()
@@ -54,10 +55,11 @@ def run_naive(
     names: Sequence[str],
     batch_tokens: int,
     future: Parameter,
+    tell: Tell = tell_nobody,
 ) -> list[Copies]:
     """What `run_branches` gives, by one forward a branch: for models without cache or 4-D mask."""
     states = partial(naive_states, model, sequences, batch_tokens=batch_tokens)
-    return _all_copies(model, sequences, names, future, model.stats(sequences), states)
+    return _all_copies(model, sequences, names, future, model.stats(sequences), states, tell)
 
 
 def _all_copies(
@@ -67,6 +69,7 @@ def _all_copies(
     future: Parameter,
     texts: Sequence[TokenStats],
     states: Callable[[Sequence[Branches]], Iterator[tuple[list[Branches], Tensor]]],
+    tell: Tell,
 ) -> list[Copies]:
     """The texts' copies from their own statistics and the `states` of their branches, in pieces."""
     check_finite(texts, names)
@@ -74,10 +77,13 @@ def _all_copies(
     each = zip(sequences, texts, depths, strict=True)
     branches = [make_branches(sequence, text.top_id, m) for sequence, text, m in each]
     parts = [[text[:0]] for text in texts]
+    done, total = 0, sum(map(len, branches))
     for pieces, states_NX in states(branches):
         found = model.stats_of(states_NX, [piece.targets for piece in pieces])
         for part, stats in zip(parts, found, strict=True):
             part.append(stats)
+        done += len(states_NX)
+        tell(done, total)
     after = list(map(TokenStats.joined, parts))
     check_finite(after, names)
     return [_copies(*each) for each in zip(texts, branches, after, depths, strict=True)]

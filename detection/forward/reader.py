@@ -63,7 +63,7 @@ class Reader:
 
         Args:
             task: called with the model, the token ids, the examples' ids and the columns.
-            title: of the progress bar, after the model's name.
+            title: of the progress bar.
             tokens: the texts.
             columns: what else the task takes of each text.
         """
@@ -72,7 +72,7 @@ class Reader:
         ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
         if spread(self.settings):
             return run_slices(task, self.source, self.settings, ids, names, *columns)
-        return task(self.model, ids, names, *columns, progress=f"{self.source.slug} {title}")
+        return task(self.model, ids, names, *columns, progress=self.source.titled(title))
 
     def spread_windows(
         self, task: Task[Copies], title: str, tokens: Sequence[Tokens]

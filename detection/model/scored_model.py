@@ -30,6 +30,11 @@ class ScoredModel(ABC):
     slug: str
     step: int
 
+    def titled(self, title: str) -> str:
+        """A progress bar's title, with what the model is where it is not the one under test."""
+        role = self.field.partition(".")[0]
+        return title if role == "model" else f"{role} {title}"
+
     @property
     @abstractmethod
     def path(self) -> str:

@@ -8,6 +8,7 @@ import sys
 import psutil
 import pytest
 
+from core import early
 from core.early import PACKAGES
 from core.parent import LAUNCHER
 
@@ -86,3 +87,19 @@ def test_a_process_whose_launcher_has_died_before_it_began_ends(environment):
     done = run([sys.executable, "-m", "training"], environment(SLEEP, **told))
     assert done.returncode == -signal.SIGKILL
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("watched", "words", "said"),
+    [
+        (True, ["training"], "Loading ...\n"),
+        (False, ["training"], ""),
+        (True, ["launch", "status"], ""),
+    ],
+)
+def test_a_terminal_is_told_at_once(monkeypatch, capfd, watched, words, said):
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: watched)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", *words])
+    early._say_loading()
+    assert capfd.readouterr().err == said

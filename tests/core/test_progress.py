@@ -1,11 +1,12 @@
 """Progress bars against a clock that stands where it is put."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from core import process_records
-from core.progress import progress
+from core.progress import CELL, STAGE, progress, within
 from injection.sources import Document
 from injection.tokenize import Work, tokenize
 from training.config import TrainingStage, WandbConfig
@@ -29,7 +30,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("initial", [0, 50])
 def test_the_rate_is_of_the_whole_run(clock, initial):
-    bar = progress(total=initial + 12, initial=initial, unit="step")
+    bar = progress(total=initial + 12, initial=initial, desc="train", unit="step")
     for _ in range(10):  # quick steps first, then two slow ones
         clock.now += 20
         bar.update()
@@ -55,9 +56,60 @@ def test_the_tokeniser_ends_at_its_total_and_what_was_there_is_no_work(clock, fo
 def test_the_trainings_tokens_a_second_are_of_the_whole_run(clock, tmp_path, capsys):
     stage = TrainingStage(runs=str(tmp_path), wandb=WandbConfig(mode="disabled"))
     record = Record(stage, tmp_path, 10, 12, {}, first_tokens=10_000)
-    for step, seconds, tokens in ((11, 1, 11_000), (12, 9, 11_100)):
+    for step, seconds, tokens in ((11, 1, 11_000), (12, 19, 11_100)):
         clock.now += seconds
         row = {"step": step, "tokens": tokens, "loss": 1.0, "tokens_per_second": 5.0}
         record.step(row)
     record.close()
-    assert "5.00s/step, loss=1.000, tok_s=110]" in capsys.readouterr().err
+    said = "train · tiny_llama · step 12/12 in 00:20, 10.00s/step, loss=1.000, tok_s=55\n"
+    assert capsys.readouterr().err == said
+
+
+def test_titles_say_the_cell_and_the_stage_and_the_record_the_stage(clock, folder):
+    with within(CELL, "cell 2 of 3"), within(STAGE, "train study"):
+        bar = progress(desc="tiny_llama", stage="train", total=147, unit="step")
+    bar.update(40)
+    clock.now += 80
+    assert str(bar) == (
+        "cell 2 of 3 · train study · tiny_llama · step 40/147 · 03:34 left |##7       |  2.00s/step"
+    )
+    assert process_records.read_progress(folder).title == "train study · tiny_llama"
+    assert progress(desc="tiny_llama", stage="train").own == "train · tiny_llama"
+
+
+def test_a_bar_never_exceeds_its_total():
+    bar = progress(desc="tokenise", total=10)
+    bar.update(7)
+    bar.update(7)
+    assert bar.n == 10
+
+
+def test_parts_of_a_batch_are_counted_and_may_be_begun_again():
+    bar, seen = progress(desc="infill", total=12), []
+    for done in (250, 750, 0, 999):
+        bar.part(8, done, 1000)
+        seen.append(bar.n)
+    assert "batch of 8: row 999/1,000" in str(bar)
+    bar.update(8)
+    assert [*seen, bar.n] == [2, 6, 0, 7, 8]
+    assert "batch" not in str(bar)
+
+
+@pytest.mark.parametrize(("seconds", "lines"), [(14, 0), (15, 1)])
+def test_a_log_gets_a_line_of_what_took_long(clock, capsys, seconds, lines):
+    with progress(desc="train", total=2) as bar:
+        bar.update()
+        clock.now += seconds
+        bar.update()
+    assert capsys.readouterr().err == "train · it 2/2 in 00:15,  7.50s/it\n" * lines
+
+
+def test_a_terminal_sees_it_grow(clock, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress(desc="train", total=2) as bar:
+        clock.now += 1
+        bar.update()
+        assert "\rtrain · it 1/2 · 00:01 left |█████     |  1.00it/s" in capsys.readouterr().err
+        clock.now += 1
+        bar.update()
+    assert capsys.readouterr().err.rstrip().endswith("\rtrain · it 2/2 in 00:02,  1.00it/s")

@@ -124,6 +124,17 @@ def test_branches_equal_a_forward_for_each_token(decoder, monkeypatch, queries):
         assert_close(run_branches(*arguments), run_naive(*arguments))
 
 
+@pytest.mark.parametrize("run", [run_branches, run_naive])
+def test_who_looks_on_is_told_row_by_row(decoder, monkeypatch, run):
+    monkeypatch.setattr("detection.forward.infill_copies.QUERIES", 7)
+    told = []
+    run(decoder, SHORTEST, ["a", "b", "c"], 100, 3, tell=lambda *now: told.append(now))
+    done = [now[0] for now in told]
+    assert len(done) > 2
+    assert done == sorted(done)
+    assert told[-1][0] == told[-1][1]
+
+
 def test_batches_and_order_change_nothing(decoder):
     sequences = [*SEQUENCES[:8], [1, 5], [1, 5, 7]]
     alone = [infill(decoder, [sequence], 3)[0] for sequence in sequences]
@@ -244,7 +255,7 @@ def test_logits_that_are_not_finite_name_the_text():
 def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, monkeypatch):
     expected, sizes = infill(decoder, SHORTEST, 2), []
 
-    def small(decoder, sequences, names, batch_tokens, future):
+    def small(decoder, sequences, names, batch_tokens, future, **_):
         sizes.append(batch_tokens)
         if batch_tokens > 1100:
             raise torch.cuda.OutOfMemoryError("no memory")
