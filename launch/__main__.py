@@ -1,9 +1,10 @@
 """`python -m launch experiment=quickstart [overrides]`: the whole way; `-m` for a sweep.
 
-`python -m launch status [runs=DIR | FOLDER]`: what became of each cell; `… report FOLDER`: a
-launch's report again; `… check [runs=DIR] [--prune [--yes]]`: what of the artefacts is whole, and
-what is damaged or left over; `… adopt kind=model|corpus path=DIR [runs=DIR]`: a folder from
-elsewhere becomes an artefact.
+`python -m launch status [runs=DIR | FOLDER] [--cost]`: what became of each cell, and its cost;
+`… report FOLDER`: a launch's report again; `… fetch experiment=… [overrides]`: what it reads from
+the hub into the hub's cache; `… check [runs=DIR] [--prune [--yes]]`: what of the artefacts is
+whole, and what is damaged or left over; `… adopt kind=model|corpus path=DIR [runs=DIR]`: a folder
+from elsewhere becomes an artefact.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from core.stopping import SIGNALS
 from launch.folder import Launch
 from launch.status import status
 
+COST = "--cost"
 STOPPED = [128 + number for number in SIGNALS]
 
 
@@ -90,10 +92,10 @@ def _launch() -> int:
 def main() -> int:
     """Run a launch, or one of its tools."""
     match sys.argv[1:]:
-        case ["status"]:
-            return said(lambda: print(status(Path("runs"))))
-        case ["status", place]:
-            return said(lambda: print(status(Path(place.removeprefix("runs=")))))
+        case ["status", *words] if len({*words} - {COST}) < 2:
+            place = next((word for word in words if word != COST), "runs")
+            runs, cost = Path(place.removeprefix("runs=")), COST in words
+            return said(lambda: print(status(runs, cost=cost)))
         case ["check", *words]:
             return said(lambda: _check(words))
         case ["adopt", *words]:

@@ -14,6 +14,7 @@
         ├── jobs.json            its SLURM jobs
         ├── running.json         while it runs: where; touched every few seconds
         ├── progress.json        how far it is
+        ├── costs.jsonl          each run's wall time and devices
         └── outcome.json         done, with its artefacts' folders; or failed, and why
 """
 
@@ -208,15 +209,26 @@ class Launch:
             ArtifactError: it is not known which they are.
         """
         found = [CellFolder(path.parent) for path in self.folder.glob("cells/*/overrides.json")]
+        names = self._names()
+        found = [cell for cell in found if cell.folder.name in names or not names]
+        return sorted(found, key=CellFolder.read_overrides)
+
+    def place(self, cell: CellFolder) -> str:
+        """Such as "cell 2 of 3", in the sweep's own order; empty where that is not known."""
+        names = self._names()
+        if len(names) < 2 or cell.folder.name not in names:
+            return ""
+        return f"cell {names.index(cell.folder.name) + 1} of {len(names)}"
+
+    def _names(self) -> list[str]:
+        """The cells' folders, in the sweep's own order; none where it is not known."""
         file = self.folder / "cells.json"
         try:
-            names = unsealed(file.read_text())["cells"] if file.exists() else []
+            return list(unsealed(file.read_text())["cells"]) if file.exists() else []
         except ValueError as error:
             raise ArtifactError(
                 f"{file} is damaged ({error}): give the launch's command again, which writes it."
             ) from error
-        found = [cell for cell in found if cell.folder.name in names or not names]
-        return sorted(found, key=CellFolder.read_overrides)
 
     def named_cells(self) -> list[tuple[str, CellFolder]]:
         """All cells, each with what tells it from the others."""

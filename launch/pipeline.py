@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -207,7 +208,7 @@ def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths 
 
     The corpora come first: what can be wrong with them shows before any training.
     """
-    corpora = _inject(plan)
+    corpora = _inject(plan, stages)
     if until == "inject":
         return None
     models = _train(plan, stages, corpora)
@@ -239,16 +240,16 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     return analysis.run.run(own)  # its seed draws resamples: the same for all reports
 
 
-def _inject(plan: Plan) -> Corpora:
+def _inject(plan: Plan, stages: Stages) -> Corpora:
     base = None
     if plan.pretraining:
-        base = shared.base_corpus(plan.injection, plan.base_corpus, plan.pretraining)
+        base = shared.base_corpus(plan.injection, plan.base_corpus, plan.pretraining, stages)
     own = with_tokenizer(plan, base)
-    study = injection.run.run(own)
+    study = stages.inject("study", own)
     _check_methods(plan, _on(plan.detection, study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
-        validation = str(shared.validation_corpus(own, config.evaluate_tokens).path)
+        validation = str(shared.validation_corpus(own, config.evaluate_tokens, stages).path)
     return Corpora(study, base, validation)
 
 
@@ -264,7 +265,7 @@ def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
     own = replace(stage, corpus_folder=corpus, validation_folder=validation, model=start)
     trained = open_checkpoint(stages.train("study", own).path)
     reference = _reference(plan, stages, corpora, base)
-    return Models(base, trained, reference, _masked_lm(plan, corpora.base))
+    return Models(base, trained, reference, _masked_lm(plan, stages, corpora.base))
 
 
 def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> CellPaths:
@@ -294,12 +295,13 @@ def _reference(plan: Plan, stages: Stages, corpora: Corpora, base: str) -> str |
     return base if path == BASE else path
 
 
-def _masked_lm(plan: Plan, base_corpus: Artifact | None) -> str | None:
+def _masked_lm(plan: Plan, stages: Stages, base_corpus: Artifact | None) -> str | None:
     """A small masked language model on the base part, where one is needed and none was given."""
     needed = "masked_lm" in used_by(build_methods(plan.detection.method))
     if not base_corpus or not needed or plan.detection.masked_lm.path is not None:
         return None
-    made = train_masked_lm(MaskedLMStage(plan.injection.runs, str(base_corpus.path)))
+    stage = MaskedLMStage(plan.injection.runs, str(base_corpus.path))
+    made = stages.make("train", "masked_lm", partial(train_masked_lm, stage))
     return str(made.path / "hf")
 
 

@@ -62,6 +62,11 @@ class Processes:
         return cluster.nodes * cluster.processes
 
     @property
+    def here(self) -> int:
+        """Those that this command answers for: with torchrun each node has one of its own."""
+        return self.count // (self.cluster.nodes if self.cluster.kind == "torchrun" else 1)
+
+    @property
     def alone(self) -> bool:
         """Whether the stage is one process, the pipeline's own."""
         return self.count == 1 and self.cluster.kind != "deepspeed"

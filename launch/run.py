@@ -23,6 +23,7 @@ from core.artifacts import Artifact, is_complete
 from core.config import convert
 from core.disk import disk_errors, writable
 from core.errors import ConfigError, StoppedError, UserError, require
+from core.progress import CELL, within
 from core.world import asked_processes
 from launch import pipeline, slurm, snapshot
 from launch.config import ClusterConfig, LaunchSettings
@@ -183,7 +184,8 @@ def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
 def _make(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
     """Run the cell here, as far as is asked."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
-    with cell.record_run(until):
+    place = Launch(cell.folder.parents[1]).place(cell)
+    with cell.record_run(until), within(CELL, place):
         plan = _check(config, settings, stages)
         # without SLURM nothing asks: every stage finds its artefacts by their content
         content = pipeline.content_of(plan) if settings.cluster.kind == "slurm" else None

@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from math import gcd
 from typing import Any
 
-import injection.run
 from core.artifacts import Artifact
 from core.errors import require
 from core.seeds import derive
@@ -17,7 +16,7 @@ from training.recipe import PretrainingConfig, Recipe
 
 
 def base_corpus(
-    own: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig
+    own: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig, where: Stages
 ) -> Artifact:
     """The base part of the corpus, nothing inserted, with a tokenizer of its own."""
     tokenizer = TokenizerConfig(
@@ -25,7 +24,7 @@ def base_corpus(
     )
     config = _clean(own, "base", pretraining.budget_tokens, pretraining.sequence_tokens)
     clean = InjectionStage(runs=own.runs, seed=pretraining.seed, name=own.name, injection=config)
-    return injection.run.run(replace(clean, corpus=corpus, tokenizer=tokenizer))
+    return where.inject("base", replace(clean, corpus=corpus, tokenizer=tokenizer))
 
 
 def base_model(
@@ -69,12 +68,12 @@ def base_training(
     return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 
 
-def validation_corpus(own: InjectionStage, tokens: int) -> Artifact:
+def validation_corpus(own: InjectionStage, tokens: int, where: Stages) -> Artifact:
     """Text of the study's own corpus that no model is trained on, with the study's tokenizer."""
     width = own.injection.sequence_tokens
     config = _clean(own, "validation", max(tokens, width), width)
     clean = replace(own, seed=0, benchmark={}, occurrences={}, rewording={}, injection=config)
-    return injection.run.run(clean)
+    return where.inject("validation", clean)
 
 
 def _clean(

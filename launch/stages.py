@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import detection.run
+import injection.run
 import training.run
 from core import wholeness
 from core.artifacts import Artifact, as_data
+from core.progress import STAGE, within
 from detection.config import DetectionStage
-from launch.config import ClusterConfig
+from injection.config import InjectionStage
+from launch.config import PACKAGES, ClusterConfig
+from launch.costs import recorded
 from launch.processes import Processes
 from launch.saved_config import save_config
 from training.config import TrainingStage
@@ -25,13 +30,29 @@ class Stages:
     folder: Path = Path()  # the cell's, which processes of their own read and write as well
     code: Path = Path()  # the snapshot that they run
 
+    def inject(self, run: str, stage: InjectionStage) -> Artifact:
+        """The injection stage, in this process; `run` tells it from the cell's others."""
+        return self.make("inject", run, partial(injection.run.run, stage))
+
     def train(self, run: str, stage: TrainingStage) -> Artifact:
         """The training stage; `run` tells it from the cell's others."""
-        return training.run.run(stage, self._start("train", run, stage))
+        start = self._start("train", run, stage)
+        return self.make("train", run, partial(training.run.run, stage, start))
 
     def detect(self, run: str, stage: DetectionStage) -> Artifact:
         """The detection stage; `run` tells it from the cell's others."""
-        return detection.run.run(stage, self._start("detect", run, stage))
+        start, own = self._start("detect", run, stage), stage.detection.processes
+        return self.make("detect", run, partial(detection.run.run, stage, start), own)
+
+    def make(
+        self, stage: str, run: str, make: Callable[[], Artifact], processes: int = 1
+    ) -> Artifact:
+        """What `make` gives as a run of a stage, which bars name; its cost is the cell's."""
+        with within(STAGE, f"{stage} {run}"):
+            if self.folder == Path():  # of no cell
+                return make()
+            count = self.processes(stage).here if stage in PACKAGES else 1
+            return recorded(self.folder, stage, run, max(count, processes), make)
 
     def processes(self, stage: str) -> Processes:
         """How a stage's processes are started."""

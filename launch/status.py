@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from core import process_records
 from core.errors import ConfigError
+from core.terminal import fit
 from launch.config import STAGES
+from launch.costs import Cost, read_costs, total
 from launch.folder import KIND, CellFolder, Launch, Outcome
 
 LOST = 60.0  # seconds without a sign of life
+HEADER = ("cell", "state", "doing", "left", "where")
+LEAST = ("where", "left", *STAGES, "doing")
 
 
-def status(runs: Path) -> str:
+@dataclass(frozen=True)
+class State:
+    """How a cell stands."""
+
+    name: str  # `waiting`, `running`, `done` or `failed`
+    doing: str = ""
+    left: str = ""
+    where: str = ""
+    problem: str = ""  # why it failed or stopped
+
+
+def status(runs: Path, *, cost: bool = False) -> str:
     """All launches of a runs folder, the newest last, or the one launch whose folder is given.
+
+    With `cost` each stage's wall time and the GPU hours.
 
     Raises:
         ConfigError: there is none.
@@ -27,56 +46,74 @@ def status(runs: Path) -> str:
             "artefacts (runs=DIR), or one of its runs/launches/."
         )
     folders.sort(key=lambda folder: folder.stat().st_mtime)
-    return "\n\n".join(_launch(Launch(folder)) for folder in folders)
+    return "\n\n".join(_launch(Launch(folder), cost) for folder in folders)
 
 
-def _launch(launch: Launch) -> str:
-    rows = [(own, *state(cell)) for own, cell in launch.named_cells()]
-    counts = Counter(name for _, name, _ in rows)
+def _launch(launch: Launch, cost: bool) -> str:
+    cells = [(own, cell, state(cell)) for own, cell in launch.named_cells()]
+    counts = Counter(now.name for *_, now in cells)
     head = f"{launch.folder}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
-    wide = max((len(own) for own, *_ in rows), default=0)
-    lines = [f"  {own:{wide}}  {name:8} {more}".rstrip() for own, name, more in rows]
-    return "\n".join([head, *lines])
+    rows = [[own, now.name, now.doing, now.left, now.where] for own, _, now in cells]
+    header = list(HEADER)
+    if cost:
+        each = [read_costs(cell.folder) for _, cell, _ in cells]
+        header += [*STAGES, "GPU hours"]
+        rows = [[*row, *_costs(costs)] for row, costs in zip(rows, each, strict=True)]
+        rows.append(["all", "", "", "", "", *_costs([c for costs in each for c in costs])])
+    used = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    header, rows = [header[i] for i in used], [[row[i] for i in used] for row in rows]
+    problems = [f"{own}: {now.problem}" for own, _, now in cells if now.problem]
+    return "\n".join([head, *fit(header, rows, least=LEAST).lines(), *problems])
 
 
-def state(cell: CellFolder) -> tuple[str, str]:
-    """`waiting`, `running`, `done` or `failed`, and what there is to say about it."""
+def _costs(costs: Sequence[Cost]) -> list[str]:
+    seconds = [total(costs, stage) for stage in STAGES]
+    hours = sum(cost.gpu_hours for cost in costs)
+    return [*(duration(s) if s else "" for s in seconds), f"{hours:.2f}" if hours else ""]
+
+
+def state(cell: CellFolder) -> State:
+    """How the cell stands, as far as its folder says."""
     running, outcome = cell.read_running(), cell.read_outcome()
     if running is not None:
         now, quiet = running
-        where = f"on {now.host}" + (f", job {now.job}" if now.job else "")
+        where = now.host + (f", job {now.job}" if now.job else "")
+        doing, left = _progress(cell)
         if quiet < LOST:
-            return "running", f"{_progress(cell)}{where}"
-        return "failed", (
-            f"no sign of life for {_duration(quiet)} ({_progress(cell)}{where}): its process "
-            "ended without a word. Run the same command again to resume."
+            return State("running", doing, left, where)
+        lost = (
+            f"no sign of life for {duration(quiet)} on {where}: its process ended without a word. "
+            "Run the same command again to resume."
         )
+        return State("failed", doing, problem=lost)
     if outcome is None or outcome.state in ("waiting", "stopped"):
-        return "waiting", _waits(cell, outcome or Outcome("waiting"))
-    return outcome.state, outcome.error or ""
+        return _waits(cell, outcome or Outcome("waiting"))
+    return State(outcome.state, problem=outcome.error or "")
 
 
-def _waits(cell: CellFolder, outcome: Outcome) -> str:
+def _waits(cell: CellFolder, outcome: Outcome) -> State:
     """What the cell waits for, as far as is known here."""
     if outcome.error:
-        return f"stopped: {outcome.error}"
+        return State("waiting", problem=f"stopped: {outcome.error}")
     following = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]
     done = [f"{outcome.stage} done"] if outcome.stage else []
     jobs = cell.read_jobs()
     job = [f"{following}: job {jobs[following]}"] if following in jobs else []
-    return "; ".join([*done, *job])
+    return State("waiting", "; ".join([*done, *job]))
 
 
-def _progress(cell: CellFolder) -> str:
+def _progress(cell: CellFolder) -> tuple[str, str]:
+    """What the cell does, and how long that will take."""
     now = process_records.read_progress(cell.folder)
     if now is None:
-        return ""
-    share = f"/{now.total} {now.unit} ({now.n / now.total:.0%})" if now.total else f" {now.unit}"
-    left = f", {_duration(now.seconds_left)} left" if now.seconds_left is not None else ""
-    return f"{now.title}: {now.n}{share}{left}; "
+        return "", ""
+    share = f"/{now.total} ({now.n / now.total:.0%})" if now.total else ""
+    left = "" if now.seconds_left is None else duration(now.seconds_left)
+    return f"{now.title} · {now.unit} {now.n}{share}", left
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Such as 12 s, 40 min or 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

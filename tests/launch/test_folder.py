@@ -1,6 +1,7 @@
 """A launch's records, what status reads from them, and the snapshot."""
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -9,7 +10,9 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -21,9 +24,11 @@ from core.files import sealed
 from launch import snapshot
 from launch.__main__ import main
 from launch.config import ClusterConfig
+from launch.costs import Cost, read_costs
 from launch.folder import Launch, Outcome, digest
 from launch.saved_config import is_saved, save_config
-from launch.status import state, status
+from launch.stages import Stages
+from launch.status import State, state, status
 
 
 @pytest.fixture
@@ -52,25 +57,27 @@ def test_status_tells_what_became_of_each_cell(launch, tmp_path):
         )
         said = status(tmp_path / "runs").splitlines()
     assert said[0].endswith(": 1 done, 1 failed, 1 running, 1 waiting")
-    assert said[1].split() == ["seed=0", "done"]
-    assert said[2].endswith("failed   a text is empty")
-    assert "train tiny: 30/120 step (25%), 10 min left; on " in said[3]
-    assert said[4].endswith("waiting  inject: job 7_3")
+    assert said[2].split() == ["seed=0", "done"]
+    assert said[3].split() == ["seed=1", "failed"]
+    doing = re.escape("train tiny · step 30/120 (25%)")
+    assert re.match(rf"seed=2  running  {doing}  10 min  {socket.gethostname()}", said[4])
+    assert said[5].endswith("waiting  inject: job 7_3")
+    assert said[6:] == ["seed=1: a text is empty"]
     waiting.write_outcome(Outcome("waiting", stage="inject"))
-    assert state(waiting) == ("waiting", "inject done; train: job 8_3")
+    assert state(waiting) == State("waiting", "inject done; train: job 8_3")
 
 
 def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch):
     stopped, killed, *_ = launch.cells()
     with pytest.raises(StoppedError), stopped.record_run():
         raise StoppedError("SIGTERM came at step 3 of 9.")
-    assert state(stopped) == ("waiting", "stopped: SIGTERM came at step 3 of 9.")
+    assert state(stopped) == State("waiting", problem="stopped: SIGTERM came at step 3 of 9.")
     with killed.record_run():
         ago(killed, 50)
-        assert state(killed)[0] == "running"
+        assert state(killed).name == "running"
         ago(killed, 70)
-        assert state(killed)[0] == "failed"
-        assert "no sign of life for 70 s" in state(killed)[1]
+        assert state(killed).name == "failed"
+        assert "no sign of life for 70 s" in state(killed).problem
 
 
 def test_a_process_takes_away_its_own_sign_of_life_and_no_others(launch):
@@ -108,10 +115,10 @@ def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
     cell = launch.cells()[0]
     with pytest.raises(StoppedError), cell.record_run():
         signal.raise_signal(signal.SIGTERM)
-    assert state(cell) == (
-        "waiting",
-        "stopped: SIGTERM came. What is finished is kept: run the same command again to resume.",
+    stopped = (
+        "stopped: SIGTERM came. What is finished is kept: run the same command again to resume."
     )
+    assert state(cell) == State("waiting", problem=stopped)
 
 
 def test_ctrl_c_concludes_nothing(monkeypatch):
@@ -215,3 +222,53 @@ def test_an_edit_is_another_snapshot(tmp_path, monkeypatch):
     second = snapshot.take(tmp_path / "runs")
     assert second != first
     assert (second / "conf" / "common.yaml").read_text() == "name: other\n"
+
+
+def test_status_says_what_each_stage_cost(launch, monkeypatch, tmp_path):
+    one, other, *_ = launch.cells()
+    for cell, hours in ((one, 1), (other, 3)):
+        lines = [Cost("train", "base", 3600 * hours, 8, "cuda", None)]
+        lines.append(Cost("inject", "study", 60 * hours, 1, "cpu", "c"))
+        text = "".join(json.dumps(asdict(line)) + "\n" for line in lines)
+        (cell.folder / "costs.jsonl").write_text(text + '{"torn')
+    said = status(tmp_path / "runs", cost=True).splitlines()
+    assert said[1].split() == ["cell", "state", "inject", "train", "GPU", "hours"]
+    assert said[2].split() == ["seed=0", "waiting", "60", "s", "60", "min", "8.00"]
+    assert said[-1].split() == ["all", "4", "min", "4", "h", "0", "min", "32.00"]
+
+
+@pytest.mark.parametrize("work", ["made", "failed", "reused"])
+def test_a_run_that_worked_is_recorded_with_its_devices(tmp_path, monkeypatch, work):
+    made = SimpleNamespace(path=tmp_path / "artefact")
+    made.path.mkdir()
+    stages, clock = Stages(ClusterConfig(processes=4), tmp_path), iter([100.0, 107.0])
+    monkeypatch.setattr("launch.costs.time", SimpleNamespace(time=lambda: next(clock)))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    (made.path / "manifest.json").touch()
+    written = 50 if work == "reused" else 105
+    os.utime(made.path / "manifest.json", (written, written))
+
+    def make():
+        if work == "failed":
+            raise DataError("not finite")
+        return made
+
+    with suppress(DataError):
+        stages.make("train", "base", make)
+    cost = Cost("train", "base", 7.0, 4, "cuda", str(made.path) if work == "made" else None)
+    assert read_costs(tmp_path) == ([] if work == "reused" else [cost])
+
+
+def test_a_cells_place_is_the_sweeps_own_order(launch):
+    launch.register([["seed=9"], ["seed=1"]])
+    assert launch.place(launch.cell(["seed=1"])) == "cell 2 of 2"
+    assert launch.place(launch.cell(["seed=3"])) == ""
+
+
+def test_status_takes_the_folder_and_the_cost_in_any_order(launch, monkeypatch, capsys, tmp_path):
+    for words in (["--cost", f"runs={tmp_path / 'runs'}"], [str(launch.folder), "--cost"]):
+        monkeypatch.setattr(sys, "argv", ["launch", "status", *words])
+        assert main() == 0
+        assert "4 waiting" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["launch", "status", "one", "two"])
+    assert main() == 2

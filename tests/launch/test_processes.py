@@ -353,7 +353,7 @@ def test_a_signal_saves_and_the_same_command_goes_on_to_the_same_end(long, tmp_p
     said = launch.ended(status=128 + number, within=60)
     assert said.count(f"stopped: {number.name} came at step") == 1
     assert "Traceback" not in said
-    assert re.search(rf"waiting +stopped: {number.name} came at step", status(runs))
+    assert re.search(rf": stopped: {number.name} came at step", status(runs))
     said = start(runs, *LONG, TWO).ended()
     assert "resuming after step" in said
     assert losses(study(runs)) == losses(study(long))

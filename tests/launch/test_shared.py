@@ -44,6 +44,7 @@ PRETRAINING = {
     "budget_tokens": 300_000, "sequence_tokens": 128, "vocab_size": 512,
     "tokenizer_characters": 9_000, "deepspeed": {"zero_optimization": {"stage": 1}}, "seed": 4,
 }  # fmt: skip
+HERE = Stages(ClusterConfig())
 DIVIDES = ("base_fraction", "validation_fraction")  # the corpus's documents, into disjoint parts
 
 
@@ -66,8 +67,8 @@ def base(monkeypatch):
 
     def name(cell, make=shared.base_model):
         own = cell.training.model.pretraining
-        corpus = shared.base_corpus(cell.injection, cell.base_corpus, own)
-        return make(cell.training, own, corpus, Stages(ClusterConfig())).path.name
+        corpus = shared.base_corpus(cell.injection, cell.base_corpus, own, HERE)
+        return make(cell.training, own, corpus, HERE).path.name
 
     return name
 
@@ -127,8 +128,8 @@ def test_every_field_of_its_recipe_names_it(base, quickstart):
 def test_each_shared_text_is_a_part_of_its_own_with_nothing_inserted(quickstart, monkeypatch):
     monkeypatch.setattr(injection.run, "run", lambda stage: stage.injection)
     own = quickstart.training.model.pretraining
-    made = [shared.base_corpus(quickstart.injection, quickstart.base_corpus, own),
-            shared.validation_corpus(quickstart.injection, 512)]  # fmt: skip
+    made = [shared.base_corpus(quickstart.injection, quickstart.base_corpus, own, HERE),
+            shared.validation_corpus(quickstart.injection, 512, HERE)]  # fmt: skip
     assert [each.part for each in made] == ["base", "validation"]
     assert {(each.members, each.nonmembers) for each in made} == {(0, 0)}
 
@@ -170,7 +171,7 @@ def test_the_reference_shares_no_seed_with_the_base_model(quickstart, monkeypatc
 
     monkeypatch.setattr(Stages, "train", train)
     own = replace(quickstart.training.model.pretraining, **seeds)
-    corpus, stages = SimpleNamespace(path=Path("corpus")), Stages(ClusterConfig())
+    corpus, stages = SimpleNamespace(path=Path("corpus")), HERE
     for make in (shared.base_model, shared.reference_model):
         make(quickstart.training, own, corpus, stages)
     base, other = made["base"], made["reference"]
@@ -229,7 +230,7 @@ def test_what_is_inserted_does_not_name_the_validation_text(base, quickstart, wo
     """With the fixture `base` nothing is made."""
 
     def name(cell):
-        return shared.validation_corpus(cell.injection, 512).path.name
+        return shared.validation_corpus(cell.injection, 512, HERE).path.name
 
     assert name(planned(*words)) == name(quickstart)
     assert name(planned("corpus=news")) != name(quickstart)
