@@ -76,7 +76,7 @@ def shape_of(model: ModelConfig) -> Shape:
     import torch
     from transformers import AutoModelForCausalLM
 
-    hf_config = _hf_config(model)
+    hf_config = config_of(model)
     with torch.device("meta"):
         empty = AutoModelForCausalLM.from_config(
             hf_config, trust_remote_code=model.trust_remote_code
@@ -96,7 +96,8 @@ def shape_of(model: ModelConfig) -> Shape:
     )
 
 
-def _hf_config(model: ModelConfig) -> Any:
+def config_of(model: ModelConfig) -> Any:
+    """The Hugging Face config: of a local `path`, else of the architecture, else from the hub."""
     if model.path is not None:
         found = hf_folder("model.path", model.path)
         if Path(found).exists() or model.architecture is None:

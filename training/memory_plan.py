@@ -104,12 +104,25 @@ def way_out(shape: Shape, stage: MemoryStage, machine: Machine) -> str:
 
 
 def _changes(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
-    """The stage itself, then others that need less memory and more time."""
+    """The stage itself, then others that need less memory and more time.
+
+    Fewer sequences at a time cost least, then recomputed activations, then what moves more data.
+    """
     recomputing = replace(stage.training, activation_checkpointing=True)
     for name, zero in _engines(stage.deepspeed):
         for label, training in (("", stage.training), ("activation checkpointing", recomputing)):
-            words = " + ".join(filter(None, (name, label)))
-            yield words, replace(stage, deepspeed=zero, training=training)
+            for count, fewer in _halved(training.micro_batch_sequences):
+                words = " + ".join(filter(None, (name, label, fewer)))
+                smaller = replace(training, micro_batch_sequences=count)
+                yield words, replace(stage, deepspeed=zero, training=smaller)
+
+
+def _halved(micro: int) -> Iterator[tuple[int, str]]:
+    """The micro-batch as configured, then its halves, which divide the batch as well."""
+    yield micro, ""
+    while micro % 2 == 0:
+        micro //= 2
+        yield micro, f"micro-batch {micro}"
 
 
 def _engines(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

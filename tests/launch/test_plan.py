@@ -1,13 +1,17 @@
 """What the pipeline's plan refuses before any work, and what files it names."""
 
 import json
+import re
+import shlex
 import shutil
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from core.command import CONF
+from core.config import convert
 from core.errors import ConfigError
+from launch.config import LaunchSettings
 from launch.folder import CellFolder, Outcome
 from launch.pipeline import content_of, plan, runs_of
 from launch.run import _ended
@@ -149,3 +153,25 @@ def test_a_done_cell_whose_files_were_edited_is_not_done(named, tmp_path):
     assert _ended(cell, config, content_of(plan(config)))
     cell.write_outcome(Outcome("done", paths=paths))  # as a launch without SLURM leaves it
     assert not _ended(cell, config, content_of(plan(config)))
+
+
+DOCS = (CONF.parent / "docs" / "launch.md").read_text()
+
+
+@pytest.mark.parametrize("line", re.findall(r"^'?\+?cluster\..*$", DOCS, re.MULTILINE))
+def test_a_documented_option_is_one_that_hydra_takes(line):
+    config = composed("cluster=slurm", *shlex.split(line))
+    assert convert(config, LaunchSettings).cluster.kind == "slurm"
+
+
+def test_detection_takes_the_trainings_machine_and_injection_no_gpu():
+    words = ["partition=gpu", "ntasks_per_node=8", "gpus_per_node=8", "nodes=2", "time=900"]
+    given = [f"cluster.jobs.train.{word}" for word in words]
+    config = composed("cluster=slurm", "injection.num_proc=4", *given)
+    cluster = convert(config, LaunchSettings).cluster
+    kept = ("partition", "ntasks_per_node", "gpus_per_node", "nodes", "cpus_per_task", "time")
+    jobs = {stage: [cluster.job(stage).get(name) for name in kept] for stage in cluster.jobs}
+    assert jobs["inject"] == [None, None, None, None, 4, 240]
+    assert jobs["train"] == ["gpu", 8, 8, 2, None, 900]
+    assert jobs["detect"] == ["gpu", 8, 8, 1, None, 240]
+    assert jobs["analyse"] == [None, None, None, None, None, 60]

@@ -244,11 +244,13 @@ def test_the_way_out_is_the_cheapest_that_fits(large):
     stage = MemoryStage(deepspeed=STAGES[3], training=bfloat)
     assert way_out(large, stage, eight) == ""
     eights = replace(stage, training=replace(bfloat, micro_batch_sequences=8))
-    assert way_out(large, eights, eight) == "activation checkpointing"
-    assert way_out(large, replace(stage, deepspeed=STAGES[1]), eight) == "activation checkpointing"
+    assert way_out(large, eights, eight) == "micro-batch 4"
+    assert way_out(large, replace(stage, deepspeed=STAGES[1]), eight) == "micro-batch 2"
+    whole = replace(eights, training=replace(bfloat, micro_batch_sequences=9))  # has no half
+    assert way_out(large, whole, eight) == "activation checkpointing"
     tight = Machine("tight", 8, 1, 40)
     assert way_out(large, replace(eights, deepspeed=STAGES[1]), tight) == (
-        "zero3 + activation checkpointing"
+        "zero2 + activation checkpointing + micro-batch 4"
     )
     assert way_out(large, stage, Machine("tiny", 8, 1, 1)) == "none"
 
@@ -260,7 +262,7 @@ def test_the_plan_names_the_run_and_the_verdicts():
     assert "| fits | yes | yes | yes | yes |" in text
     large = MemoryStage(ModelConfig(architecture=LLAMA_7B), STAGES[2], config)
     assert "| fits | no (device) | yes | yes | no (device) |" in plan(large)
-    assert "| fits with | zero3_offload | – | – | zero3 + activation checkpointing |" in plan(large)
+    assert "| fits with | zero3_offload | – | – | zero3 + micro-batch 1 |" in plan(large)
 
 
 def test_what_the_engine_refuses_is_not_planned():
