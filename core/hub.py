@@ -41,6 +41,16 @@ def snapshot(
         ) from error
 
 
+def kept(name: str, *, kind: str = "model") -> Path | None:
+    """The folder with what is in the hub's cache of that name; None: nothing. Nothing is asked."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, repo_type=kind, local_files_only=True))
+    except (OSError, ValueError):  # a LocalEntryNotFoundError is one
+        return None
+
+
 def commit(field: str, name: str, *, kind: str = "model", revision: str | None = None) -> str:
     """The commit of that name on the hub, of which little more than the name is fetched."""
     return snapshot(field, name, ["README.md"], kind=kind, revision=revision).name

@@ -65,6 +65,13 @@ def _adopt(words: Sequence[str]) -> None:
     print(f"{found.kind}: {found.path}")
 
 
+def _fetch(words: Sequence[str]) -> int:
+    from launch.downloads import fetch
+
+    sys.argv[1:] = [*words, "launch.dry_run=true"]  # so that a sweep makes no folder
+    return command("pipeline", fetch)
+
+
 def _agreed(yes: bool, question: str) -> bool:
     """Whether the user, asked unless he said yes to all before, agrees."""
     if yes:
@@ -100,6 +107,8 @@ def main() -> int:
             return said(lambda: _check(words))
         case ["adopt", *words]:
             return said(lambda: _adopt(words))
+        case ["fetch", *words]:
+            return _fetch(words)
         case ["report", folder]:
             return said(lambda: _report(Path(folder)))
         case ["status" | "report", *_]:

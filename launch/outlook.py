@@ -7,7 +7,7 @@ from pathlib import Path
 
 from injection.benchmarks import read_candidates, source_name
 from injection.run import planned_copies
-from injection.sources.hub import on_hub
+from injection.sources.hub import hub_nodes
 from launch.pipeline import Plan, with_tokenizer
 
 
@@ -30,7 +30,7 @@ def outlook(plan: Plan) -> list[str]:
 def _insertions(plan: Plan) -> str:
     stage = with_tokenizer(plan, None)
     named = {name: c.sources[source_name(stage, name, c)] for name, c in stage.benchmark.items()}
-    away = [name for name, source in named.items() if on_hub(source)]
+    away = [name for name, source in named.items() if any(hub_nodes(source))]
     here = {name: c for name, c in stage.benchmark.items() if name not in away}
     candidates = read_candidates(replace(stage, benchmark=here))
     path = stage.tokenizer.path

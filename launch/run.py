@@ -25,7 +25,7 @@ from core.disk import disk_errors, writable
 from core.errors import ConfigError, StoppedError, UserError, require
 from core.progress import CELL, within
 from core.world import asked_processes
-from launch import pipeline, slurm, snapshot
+from launch import downloads, estimates, pipeline, slurm, snapshot
 from launch.config import ClusterConfig, LaunchSettings
 from launch.folder import CellFolder, Launch, Outcome
 from launch.outlook import outlook
@@ -235,7 +235,8 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     code = launch.folder / "code-…"
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
     plan = _check(config, settings, stages)
-    lines = [f"{' '.join(overrides)}", *outlook(plan), "inject: in one process"]
+    lines = [f"{' '.join(overrides)}", *outlook(plan), *estimates.described(plan, stages)]
+    lines += [*downloads.described(downloads.downloads(plan)), "inject: in one process"]
     for stage, runs in pipeline.runs_of(plan).items():
         processes = stages.processes(stage)
         if processes.alone:

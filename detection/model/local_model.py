@@ -11,7 +11,7 @@ from core.artifacts import is_complete
 from core.content import file_digest, folder_digest
 from core.errors import ConfigError
 from core.hub import commit_digest, snapshot
-from core.models import load_config, load_tokenizer, resolve, tokenizer_digest
+from core.models import MODEL_FILES, load_config, load_tokenizer, resolve, tokenizer_digest
 from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
 from detection.passes import NUMBERS
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from detection.model.causal_lm import CausalLM
 
 CODE = "+code"  # what a digest ends with where the model's own code runs
-MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.py")
 
 
 @dataclass(frozen=True)

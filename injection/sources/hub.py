@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -63,12 +64,17 @@ class HubCorpus(StreamedCorpus):
         return f"{subset}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def on_hub(node: Any) -> bool:
-    """Whether the rows that a config node describes come from the hub, however they are wrapped."""
+ON_HUB = (HubRows, HubCorpus)
+
+
+def hub_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
+    """The parts of a config node that describe what comes from the hub, however it is wrapped."""
     if isinstance(node, Mapping):
-        own = node.get("_target_") == f"{HubRows.__module__}.{HubRows.__name__}"
-        return own or any(on_hub(part) for part in node.values())
-    return isinstance(node, list | tuple) and any(on_hub(part) for part in node)
+        if node.get("_target_") in [f"{kind.__module__}.{kind.__name__}" for kind in ON_HUB]:
+            yield node
+        node = list(node.values())
+    for part in node if isinstance(node, list | tuple) else ():
+        yield from hub_nodes(part)
 
 
 def load(
@@ -82,10 +88,37 @@ def load(
     prepare_hub()  # before `datasets`, which notes down what it says
     import datasets
 
-    try:
+    with _reading(path, config, split, revision):
         yield from datasets.load_dataset(
             path, config, split=split, revision=revision, streaming=True
         )
+
+
+def fetch_rows(path: str, config: str | None, split: str, revision: str | None) -> None:
+    """Bring one split into the cache of `datasets`, from where it is streamed without a network.
+
+    Raises:
+        DataError: as `load`.
+    """
+    prepare_hub()
+    import datasets
+
+    with _reading(path, config, split, revision):
+        datasets.load_dataset(path, config, split=split, revision=revision)
+
+
+def rows_are_kept(path: str) -> bool:
+    """Whether some of that data set is in the cache of `datasets`."""
+    import datasets
+
+    return (Path(datasets.config.HF_DATASETS_CACHE) / path.replace("/", "___")).is_dir()
+
+
+@contextmanager
+def _reading(path: str, config: str | None, split: str, revision: str | None) -> Iterator[None]:
+    """Within it the hub's errors name the data set."""
+    try:
+        yield
     except Exception as error:  # the hub client's and the transport's errors have no common base
         reason = (str(error).strip() or repr(error)).splitlines()[0]
         raise DataError(

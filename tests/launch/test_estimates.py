@@ -1,0 +1,144 @@
+"""What a dry run says that a cell will take, and what it reads from the hub."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from core import hub
+from core.command import CONF
+from launch import downloads, estimates
+from launch.config import ClusterConfig
+from launch.costs import Cost
+from launch.pipeline import plan
+from launch.stages import Stages
+from training.memory_plan import MACHINES, MemoryConfig, MemoryStage, need_on
+
+SUBSETS = ("common_crawl", "c4", "github", "arxiv", "wikipedia", "stackexchange")
+FLOPS = 6 * (6_738_415_616 - 32_000 * 4096) + 12 * 32 * 4096 * 2048  # PaLM, appendix B
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    for subset in SUBSETS:
+        (folder / subset).mkdir()
+        (folder / subset / "a.jsonl").write_text('{"text": "A document."}\n')
+    return f"corpus.paths={folder}"
+
+
+@pytest.fixture(scope="module")
+def papers(corpus):
+    return planned("experiment=paper/table3", corpus, "training.peak_tflops=989")
+
+
+def planned(*words):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return plan(compose("pipeline", list(words)), read=False)
+
+
+def on(**jobs):
+    jobs["all"] = {"time": 5}
+    return Stages(ClusterConfig(kind="slurm", jobs=jobs))
+
+
+def test_the_papers_training_by_hand(papers):
+    by_run = {one.run: one for one in estimates.estimates(papers, on(train={"ntasks_per_node": 8}))}
+    assert list(by_run) == ["inject study", "train study", "detect clean", "detect contaminated"]
+    train = by_run["train study"]
+    tokens = 27_000_000 // 2048 * 2048
+    assert train.seconds == pytest.approx(tokens * FLOPS * 4 / 3 / (8 * 989e12 * 0.4))
+    own = papers.training
+    stage = MemoryStage(own.model, own.deepspeed, own.training, MemoryConfig(2048))
+    shape = estimates.Model.of(own.model, 2048).shape
+    assert train.device == need_on(shape, stage, MACHINES[1]).total
+    assert train.row()[2:5] == ["8", "8 min", "1.08"]
+
+
+def test_a_scored_text_costs_its_copies(papers):
+    """The original, lowercase and 25 neighbours of 200 + 200 texts of 4 benchmarks."""
+    clean = next(e for e in estimates.estimates(papers, on()) if e.run == "detect clean")
+    assert clean.tokens == 1600 * 256 * 27
+    each = (FLOPS - 12 * 32 * 4096 * (2048 - 256)) / 3
+    assert clean.seconds == pytest.approx(clean.tokens * each / (989e12 * 0.4))
+
+
+def test_a_job_that_is_too_short_is_said(papers):
+    lines = estimates.described(papers, on())
+    assert "train study takes longer than cluster.jobs.train.time=5 (minutes)" in lines[-3]
+    assert not any(
+        "longer" in line for line in estimates.described(papers, Stages(ClusterConfig()))
+    )
+
+
+def test_an_earlier_run_of_the_model_says_its_speed(tmp_path):
+    cell = planned("experiment=quickstart", f"runs={tmp_path}")
+    made = tmp_path / "model" / "tiny"
+    made.mkdir(parents=True)
+    lines = [{"step": n, "tokens_per_second": speed} for n, speed in enumerate((1, 4000, 9000))]
+    (made / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = {"model": {"name": "tiny_llama"}, "training": {"dtype": "float32"}}
+    (made / "config.yaml").write_text(yaml.safe_dump(config))
+    (made / "manifest.json").touch()
+    folder = tmp_path / "launches" / "one" / "cells" / "cell"
+    folder.mkdir(parents=True)
+    cost = Cost("train", "study", 9.0, 2, "cpu", str(made))
+    (folder / "costs.jsonl").write_text(json.dumps(asdict(cost)) + "\n")
+    found = {one.run: one.seconds for one in estimates.estimates(cell, Stages(ClusterConfig()))}
+    assert found["train study"] == 599_808 / 2000
+    assert found["detect clean"] is None
+
+
+def test_a_model_whose_config_is_still_on_the_hub_has_no_size(papers, monkeypatch):
+    monkeypatch.setattr(hub, "kept", lambda name: None)
+    unknown = planned(
+        "experiment=paper/table3", f"corpus.paths={papers.injection.corpus['paths']}",
+        "model.architecture=null",
+    )  # fmt: skip
+    train = estimates.estimates(unknown, on())[1]
+    assert (train.seconds, train.device) == (None, None)
+
+
+PAPERS = {
+    "benchmark.boolq": "google/boolq", "benchmark.imdb": "stanfordnlp/imdb",
+    "benchmark.truthfulqa": "truthfulqa/truthful_qa",
+    "benchmark.commonsenseqa": "tau/commonsense_qa", "model.path": "huggyllama/llama-7b",
+    "masked_lm.path": "bert-base-uncased",
+}  # fmt: skip
+
+
+def test_what_comes_from_the_hub_is_listed_without_asking_it(papers, monkeypatch):
+    monkeypatch.setattr(hub, "kept", lambda name: None)
+    monkeypatch.setattr(downloads, "rows_are_kept", lambda name: name == "google/boolq")
+    found = downloads.downloads(papers)
+    assert {one.field: one.name for one in found} == PAPERS
+    head, _, *lines = downloads.described(found)
+    assert "launch fetch" in head
+    assert lines[0].split() == ["benchmark.boolq", "google/boolq", "data", "set", "cached"]
+    assert lines[4].split() == ["model.path", "huggyllama/llama-7b", "model", "-"]
+
+
+def test_nothing_of_the_quickstart_is_on_the_hub():
+    assert downloads.described(downloads.downloads(planned("experiment=quickstart"))) == [
+        "from the hub: nothing"
+    ]
+
+
+def test_fetching_asks_the_hub_for_each(papers, corpus, monkeypatch, capsys):
+    asked = []
+
+    def snapshot(field, name, files, *, kind="model", revision=None):
+        asked.append((field, kind, name, "*.safetensors" in files))
+        return Path("c0ffee")
+
+    monkeypatch.setattr(hub, "snapshot", snapshot)
+    monkeypatch.setattr(downloads, "fetch_rows", lambda *rows: asked.append(rows))
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        downloads.fetch(compose("pipeline", ["experiment=paper/table3", corpus]))
+    assert ("model.path", "model", "huggyllama/llama-7b", True) in asked
+    assert ("benchmark.boolq", "dataset", "google/boolq", False) in asked
+    assert ("google/boolq", None, "validation", "c0ffee") in asked
+    assert capsys.readouterr().out.endswith("6 in the hub's cache\n")
