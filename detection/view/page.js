@@ -64,9 +64,10 @@ function makeArticle(example, place) {
   kind.textContent = example.kind;
   name.textContent = example.id;
   const small = document.createElement("small"), scored = example.top.length;
+  const of = example.tokens.length - 2;  // without the first, and what follows the last
   small.textContent = [example.benchmark, example.occurrences === null ? ""
     : `${example.occurrences} occurrence${example.occurrences === 1 ? "" : "s"}`,
-  `${scored} scored tokens`].filter(Boolean).map((part) => ` · ${part}`).join("");
+  `${scored < of ? `${scored} of ${of}` : scored} scored tokens`].filter(Boolean).map((part) => ` · ${part}`).join("");
   head.id = `example-${place}`;
   head.append(kind, " ", name, small);
   const text = document.createElement("div"), list = document.createElement("span");
