@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analysis.cells import Series
 from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
+from analysis.facts import Facts
+from analysis.glossary import Entry
+from analysis.sweeps import Sweep
 from analysis.tables.table import Table
 from analysis.training_record import Record
 
@@ -24,18 +26,28 @@ class Findings:
     """`curves.roc_table`."""
     bins: pd.DataFrame
     """`curves.histogram_table`."""
-    series: Series
-    """`cells.series_of`."""
+    sweeps: Sequence[Sweep]
+    headline: Sequence[str]
+    """`headline.headlines`: the answer, before anything else."""
+    controls: str
+    """`headline.controls_line`."""
     records: Mapping[str, Sequence[Record]]
     tables: Mapping[str, Sequence[Table]]
     sentences: Mapping[str, Sequence[str]]
     """`summary.of_conditions`."""
+    cells: Sequence[Facts]
+    """`facts.cell_facts` of each."""
+    glossary: Sequence[Entry]
     config: AnalysisConfig
 
     @property
     def conditions(self) -> dict[str, pd.DataFrame]:
         """The pooled rows of each condition, in their order."""
         return dict(parts_of(self.pooled))
+
+    def rest(self, condition: str) -> list[str]:
+        """What is said of a condition beyond the headline."""
+        return [said for said in self.sentences[condition] if said not in self.headline]
 
     def of_condition(self, condition: str) -> Findings:
         """What there is of one condition."""

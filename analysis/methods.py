@@ -1,15 +1,12 @@
 """How each method is called and looks, and which of its variants stands for it.
 
 Every table and chart asks here, so that a method has one name, one place and one look.
-
-Colours are from the Okabe-Ito and Tol palettes, which stay apart for colour-blind readers; each
-method has its own marker as well, so that no chart relies on colour alone.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import pandas as pd
@@ -29,49 +26,56 @@ class Look(NamedTuple):
     symbol: str
 
 
-LOOKS = {
-    "loss": Look("#0072B2", "o", "circle"),
-    "zlib": Look("#E69F00", "s", "square"),
-    "lowercase": Look("#CC79A7", "v", "triangle-down"),
-    "reference": Look("#332288", "P", "cross"),
-    "reference_upper_bound": Look("#AAAA00", (8, 1, 0), "star-square"),
-    "neighbor": Look("#56B4E9", "X", "x"),
-    "min_k": Look("#009E73", "^", "triangle-up"),
-    "min_k_plus_plus": Look("#D55E00", "D", "diamond"),
-    "infilling": Look("#882255", "*", "star"),
-    "pac": Look("#999933", "<", "triangle-left"),
-    "recall": Look("#000000", "h", "hexagon"),
-    "surp": Look("#44AA99", ">", "triangle-right"),
-    "gap_k": Look("#AA4499", "p", "pentagon"),
-    "max_k": Look("#117733", "8", "octagon"),
-    "mean_only": Look("#661100", "H", "hexagon2"),
-    "std_only": Look("#6699CC", (4, 1, 0), "star-diamond"),
-    "polarized_distance": Look("#B8860B", (6, 1, 0), "hexagram"),
-    BLIND: Look("#7F7F7F", "d", "diamond-tall"),
-}
-"""The known methods, in the order of tables and legends; the blind baseline is last."""
+ORDER = (
+    *("loss", "zlib", "lowercase", "reference", "reference_upper_bound", "neighbor"),
+    *("min_k", "min_k_plus_plus", "infilling", "pac", "recall", "surp", "gap_k", "max_k"),
+    *("mean_only", "std_only", "polarized_distance"),
+)
+"""The order of tables and legends; other methods follow by name, the blind baseline is last."""
 
-SPARE_COLOURS = ("#888888", "#DDCC77", "#4477AA", "#AA3377", "#228833", "#CCBB44", "#994455")
-SPARE_MARKERS = ("8", "H", "d", "X", "P", "s", "^", "v")
+COLOURS = (
+    *("#0072B2", "#E69F00", "#F08796", "#A55AFF", "#694B78", "#00B4B4", "#009E73", "#D55E00"),
+    *("#D200A5", "#5A5A2D", "#A56987", "#A5A55A", "#A53C5A", "#00695A", "#B40F00", "#87A5F0"),
+    "#96784B",
+)
+"""Any two are ΔE 10 apart or more, also to a reader with deuteranopia (CIEDE2000)."""
+
+MARKERS: Sequence[tuple[str | tuple[int, int, int], str]] = (
+    *(("o", "circle"), ("s", "square"), ("v", "triangle-down"), ("P", "cross")),
+    *(((8, 1, 0), "star-square"), ("X", "x"), ("^", "triangle-up"), ("D", "diamond")),
+    *(("*", "star"), ("<", "triangle-left"), ("h", "hexagon"), (">", "triangle-right")),
+    *(("p", "pentagon"), ("8", "octagon"), ("H", "hexagon2"), ((4, 1, 0), "star-diamond")),
+    ((6, 1, 0), "hexagram"),
+)
+"""matplotlib's and plotly's names: no chart relies on colour alone."""
 
 
-def look(method: str) -> Look:
-    """The method's colour and marker; an unknown name picks spare ones by its hash."""
-    if method in LOOKS:
-        return LOOKS[method]
-    first, second, *_ = hashlib.sha256(method.encode()).digest()
-    marker = SPARE_MARKERS[second % len(SPARE_MARKERS)]
-    symbol = next(known.symbol for known in LOOKS.values() if known.marker == marker)
-    return Look(SPARE_COLOURS[first % len(SPARE_COLOURS)], marker, symbol)
+def look(method: str, among: Methods) -> Look:
+    """The method's colour and marker in a chart of the methods `among`.
+
+    A method of `ORDER` has its own everywhere; others take what these leave, in order of names.
+    """
+    if method == BLIND:
+        return Look("#7F7F7F", "d", "diamond-tall")
+    slot = _slots(among)[method]
+    turn = slot // len(COLOURS)  # beyond the last colour each comes again, with another marker
+    return Look(COLOURS[slot % len(COLOURS)], *MARKERS[(slot + turn) % len(MARKERS)])
+
+
+def _slots(among: Methods) -> dict[str, int]:
+    """Method → its place in `COLOURS`."""
+    names = {method for method, _ in among} - {BLIND}
+    known = {name: ORDER.index(name) for name in names if name in ORDER}
+    free = (slot for slot in count() if slot not in known.values())
+    return {**known, **dict(zip(sorted(names - known.keys()), free, strict=False))}
 
 
 def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Distinct (method, variant): known ones as in `LOOKS`, then others by name, blind last."""
-    known = [name for name in LOOKS if name != BLIND]
+    """Distinct (method, variant): known ones as in `ORDER`, then others by name, blind last."""
 
     def place(pair: tuple[str, str]) -> tuple[int, str, str]:
         method, variant = pair
-        position = known.index(method) if method in known else len(known)
+        position = ORDER.index(method) if method in ORDER else len(ORDER)
         return (position + (method == BLIND), method, variant)
 
     return sorted(set(methods), key=place)

@@ -1,4 +1,4 @@
-"""report.md: what was found, what speaks against it, the charts and the tables."""
+"""report.md: the answer first, then what speaks against it, the charts and the tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.config import AnalysisConfig
+from analysis.findings import Findings
 from analysis.statistics.controls import control_rows, stamp
 from analysis.summary import reading_guide
 from analysis.tables.table import Table
 
 OVER_CONDITIONS = ""
-"""The condition of what spans several: it comes last."""
+"""The condition of what spans several: it comes first."""
 
 
 class Picture(NamedTuple):
@@ -34,15 +35,17 @@ class Section:
     tables: Sequence[Table]
     charts: Sequence[Picture]
     sentences: Sequence[str] = ()
-    """`summary.of_conditions`."""
+    """What is said of the condition beyond the headline."""
 
 
-def markdown(title: str, sections: Sequence[Section], config: AnalysisConfig) -> str:
+def markdown(findings: Findings, sections: Sequence[Section]) -> str:
     """The whole report."""
-    parts = [f"# {title}: detection of contamination", reading_guide(config)]
+    config = findings.config
+    parts = [f"# {findings.title}: detection of contamination", *findings.headline]
+    parts.append(findings.controls)
     for section in sections:
         parts += _section(section, config)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, "## How to read this", reading_guide(config)]) + "\n"
 
 
 def _section(section: Section, config: AnalysisConfig) -> list[str]:
@@ -52,7 +55,7 @@ def _section(section: Section, config: AnalysisConfig) -> list[str]:
     ]
     results = section.results
     if results is None:
-        return ["## Over conditions", *shown]
+        return ["## Over all conditions", *shown]
     off = stamp(results)
     return [
         f"## {section.condition}",

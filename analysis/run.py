@@ -7,13 +7,16 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.cells import Cell, name_apart, open_cell
-from analysis.conditions import parts_of
+from analysis.cells import Cell, name_apart, open_cell, series_of
 from analysis.config import AnalysisStage
-from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, open_report
+from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, Report, open_report
+from analysis.headline import controls_line, headlines
 from analysis.mirror.runs import mirror
+from analysis.statistics.flags import notes
 from analysis.statistics.tidy_tables import statistics
 from analysis.summary import of_conditions
+from analysis.sweeps import sweeps_of
+from analysis.tables.along import sweep_table
 from analysis.tables.tables import cell_tables
 from analysis.training_record import Record, open_record
 from core.artifacts import Artifact, Built, build, is_complete, locate
@@ -21,6 +24,9 @@ from core.disk import writable
 from core.files import write_text
 
 log = logging.getLogger(__name__)
+
+MOST_TABLES, MOST_NOTES = 2, 5
+"""So many tables of sweeps and notes on odd scores are printed; the report has all."""
 
 
 def run(stage: AnalysisStage) -> Artifact:
@@ -45,7 +51,7 @@ def write_report(
     artifact = build(folder, stage, inputs, lambda folder: _make(folder, stage, cells, records))
     if writable(runs / KIND):  # a read-only runs folder serves what is finished
         write_text(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
-    _show(artifact, stage.analysis.confidence)
+    _show(open_report(artifact.path), cells, stage.analysis.confidence)
     if new:
         mirror(stage, cells, open_report(artifact.path))
     return artifact
@@ -62,16 +68,26 @@ def _make(
         getattr(found, path.stem).to_parquet(path, index=False)
     written = publish(folder, stage, gather(stage, cells, found, records))
     content = [str(path.relative_to(folder)) for path in [*tidy, *written]]
-    return Built(content, {"cells": len(cells), "estimates": len(found.results)})
+    return Built(content, {"cells": len(cells), "estimates": len(found.results)}, [PAGE])
 
 
-def _show(artifact: Artifact, confidence: float) -> None:
-    """The main table and the findings, for whoever watches the terminal."""
-    report = open_report(artifact.path)
-    said = of_conditions(report, confidence)
-    for condition, part in parts_of(report.pooled).items():
-        main = cell_tables(part)[0]
-        log.info("\n%s\n%s\n\n%s\n", condition, main.title, main.markdown())
-        for sentence in said[condition]:
-            log.info("- %s", sentence)
-    log.info("\nreport: %s\nin a browser: %s", artifact.path / REPORT, artifact.path / PAGE)
+def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:
+    """The answer for whoever watches the terminal; the rest is in the report."""
+    sweeps = sweeps_of(report.pooled, report.trends, series_of(cells))
+    sentences = of_conditions(report, confidence)
+    tables = [sweep_table(sweep) for sweep in sweeps]
+    tables = tables or [cell_tables(part)[0] for part in [report.pooled] if len(sentences) == 1]
+    for sentence in headlines(sweeps, sentences):
+        log.info("\n%s", sentence)
+    for table in tables[:MOST_TABLES]:
+        log.info("\n%s\n\n%s", table.title, table.on_terminal())
+    log.info("\n%s", controls_line(report.pooled, confidence))
+    if tables[MOST_TABLES:]:
+        log.info("\nTables in the report alone: %d.", len(tables) - MOST_TABLES)
+    odd = [f"{name}: {note}" for name in sentences for note in notes(report.flags, name)]
+    for note in odd[:MOST_NOTES]:
+        log.info("%s", note)
+    if odd[MOST_NOTES:]:
+        log.info("Notes in the report alone: %d.", len(odd) - MOST_NOTES)
+    path = report.artifact.path
+    log.info("\nreport: %s\nin a browser: %s", path / REPORT, path / PAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -78,7 +79,7 @@ def _best(
     name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
     measured = (
-        f"AUROC {_value(best)} over all {best['n_members']} members and {best['n_nonmembers']} "
+        f"AUROC {in_words(best)} over all {best['n_members']} members and {best['n_nonmembers']} "
         "non-members, mean over benchmarks"
     )
     if len(methods) == 1:
@@ -118,14 +119,16 @@ def _trend(name: str, best: pd.Series[Any], detectors: pd.DataFrame, trends: pd.
     first, last = own.iloc[0], own.iloc[-1]
     rising = int((slopes["slope_low"] > 0).sum())
     return (
-        f"With the occurrences the AUROC of {name} {_moves(row)}: its log-odds change by "
-        f"{row['slope']:.2f} [{row['slope_low']:.2f}, {row['slope_high']:.2f}] a doubling, from "
-        f"{_value(first)} at {first['occurrences']} to {_value(last)} at {last['occurrences']}. "
+        f"With the occurrences the AUROC of {name} {moves(row)}: its log-odds change by "
+        f"{row['slope']:.2f} [{row['slope_low']:.2f}, {row['slope_high']:.2f}] a doubling, "
+        f"from {in_words(first)} at {first['occurrences']} to {in_words(last)} at "
+        f"{last['occurrences']}. "
         f"The slope's interval is above 0 for {rising} of {len(slopes)} methods."
     )
 
 
-def _moves(row: pd.Series[Any]) -> str:
+def moves(row: pd.Series[Any]) -> str:
+    """What the slope's interval says."""
     if row["slope_low"] > 0:
         return "rises"
     return "falls" if row["slope_high"] < 0 else "shows no trend"
@@ -136,12 +139,13 @@ def _control(name: str, results: pd.DataFrame) -> str:
     if rows.empty:
         return f"{name}: not measured."
     if off.empty:
-        values = ", ".join(f"{row['method']} {_value(row)}" for _, row in rows.iterrows())
+        values = ", ".join(f"{row['method']} {in_words(row)}" for _, row in rows.iterrows())
         held = "its interval holds" if len(rows) == 1 else f"all {len(rows)} intervals hold"
         return f"{name}: {held} 0.5 ({values})."
-    values = ", ".join(f"{row['method']} {_value(row)}" for _, row in off.iterrows())
+    values = ", ".join(f"{row['method']} {in_words(row)}" for _, row in off.iterrows())
     return f"{name}: **OFF** for {len(off)} of {len(rows)} ({values}); the interval leaves 0.5 out."
 
 
-def _value(row: pd.Series[Any]) -> str:
+def in_words(row: Mapping[str, Any] | pd.Series[Any]) -> str:
+    """An estimate: 0.91 [0.88, 0.93]."""
     return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.config import CellPaths
+from core.artifacts import Artifact
+from core.wholeness import MANIFEST, read_manifest
+from detection import Scores, open_scores
 from injection import open_corpus
-from training import open_trained
+from training import Checkpoint, open_trained
 
 LOSSES = {
     "members": "loss_members",
@@ -33,6 +37,12 @@ class Record:
     """The optimizer step at which each inserted copy was seen."""
     ledger: Mapping[str, int]
     """Counts of the corpus in words → number."""
+    made: Mapping[str, str]
+    """How it was trained: `training_facts`."""
+    settings: Mapping[str, Any]
+    """Those that name the corpus's and the model's folders."""
+    methods: Mapping[str, str]
+    """Each scored method's class, by its name."""
 
 
 def open_record(paths: CellPaths) -> Record:
@@ -43,7 +53,26 @@ def open_record(paths: CellPaths) -> Record:
         evaluations=model.evaluations,
         exposures=model.exposures["step"].to_numpy(np.int64),
         ledger=ledger_counts(corpus.ledger, corpus.artifact.counts),
+        made=training_facts(model),
+        settings={**_settings(corpus.artifact), **_settings(model.artifact)},
+        methods=_classes(open_scores(paths.contaminated)),
     )
+
+
+def training_facts(model: Checkpoint) -> dict[str, str]:
+    """How a model was trained, from its manifest and its metrics.
+
+    The time is that of its optimizer steps, as each one's tokens a second say; evaluations, saves
+    and what was repeated after a stop are not in it.
+    """
+    folder, metrics = model.artifact.path, model.metrics
+    tokens = metrics["tokens"].diff().fillna(metrics["tokens"])
+    return {
+        "steps": f"{len(metrics):,}",
+        "time in steps": duration(float((tokens / metrics["tokens_per_second"]).sum())),
+        "trained": utc((folder / MANIFEST).stat().st_mtime),
+        "code": str(read_manifest(folder).get("revision", "–")),
+    }
 
 
 def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, int]:
@@ -62,6 +91,29 @@ def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, 
         "copies cut short": int(ledger["truncated"].sum()),
         "copies reworded": int(ledger["reworded"].notna().sum()),
     }
+
+
+def duration(seconds: float) -> str:
+    """3,725 → "1 h 2 min", 75 → "1 min 15 s"."""
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def utc(seconds: float) -> str:
+    """Seconds of the epoch as a date and a time."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _settings(artifact: Artifact) -> dict[str, Any]:
+    return dict(read_manifest(artifact.path).get("identity") or {})
+
+
+def _classes(scores: Scores) -> dict[str, str]:
+    nodes = scores.artifact.config().get("method") or {}
+    return {name: str(node.get("_target_", "")) for name, node in nodes.items()}
 
 
 def loss_table(records: Sequence[Record]) -> pd.DataFrame:

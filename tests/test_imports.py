@@ -18,9 +18,9 @@ FLOORS = {
         "__init__ __main__",
     ),
     "analysis.": (
-        *("config conditions folder", "cells training_record", "methods"),
-        "statistics",
-        *("tables summary", "findings", "charts", "page mirror report"),
+        *("config conditions folder glossary", "cells training_record", "methods facts"),
+        *("statistics", "sweeps", "tables summary", "findings headline", "charts"),
+        "page mirror report",
         *("publish", "run", "__init__ __main__"),
     ),
 }

@@ -65,18 +65,19 @@ def line_style(method: str, variant: str, methods: Methods) -> dict[str, Any]:
     """How a method's line is drawn, the same in every chart; variants differ by their dashes."""
     variants = [v for m, v in methods if m == method]
     return {
-        **_marker(method),
+        **_marker(method, methods),
         "linewidth": 2.0,
         "linestyle": "--" if method == BLIND else LINES[variants.index(variant) % len(LINES)],
         "label": name(method, variant, methods),
     }
 
 
-def interval_bar(axes: Axes, place: float, row: Any, method: str) -> None:
+def interval_bar(axes: Axes, place: float, row: Any, methods: Methods) -> None:
     """A value with its interval (`row` of the results) at a place on the x axis."""
-    colour = look(method).colour
-    axes.plot([place, place], [row["ci_low"], row["ci_high"]], color=colour, linewidth=1.6)
-    axes.plot([place], [row["value"]], **_marker(method))
+    marker = _marker(row["method"], methods)
+    ends = row["ci_low"], row["ci_high"]
+    axes.plot([place, place], ends, color=marker["color"], linewidth=1.6)
+    axes.plot([place], [row["value"]], **marker)
 
 
 def line_of(rows: pd.DataFrame, method: str, variant: str, column: str) -> pd.DataFrame:
@@ -103,6 +104,30 @@ def auroc_axis(axes: Axes, rows: pd.DataFrame) -> None:
     """AUROC upwards: from below all intervals, and 0.4 at most, to 1."""
     axes.set_ylim(max(0.0, min(rows["ci_low"].min(), 0.4) - 0.03), 1.02)
     axes.set_ylabel(AUROC.title)
+
+
+def with_controls() -> tuple[Figure, Axes, Axes]:
+    """A figure with a narrow panel for the controls, and the panel of the lines beside it."""
+    figure = Figure(figsize=(9, 5.6), dpi=160)
+    grid = figure.add_gridspec(
+        1, 2, width_ratios=(1, 4), wspace=0.04, left=0.08, right=0.76, top=0.86, bottom=0.25
+    )
+    lines = figure.add_subplot(grid[1])
+    controls = figure.add_subplot(grid[0], sharey=lines)
+    lines.tick_params(labelleft=False, left=False)
+    lines.spines["left"].set_visible(False)
+    return figure, controls, lines
+
+
+def draw_controls(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
+    """The clean model's AUROC by each method, and the blind baseline's."""
+    chance_line(axes)
+    place = {pair: i for i, pair in enumerate(methods)}
+    for _, row in rows.iterrows():
+        interval_bar(axes, place[row["method"], row["variant"]], row, methods)
+    axes.set_xlim(-0.9, len(methods) - 0.1)
+    axes.set_xticks([])
+    axes.set_xlabel("controls: clean\nmodel, and blind")
 
 
 def write_words(
@@ -140,17 +165,6 @@ def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, place: str) ->
         alignment="left",
         fontsize=10 if len(names) <= 14 else 8.5,
     )
-
-
-def short(value: float) -> str:
-    """A number on an axis: 0.0001 → 1e-4, 600000 → 600k, 2000000 → 2M."""
-    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.4g}{unit}"
-    if value < 0.01:
-        digits, power = f"{value:.3e}".split("e")
-        return f"{float(digits):g}e{int(power)}"
-    return f"{value:g}"
 
 
 def seeds(rows: pd.DataFrame) -> str:
@@ -191,8 +205,8 @@ def name(method: str, variant: str, methods: Methods) -> str:
     return "blind (no model)" if method == BLIND else label(method, variant, methods)
 
 
-def _marker(method: str) -> dict[str, Any]:
-    colour, marker, _ = look(method)
+def _marker(method: str, methods: Methods) -> dict[str, Any]:
+    colour, marker, _ = look(method, methods)
     white = {"markeredgecolor": "white", "markeredgewidth": 0.8}
     thin = not isinstance(marker, str) or marker in "*PX"  # covers less of its box
     size = 9 if thin else 6.5

@@ -28,13 +28,14 @@ SIDES = {"members": "#D55E00", "non-members": "#0072B2"}
 def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """TPR against FPR, both logarithmic; grey: the clean model. `rows`: pooled, one condition."""
     shown = curves[curves["benchmark"] == ALL]
+    methods = methods_of(shown)
     least = float(shown["fpr"].min())
     steps = (0.001, 0.01, 0.1, 1) if least < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
     ticks = [step for step in steps if step >= least]
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
         axes.plot([least, 1], [least, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
-        colour = look(method[0]).colour
+        colour = look(method[0], methods).colour
         for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
             line = _of(shown, method, checkpoint=checkpoint)
             fpr, tpr, low, high = (line[name].clip(lower=least / 2) for name in POINTS)
@@ -126,7 +127,7 @@ def _panels(
         for axes, method in zip(panels, methods, strict=False):
             draw(axes, method)
             name = base.name(*method, methods)
-            size, colour = 9 if len(name) < 24 else 7, look(method[0]).colour
+            size, colour = 9 if len(name) < 24 else 7, look(method[0], methods).colour
             axes.set_title(name, size=size, color=colour, loc="left")
         for place, axes in enumerate(panels):
             axes.set_visible(place < len(methods))

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from analysis.charts import occurrences_chart as by_occurrences
 from analysis.charts.base import save
 from analysis.charts.curve_charts import histogram_caption, histogram_chart, roc_caption, roc_chart
-from analysis.charts.factor_chart import FACTORS, factor_caption, factor_chart, factor_groups
+from analysis.charts.factor_chart import factor_caption, factor_chart
 from analysis.charts.heat_map import heat_caption, heat_map
 from analysis.charts.loss_chart import loss_caption, loss_chart
 from analysis.findings import Findings
@@ -75,12 +75,11 @@ def _save_condition(findings: Findings, folder: Path) -> list[Saved]:
 
 def charts_over(findings: Findings) -> Iterator[Chart]:
     """The charts that span conditions."""
-    for factor in FACTORS:
-        for i, rows in enumerate(factor_groups(findings.pooled, factor, findings.series)):
-            figure = factor_chart(rows, factor, findings.config)
-            caption = factor_caption(rows, findings.config)
-            name = f"auroc_by_{factor.column}" + (f"-{i + 1}" if i else "")
-            yield Chart(name, "", f"AUROC against the {factor.axis}", caption, figure)
+    for sweep in findings.sweeps:
+        figure = factor_chart(sweep, findings.config)
+        caption = factor_caption(sweep, findings.config)
+        title = f"AUROC against the {sweep.factor.axis}"
+        yield Chart(sweep.name, "", title, caption, figure)
 
 
 def charts_of_condition(findings: Findings) -> Iterator[Chart]:

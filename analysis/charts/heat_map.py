@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -25,18 +25,25 @@ COLOURS = ("#542788", "#b2abd2", "#f7f7f7", "#fdb863", "#b35806")
 """Worse than a guess, a guess (white), better; told apart by colour-blind readers."""
 
 
+RATE = ("#f7f7f7", "#fdb863", "#b35806")
+"""A rate from the worst to the best: it has no middle to turn at."""
+
+
 def colour_scale(metric: Metric) -> list[tuple[float, str]]:
     """The colours of the metric's values from 0 to 1; colour-bars interpolate between them.
 
-    White is the metric's own guess. Equal distances from it are equally strong on both sides.
+    AUROC turns at a guess, which is white; a rate's colours go one way, the strongest is the best.
     """
-    shades = np.linspace(-1, 1, len(COLOURS))
-    reach = max(metric.guess, 1 - metric.guess) * (1 if metric.higher_is_better else -1)
-    turns = metric.guess + shades * reach
-    values = np.unique([0, *turns[(turns > 0) & (turns < 1)], 1])
-    rgb = np.array([to_rgb(colour) for colour in COLOURS]).T
-    mixed = np.transpose([np.interp((values - metric.guess) / reach, shades, part) for part in rgb])
-    return [(float(value), to_hex(colour)) for value, colour in zip(values, mixed, strict=True)]
+    colours = COLOURS if metric == AUROC else RATE
+    ordered = colours if metric.higher_is_better else colours[::-1]
+    return [(i / (len(ordered) - 1), colour) for i, colour in enumerate(ordered)]
+
+
+def scale_words(metric: Metric) -> str:
+    """How to read the colours."""
+    if metric == AUROC:
+        return f"White is a guess ({metric.guess:g}), orange is better, purple worse."
+    return f"The stronger the orange the better; a guess reaches {metric.guess:g}."
 
 
 def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
@@ -78,7 +85,7 @@ def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     return (
         f"AUROC of all members against non-members ({parts}), contaminated model. "
         f"{base.seeds(shown)}. In brackets: {base.band(shown, config)}. "
-        f"White is a guess ({AUROC.guess:g}), orange is better, purple worse."
+        f"{scale_words(AUROC)}"
     )
 
 

@@ -31,15 +31,10 @@ def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
     rows = _shown(results)
     methods = methods_of(rows)
     with base.style():
-        figure = Figure(figsize=(9, 5.6), dpi=160)
-        grid = figure.add_gridspec(
-            1, 2, width_ratios=(1, 4), wspace=0.04, left=0.08, right=0.76, top=0.86, bottom=0.25
-        )
-        numbered = figure.add_subplot(grid[1])
-        clean = figure.add_subplot(grid[0], sharey=numbered)
+        figure, clean, numbered = base.with_controls()
         by_number = rows[rows["occurrences"] != ANY]
         _draw_numbers(numbered, by_number, methods)
-        _draw_clean(clean, control_rows(rows), methods)
+        base.draw_controls(clean, control_rows(rows), methods)
         base.auroc_axis(clean, rows)
         most = max(by_number["occurrences"], key=occurrences_order)
         last = by_number[by_number["occurrences"] == most]
@@ -83,7 +78,7 @@ def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
         else:  # no line to see: bars side by side
             x = numbers[0] * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
             for _, row in line.iterrows():
-                base.interval_bar(axes, x, row, method)
+                base.interval_bar(axes, x, row, methods)
             axes.plot([], [], **style)
     axes.set_xscale("log", base=2)
     axes.set_xticks(numbers, [str(number) for number in numbers])
@@ -91,16 +86,3 @@ def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     margin = 1.15 if len(numbers) > 1 else 2
     axes.set_xlim(numbers[0] / margin, numbers[-1] * margin)
     axes.set_xlabel("occurrences of a member in the training corpus")
-    axes.tick_params(labelleft=False, left=False)
-    axes.spines["left"].set_visible(False)
-
-
-def _draw_clean(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
-    base.chance_line(axes)
-    place = {pair: i for i, pair in enumerate(methods)}
-    for _, row in rows.iterrows():
-        x = place[row["method"], row["variant"]]
-        base.interval_bar(axes, x, row, row["method"])
-    axes.set_xlim(-0.9, len(methods) - 0.1)
-    axes.set_xticks([])
-    axes.set_xlabel("controls: clean\nmodel, and blind")

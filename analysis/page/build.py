@@ -5,33 +5,46 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.resources import files
 
 import yaml
 
+from analysis.facts import Facts
 from analysis.findings import Findings
+from analysis.glossary import Entry
 from analysis.page.data import page_data
 from analysis.statistics.controls import stamp
 from analysis.summary import reading_guide
 from analysis.training_record import Record
 from core.web_page import filled, script_json
 
+SCRIPTS = ("rows.js", "lines.js", "charts.js", "page.js")
 
-def page(findings: Findings, config: Mapping[str, object]) -> str:
-    """The whole page. `config` is shown as YAML; give it without the paths of the runs."""
+
+def page(findings: Findings, written: Facts) -> str:
+    """The whole page. `written` says by what and when: `facts.provenance`."""
     from plotly.offline import get_plotlyjs
 
+    guide = html.escape(reading_guide(findings.config))
     parts = {
         "title": html.escape(findings.title),
-        "guide": re.sub("`(.+?)`", r"<code>\1</code>", html.escape(reading_guide(findings.config))),
+        "headline": "\n".join(
+            f'<p class="answer">{_whole(_marked(said))}</p>' for said in findings.headline
+        ),
+        "controls": _marked(findings.controls),
+        "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
         "css": _file("page.css"),
         "summary": _summary(findings),
         "tables": _tables(findings),
+        "cells": _cells(findings.cells),
         "ledger": _ledger(findings.records),
-        "config": html.escape(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)),
+        "glossary": _glossary(findings.glossary),
+        "config": _settings(findings),
+        "run": _listed(written),
         "plotly": get_plotlyjs(),
         "data": script_json(page_data(findings)),
-        "js": _file("page.js"),
+        "js": "\n".join(map(_file, SCRIPTS)),
     }
     return filled(_file("page.html"), parts)
 
@@ -41,13 +54,13 @@ def _file(name: str) -> str:
 
 
 def _summary(findings: Findings) -> str:
+    """What is said of each condition, to be opened; that a control is off stands outside."""
     parts = []
     for condition, rows in findings.conditions.items():
         off = stamp(rows)
-        warning = f'<p class="off">{html.escape(off)}</p>' if off else ""
-        sentences = findings.sentences[condition]
-        said = "".join(f"<li>{_marked(sentence)}</li>" for sentence in sentences)
-        parts.append(f"<h3>{html.escape(condition)}</h3>{warning}<ul>{said}</ul>")
+        said = "".join(f"<li>{_marked(text)}</li>" for text in findings.rest(condition))
+        parts.append(_details(condition, f"<ul>{said}</ul>", len(findings.conditions) == 1))
+        parts += [f'<p class="off">{html.escape(condition)}: {html.escape(off)}</p>'] if off else []
     return "\n".join(parts)
 
 
@@ -57,16 +70,61 @@ def _marked(text: str) -> str:
     return "".join(f"<strong>{bit}</strong>" if i % 2 else bit for i, bit in enumerate(bits))
 
 
+def _whole(text: str) -> str:
+    """An estimate and its interval stay on one line."""
+    return re.sub(r" \[([-+.\d]+), ", "\u00a0[\\1,\u00a0", text)
+
+
 def _tables(findings: Findings) -> str:
+    """The first place's first table is open: a sweep's, or the only condition's."""
     parts = []
-    for condition, tables in findings.tables.items():
-        parts.append(f"<h3>{html.escape(condition or 'Over all conditions')}</h3>")
-        for place, table in enumerate(tables):
-            shown = _table(table.header, table.lines)
-            opened = " open" if place == 0 else ""
-            title = html.escape(table.title)
-            parts.append(f"<details{opened}><summary>{title}</summary>{shown}</details>")
+    for place, (condition, tables) in enumerate(findings.tables.items()):
+        inside = "\n".join(
+            _details(table.title, _table(table.header, table.lines), place + i == 0)
+            for i, table in enumerate(tables)
+        )
+        parts.append(_details(condition or "Over all conditions", inside, place == 0))
     return "\n".join(parts)
+
+
+def _details(title: str, inside: str, opened: bool = False) -> str:
+    start = "<details open>" if opened else "<details>"
+    return f"{start}<summary>{html.escape(title)}</summary>{inside}</details>"
+
+
+def _cells(cells: Sequence[Facts]) -> str:
+    """What each cell is: a line a cell."""
+    names = list(dict.fromkeys(name for facts in cells for name in facts))
+    return _table(names, [[facts.get(name, "–") for name in names] for facts in cells])
+
+
+def _listed(facts: Facts) -> str:
+    """Facts as terms with what they are."""
+    parts = [f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items()]
+    return f"<dl>{''.join(parts)}</dl>"
+
+
+def _glossary(entries: Sequence[Entry]) -> str:
+    """Each method with the first sentence of its docstring, and how it scores."""
+    parts = []
+    for method, summary, equation in entries:
+        said = html.escape(summary or "Its class can't be imported here.")
+        scored = f"<pre>{html.escape(equation)}</pre>" if equation else ""
+        parts.append(f"<dt>{html.escape(method)}</dt><dd>{said}{scored}</dd>")
+    return f"<dl>{''.join(parts)}</dl>"
+
+
+def _settings(findings: Findings) -> str:
+    """The report's settings, and those of each condition's first cell, as YAML."""
+    parts = [_details("analysis", _yaml(asdict(findings.config)), len(findings.records) < 1)]
+    for condition, records in findings.records.items():
+        parts += [_details(condition, _yaml(record.settings)) for record in records[:1]]
+    return "\n".join(parts)
+
+
+def _yaml(settings: Mapping[str, object]) -> str:
+    text = yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True)
+    return f"<pre>{html.escape(text)}</pre>"
 
 
 def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -81,13 +139,15 @@ def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _ledger(records: Mapping[str, Sequence[Record]]) -> str:
-    """A line a condition with its first seed's counts; seeds differ in the draw, not the design."""
-    shown = {name: found[0].ledger for name, found in records.items() if found}
+    """A column a condition with its first seed's counts; seeds differ in the draw alone."""
+    shown = {name: found for name, found in records.items() if found}
     if not shown:
         return "<p>The cells' corpora were not at hand when this page was written.</p>"
-    facts = list(dict.fromkeys(fact for ledger in shown.values() for fact in ledger))
+    ledgers = [found[0].ledger for found in shown.values()]
+    facts = list(dict.fromkeys(fact for ledger in ledgers for fact in ledger))
     lines = [
-        [name, str(len(records[name])), *(f"{ledger[f]:,}" if f in ledger else "–" for f in facts)]
-        for name, ledger in shown.items()
+        [fact, *(f"{ledger[fact]:,}" if fact in ledger else "–" for ledger in ledgers)]
+        for fact in facts
     ]
-    return "<p>Counts of the first seed.</p>" + _table(["condition", "seeds", *facts], lines)
+    seeds = ["seeds", *(str(len(found)) for found in shown.values())]
+    return "<p>Counts of the first seed.</p>" + _table(["", *shown], [seeds, *lines])

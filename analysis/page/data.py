@@ -7,19 +7,23 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.cells import CONTAMINATED
 from analysis.charts import base
 from analysis.charts.curve_charts import SIDES
-from analysis.charts.factor_chart import FACTORS, factor_groups
-from analysis.charts.heat_map import colour_scale
+from analysis.charts.heat_map import colour_scale, scale_words
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
 from analysis.findings import Findings
 from analysis.methods import BLIND, Methods, look, methods_of
 from analysis.statistics.controls import stamp
+from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
+from analysis.sweeps import FACTORS, short
 from analysis.training_record import has_losses, loss_table
-from core.metrics import chosen_metrics
+from core.metrics import AUROC, chosen_metrics
 
+MOST_COLOURED = 6
+"""So many methods are coloured at first, the rest grey until they are chosen."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 """plotly's names of `charts.base.LINES`, in its order."""
 ESTIMATES = (
@@ -41,6 +45,8 @@ def page_data(findings: Findings) -> dict[str, Any]:
     benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
     curves = _labelled(findings.curves, methods).rename(columns={"tpr": "value"})
     return {
+        "highlighted": _highlighted(pooled, methods),
+        "summaries": {entry.method: entry.summary for entry in findings.glossary},
         "methods": [_look(*pair, methods) for pair in methods],
         "scored": [base.name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
@@ -59,17 +65,31 @@ def page_data(findings: Findings) -> dict[str, Any]:
     }
 
 
+def _highlighted(pooled: pd.DataFrame, methods: Methods) -> list[str]:
+    """The labels of the default variants with the highest AUROC over all conditions: coloured."""
+    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    shown = shown[(shown["checkpoint"] == CONTAMINATED) & (shown["occurrences"] == ANY)]
+    means = shown[shown["default"]].groupby(["method", "variant"])["value"].mean()
+    best = means.fillna(0).sort_values(ascending=False, kind="stable").index[:MOST_COLOURED]
+    return [base.name(*pair, methods) for pair in methods if pair in best]
+
+
 def _metrics(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
     measured = set(pooled["metric"])
     return {
-        each.name: {"title": each.title, "guess": each.guess, "colours": colour_scale(each)}
+        each.name: {
+            "title": each.title,
+            "guess": each.guess,
+            "colours": colour_scale(each),
+            "scale": scale_words(each),
+        }
         for each in chosen_metrics(config.fpr, config.tpr)
         if each.name in measured
     }
 
 
 def _look(method: str, variant: str, methods: Methods) -> dict[str, Any]:
-    colour, _, symbol = look(method)
+    colour, _, symbol = look(method, methods)
     variants = [v for m, v in methods if m == method]
     return {
         "label": base.name(method, variant, methods),
@@ -106,19 +126,19 @@ def _rounded(number: float) -> float:
 
 
 def _factors(findings: Findings) -> list[dict[str, Any]]:
-    groups = [
-        (factor, rows)
-        for factor in FACTORS
-        for rows in factor_groups(findings.pooled, factor, findings.series)
+    times = Counter(sweep.factor for sweep in findings.sweeps)
+    return [
+        {
+            "name": sweep.factor.axis + f" ({sweep.fixed})" * (times[sweep.factor] > 1),
+            "axis": sweep.factor.axis,
+            "fixed": sweep.fixed,
+            "levels": sweep.levels,
+            "texts": [short(level) for level in sweep.levels],
+            "column": sweep.factor.column,
+            "conditions": sweep.conditions,
+        }
+        for sweep in findings.sweeps
     ]
-    times = Counter(factor for factor, _ in groups)
-    factors = []
-    for factor, rows in groups:
-        conditions = [str(name) for name in rows["condition"].unique()]
-        name = factor.axis + f" ({conditions[0]}, …)" * (times[factor] > 1)
-        shown = {"name": name, "axis": factor.axis, "column": factor.column}
-        factors.append({**shown, "conditions": conditions})
-    return factors
 
 
 def _losses(findings: Findings) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.tables.latex import latex
 from core.csv_files import write_csv
+from core.terminal import columns, fit
 
 NOTHING = "–"
 """Stands where there was nothing to measure."""
@@ -27,6 +28,14 @@ class Table:
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
     data: pd.DataFrame
+    least: Sequence[str] = ()
+    """Columns that a narrow terminal leaves out first."""
+
+    def on_terminal(self) -> str:
+        """The columns that fit the terminal, with a line that names the others; else Markdown."""
+        if columns() is None:
+            return self.markdown()
+        return "\n".join(fit(self.header, self.lines, least=self.least).lines())
 
     def markdown(self) -> str:
         """The table with padded columns, so that it reads well as plain text too."""

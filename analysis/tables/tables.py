@@ -44,6 +44,7 @@ def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
         ["method", *numbers, "clean model, any"],
         _lines(shown, line),
         shown,
+        numbers[1:-2],
     )
 
 

@@ -166,7 +166,8 @@ def one_off(findings: Findings) -> Findings:
     texts = control & (pooled["method"] == "blind") & (pooled["condition"] == second)
     pooled.loc[control, ["value", "ci_low", "ci_high"]] = 0.52, 0.45, 0.59
     pooled.loc[texts, ["value", "ci_low", "ci_high"]] = 0.66, 0.60, 0.72
-    return replace(findings, pooled=pooled)
+    sweeps = [replace(sweep, rows=pooled.loc[sweep.rows.index]) for sweep in findings.sweeps]
+    return replace(findings, pooled=pooled, sweeps=sweeps)
 
 
 @pytest.fixture(scope="session")
@@ -186,6 +187,9 @@ def record(two_rates: list[Cell]) -> Record:
         evaluations=pd.DataFrame({"step": steps, **losses}),
         exposures=np.arange(1500) % 30,
         ledger={"inserted copies": 1500},
+        made={"steps": "30", "code": "abc123"},
+        settings={"training": {"learning_rate": 1e-4, "name": "a </script> name"}},
+        methods={"loss": "detection.methods.loss.Loss", "min_k": "gone.Method"},
     )
 
 
@@ -197,6 +201,6 @@ def findings(two_rates: list[Cell], record: Record) -> Findings:
     from analysis.statistics.tidy_tables import statistics
 
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
-    stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40))
+    stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40, **RATES))
     made = statistics("trial", 0, two_rates, stage.analysis)
     return gather(stage, two_rates, made, [record])

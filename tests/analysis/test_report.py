@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pandas as pd
+import pytest
 
 from analysis.conditions import parts_of
-from analysis.config import AnalysisConfig
 from analysis.report import Picture, Section, markdown
 from analysis.tables.tables import cell_tables
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")
 
 
-def text(results) -> str:
-    sections = [Section("cell one", results, cell_tables(results), [PICTURE], ["Strongest: x."])]
-    return markdown("trial", sections, AnalysisConfig(draws=200))
+@pytest.fixture
+def text(findings) -> Callable[[pd.DataFrame], str]:
+    def write(results):
+        tables = cell_tables(results)
+        sections = [Section("cell one", results, tables, [PICTURE], ["Strongest: x."])]
+        return markdown(replace(findings, headline=["It rises."]), sections)
+
+    return write
 
 
-def test_a_report_whose_control_is_off_says_so_first(sound):
+def test_the_answer_and_the_controls_come_before_all_else(text, sound, findings):
+    title, headline, controls, section = text(sound).split("\n\n")[:4]
+    assert [headline, controls] == ["It rises.", findings.controls]
+    assert section == "## cell one"
+
+
+def test_a_report_whose_control_is_off_says_so_first(text, sound):
     assert "CONTROL OFF" not in text(sound)
     off = sound.copy()
     off.loc[off["method"] == "blind", "ci_low"] = 0.51
@@ -26,7 +40,7 @@ def test_a_report_whose_control_is_off_says_so_first(sound):
     assert report.index(words) < report.index("- Strongest: x.")
 
 
-def test_the_report_holds_every_table_and_the_chart(results):
+def test_the_report_holds_every_table_and_the_chart(text, results):
     report = text(results)
     assert report.startswith("# trial: detection of contamination\n")
     assert "![AUROC against occurrences](charts/chart.png)" in report

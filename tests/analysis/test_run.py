@@ -32,8 +32,10 @@ def written(cell, tmp_path_factory) -> Path:
 def test_the_folder_holds_what_its_manifest_lists(written, cell):
     files = {str(p.relative_to(written)) for p in written.rglob("*") if p.is_file()}
     report = open_report(written)
-    assert files == {*report.artifact.files, "config.yaml", "manifest.json"}
-    assert {"results.parquet", "report.md", "report.html", "tables/controls.csv"} < files
+    listed = {*report.artifact.files, *report.artifact.records}
+    assert files == {*listed, "manifest.json"}
+    assert {"results.parquet", "report.md", "tables/controls.csv"} < set(report.artifact.files)
+    assert "report.html" in report.artifact.records  # it says when it was written
     charts = ("auroc_by_occurrences", "auroc_by_benchmark", "roc", "scores")
     assert {f"charts/{chart}-{cell.condition}.svg" for chart in charts} < files
     assert report.artifact.inputs == cell.inputs
@@ -63,7 +65,7 @@ def test_a_finished_report_is_reused_and_still_shown(written, cell, caplog):
         write_report(stage(written.parents[1]), [cell])
     assert (written / "manifest.json").stat().st_mtime_ns == before
     assert "| min_k_plus_plus |" in caplog.text
-    assert "Blind baseline" in caplog.text
+    assert "Controls: all 3 clean and 1 blind intervals hold 0.5." in caplog.text
     assert f"report: {written / 'report.md'}" in caplog.text
 
 
@@ -75,10 +77,20 @@ def test_an_unfinished_report_is_made_again(written, cell, tmp_path):
     assert write_report(stage(tmp_path), [cell]).files == open_report(written).artifact.files
 
 
-def test_the_order_of_cells_does_not_matter(make, tmp_path):
+def test_a_sweep_begins_with_its_answer_and_the_order_of_cells_does_not_matter(
+    make, tmp_path, caplog, monkeypatch
+):
+    caplog.set_level(logging.INFO)
     cells = [make(benchmarks=["boolq"], a_dose=4, learning_rate=rate) for rate in (1e-3, 1e-4)]
     one = write_report(stage(tmp_path / "a"), cells)
+    answer, title, *_, controls, _ = [m for m in caplog.messages if m.startswith("\n")]
+    assert answer.startswith("\nWith the peak learning rate going from 1e-4 to 1e-3 ")
+    assert title.startswith("\nAUROC by peak learning rate: ")
+    assert controls.startswith("\nControls: ")
+    assert len(caplog.text.splitlines()) < 60
+    monkeypatch.setattr("analysis.run.MOST_TABLES", 0)
     two = write_report(stage(tmp_path / "b"), cells[::-1])
+    assert "\nTables in the report alone: 1." in caplog.messages
     assert (one.path.name, one.digest) == (two.path.name, two.digest)
     assert open_report(one.path).results["cell"].nunique() == 2
     assert len(list((one.path / "charts").glob("*.png"))) == 2 * 4 + 1

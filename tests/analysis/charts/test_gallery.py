@@ -11,32 +11,36 @@ import pytest
 from analysis.cells import make_cell, series_of
 from analysis.charts import gallery
 from analysis.charts.curve_charts import histogram_chart
-from analysis.charts.factor_chart import FACTORS, factor_chart, factor_groups
+from analysis.charts.factor_chart import factor_chart
 from analysis.charts.gallery import charts_of_condition, charts_over, save_charts
 from analysis.charts.loss_chart import loss_caption, loss_chart
 from analysis.config import AnalysisConfig
+from analysis.statistics.controls import control_rows
 from analysis.statistics.tidy_tables import statistics
+from analysis.sweeps import sweeps_of
 from analysis.training_record import has_losses, ledger_counts, loss_table
 
 CONFIG = AnalysisConfig(draws=40)
-RATE = FACTORS[0]
 
 
 @pytest.fixture(scope="module")
 def sweep(two_rates):
-    return two_rates, statistics("trial", 0, two_rates, CONFIG).pooled
+    return two_rates, statistics("trial", 0, two_rates, CONFIG)
 
 
 def test_a_line_runs_over_the_learning_rates(sweep):
-    cells, pooled = sweep
-    (rows,) = factor_groups(pooled, RATE, series_of(cells))
-    (axes,) = factor_chart(rows, RATE, CONFIG).axes
+    cells, made = sweep
+    (found,) = sweeps_of(made.pooled, made.trends, series_of(cells))
+    rows = found.rows
+    axes, clean = factor_chart(found, CONFIG).axes
     line = next(line for line in axes.get_lines() if line.get_label() == "loss")
     own = rows[(rows["method"] == "loss") & (rows["checkpoint"] == "contaminated")]
     np.testing.assert_allclose(line.get_xdata(), [1e-4, 1e-3])
     expected = own.sort_values("learning_rate")["value"]
     np.testing.assert_allclose(line.get_ydata(), expected)
     assert axes.get_xscale() == "log"
+    shown = {line.get_ydata()[0] for line in clean.get_lines() if len(line.get_ydata()) == 1}
+    assert shown == set(control_rows(rows)["value"])
 
 
 def test_a_histogram_has_the_contaminated_models_shares(findings):
@@ -61,20 +65,21 @@ def test_cells_with_late_copies_are_a_series_of_their_own(make_parts):
                 parts["corpus"].config["injection"]["last_tokens"] = last
             cells.append(make_cell(**parts))
     assert len({cell.condition for cell in cells}) == 4
-    pooled = statistics("trial", 0, cells, CONFIG).pooled
-    first, second = factor_groups(pooled, RATE, series_of(cells))
-    for rows, last in ((first, None), (second, 200_000)):
-        assert rows["last_tokens"].dropna().unique().tolist() == [last] * (last is not None)
-        words = " ".join(text.get_text() for text in factor_chart(rows, RATE, CONFIG).texts)
+    made = statistics("trial", 0, cells, CONFIG)
+    first, second = sweeps_of(made.pooled, made.trends, series_of(cells))
+    assert [first.name, second.name] == ["auroc_by_learning_rate", "auroc_by_learning_rate-2"]
+    for found, last in ((first, None), (second, 200_000)):
+        assert found.rows["last_tokens"].dropna().unique().tolist() == [last] * (last is not None)
+        words = " ".join(text.get_text() for text in factor_chart(found, CONFIG).texts)
         assert ("copies in the last 200,000 tokens" in words) == (last is not None)
 
 
 def test_conditions_that_differ_in_more_have_no_chart(sweep, caplog):
-    cells, pooled = sweep
-    same = pooled.assign(learning_rate=1e-3)
-    assert not list(factor_groups(same, RATE, series_of(cells)))
+    cells, made = sweep
+    same = made.pooled.assign(learning_rate=1e-3)
+    assert not sweeps_of(same, made.trends, series_of(cells))
     assert "learning_rate: conditions differ in more" in caplog.text
-    assert not list(factor_groups(pooled, RATE, {}))
+    assert not sweeps_of(made.pooled, made.trends, {})
 
 
 def test_every_chart_says_its_seeds_its_band_and_whether_a_control_is_off(one_off):

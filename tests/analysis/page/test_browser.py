@@ -3,28 +3,66 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from analysis.page.build import page
 
 pytestmark = pytest.mark.browser
 LINES = "return document.getElementById('occurrences').data.filter(t => t.meta === 'line')"
+RANGES = "return ['factor', 'occurrences'].map(i => document.getElementById(i).layout.yaxis.range)"
+NAMES = "return document.getElementById('occurrences').layout.annotations.map(a => a.name)"
 PATHS = "return document.querySelectorAll('#occurrences .scatterlayer path.js-line').length"
 
 
 @pytest.fixture(scope="module")
 def report(driver, one_off, tmp_path_factory):
-    from selenium.webdriver.support.ui import WebDriverWait
-
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(page(one_off, {"name": "trial"}))
     driver.get("about:blank")
     driver.get_log("performance")  # whatever the browser's own first tab did
-    driver.get(path.as_uri())
+    return opened(driver, path.as_uri())
+
+
+def opened(driver, address):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    driver.get("about:blank")  # else only the part behind the # would change
+    driver.get(address)
     ready = "return document.body.dataset.ready"
     WebDriverWait(driver, 60).until(lambda d: d.execute_script(ready))
     return driver
+
+
+@pytest.fixture
+def narrow(report):
+    """The page on a phone."""
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    report.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    yield opened(report, report.current_url)
+    report.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    opened(report, report.current_url)
+
+
+@pytest.fixture
+def many(driver, findings, report, tmp_path):
+    """A page of ten methods; the better ones have the higher numbers."""
+    loss = findings.pooled[findings.pooled["method"] == "loss"]
+    rows = [loss.assign(method=f"m{i}", value=loss["value"] + i / 100) for i in range(10)]
+    none = {"curves": findings.curves.head(0), "bins": findings.bins.head(0)}
+    path = tmp_path / "many.html"
+    path.write_text(page(replace(findings, pooled=pd.concat(rows), **none), {}))
+    address = report.current_url
+    yield opened(driver, path.as_uri())
+    opened(driver, address)
+
+
+def choose(driver, name, text):
+    from selenium.webdriver.support.ui import Select
+
+    Select(driver.find_element("id", f"choose-{name}")).select_by_visible_text(text)
 
 
 def click(driver, group, value):
@@ -41,7 +79,7 @@ def heights(driver):
 
 def test_every_chart_is_drawn(report):
     assert report.execute_script(PATHS) >= 4
-    for chart in ("occurrences", "factor-chart", "heat", "roc", "histogram", "loss"):
+    for chart in ("occurrences", "factor", "heat", "roc", "histogram", "loss"):
         assert report.find_elements("css selector", f"#{chart} svg.main-svg"), chart
 
 
@@ -61,7 +99,7 @@ def test_a_benchmark_filter_changes_the_lines(report, findings):
     assert heights(report) == before
 
 
-def test_a_method_filter_takes_its_line_away(report):
+def test_a_method_that_is_not_chosen_is_grey(report):
     names = report.execute_script(LINES + ".map(t => t.name)")
     paths = report.execute_script(PATHS)
     click(report, "methods", "min_k")
@@ -72,13 +110,13 @@ def test_a_method_filter_takes_its_line_away(report):
     assert report.execute_script(LINES + ".map(t => t.name)") == names
 
 
-@pytest.mark.parametrize("filtered", ["condition", "checkpoint", "metric"])
-def test_each_selection_changes_the_values(report, filtered):
+@pytest.mark.parametrize(("filtered", "at"), [("condition", 1), ("checkpoint", 1), ("metric", 3)])
+def test_each_selection_changes_the_values(report, filtered, at):
     from selenium.webdriver.support.ui import Select
 
     before = heights(report)
-    select = Select(report.find_element("id", filtered))
-    select.select_by_index(1)
+    select = Select(report.find_element("id", f"choose-{filtered}"))
+    select.select_by_index(at)
     assert heights(report) != before
     select.select_by_index(0)
     assert heights(report) == before
@@ -87,7 +125,7 @@ def test_each_selection_changes_the_values(report, filtered):
 def test_a_control_that_is_off_is_said_above_the_charts_of_its_condition(report):
     from selenium.webdriver.support.ui import Select
 
-    stamp, select = (report.find_element("id", name) for name in ("stamp", "condition"))
+    stamp, select = (report.find_element("id", name) for name in ("stamp", "choose-condition"))
     assert not stamp.is_displayed()
     Select(select).select_by_index(1)
     assert stamp.is_displayed()
@@ -97,36 +135,125 @@ def test_a_control_that_is_off_is_said_above_the_charts_of_its_condition(report)
 
 
 def test_the_heat_map_and_the_guess_follow_the_metric(report):
-    from selenium.webdriver.support.ui import Select
-
-    select = Select(report.find_element("id", "metric"))
     drawn = (
-        "return [document.getElementById('occurrences').layout.shapes[0].y0,"
+        "return [document.getElementById('factor').layout.shapes[0].y0,"
         " document.getElementById('heat').data[0].colorscale,"
         " document.querySelector('#figure-heat figcaption').textContent]"
     )
-    select.select_by_visible_text("FPR at TPR ≥ 0.95")
+    choose(report, "metric", "FPR at TPR ≥ 0.75")
     guess, scale, caption = report.execute_script(drawn)
-    assert guess == 0.95
-    assert [value for value, colour in scale if colour == "#f7f7f7"] == [0.95]
-    assert scale[0] == [0, "#b35806"]  # no false alarm: the best there is
-    assert "White is a guess (0.95)" in caption
-    select.select_by_visible_text("AUROC")
+    assert guess == 0.75
+    assert [scale[0], scale[-1]] == [[0, "#b35806"], [1, "#f7f7f7"]]  # 0 is the best there is
+    assert "a guess reaches 0.75" in caption
+    choose(report, "metric", "AUROC")
     assert report.execute_script(drawn)[0] == 0.5
 
 
-def test_a_rate_that_is_not_carried_is_not_drawn_and_says_what_it_needs(report):
-    from selenium.webdriver.support.ui import Select
+def test_where_nothing_can_be_drawn_it_says_why_and_what_to_do(report):
+    choose(report, "metric", "TPR at FPR ≤ 0.001")
+    for chart in ("factor", "occurrences", "heat"):
+        said = report.find_element("css selector", f"#figure-{chart} .empty")
+        assert said.is_displayed()
+        assert "members, " in said.text
+        assert "non-members) needs ≥ 5,000" in said.text
+        assert said.text.endswith("Choose another metric or benchmark above.")
+        assert not report.find_element("id", chart).is_displayed()
+    choose(report, "metric", "AUROC")
+    assert not report.find_elements("css selector", ".empty:not([hidden])")
+    assert report.find_element("id", "heat").is_displayed()
 
-    select = Select(report.find_element("id", "metric"))
-    select.select_by_visible_text("TPR at FPR ≤ 0.001")
-    drawn = "return document.getElementById('heat').data[0].z.flat().length"
-    words = "return document.querySelector('#figure-heat figcaption').textContent"
-    assert report.execute_script(drawn) == 0
-    assert "imdb (32 members, 32 non-members) needs ≥ 5,000" in report.execute_script(words)
-    select.select_by_visible_text("AUROC")
-    assert report.execute_script(drawn) > 0
-    assert "Not shown" not in report.execute_script(words)
+
+def test_the_charts_of_a_row_have_one_y_range_that_holds_all_that_they_draw(report):
+    one, two = report.execute_script(RANGES)
+    assert one == two
+    drawn = "return ['factor', 'occurrences'].flatMap(i => document.getElementById(i).data)"
+    values = [y for trace in report.execute_script(drawn) for y in trace["y"]]
+    assert one[0] < min(values) < max(values) < one[1]
+
+
+def test_the_lines_have_their_names_at_their_ends_and_none_covers_another(report):
+    last = dict(report.execute_script(LINES + ".map(t => [t.name, t.y.at(-1)])"))
+    assert report.execute_script(NAMES) == sorted(last, key=last.get)
+    boxes = "return [...document.querySelectorAll('#occurrences .annotation')]"
+    tops = sorted(report.execute_script(f"{boxes}.map(e => e.getBoundingClientRect().y)"))
+    assert len(tops) == 4
+    assert all(below - above >= 10 for above, below in zip(tops, tops[1:], strict=False))
+
+
+@pytest.mark.parametrize("chart", ["factor", "occurrences"])
+def test_the_controls_stand_beside_the_lines(report, chart):
+    shown = f"return document.getElementById('{chart}').data.filter(t => t.meta === 'control')"
+    found = report.execute_script(shown + ".map(t => [t.name, t.xaxis, t.y[0]])")
+    blind = [0.52, 0.66] if chart == "factor" else [0.52]  # the second condition's is off
+    names = ("loss", "min_k", "min_k_plus_plus")
+    expected = [*([name, 0.52] for name in names), *(["blind (no model)", x] for x in blind)]
+    assert found == [[name, "x2", value] for name, value in expected]
+
+
+def test_six_methods_are_coloured_and_the_rest_is_grey_until_chosen(many):
+    grey = "return document.getElementById('occurrences').data.filter(t => t.meta === 'rest')"
+    names = "map(t => [t.name, t.line.color])"
+    rest = dict(many.execute_script(f"{grey}.{names}"))
+    assert set(rest) == {"m0", "m1", "m2", "m3"}
+    assert len(set(rest.values())) == 1
+    assert len(many.execute_script(NAMES)) == 6
+    click(many, "methods", "m0")
+    assert "m0" in dict(many.execute_script(f"{LINES}.{names}"))
+    many.find_element("xpath", "//button[text()='best 6']").click()
+    assert set(many.execute_script(NAMES)) == {f"m{i}" for i in range(4, 10)}
+
+
+def test_the_address_holds_what_is_chosen(report):
+    start = report.current_url.partition("#")[0]
+    choose(report, "metric", "TPR at FPR ≤ 0.25")
+    click(report, "benchmarks", "imdb")
+    click(report, "methods", "loss")
+    report.find_element("css selector", "nav a[href='#tables']").click()
+    address, before = report.current_url, heights(report)
+    assert address != start
+    opened(report, start)
+    assert heights(report) != before
+    opened(report, address)
+    assert heights(report) == before
+    assert report.find_element("id", "choose-metric").get_attribute("value") == "tpr_at_fpr_0.25"
+    pressed = "return [...document.querySelectorAll('[aria-pressed=true]')].map(b => b.textContent)"
+    assert report.execute_script(pressed) == ["imdb", "min_k", "min_k_plus_plus"]
+    opened(report, f"{start}#metric=nonsense&benchmark=gone&methods=none")
+    assert report.execute_script(NAMES) == ["blind (no model)"]
+    opened(report, start)
+
+
+def background(driver):
+    script = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+    return sum(driver.execute_script(script))
+
+
+def test_dark_where_the_system_is_dark_until_the_reader_turns_it(report):
+    font = "return document.getElementById('occurrences').layout.font.color.match(/\\d+/g)"
+    assert background(report) > 700
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    report.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    opened(report, report.current_url)
+    assert background(report) < 100
+    assert sum(map(int, report.execute_script(font))) > 600
+    report.find_element("id", "theme").click()
+    assert background(report) > 700
+    assert sum(map(int, report.execute_script(font))) < 100
+    report.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    opened(report, report.current_url)
+
+
+def test_on_a_phone_nothing_is_cut_off(narrow):
+    width = "return document.documentElement.scrollWidth"
+    assert narrow.execute_script(width) == 390
+    script = (
+        "return [...document.querySelectorAll('.chart text')].map(e => [e.textContent,"
+        " e.getBoundingClientRect()]).filter(([, box]) => box.width).map(([t, b]) =>"
+        " [t, b.left, b.right])"
+    )
+    texts = narrow.execute_script(script)
+    assert len(texts) > 20
+    assert [text for text, left, right in texts if left < 0 or right > 390] == []
 
 
 def test_hovering_shows_value_and_interval(report):
@@ -139,10 +266,14 @@ def test_hovering_shows_value_and_interval(report):
 
 
 def test_no_choice_at_all_is_no_error(report):
-    click(report, "methods", "none")
-    assert heights(report) == []
-    click(report, "methods", "all methods")
-    assert heights(report)
+    before = report.execute_script(RANGES)
+    report.find_element("xpath", "//button[text()='none']").click()
+    assert report.execute_script(LINES + ".map(t => t.name)") == ["blind (no model)"]
+    assert report.find_element("css selector", "#figure-roc .empty").is_displayed()
+    (low, high), _ = report.execute_script(RANGES)
+    assert before[0][0] <= low < high <= before[0][1]
+    report.find_element("xpath", "//div[@id='methods']/button[text()='all']").click()
+    assert report.execute_script(RANGES) == before
 
 
 def test_nothing_was_fetched_and_nothing_went_wrong(report):
@@ -154,5 +285,7 @@ def test_nothing_was_fetched_and_nothing_went_wrong(report):
         for message in messages
         if message["method"] == "Network.requestWillBeSent"
     ]
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    assert len([url for url in asked if url.startswith("file:")]) == 1
+    own = report.current_url.partition("#")[0]
+    others = {url.partition("#")[0] for url in asked if not url.startswith("data:")}
+    assert {url.rpartition("/")[2] for url in others} <= {"report.html", "many.html"}
+    assert own in others

@@ -14,6 +14,7 @@ import pytest
 
 from analysis.page.build import page
 from analysis.page.data import page_data
+from detection.methods.loss import Loss
 
 LOADS = {"src", "href", "data", "action", "poster", "srcset"}
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -40,7 +41,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text(findings):
-    return page(findings, {"name": "a </script> name", "seed": 0})
+    return page(findings, {"command": "python -m launch 'a </script> name'"})
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +71,8 @@ def test_it_is_well_formed_and_has_every_part(read):
     assert not read.open
     assert not read.wrong
     assert len(set(read.ids)) == len(read.ids)
-    parts = {"summary", "charts", "tables", "ledger", "config", "benchmarks", "methods"}
-    assert parts < set(read.ids)
+    parts = {"summary", "charts", "tables", "cells", "ledger", "glossary", "config", "run"}
+    assert {*parts, "benchmarks", "methods"} < set(read.ids)
 
 
 def test_nothing_is_loaded_from_elsewhere(read, text):
@@ -136,9 +137,7 @@ def test_a_control_that_is_off_is_said_for_its_condition_alone(one_off):
     )
     assert data(text)["stamps"] == {first: None, second: said}
     summary = text.partition('<section id="summary">')[2].partition("</section>")[0]
-    warning = f'<p class="off">{said}</p>'
-    assert summary.count(warning) == 1
-    assert f"<h3>{second}</h3>{warning}" in summary
+    assert re.findall('<p class="off">(.+?)</p>', summary) == [f"{second}: {said}"]
 
 
 def test_filters_have_their_choices(findings, text):
@@ -150,42 +149,33 @@ def test_filters_have_their_choices(findings, text):
 
 
 def shade(scale, value):
-    """Red less blue of a value's colour: above 0 orange, below 0 purple, 0 white."""
-    channels = [[int(colour[i : i + 2], 16) for colour in dict(scale).values()] for i in (1, 5)]
-    red, blue = (np.interp(value, list(dict(scale)), channel) for channel in channels)
-    return red - blue
+    """Red, green and blue of a value's colour."""
+    channels = [[int(colour[i : i + 2], 16) for colour in dict(scale).values()] for i in (1, 3, 5)]
+    return np.array([np.interp(value, list(dict(scale)), channel) for channel in channels])
+
+
+def test_aurocs_colours_turn_at_a_guess(text):
+    found = data(text)["metrics"]["auroc"]
+    red_less_blue = [shade(found["colours"], x) @ (1, 0, -1) for x in (0.2, 0.49, 0.5, 0.51, 0.8)]
+    assert (np.sign(red_less_blue) == [-1, -1, 0, 1, 1]).all()
+    assert "White is a guess (0.5)" in found["scale"]
 
 
 @pytest.mark.parametrize(
-    ("metric", "guess", "worse", "better"),
-    [
-        ("auroc", 0.5, [0.2, 0.49], [0.51, 0.8]),
-        ("tpr_at_fpr_0.05", 0.05, [0.0, 0.04], [0.06, 0.37]),
-        ("tpr_at_fpr_0.01", 0.01, [], [0.02, 0.37, 1.0]),
-        ("fpr_at_tpr_0.95", 0.95, [0.97, 1.0], [0.0, 0.5, 0.9]),  # lower is better
-    ],
+    ("metric", "better", "words"),
+    [("tpr_at_fpr_0.05", 1, "reaches 0.05"), ("fpr_at_tpr_0.75", -1, "reaches 0.75")],
 )
-def test_colours_turn_at_the_metrics_own_guess(text, metric, guess, worse, better):
+def test_a_rates_colours_go_one_way_and_the_best_is_the_strongest(text, metric, better, words):
     found = data(text)["metrics"][metric]
-    scale = found["colours"]
-    assert found["guess"] == guess
-    assert [scale[0][0], scale[-1][0]] == [0, 1]
-    assert shade(scale, guess) == pytest.approx(0, abs=1e-9)
-    assert all(shade(scale, value) < 0 for value in worse)
-    assert all(shade(scale, value) > 0 for value in better)
+    light = [shade(found["colours"], value).sum() for value in np.linspace(0, 1, 11)[::better]]
+    assert (np.diff(light) < 0).all()
+    assert words in found["scale"]
 
 
 def test_the_roc_axis_starts_at_the_lowest_rate(findings, text):
     found = data(text)
     assert found["least"] == pytest.approx(min(found["curves"]["columns"]["fpr"]), rel=1e-3)
     assert page_data(replace(findings, curves=findings.curves.head(0)))["least"] == 0.1
-
-
-@pytest.mark.parametrize(("metric", "end"), [("tpr_at_fpr_0.05", 0), ("fpr_at_tpr_0.95", -1)])
-def test_a_hair_worse_than_a_guess_is_nearly_white(text, metric, end):
-    """A scale that is stretched on the side with little room would show chance as strong colour."""
-    _, colour = data(text)["metrics"][metric]["colours"][end]
-    assert min(int(colour[i : i + 2], 16) for i in (1, 3, 5)) > 230
 
 
 def test_tables_ledger_and_config_are_shown(findings, text):
@@ -199,10 +189,48 @@ def test_tables_ledger_and_config_are_shown(findings, text):
 def test_the_ledgers_counts_are_the_first_seeds(findings, record):
     seeds = [record, *(replace(record, ledger={"inserted copies": n}) for n in (2500, 3500))]
     text = page(replace(findings, records={"one": seeds}), {})
-    assert "<td>one</td><td>3</td><td>1,500</td></tr>" in text
+    assert "<tr><td>seeds</td><td>3</td></tr>" in text
+    assert "<tr><td>inserted copies</td><td>1,500</td></tr>" in text
 
 
 def test_without_records_it_says_so(findings):
     shown = page(replace(findings, records={}), {})
     assert "corpora were not at hand" in shown
     assert data(shown)["losses"]["length"] == 0
+
+
+def test_the_answer_comes_first(findings, text):
+    (said,) = findings.headline
+    body = html.unescape(text.partition("<body>")[2]).replace("\u00a0", " ")
+    assert body.index(said) < body.index(findings.controls) < body.index('<section id="charts">')
+    assert body.index('<figure id="figure-factor">') < body.index(
+        '<figure id="figure-occurrences">'
+    )
+
+
+def section(text, name):
+    return text.partition(f'<section id="{name}">')[2].partition("</section>")[0]
+
+
+def test_it_says_what_each_cell_is_and_what_wrote_it(findings, text):
+    cells = section(text, "cells")
+    for facts in findings.cells:
+        assert "".join(f"<td>{value}</td>" for value in facts.values()) in cells
+    assert {"learning rate", "corpus tokens", "occurrences", "seed"} < set(findings.cells[0])
+    assert "<dt>command</dt><dd>python -m launch &#x27;a &lt;/script&gt;" in section(text, "run")
+
+
+def test_the_glossary_is_made_of_the_classes_own_words(text):
+    glossary = html.unescape(section(text, "glossary"))
+    assert f"<dt>loss</dt><dd>{Loss.__doc__.partition(chr(10))[0]}<pre>score(x) = " in glossary
+    assert "<dt>min_k</dt><dd>Its class can't be imported here.</dd>" in glossary
+
+
+@pytest.mark.parametrize(("methods", "coloured"), [(3, 3), (9, 6)])
+def test_the_best_methods_are_coloured_at_first_and_six_at_most(findings, methods, coloured):
+    loss = findings.pooled[findings.pooled["method"] == "loss"]
+    names = [f"m{i}" for i in range(methods)]
+    many = [loss.assign(method=name, value=0.5 + i / 100) for i, name in enumerate(names)]
+    none = {"curves": findings.curves.head(0), "bins": findings.bins.head(0)}
+    found = page_data(replace(findings, pooled=pd.concat(many), **none))
+    assert found["highlighted"] == names[-coloured:]

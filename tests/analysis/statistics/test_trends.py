@@ -12,7 +12,6 @@ import pytest
 from scipy.optimize import minimize
 
 from analysis.cells import series_of
-from analysis.charts.factor_chart import FACTORS, factor_groups
 from analysis.config import AnalysisConfig
 from analysis.statistics.dose_response import Curves, crossing, fit
 from analysis.statistics.dose_test import Detector
@@ -28,6 +27,7 @@ from analysis.statistics.trends import (
     series_rows,
     shape,
 )
+from analysis.sweeps import sweeps_of
 from core.estimates import Estimate
 
 QUICK = AnalysisConfig(draws=100, blind_folds=3)
@@ -258,7 +258,7 @@ def test_a_falling_series_falls_and_swapped_cells_are_a_series_of_their_own(make
         assert (np.sign(own[["tau", "slope", "slope_low", "slope_high"]]) == sign).all(axis=None)
         assert (own["p_value"] < 0.05).all()
         assert (own["monotone"] > 0.9).all()
-    groups = list(factor_groups(made.pooled, FACTORS[0], series_of(cells)))
-    assert [sorted(set(group["condition"].str.contains("swapped"))) for group in groups] == [
-        [False], [True],
-    ]  # fmt: skip
+    sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
+    for sweep, swapped in zip(sweeps, (False, True), strict=True):
+        for table in (sweep.rows, sweep.trends):
+            assert set(table["condition"].str.contains("swapped")) == {swapped}

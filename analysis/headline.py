@@ -1,0 +1,92 @@
+"""The answer first: one sentence a sweep, and one on all controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.methods import BLIND, label
+from analysis.statistics.controls import control_rows, off_controls
+from analysis.summary import in_words, moves
+from analysis.sweeps import Sweep, short, swept
+from analysis.tables.table import with_interval
+
+MAIN = 2
+"""So many sentences of a condition say what was found: the best method, and the occurrences."""
+MOST_OFF = 5
+"""So many controls that are off are named; the report has all."""
+
+
+def headlines(sweeps: Sequence[Sweep], sentences: Mapping[str, Sequence[str]]) -> list[str]:
+    """What was swept, a sentence a sweep; then the conditions that are in none.
+
+    Args:
+        sweeps: those of the report.
+        sentences: `summary.of_conditions`.
+    """
+    rest = {name: said for name, said in sentences.items() if name not in swept(sweeps)}
+    if len(sentences) == 1:
+        return [sentence for said in rest.values() for sentence in said[:MAIN]]
+    return [*map(headline, sweeps), *(f"{name}: {said[0]}" for name, said in rest.items() if said)]
+
+
+def headline(sweep: Sweep) -> str:
+    """How the AUROC of the best and of the median method changes along the sweep.
+
+    Both are by the mean AUROC over the sweep, of the methods' default variants.
+    """
+    ranking = sweep.ranking
+    low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
+    along = f"With the {sweep.factor.axis} going from {low} to {high} ({sweep.fixed})"
+    if not ranking:
+        return f"{along} no method was measured everywhere."
+    best, middle = ranking[0], ranking[len(ranking) // 2]
+    of = f", the best of {len(ranking)} methods on average," * (len(ranking) > 1)
+    said = f"{along} the AUROC of {label(*best, ranking)}{of} {_change(sweep, best)}"
+    if middle != best:
+        said += f", and that of {label(*middle, ranking)}, the median one, {_change(sweep, middle)}"
+    return f"{said}{_how_many(sweep)}."
+
+
+def controls_line(pooled: pd.DataFrame, confidence: float) -> str:
+    """Whether the controls of all conditions hold 0.5; those that do not by name."""
+    rows, off = control_rows(pooled), off_controls(pooled)
+    blind = int((rows["method"] == BLIND).sum())
+    counts = {"clean": len(rows) - blind, "blind": blind}
+    kinds = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    if off.empty:
+        return f"Controls: all {kinds} intervals hold 0.5." if kinds else "Controls: not measured."
+    named = [_named(row) for row in off.head(MOST_OFF).to_dict("records")]
+    rest = f" and {len(off) - MOST_OFF} more" * (len(off) > MOST_OFF)
+    by_chance = f"{len(rows) * (1 - confidence):.1f} are expected to do so by chance"
+    return (
+        f"Controls: **OFF** for {len(off)} of {kinds}: {', '.join(named)}{rest}; the interval "
+        f"leaves 0.5 out ({by_chance})."
+    )
+
+
+def _change(sweep: Sweep, pair: tuple[str, str]) -> str:
+    """How it moves: rises from 0.58 [0.55, 0.61] to 0.76 [0.73, 0.79] (…)."""
+    line = sweep.line(*pair)
+    first, last = (in_words(line.iloc[place]) for place in (0, -1))
+    row = sweep.slopes.get(pair)
+    if row is None:
+        return f"goes from {first} to {last}"
+    slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
+    return f"{moves(row)} from {first} to {last} (log-odds by {slope} a doubling)"
+
+
+def _how_many(sweep: Sweep) -> str:
+    """For how many methods the slope's interval leaves 0 out; nothing where there is one."""
+    rows = [sweep.slopes[pair] for pair in sweep.ranking if pair in sweep.slopes]
+    rising, falling = sum(r["slope_low"] > 0 for r in rows), sum(r["slope_high"] < 0 for r in rows)
+    below = f", below 0 for {falling}" * (falling > 0)
+    said = f"; the slope's interval is above 0 for {rising} of {len(rows)} methods{below}"
+    return said * (len(rows) > 1)
+
+
+def _named(row: dict[Any, Any]) -> str:
+    kind = "" if row["method"] == BLIND else "clean "
+    return f"{kind}{row['method']} {in_words(row)} in {row['condition']}"

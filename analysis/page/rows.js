@@ -1,0 +1,73 @@
+"use strict";
+// What the page holds, what the reader has chosen, and the address that says so.
+const page = JSON.parse(document.getElementById("data").textContent);
+const element = (id) => document.getElementById(id);
+const distinct = (values) => [...new Set(values)];
+
+// Tables come as columns; a text column as its distinct values and a code a row.
+function rowsOf(table) {
+  const names = Object.keys(table.columns);
+  return Array.from({ length: table.length }, (_, i) => Object.fromEntries(names.map((name) => {
+    const column = table.columns[name];
+    return [name, column.levels ? column.levels[column.codes[i]] : column[i]];
+  })));
+}
+
+const estimates = rowsOf(page.estimates), curves = rowsOf(page.curves), bins = rowsOf(page.bins);
+const losses = rowsOf(page.losses);
+const labels = page.methods.map((each) => each.label);
+const lookOf = Object.fromEntries(page.methods.map((each) => [each.label, each]));
+const methodLabels = labels.filter((label) => !lookOf[label].blind);
+const blindLabels = labels.filter((label) => lookOf[label].blind);
+
+// Each selection's values with their words, the first being what is chosen at the start.
+const options = {
+  condition: page.conditions.map((name) => [name, name]),
+  checkpoint: [["contaminated", "contaminated"], ["clean", "clean (control)"]],
+  metric: Object.entries(page.metrics).map(([name, { title }]) => [name, title]),
+  benchmark: page.benchmarks.map((name) => [name, name]),
+  factor: page.factors.map((each, i) => [String(i), each.name]),
+  scored: page.scored.map((label) => [label, label]),
+};
+const standard = Object.fromEntries(Object.entries(options).map(([k, v]) => [k, (v[0] || [""])[0]]));
+const chosen = { ...standard, methods: new Set(page.highlighted) };
+
+// The address: what differs from the start, so that a link shows what the reader sees.
+const SEPARATOR = "|";
+const inOrder = (methods) => labels.filter((label) => methods.has(label)).join(SEPARATOR);
+
+function writeAddress() {
+  const kept = Object.keys(standard).filter((key) => chosen[key] !== standard[key])
+    .map((key) => [key, chosen[key]]);
+  const methods = inOrder(chosen.methods);
+  if (methods !== inOrder(new Set(page.highlighted))) { kept.push(["methods", methods]); }
+  history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
+}
+
+function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  Object.entries(options).forEach(([key, values]) => {
+    if (values.some(([value]) => value === given.get(key))) { chosen[key] = given.get(key); }
+  });
+  if (given.has("methods")) {
+    const named = given.get("methods").split(SEPARATOR);
+    chosen.methods = new Set(methodLabels.filter((label) => named.includes(label)));
+  }
+}
+
+// Estimates of the chosen metric; those that the examples can't carry have no value.
+const asked = (more) => estimates.filter((r) => r.metric === chosen.metric && more(r));
+const measured = (more) => asked(more).filter((r) => r.value !== null);
+function lacking(more) {
+  const said = distinct(asked((r) => r.needs && more(r)).map((r) => `${r.benchmark} `
+    + `(${sizes(r)}) needs ${r.needs}`));
+  return said.length ? `Not shown: ${said.join("; ")}.` : "";
+}
+const sizes = (r) => `${r.n_members} members, ${r.n_nonmembers} non-members`;
+const seedsOf = (r) => `${r.n_seeds} seed${r.n_seeds > 1 ? "s" : ""}`;
+const metric = () => page.metrics[chosen.metric];
+const isBlind = (label) => lookOf[label].blind;
+const isShown = (r) => r.checkpoint === (isBlind(r.label) ? "clean" : chosen.checkpoint);
+const isColoured = (label) => isBlind(label) || chosen.methods.has(label);
+const overWhat = () => (chosen.benchmark === "all" ? "mean over benchmarks" : chosen.benchmark);
+const what = () => `${metric().title}, ${overWhat()}, ${chosen.checkpoint} model`;

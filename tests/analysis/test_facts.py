@@ -1,0 +1,88 @@
+"""What a cell is and how it was made, in words."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.facts import cell_facts, provenance
+from analysis.glossary import glossary
+from analysis.training_record import duration, training_facts, utc
+from core.artifacts import Artifact
+from core.files import sealed, write_text
+from detection.methods.min_k import MinK
+
+
+@dataclass(frozen=True)
+class Trained:
+    artifact: Artifact
+    metrics: pd.DataFrame
+
+
+def test_a_cells_facts_are_those_of_its_configs_and_examples(cell):
+    assert cell_facts(cell, None) == {
+        "cell": cell.name,
+        "model": "tiny_llama",
+        "parameters": "–",
+        "corpus tokens": "400,000",
+        "learning rate": "0.001",
+        "occurrences": "1, 2, 4, 8",
+        "examples": "64 + 64",
+        "seed": "0",
+    }
+
+
+def test_a_record_adds_how_it_was_trained(cell, record):
+    assert cell_facts(cell, record).items() > record.made.items()
+
+
+def test_the_time_is_the_sum_over_steps(tmp_path):
+    """100 tokens at 50 a second, 100 at 1, 40 at 20: 2 + 100 + 2 seconds."""
+    manifest = sealed({"kind": "model", "schema": 4, "revision": "abc+"})
+    write_text(tmp_path / "manifest.json", manifest)
+    steps = {"tokens": [100, 200, 240], "tokens_per_second": [50.0, 1.0, 20.0]}
+    model = Trained(Artifact(tmp_path, "model", "", {}, {}, {}), pd.DataFrame(steps))
+    found = training_facts(model)
+    written = utc((tmp_path / "manifest.json").stat().st_mtime)
+    assert found == {
+        "steps": "3",
+        "time in steps": "1 min 44 s",
+        "trained": written,
+        "code": "abc+",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(59.4, "59 s"), (59.6, "1 min 0 s"), (3599, "59 min 59 s"), (7265, "2 h 1 min")],
+)
+def test_durations(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_dates_are_of_one_zone():
+    assert utc(0) == "1970-01-01 00:00 UTC"
+
+
+def test_the_command_can_be_given_again(monkeypatch):
+    line = ["/usr/bin/python", "-m", "launch", "experiment=quickstart", "name=two words"]
+    monkeypatch.setattr(sys, "orig_argv", line)
+    found = provenance()
+    assert found["command"] == "python -m launch experiment=quickstart 'name=two words'"
+    assert "torch " in found["versions"]
+    assert found["written"].endswith(" UTC")
+
+
+def test_a_method_is_told_in_the_words_of_its_class(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    Path(tmp_path / "broken_plugin.py").write_text("raise RuntimeError('no GPU')")
+    classes = {"min_k": "detection.methods.min_k.MinK", "mine": "broken_plugin.Mine"}
+    first, upper, mine, unknown = glossary(["min_k", "min_k_upper_bound", "mine", "x"], classes)
+    assert first.summary == MinK.__doc__.partition("\n")[0]
+    assert first.equation.startswith("score(x) = the mean of the ⌊k·n⌋ lowest log p")
+    assert upper[1:] == first[1:]
+    assert mine[1:] == unknown[1:] == ("", "")

@@ -1,0 +1,137 @@
+"""The answer first: what is said of a sweep and of the controls follows from the tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analysis.headline import controls_line, headline, headlines
+from analysis.sweeps import Sweep
+from analysis.tables.along import sweep_table
+
+ROWS = (
+    "benchmark == 'all' and metric == 'auroc' and occurrences == 'any'"
+    " and checkpoint == 'contaminated'"
+)
+
+
+@pytest.fixture(scope="module")
+def sweep(findings) -> Sweep:
+    (sweep,) = findings.sweeps
+    return sweep
+
+
+def with_slopes(sweep: Sweep, **slopes: tuple[float, float, float]) -> Sweep:
+    """The sweep with these slopes (value, low, high) by method."""
+    columns = ["slope", "slope_low", "slope_high"]
+    trends = sweep.trends.copy()
+    for method, values in slopes.items():
+        trends.loc[trends["method"] == method, columns] = values
+    return replace(sweep, trends=trends)
+
+
+def words(row) -> str:
+    return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+
+
+def test_it_tells_the_best_and_the_median_method_from_end_to_end(findings, sweep):
+    rows = findings.pooled.query(ROWS)
+    means = rows.groupby("method")["value"].mean().sort_values()
+    middle, best = means.index[1:]
+    slopes = {
+        best: (0.31, 0.2, 0.4),
+        middle: (0.02, -0.1, 0.1),
+        means.index[0]: (-0.2, -0.3, -0.1),
+    }
+    ends = {
+        name: [words(own[own["learning_rate"] == rate].iloc[0]) for rate in (1e-4, 1e-3)]
+        for name, own in rows.groupby("method")
+    }
+    assert headline(with_slopes(sweep, **slopes)) == (
+        "With the peak learning rate going from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens) the "
+        f"AUROC of {best}, the best of 3 methods on average, rises from {ends[best][0]} to "
+        f"{ends[best][1]} (log-odds by 0.31 [0.20, 0.40] a doubling), and that of "
+        f"{middle}, the median one, shows "
+        f"no trend from {ends[middle][0]} to {ends[middle][1]} (log-odds by 0.02 [-0.10, 0.10] a "
+        "doubling); the slope's interval is above 0 for 1 of 3 methods, below 0 for 1."
+    )
+
+
+def test_a_variant_that_did_better_is_not_the_method(sweep):
+    sharp = sweep.rows["method"] == "loss"
+    rows = sweep.rows.assign(
+        default=sweep.rows["default"] & ~sharp, value=sweep.rows["value"].mask(sharp, 0.99)
+    )
+    assert "loss" not in headline(replace(sweep, rows=rows)).replace("slope", "")
+
+
+def test_one_method_has_no_median(sweep):
+    rows = sweep.rows[sweep.rows["method"].isin(["loss", "blind"])]
+    said = headline(replace(sweep, rows=rows))
+    assert "the AUROC of loss " in said
+    assert "median" not in said
+    assert "of 1 methods" not in said
+
+
+def test_without_trends_it_says_both_ends(sweep):
+    said = headline(replace(sweep, trends=sweep.trends.head(0)))
+    assert " goes from 0." in said
+    assert "doubling" not in said
+
+
+def test_a_method_that_was_not_measured_everywhere_is_not_compared(sweep):
+    first = sweep.rows["condition"] == sweep.conditions[0]
+    rows = sweep.rows[~(first & (sweep.rows["method"] != "loss"))]
+    assert replace(sweep, rows=rows).ranking == [("loss", "")]
+    none = replace(sweep, rows=rows.assign(default=False))
+    assert headline(none).endswith("no method was measured everywhere.")
+
+
+def test_conditions_outside_of_a_sweep_are_told_one_by_one(sweep):
+    sentences = {name: [f"Best in {name}.", "It rises.", "Clean.", "Blind."] for name in "ab"}
+    assert headlines([], sentences) == ["a: Best in a.", "b: Best in b."]
+    assert headlines([], {"a": sentences["a"]}) == ["Best in a.", "It rises."]
+    swept = {name: sentences["a"] for name in sweep.conditions}
+    both = headlines([sweep], {**swept, "b": sentences["b"]})
+    assert both == [headline(sweep), "b: Best in b."]
+
+
+def test_controls_are_one_line_of_all_conditions(one_off):
+    first, _ = one_off.conditions
+    sound = one_off.conditions[first]
+    assert controls_line(sound, 0.95) == "Controls: all 3 clean and 1 blind intervals hold 0.5."
+    assert controls_line(sound.head(0), 0.95) == "Controls: not measured."
+    said = controls_line(one_off.pooled, 0.95)
+    assert said.startswith(
+        "Controls: **OFF** for 1 of 6 clean and 2 blind: blind 0.66 [0.60, 0.72]"
+    )
+    assert "0.4 are expected to do so by chance" in said
+
+
+def test_many_that_are_off_are_counted(sound):
+    off = sound.assign(ci_low=0.6, condition="c")
+    controls = off[(off["checkpoint"] == "clean") & (off["method"] == "loss")]
+    many = controls_line(controls.loc[controls.index.repeat(7)], 0.95)
+    assert many.count("clean loss") == 5
+    assert " and 2 more;" in many
+
+
+def test_the_table_has_a_column_a_value_and_the_controls_beside(findings, sweep):
+    table = sweep_table(sweep)
+    assert table.header == ["method", "1e-4", "1e-3", "slope", "clean model"]
+    rows = findings.pooled.query(ROWS)
+    own = rows[rows["method"] == "loss"].sort_values("learning_rate")
+    line = next(line for line in table.lines if line[0] == "loss")
+    assert line[1:3] == [words(row) for _, row in own.iterrows()]
+    assert table.lines[-1][0] == "blind"
+    assert table.lines[-1][-2:] == ["–", "–"]
+    assert len(table.lines) == 4
+
+
+def test_the_clean_models_value_is_a_range_where_conditions_differ_in_it(sweep):
+    clean = (sweep.rows["checkpoint"] == "clean") & (sweep.rows["method"] == "loss")
+    first = clean & (sweep.rows["condition"] == sweep.conditions[0])
+    values = sweep.rows["value"].mask(clean, 0.52).mask(first, 0.47)
+    line = sweep_table(replace(sweep, rows=sweep.rows.assign(value=values))).lines[0]
+    assert (line[0], line[-1]) == ("loss", "0.47 to 0.52")
