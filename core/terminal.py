@@ -43,6 +43,7 @@ def fit(
     *,
     least: Sequence[str] = (),
     between: int = BETWEEN,
+    edges: int = 0,
 ) -> Fitted:
     """The columns that fit into a line; the first column always stays.
 
@@ -52,6 +53,7 @@ def fit(
         width: characters in a line; None: the terminal's (see `columns`).
         least: names of columns, in the order in which they are left out; after them the last ones.
         between: characters between two columns.
+        edges: characters before the first and after the last column, such as 4 in Markdown.
     """
     width = width or columns()
     table = [list(header), *map(list, rows)]
@@ -59,7 +61,7 @@ def fit(
     named = [header.index(name) for name in least if name in header[1:]]
     order = [*named, *(i for i in range(len(header) - 1, 0, -1) if i not in named)]
     kept = list(range(len(header)))
-    while width and order and sum(widths[i] + between for i in kept) - between > width:
+    while width and order and sum(widths[i] + between for i in kept) + edges - between > width:
         kept.remove(order.pop(0))
     gone = [name for i, name in enumerate(header) if i not in kept]
     head, *lines = [[row[i] for i in kept] for row in table]

@@ -14,6 +14,7 @@ from core.config import register
 from core.errors import require
 from core.models import is_gguf
 from core.ranges import POSITIVE, Ranged, at_least, limited
+from core.terminal import fit
 from training.config import ModelConfig, TrainingConfig
 from training.engine import zero_stage
 from training.memory import Need, Shape, need, shape_of
@@ -155,25 +156,27 @@ def plan(stage: MemoryStage) -> str:
         f"{recomputed} activation checkpointing, "
         f"{stage.memory.host_gigabytes_per_device:g} GB of host memory for each device"
     )
-    rows = ["| " + " | ".join(row) + " |" for row in _table(shape, stage)]
-    return "\n".join([title, "", *rows])
+    table = fit(*_table(shape, stage), between=3, edges=4)
+    rule = ["---", *("---:" for _ in table.header[1:])]
+    rows = ["| " + " | ".join(row) + " |" for row in (table.header, rule, *table.rows)]
+    ways = [(machine.name, way_out(shape, stage, machine)) for machine in MACHINES]
+    below = [f"fits on {name} with {way}" for name, way in ways if way]
+    return "\n".join([title, "", *rows, *filter(None, [table.note]), *[""] * bool(below), *below])
 
 
-def _table(shape: Shape, stage: MemoryStage) -> list[list[str]]:
+def _table(shape: Shape, stage: MemoryStage) -> tuple[list[str], list[list[str]]]:
+    """The header, and a row for each need and verdict."""
     needs = [need_on(shape, stage, machine) for machine in MACHINES]
     hosts = [n.host * m.devices / m.nodes for n, m in zip(needs, MACHINES, strict=True)]
     missing = [lacks(shape, stage, machine) for machine in MACHINES]
-    ways = [way_out(shape, stage, machine) for machine in MACHINES]
     best = [largest_micro_batch(shape, stage, machine) for machine in MACHINES]
-    return [
-        ["GB a device", *(m.name for m in MACHINES)],
-        ["---", *("---:" for _ in MACHINES)],
+    rows = [
         *([name, *(f"{part(n) / GB:.1f}" for n in needs)] for name, part in ROWS.items()),
         ["host memory a node", *(f"{host / GB:.1f}" for host in hosts)],
         ["fits", *(f"no ({', '.join(names)})" if names else "yes" for names in missing)],
-        ["fits with", *(way or "–" for way in ways)],
         ["largest micro-batch", *(str(count or "–") for count in best)],
     ]
+    return ["GB a device", *(m.name for m in MACHINES)], rows
 
 
 ROWS: Mapping[str, Callable[[Need], float]] = {

@@ -38,6 +38,11 @@ def test_the_least_important_columns_go_first_and_are_named(width, least, kept):
     assert fitted.lines()[-1].startswith(f"(not in {width} columns: {gone};")
 
 
+def test_what_stands_between_and_beside_the_columns_counts():
+    for width, kept in ((WHOLE + 3 + 4, 4), (WHOLE + 3 + 3, 3)):
+        assert len(fit(HEADER, ROWS, width, between=3, edges=4).header) == kept
+
+
 @pytest.mark.parametrize(("is_terminal", "width"), [(True, 20), (False, None)])
 def test_the_terminals_width_counts_only_where_there_is_one(monkeypatch, is_terminal, width):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
