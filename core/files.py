@@ -56,7 +56,7 @@ def sealed(values: Mapping[str, Any]) -> str:
 
 
 def unsealed(text: str) -> dict[str, Any]:
-    """What `sealed` was given.
+    """The values in a text that `sealed` made, without its hash.
 
     Raises:
         ValueError: the text is not what it wrote.

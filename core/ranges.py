@@ -70,8 +70,10 @@ class Ranged:
     def __post_init__(self) -> None:
         for own in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
             value, range_ = getattr(self, own.name), own.metadata.get("range")
-            if range_ and not (value is None and "None" in str(own.type)):
-                self.require(range_.holds(value), own.name, range_.remedy)
+            optional = "None" in str(own.type)
+            if range_ and not (optional and value is None):
+                remedy = range_.remedy.removesuffix(".") + (", or null." if optional else ".")
+                self.require(range_.holds(value), own.name, remedy)
 
     def require(self, condition: bool, name: str, remedy: str) -> None:
         """Raise a ConfigError that names the field, its value and the remedy unless it holds."""

@@ -35,7 +35,7 @@ def follow(policy: str) -> None:
 
 
 def policy() -> str:
-    """What was given to `follow`."""
+    """The policy that `follow` was given: always, changed or never."""
     return _policy
 
 

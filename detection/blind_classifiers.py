@@ -90,7 +90,7 @@ class Ridge:
     learners: Rows
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
-        """See `Classifier`."""
+        """Scores of the test rows by a fit on the training rows; see `Classifier`."""
         from scipy.linalg import solve
 
         known = labels[train]
@@ -133,7 +133,7 @@ class RareGrams:
         return cls(held[:, np.flatnonzero(share <= RARE)].tocsr(), learners)
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
-        """See `Classifier`."""
+        """Scores of the test rows by a fit on the training rows; see `Classifier`."""
         known = self.held[self.learners[train]]
         holders = np.asarray(known.sum(axis=0), np.float32).ravel()
         often = np.flatnonzero(holders >= 2)  # one text's n-gram tells of no other text

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from core.artifacts import Built, build, is_complete, locate, open_artifact
-from core.errors import ConfigError, near_names
 from detection.config import DetectionConfig
 from detection.examples import texts_digest
-from detection.model import ScoredModel
+from detection.model import ScoredModel, model_of
 from detection.passes import Pass
 from detection.ranks.spread import staying
 from detection.resources import Resources
@@ -89,12 +88,7 @@ class Collector:
 
     def _place(self, wanted: Pass) -> tuple[Path, dict[str, Any], dict[str, str]]:
         """The pass's folder, with the settings and the digests that name it."""
-        if wanted.model not in self.models:
-            raise ConfigError(
-                f"pass {wanted.key}: no path was given for the model {wanted.model!r}. "
-                f"{near_names(wanted.model, self.models)}"
-            )
-        model = self.models[wanted.model]
+        model = model_of(wanted, self.models)
         # `config` is all that can change the numbers, `inputs` the digests of what is read
         drawn, digests = self.resources.identity(view_of(wanted).needs, self.texts)
         config = {"view": wanted.view_key, **drawn, **self.settings.of_a_pass}

@@ -49,7 +49,7 @@ class DetectionConfig(Ranged, node="detection"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.device_map is not None:
-            remedy = f"it spreads one model, but detection.processes={self.processes}: leave one."
+            remedy = f"it spreads one model: detection.processes={self.processes} must be 1 then."
             self.require(self.processes == 1, "device_map", remedy)
             remedy = f"it chooses the devices, but detection.device is {self.device!r}: give auto."
             self.require(self.device == "auto", "device_map", remedy)

@@ -30,7 +30,7 @@ def counting(passes: set[Pass]) -> set[Pass]:
 
 def scored_by(passes: Mapping[Pass, ByText]) -> ByText:
     """The pass that shows how many tokens of each text the target scores: its first copy's."""
-    return next(copies for wanted, copies in passes.items() if _counts(wanted))
+    return passes[min(filter(_counts, passes), key=lambda wanted: wanted.key)]
 
 
 def unranked(text: str, scored: int, least: int) -> str:
@@ -75,5 +75,5 @@ def said(counts: pd.DataFrame) -> Sequence[str]:
 
 
 def _counts(wanted: Pass) -> bool:
-    """Whether the target reads the text as it stands: first of all, where it reads more."""
-    return wanted.model == ORIGINAL.model and not view_of(wanted).rewords
+    """Whether the pass shows how many tokens of a text the target scores."""
+    return wanted.model == ORIGINAL.model and view_of(wanted).counts

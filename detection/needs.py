@@ -11,12 +11,11 @@ from detection.build import build_methods
 from detection.config import METHODS, DetectionStage
 from detection.flags import UPPER_BOUND
 from detection.methods.base import Method
-from detection.model import ScoredModel, open_node
+from detection.model import ScoredModel, model_of, open_node
 from detection.model.local_model import LocalModel
 from detection.prefix_texts import Prefix, held_out_prefix, open_prefix
 from detection.resources import Resources
 from detection.views import view_of
-from training import ancestry_of
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ def choose_methods(stage: DetectionStage) -> Methods:
     Raises:
         ConfigError: a method chosen by name needs a path that is not given.
     """
-    return _served(stage, build_methods(stage.method), partial(_missing, stage))
+    return _served(stage.method, build_methods(stage.method), partial(_missing, stage))
 
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ScoredModel]:
@@ -60,25 +59,33 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Score
 
 
 def choose_servable(
-    stage: DetectionStage, methods: Methods, models: Mapping[str, ScoredModel]
+    chosen: Collection[str], methods: Methods, models: Mapping[str, ScoredModel]
 ) -> Methods:
     """The methods; of `method=all` those whose numbers the models give.
+
+    Args:
+        chosen: the names in the config node `method`, where "all" gives every one.
+        methods: those of them for which all paths are given.
+        models: by role.
 
     Raises:
         ConfigError: a method chosen by name needs a number that its model does not give.
     """
-    return _served(stage, methods, partial(_lacking, models))
+    return _served(chosen, methods, partial(_lacking, models))
 
 
 def _served(
-    stage: DetectionStage, methods: Methods, lack: Callable[[Method], tuple[str, str] | None]
+    chosen: Collection[str],
+    methods: Methods,
+    lack: Callable[[Method], tuple[str, str] | None],
 ) -> Methods:
     """The methods without those that `lack` something; it says what, for the log and the error."""
+    everything = set(chosen) >= {path.stem for path in METHODS.glob("*.yaml")}
     served: dict[tuple[str, str], Method] = {}
     for (name, variant), method in methods.items():
         if (lacking := lack(method)) is None:
             served[name, variant] = method
-        elif not stage.method.keys() >= {path.stem for path in METHODS.glob("*.yaml")}:
+        elif not everything:
             raise ConfigError(f"method.{name} needs {lacking[1]}")
         else:
             log.info("method=all leaves out %s: it needs %s.", name, lacking[0])
@@ -88,7 +95,7 @@ def _served(
 def _lacking(models: Mapping[str, ScoredModel], method: Method) -> tuple[str, str] | None:
     """What the first model does not give of all that the method needs."""
     for wanted in method.passes:
-        model = models[wanted.model]
+        model = model_of(wanted, models)
         if lack := {*method.numbers, *view_of(wanted).asks} - model.gives:
             numbers, gives = ", ".join(sorted(lack)), ", ".join(sorted(model.gives))
             why = f"{numbers} of the {wanted.model} model, which gives {gives}"
@@ -97,14 +104,14 @@ def _lacking(models: Mapping[str, ScoredModel], method: Method) -> tuple[str, st
     return None
 
 
-def named(methods: Methods, stage: DetectionStage) -> Methods:
+def named(methods: Methods, models: Mapping[str, ScoredModel]) -> Methods:
     """The methods; what compares with the target's own past is called an upper bound.
 
     No attacker has the very model that the target was trained from: against it only what the
     training taught is left.
     """
     against = {name for (name, _), method in methods.items() if "reference" in needs_of(method)}
-    if not against or not _is_past(stage):
+    if not against or not _is_past(models["target"], models["reference"]):
         return methods
     log.warning(
         "reference.path is the target's own past, which no attacker has: %s. For a fair reference "
@@ -117,14 +124,14 @@ def named(methods: Methods, stage: DetectionStage) -> Methods:
     }
 
 
-def _is_past(stage: DetectionStage) -> bool:
+def _is_past(target: ScoredModel, reference: ScoredModel) -> bool:
     """Whether the reference is the target's own past, as far as that is known."""
-    target = ancestry_of("model.path", stage.model.path)
-    if target.has_been(ancestry_of("reference.path", str(stage.reference.path))):
+    ancestry = target.ancestry
+    if ancestry.has_been(reference.ancestry):
         return True
-    if not target.whole:
+    if not ancestry.whole:
         log.info(
-            f"Nothing records all that model.path ({stage.model.path}) was trained from. If "
+            f"Nothing records all that model.path ({target.path}) was trained from. If "
             "reference.path is part of it, read scores against it as an upper bound."
         )
     return False

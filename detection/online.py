@@ -24,6 +24,7 @@ from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
 from detection.examples import make_text, open_examples
 from detection.methods.base import Method
 from detection.model import open_node
+from detection.needs import choose_servable
 from detection.passes import ORIGINAL, Example, TokenStats
 from detection.scores import judged
 from detection.texts import Text
@@ -66,7 +67,8 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     """Score every window: example_id (text/window), method, variant, score, flag, ranked; windows.
 
     Raises:
-        ConfigError: a method that reads more than the original text's pass.
+        ConfigError: a method that reads more than the original text's pass, or what the model does
+            not give.
         DataError: no member or no non-member among the examples.
     """
     if stage.out is not None:
@@ -78,8 +80,9 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
             f"method: {', '.join(others)} read more than one pass over the text, which windows do "
             "not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
         )
-    joined = list(join(open_examples(stage.examples.path), stage.seed))
     target = open_node("model", stage.model)
+    methods = dict(choose_servable(stage.method, methods, {"target": target}))
+    joined = list(join(open_examples(stage.examples.path), stage.seed))
     texts = [one.text for one in joined]
     collector = Collector(Path(stage.runs), {"target": target}, texts, stage.detection)
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])

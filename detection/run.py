@@ -68,9 +68,9 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     methods = choose_methods(stage)
     examples = open_examples(stage.examples.path)
     models = open_models(stage, used_by(methods))
-    methods = choose_servable(stage, methods, models)
+    methods = choose_servable(stage.method, methods, models)
     used = used_by(methods)
-    resources, methods = open_resources(stage, used), named(methods, stage)
+    resources, methods = open_resources(stage, used), named(methods, models)
     drawn, digests = resources.identity(sorted(used), examples)
     inputs = {
         **{role: m.digest for role, m in models.items()},

@@ -18,7 +18,7 @@ TRIES = 1_000
 
 
 @dataclass(frozen=True)
-class Copies:
+class Insertions:
     """What is inserted.
 
     Attributes:
@@ -37,7 +37,7 @@ class Copies:
         return sum(s.tokens for s in self.segments)
 
 
-def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokenizer) -> Copies:
+def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokenizer) -> Insertions:
     """Every copy with its text and its random place, which depend on its example alone.
 
     Raises:
@@ -57,7 +57,7 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         Segment(index, copy, numbers[text], len(ids[numbers[text]]), place)
         for (index, copy), text, place in zip(owners, texts, places, strict=True)
     ]
-    return Copies(segments, list(numbers), ids)
+    return Insertions(segments, list(numbers), ids)
 
 
 def _reworded(

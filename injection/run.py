@@ -24,7 +24,7 @@ from injection.benchmarks import Candidates, Pool, draw_pool, read_candidates
 from injection.between import Rules, between_documents
 from injection.bpe import train_tokenizer
 from injection.config import InjectionConfig, InjectionStage
-from injection.copies import Copies, make_copies
+from injection.copies import Insertions, make_copies
 from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus, slug
 from injection.held_out import draw_held_out
 from injection.sources import Corpus, Document
@@ -158,7 +158,7 @@ def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
 
 
 def _placed(
-    config: InjectionConfig, copies: Copies, stream: TokenStream, tokenizer: Tokenizer
+    config: InjectionConfig, copies: Insertions, stream: TokenStream, tokenizer: Tokenizer
 ) -> list[Placed]:
     window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
     if config.boundary == "document":
@@ -171,7 +171,7 @@ def _placed(
 
 
 def _counts(
-    pool: Pool, copies: Copies, candidates: list[Candidates], source: Corpus
+    pool: Pool, copies: Insertions, candidates: list[Candidates], source: Corpus
 ) -> dict[str, Any]:
     examples = pool.examples
     members = examples["member"].astype(bool)
@@ -249,7 +249,7 @@ def _tokenise(
     return tokenize(documents, work, clean_tokens, config.num_proc, config.shard_characters)
 
 
-def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Copies:
+def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:
     """The copies that `stage` inserts, not reworded; its tokenizer has to be at hand.
 
     Raises:

@@ -39,6 +39,10 @@ REMEDIES = {
 }
 
 
+ADOPTING = ".adopting"
+"""What stands in a folder while a finished one is copied into it."""
+
+
 @dataclass(frozen=True)
 class Adopted:
     """What config.yaml says of a model that was copied."""
@@ -58,7 +62,8 @@ def adopt(kind: str, path: str, runs: str) -> Artifact:
     source = Path(path).expanduser().resolve()
     remedy = "there is no such folder. A hub id needs none: give it as model.path."
     require(bool(path) and source.is_dir(), "path", path, remedy)
-    require(bool(runs), "runs", runs, "give a folder.")
+    inside = source in {Path(runs).resolve(), *Path(runs).resolve().parents}
+    require(bool(runs) and not inside, "runs", runs, "give a folder that is not in path.")
     check_writable("runs", runs)
     if is_complete(source):
         return _copied(open_artifact(source, kind), Path(runs))
@@ -78,9 +83,11 @@ def _copied(found: Artifact, runs: Path) -> Artifact:
     require(not is_there, "path", str(found.path), remedy)
     with building(folder) as check, disk_errors(folder):
         if not is_complete(folder):
-            shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was killed
+            _clear(folder)
+            (folder / ADOPTING).touch()
             _copy(found.path, folder, [CONFIG, *found.files, *found.records])  # so begun
             check()
+            (folder / ADOPTING).unlink()
             write_text(folder / MANIFEST, (found.path / MANIFEST).read_text())
     copy = open_artifact(folder, found.kind)
     if copy.digest != found.digest:
@@ -89,6 +96,17 @@ def _copied(found: Artifact, runs: Path) -> Artifact:
             f"{copy.digest[:12]}…, not {found.digest[:12]}…): use that one, or give another runs."
         )
     return copy
+
+
+def _clear(folder: Path) -> None:
+    """An empty folder, without what an attempt that was killed left; another's work is kept."""
+    if folder.is_dir() and not (folder / ADOPTING).exists() and any(folder.iterdir()):
+        raise ArtifactError(
+            f"{folder} is there, unfinished, and no adoption began it: finish it by its own "
+            "command, or remove it, or give another runs."
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
 
 
 def _new_model(source: Path, runs: Path) -> Artifact:

@@ -81,7 +81,7 @@ class CellFolder:
         self._write("overrides", {"overrides": list(overrides)})
 
     def read_overrides(self) -> list[str]:
-        """What tells the cell from the others."""
+        """The overrides by which the cell differs from the others."""
         return list((self._read("overrides") or {}).get("overrides", []))
 
     def read_outcome(self) -> Outcome | None:

@@ -31,7 +31,7 @@ def arguments(folder: Path) -> list[str]:
 
 
 def load_config(folder: Path) -> DictConfig:
-    """What was saved there.
+    """The configuration that was saved in the folder.
 
     Raises:
         ArtifactError: it is no longer what was saved.

@@ -27,13 +27,21 @@ FLOORS = {
 """What names begin with → the rooms, the lowest floor first; those of one floor stand apart."""
 
 
-def imported(file: Path) -> Iterator[str]:
-    """All names that a file imports, with dots."""
+def imported(file: Path, home: Path) -> Iterator[str]:
+    """All names that a file imports, with dots: also relative ones, and those loaded by a text."""
+    package = file.relative_to(home).parts[:-1]
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            whole = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{whole}.{alias.name}".lstrip(".") for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in LOADERS:
+            yield from (one.value for one in node.args if isinstance(one, ast.Constant))
+
+
+LOADERS = ("import_module", "__import__", "run_module", "get_class", "instantiate")
 
 
 def upward(home: Path, prefix: str) -> Iterator[str]:
@@ -42,9 +50,11 @@ def upward(home: Path, prefix: str) -> Iterator[str]:
     place = home / prefix.rstrip(".")
     for room, own in floor.items():
         for file in sorted([*place.glob(f"{room}.py"), *place.glob(f"{room}/**/*.py")]):
-            for name in imported(file):
+            for name in imported(file, home):
                 other = name.removeprefix(prefix).partition(".")[0]
-                ours = other in floor if not prefix else name.startswith(prefix)
+                ours = name.startswith(prefix) if prefix else other in {*floor, "tests"}
+                if prefix and name == prefix.rstrip("."):
+                    yield f"{file.relative_to(home)} imports all of {name}: name the room"
                 if ours and other != room and floor.get(other, len(floor)) >= own:
                     yield f"{file.relative_to(home)} imports {name}"
 
@@ -64,3 +74,33 @@ def test_an_import_upward_is_seen_wherever_it_stands(tmp_path):
     (tmp_path / "core").mkdir()
     (tmp_path / "core/a.py").write_text("import json\n\ndef f():\n    from launch import run\n")
     assert [*upward(tmp_path, "")] == ["core/a.py imports launch.run"]
+
+
+PLANTED = [
+    "from ..forward import batches",
+    "from .. import run",
+    "import detection",
+    "import detection.run as r",
+    "def f():\n    from detection import run",
+    "import importlib\nimportlib.import_module('detection.run')",
+    "__import__('detection.run')",
+]
+
+
+@pytest.mark.parametrize("line", PLANTED)
+def test_a_forbidden_import_is_seen_however_it_is_written(tmp_path, line):
+    room = tmp_path / "detection" / "model"
+    room.mkdir(parents=True)
+    (room / "planted.py").write_text(f"{line}\n")
+    (found,) = upward(tmp_path, "detection.")
+    assert found.startswith("detection/model/planted.py imports ")
+
+
+@pytest.mark.parametrize(
+    "line", ["from .. import launch", "import launch.run", "import tests.small"]
+)
+def test_a_package_above_is_seen_too(tmp_path, line):
+    (tmp_path / "core" / "rewording").mkdir(parents=True)
+    (tmp_path / "core" / "rewording" / "planted.py").write_text(f"{line.replace('..', '...')}\n")
+    (found,) = upward(tmp_path, "")
+    assert found.startswith("core/rewording/planted.py imports ")

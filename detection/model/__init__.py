@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from core.errors import ConfigError, near_names
 from detection.model.local_model import LocalModel
 from detection.model.scored_model import ScoredModel
+from detection.passes import Pass
 
 if TYPE_CHECKING:
     from detection.config import ReferenceConfig, ScoredModelConfig
 
-__all__ = ["KINDS", "ScoredModel", "open_model", "open_node"]
+__all__ = ["KINDS", "ScoredModel", "model_of", "open_model", "open_node"]
 
 KINDS: tuple[type[ScoredModel], ...] = (LocalModel,)  # the first that opens a path does
 
@@ -19,6 +22,20 @@ def open_model(field: str, path: str, *, trust_remote_code: bool = False) -> Sco
     """The model at `path`, by the kind that opens it; see `ScoredModel.open`."""
     kind = next(kind for kind in KINDS if kind.opens(path))
     return kind.open(field, path, trust_remote_code=trust_remote_code)
+
+
+def model_of(wanted: Pass, models: Mapping[str, ScoredModel]) -> ScoredModel:
+    """The model that a pass is run on, by its role.
+
+    Raises:
+        ConfigError: no path was given for that role.
+    """
+    if wanted.model not in models:
+        raise ConfigError(
+            f"pass {wanted.key}: no path was given for the model {wanted.model!r}. "
+            f"{near_names(wanted.model, models)}"
+        )
+    return models[wanted.model]
 
 
 def open_node(name: str, node: ScoredModelConfig | ReferenceConfig) -> ScoredModel:

@@ -14,6 +14,7 @@ from core.hub import commit_digest, snapshot
 from core.models import MODEL_FILES, load_config, load_tokenizer, resolve, tokenizer_digest
 from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
 from detection.passes import NUMBERS
+from training.ancestry import Ancestry, ancestry_of
 
 if TYPE_CHECKING:
     from detection.config import DetectionConfig
@@ -29,6 +30,7 @@ class LocalModel(ScoredModel):
     Attributes:
         folder: its Hugging Face folder, or its GGUF file.
         trust_remote_code: whether Python code that comes with the model may run.
+        given: the path as it was given; a hub id for one of the hub.
     """
 
     gives: ClassVar[frozenset[str]] = frozenset({*NUMBERS, "states"})
@@ -39,6 +41,7 @@ class LocalModel(ScoredModel):
     slug: str
     step: int = UNKNOWN_STEP
     trust_remote_code: bool = False
+    given: str = ""
 
     @classmethod
     def opens(cls, path: str) -> bool:
@@ -53,7 +56,7 @@ class LocalModel(ScoredModel):
             ConfigError: there is no such folder, or the hub can't give it.
             ArtifactError: the training artefact is unfinished.
         """
-        found = _open(field, path)
+        found = replace(_open(field, path), given=path)
         if not trust_remote_code:
             return found
         return replace(found, digest=found.digest + CODE, trust_remote_code=True)
@@ -62,6 +65,11 @@ class LocalModel(ScoredModel):
     def path(self) -> str:
         """The folder or the file."""
         return str(self.folder)
+
+    @property
+    def ancestry(self) -> Ancestry:
+        """By its weights' bytes or the hub's id, and by what its training recorded."""
+        return ancestry_of(self.field, self.given)
 
     @property
     def tokenizer_digest(self) -> str:

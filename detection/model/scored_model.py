@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 if TYPE_CHECKING:
     from detection.config import DetectionConfig
     from detection.model.language_model import LanguageModel
+    from training.ancestry import Ancestry
 
 UNKNOWN_STEP = -1
 
@@ -55,6 +56,13 @@ class ScoredModel(ABC):
     def vocabulary(self) -> int | None:
         """How many tokens it knows; None where it does not say."""
 
+    @property
+    def ancestry(self) -> Ancestry:
+        """How it is known, and what it was trained from; a kind that knows no more: its digest."""
+        from training.ancestry import Ancestry
+
+        return Ancestry(frozenset({self.digest}))
+
     @classmethod
     @abstractmethod
     def opens(cls, path: str) -> bool:
@@ -71,7 +79,10 @@ class ScoredModel(ABC):
 
     @abstractmethod
     def tokenizer(self) -> Any:
-        """Its tokenizer, called as those of transformers."""
+        """Its tokenizer, called as a fast one of transformers.
+
+        It takes several texts at once, and for `detection online` also `return_offsets_mapping`.
+        """
 
     @abstractmethod
     def load(self, settings: DetectionConfig) -> LanguageModel:

@@ -22,12 +22,15 @@ class View:
             in order. It gets all texts at once, for a view that runs a model of its own.
         needs: what it draws on, of `seed`, `masked_lm` and `prefix`.
         rewords: whether its versions are the text in other words, each read by itself.
+        counts: whether a text's first statistics are those of all the text's own tokens, so that
+            they show how many of them are scored.
         asks: what the model must be able to give (`ScoredModel.gives`).
     """
 
     make: Callable[..., list[Sequence[str]]]
     needs: tuple[str, ...] = ()
     rewords: bool = True
+    counts: bool = False
     asks: frozenset[str] = frozenset()
 
     def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:

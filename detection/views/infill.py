@@ -48,4 +48,4 @@ def _future(wanted: Pass) -> Parameter:
     return dict(wanted.parameters)["future"]
 
 
-VIEWS = {"infill": Infill(original, rewords=False, asks=frozenset({"states"}))}
+VIEWS = {"infill": Infill(original, rewords=False, counts=True, asks=frozenset({"states"}))}

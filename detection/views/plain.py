@@ -21,4 +21,4 @@ def lowercase(texts: Sequence[Text], resources: Resources) -> list[Sequence[str]
     return [(version,) for version in Lowercase().reword(originals, originals, resources.seed)]
 
 
-VIEWS = {"original": View(original, rewords=False), "lowercase": View(lowercase)}
+VIEWS = {"original": View(original, rewords=False, counts=True), "lowercase": View(lowercase)}

@@ -48,4 +48,5 @@ class BehindPrefix(View):
         )
 
 
-VIEWS = {"prefix": BehindPrefix(original, ("prefix",), rewords=False, asks=frozenset({"states"}))}
+ASKS = frozenset({"states"})
+VIEWS = {"prefix": BehindPrefix(original, ("prefix",), rewords=False, counts=True, asks=ASKS)}

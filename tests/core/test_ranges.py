@@ -51,7 +51,7 @@ def test_the_ends_of_each_range(range_, inside, outside):
     ("given", "said"),
     [
         ({"count": 0}, "some.node.count is 0: give 1 or more."),
-        ({"word": "c"}, "some.node.word is 'c': choose from a, b."),
+        ({"word": "c"}, "some.node.word is 'c': choose from a, b, or null."),
         ({"sizes": [1, 0]}, "some.node.sizes is [1, 0]: give no 0."),
         ({"workers": 0}, "some.node.workers is 0: give 1 or more."),
     ],

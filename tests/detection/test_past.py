@@ -151,7 +151,7 @@ def test_what_is_unknown_of_the_start_stays_unknown(trained, methods, toy_folder
     other = trained("other", "reference")
     with caplog.at_level(logging.INFO):
         assert methods(later, other) == FAIR
-    assert f"Nothing records all that model.path ({later}) was trained" in caplog.text
+    assert f"Nothing records all that model.path ({later / 'hf'}) was trained" in caplog.text
 
 
 def test_the_start_of_an_earlier_version_is_known_by_its_inputs(trained, methods):

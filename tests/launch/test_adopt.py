@@ -118,6 +118,21 @@ def test_an_attempt_that_was_cut_short_is_made_whole(tmp_path, corpus, model, mo
         assert (left, "whole") in states(runs)
 
 
+def test_what_another_command_began_is_kept(tmp_path, corpus):
+    begun = tmp_path / "runs" / "corpus" / corpus.name / "tokens"
+    begun.mkdir(parents=True)
+    (begun / "part").write_text("hours of work")
+    with pytest.raises(ArtifactError, match="unfinished, and no adoption began it"):
+        adopt("corpus", str(corpus), str(tmp_path / "runs"))
+    assert (begun / "part").read_text() == "hours of work"
+
+
+def test_a_runs_folder_inside_of_the_path_is_refused(tmp_path, model):
+    for runs in (model, model / "runs"):
+        with pytest.raises(ConfigError, match="runs is .*: give a folder that is not in path"):
+            adopt("model", str(model), str(runs))
+
+
 def test_what_changes_meanwhile_is_refused(tmp_path, model, monkeypatch):
     copyfile = shutil.copyfile
 

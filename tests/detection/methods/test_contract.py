@@ -10,7 +10,7 @@ import yaml
 from detection.build import build_methods
 from detection.config import METHODS
 from detection.examples import Text
-from detection.passes import Example, Pass, UndeclaredPassError
+from detection.passes import Example, Pass, TokenStats, UndeclaredPassError
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import EPSILON
@@ -91,6 +91,22 @@ def test_reads_only_the_passes_that_it_declares(collect, name):
         Example("x", row.text, {}).stats(Pass("target", "never"))
     with pytest.raises(UndeclaredPassError):
         method.score(Example("x", row.text, {}))
+
+
+def test_reads_only_the_numbers_that_it_declares(collect, name):
+    """A model that gives no more than these serves it: the same score."""
+    method, row = method_of(name), text(UNSEEN)
+    passes = collect([method], [row])
+    bare = {
+        wanted: {
+            sha256: tuple(
+                TokenStats(**{n: getattr(one, n) for n in method.numbers}) for one in copies
+            )
+            for sha256, copies in stored.items()
+        }
+        for wanted, stored in passes.items()
+    }
+    assert score_text(method, row, bare) == score_text(method, row, passes)
 
 
 def test_one_row_an_example_in_the_table(collect, name):

@@ -1,6 +1,7 @@
 """A kind of model that gives log-probabilities only: what it can serve, and what is said."""
 
 import logging
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,11 +14,16 @@ from detection.config import (
     DetectionConfig,
     DetectionStage,
     ExamplesConfig,
+    ReferenceConfig,
     ScoredModelConfig,
 )
+from detection.flags import scored_by
+from detection.methods.base import Method
 from detection.model.language_model import LanguageModel
 from detection.model.local_model import LocalModel
-from detection.passes import TokenStats
+from detection.online import OnlineConfig, OnlineStage
+from detection.online import run as score_windows
+from detection.passes import Pass, TokenStats
 from detection.run import run
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import FORWARD
@@ -84,3 +90,49 @@ def test_a_method_chosen_by_name_says_what_is_missing(stage, tmp_path):
     ):  # fmt: skip
         run(stage(method=chosen))
     assert not (tmp_path / "runs" / "passes").exists()
+
+
+def test_a_reference_of_another_kind_is_known_by_its_digest(stage, toy_folders, caplog):
+    """Neither kind of model has to be in files for `method=reference`."""
+    method = {"reference": NODES["reference"]}
+    for path, name in (("reference", "reference"), ("target", "reference_upper_bound")):
+        other = ReferenceConfig(f"sparse:{toy_folders[path]}")
+        table = open_scores(run(replace(stage(method=method), reference=other)).path).table
+        assert set(table["method"]) == {name}
+
+
+def test_windows_need_numbers_too(stage):
+    own = stage(method={"min_k_plus_plus": NODES["min_k_plus_plus"]})
+    online = OnlineStage(
+        own.runs, 0, own.examples, own.model, own.method, own.detection, OnlineConfig()
+    )
+    with pytest.raises(ConfigError, match="method.min_k_plus_plus needs mean, std of the target"):
+        score_windows(online)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged(Method):
+    passes = (Pass("judge"),)
+
+    def score(self, example):
+        return 0.0
+
+
+def test_a_model_that_no_path_names_is_named(stage):
+    with pytest.raises(
+        ConfigError, match="judge/original: no path was given for the model 'judge'"
+    ):
+        run(stage("", {"judged": {"_target_": f"{__name__}.Judged"}}))
+
+
+def test_which_pass_counts_the_tokens_does_not_depend_on_the_order_of_passes():
+    counting = [
+        Pass("target", "infill", future=1),
+        Pass("target"),
+        Pass("target", "prefix", shots=1),
+    ]
+    passes = {
+        wanted: {"x": wanted} for wanted in (Pass("target", "swap", n=1, share=0.1), *counting)
+    }
+    orders = [dict(sorted(passes.items(), key=lambda one: one[0].key, reverse=r)) for r in (0, 1)]
+    assert scored_by(orders[0]) == scored_by(orders[1]) == {"x": Pass("target", "infill", future=1)}
