@@ -73,7 +73,7 @@ def run(stage: ViewStage) -> Path:
     texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.path else ())
     tokenizer = _tokenizer(stage, models, texts)
-    resources, methods = open_resources(stage, used_by(methods)), named(methods, stage)
+    resources, methods = open_resources(stage, used_by(methods)), named(methods, models)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     own = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
     passes = collector.stored(own.union(*(m.passes for m in methods.values())))
