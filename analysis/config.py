@@ -52,6 +52,10 @@ class CellPaths(Ranged, node="cells"):
     """Scores of the model after it (runs/scores/…)."""
     exports: list[str] = field(default_factory=list, metadata={"identity": False})
     """Scores of the model at earlier steps of it (runs/scores/…)."""
+    seconds: float | None = runtime(None)
+    """Wall time of the runs that made it, as its launch recorded it; what was reused took none."""
+    gpu_hours: float | None = runtime(None)
+    """GPUs × hours of these runs."""
 
 
 @dataclass(frozen=True)

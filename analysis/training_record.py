@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analysis.config import CellPaths
 from core.artifacts import Artifact
+from core.terminal import duration
 from core.wholeness import MANIFEST, read_manifest
 from detection import Scores, open_scores
 from injection import open_corpus
@@ -38,7 +39,7 @@ class Record:
     ledger: Mapping[str, int]
     """Counts of the corpus in words → number."""
     made: Mapping[str, str]
-    """How it was trained: `training_facts`."""
+    """How it was trained (`training_facts`), and what its launch took, where that is known."""
     settings: Mapping[str, Any]
     """Those that name the corpus's and the model's folders."""
     methods: Mapping[str, str]
@@ -53,7 +54,7 @@ def open_record(paths: CellPaths) -> Record:
         evaluations=model.evaluations,
         exposures=model.exposures["step"].to_numpy(np.int64),
         ledger=ledger_counts(corpus.ledger, corpus.artifact.counts),
-        made=training_facts(model),
+        made={**training_facts(model), **_cost(paths)},
         settings={**_settings(corpus.artifact), **_settings(model.artifact)},
         methods=_classes(open_scores(paths.contaminated)),
     )
@@ -93,18 +94,16 @@ def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def duration(seconds: float) -> str:
-    """3,725 → "1 h 2 min", 75 → "1 min 15 s"."""
-    whole = round(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
-
-
 def utc(seconds: float) -> str:
     """Seconds of the epoch as a date and a time."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _cost(paths: CellPaths) -> dict[str, str]:
+    if paths.seconds is None:
+        return {}
+    hours = {"GPU hours": f"{paths.gpu_hours:.2f}"} if paths.gpu_hours else {}
+    return {"wall time": duration(paths.seconds), **hours}
 
 
 def _settings(artifact: Artifact) -> dict[str, Any]:

@@ -68,6 +68,14 @@ def fit(
     return Fitted(head, lines, _note(gone, width))
 
 
+def duration(seconds: float) -> str:
+    """Such as 12 s, 40 min or 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def _widths(table: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*table, strict=True)]
 

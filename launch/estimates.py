@@ -21,7 +21,7 @@ import yaml
 from core import hub
 from core.artifacts import CONFIG, is_complete
 from core.models import is_gguf, resolve
-from core.terminal import fit
+from core.terminal import duration, fit
 from detection.build import build_methods
 from detection.views import VIEWS
 from launch.costs import read_costs
@@ -29,7 +29,6 @@ from launch.folder import KIND
 from launch.pipeline import Plan
 from launch.shared import base_training
 from launch.stages import Stages
-from launch.status import duration
 from training.checkpoint import METRICS
 from training.config import ModelConfig, TrainingStage
 from training.flops import flops_per_token

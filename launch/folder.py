@@ -39,6 +39,7 @@ from core.artifacts import file_name
 from core.errors import ArtifactError, StoppedError, UserError
 from core.files import sealed, unsealed, write_text
 from core.stopping import last_words, obeyed
+from launch.costs import read_costs
 from launch.saved_config import load_config
 
 KIND = "launches"
@@ -92,6 +93,12 @@ class CellFolder:
     def read_jobs(self) -> dict[str, str]:
         """Its SLURM jobs by their stage."""
         return dict(self._read("jobs") or {})
+
+    def read_cost(self) -> dict[str, Any]:
+        """Wall time and GPU hours of its runs in all, where some were recorded."""
+        costs = read_costs(self.folder)
+        hours = sum(cost.gpu_hours for cost in costs)
+        return {"seconds": sum(c.seconds for c in costs), "gpu_hours": hours} if costs else {}
 
     def read_running(self) -> tuple[Running, float] | None:
         """Where it runs, and the seconds since its last sign of life."""
@@ -238,9 +245,13 @@ class Launch:
         return [(name or "the only cell", cell) for name, (cell, _) in zip(own, cells, strict=True)]
 
     def done_paths(self) -> list[CellPaths]:
-        """The artefacts of the cells that ended well."""
-        outcomes = [cell.read_outcome() for cell in self.cells()]
-        return [CellPaths(**o.paths) for o in outcomes if o is not None and o.paths is not None]
+        """The artefacts of the cells that ended well, with what their runs took."""
+        outcomes = [(cell, cell.read_outcome()) for cell in self.cells()]
+        return [
+            CellPaths(**outcome.paths, **cell.read_cost())
+            for cell, outcome in outcomes
+            if outcome is not None and outcome.paths is not None
+        ]
 
 
 def digest(overrides: Sequence[str]) -> str:

@@ -214,6 +214,7 @@ def _absolute(paths: dict[str, Any]) -> dict[str, Any]:
     return {
         name: [os.path.abspath(p) for p in found] if name == "exports" else os.path.abspath(found)
         for name, found in paths.items()
+        if found is not None  # what it took is recorded apart
     }
 
 

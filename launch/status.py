@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core import process_records
 from core.errors import ConfigError
-from core.terminal import fit
+from core.terminal import duration, fit
 from launch.config import STAGES
 from launch.costs import Cost, read_costs, total
 from launch.folder import KIND, CellFolder, Launch, Outcome
@@ -110,11 +110,3 @@ def _progress(cell: CellFolder) -> tuple[str, str]:
     share = f"/{now.total} ({now.n / now.total:.0%})" if now.total else ""
     left = "" if now.seconds_left is None else duration(now.seconds_left)
     return f"{now.title} · {now.unit} {now.n}{share}", left
-
-
-def duration(seconds: float) -> str:
-    """Such as 12 s, 40 min or 3 h 20 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

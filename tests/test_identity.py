@@ -67,7 +67,7 @@ RUNTIME = {
         "runs", "reference.path", "reference.trust_remote_code", "detection.min_scored_tokens",
         *RUNS_A_MODEL,
     },
-    "analysis": {"runs", "cells.0.exports", *WANDB},
+    "analysis": {"runs", "cells.0.exports", "cells.0.seconds", "cells.0.gpu_hours", *WANDB},
     "wandb": {"runs"},
 }  # fmt: skip
 """All that may change without another folder: how a stage runs, and what it only tells."""

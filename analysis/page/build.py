@@ -93,9 +93,14 @@ def _details(title: str, inside: str, opened: bool = False) -> str:
 
 
 def _cells(cells: Sequence[Facts]) -> str:
-    """What each cell is: a line a cell."""
+    """What all cells share, and a line a cell with what they don't."""
     names = list(dict.fromkeys(name for facts in cells for name in facts))
-    return _table(names, [[facts.get(name, "–") for name in names] for facts in cells])
+    values = {name: [facts.get(name, "–") for facts in cells] for name in names}
+    shared = [[name, values[name][0]] for name in names if len(set(values[name])) == 1]
+    own = [name for name in names if len(set(values[name])) > 1]
+    lines = list(zip(*(values[name] for name in own), strict=True))
+    parts = [_table(["all cells" if own else "the cell", ""], shared)]
+    return "\n".join([*parts, _table(own, lines)] if own else parts)
 
 
 def _listed(facts: Facts) -> str:

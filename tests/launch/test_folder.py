@@ -101,6 +101,10 @@ def test_a_report_is_on_the_cells_that_are_done(launch):
     failed.write_failure(DataError("a text is empty"))
     stopped.write_outcome(Outcome("stopped", error="SIGTERM came."))
     assert launch.done_paths() == [CellPaths(**paths)]
+    costs = [Cost("train", "base", 1800, 8, "cuda", None), Cost("detect", "x", 60, 1, "cpu", None)]
+    lines = "".join(json.dumps(asdict(cost)) + "\n" for cost in costs)
+    (done.folder / "costs.jsonl").write_text(lines)
+    assert launch.done_paths() == [CellPaths(**paths, seconds=1860, gpu_hours=4)]
 
 
 def test_another_run_of_a_done_cell_leaves_it_done(launch):

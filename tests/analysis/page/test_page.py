@@ -214,10 +214,17 @@ def section(text, name):
 
 def test_it_says_what_each_cell_is_and_what_wrote_it(findings, text):
     cells = section(text, "cells")
+    assert "<tr><td>corpus tokens</td><td>400,000</td></tr>" in cells  # of both
     for facts in findings.cells:
-        assert "".join(f"<td>{value}</td>" for value in facts.values()) in cells
+        own = (facts.get(name, "–") for name in ("cell", "learning rate", "steps", "code"))
+        assert "".join(f"<td>{value}</td>" for value in own) in cells
     assert {"learning rate", "corpus tokens", "occurrences", "seed"} < set(findings.cells[0])
     assert "<dt>command</dt><dd>python -m launch &#x27;a &lt;/script&gt;" in section(text, "run")
+
+
+def test_one_cell_has_no_line_of_its_own(findings):
+    text = page(replace(findings, cells=findings.cells[:1]), {})
+    assert section(text, "cells").count("<table>") == 1
 
 
 def test_the_glossary_is_made_of_the_classes_own_words(text):
