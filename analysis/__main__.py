@@ -1,4 +1,4 @@
-"""`python -m analysis`: a report from finished scores; `… wandb`: from Weights & Biases."""
+"""`python -m analysis`: a report from scores; `… wandb`: from Weights & Biases; `… wandb-view`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,17 @@ def wandb(config: DictConfig) -> None:
     print(f"wrote {made.path}: {made.counts['cells']} cells, {made.counts['estimates']} estimates")
 
 
+def view(config: DictConfig) -> None:
+    """Save a view of a project in Weights & Biases, and print its address."""
+    from analysis.mirror.view import ViewConfig, save_view
+
+    print(save_view(convert(config, ViewConfig)))
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["wandb"]:
-        del sys.argv[1]
-        sys.exit(command("wandb", wandb))
-    sys.exit(command("analysis", main))
+    tools = {"wandb": wandb, "wandb-view": view}
+    name, run = "analysis", main
+    if sys.argv[1:2] and sys.argv[1] in tools:
+        name = sys.argv.pop(1)
+        run = tools[name]
+    sys.exit(command(name.replace("-", "_"), run))

@@ -16,6 +16,7 @@ from types import FrameType
 from core.parent import LAUNCHER, end_with_parent
 
 PACKAGES = ("injection", "training", "detection", "analysis", "launch")
+COMMAND = "contamination"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -35,8 +36,9 @@ def _launcher() -> int:
 
 
 def _is_run() -> bool:
-    """Whether Python is about to run one of the packages: another program keeps its handlers."""
-    return sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in PACKAGES
+    """Whether one of the packages is about to run: another program keeps its handlers."""
+    by_module = sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in PACKAGES
+    return by_module or os.path.basename(sys.argv[0]) == COMMAND
 
 
 def _say_loading() -> None:

@@ -156,7 +156,7 @@ def _source(field: str, path: str) -> tuple[str, dict[str, Any]]:
     if importlib.util.find_spec("gguf") is None:
         raise ConfigError(
             f"{field} is {path!r}: to read a GGUF file the package gguf is needed. Install it "
-            "with pip install 'contamination-testbed[gguf]', or give a Hugging Face folder."
+            "with pip install 'gguf>=0.10', or give a Hugging Face folder."
         )
     file = Path(target)
     return str(file.parent), {"gguf_file": file.name, "local_files_only": True}

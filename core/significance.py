@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.metrics import Scores
 
@@ -26,6 +27,23 @@ def p_value(difference: float, relabelings: Scores) -> float:
     """Two-sided: the share of relabelings as far from zero, (1 + count) / (1 + draws): never 0."""
     further = int((np.abs(relabelings) >= abs(difference) - 1e-12).sum())
     return (1 + further) / (1 + len(relabelings))
+
+
+def conformal_p_values(scores: Scores, null: Scores, own: NDArray[np.bool_] | int = 0) -> Scores:
+    """How likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
+
+    Against n non-members; uniform on 1/(n+1), …, 1 for another non-member, and larger where scores
+    are tied (Davison and Hinkley 1997, eq. 4.11). The least is 1/(n+1).
+
+    Args:
+        scores: of the texts, shape (T,).
+        null: of the n non-members.
+        own: which of `scores` are in `null` themselves, shape (T,); they are compared with the
+            n - 1 others.
+    """
+    reaching = len(null) - np.searchsorted(np.sort(null), scores)
+    found: Scores = (1 + reaching - own) / (1 + len(null) - own)
+    return found
 
 
 def holm(p_value: Scores) -> Scores:

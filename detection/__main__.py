@@ -18,7 +18,7 @@ from detection.thresholds.run import ThresholdStage, decide
 def main(config: DictConfig) -> None:
     """Run the stage and print what the scores say."""
     from detection.examples import open_examples
-    from detection.overlap import overlap
+    from detection.overlap import overlap, repeated
     from detection.run import run  # here, so that --help and --cfg job answer at once
     from detection.scores import open_scores
     from detection.summary import summary
@@ -26,8 +26,10 @@ def main(config: DictConfig) -> None:
     stage = convert(config, DetectionStage)
     artifact = run(stage)
     if "records" not in config:  # no launcher that will report on them
-        examples = open_examples(stage.examples.path)
-        print(overlap(examples) + summary(open_scores(artifact.path).tables, examples))
+        examples = open_examples(stage.examples)
+        results = None if stage.out is None else Path(stage.out) / "results.json"
+        shown = summary(open_scores(artifact.path).tables, examples, results=results)
+        print(repeated(examples) + overlap(examples) + shown)
 
 
 def online(config: DictConfig) -> None:

@@ -12,6 +12,7 @@ from omegaconf import MISSING
 from core.config import register, runtime
 from core.errors import require
 from core.ranges import DEVICE, Ranged, at_least, limited, one_of
+from injection.sources.tally import ON_ERROR
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -61,11 +62,21 @@ class DetectionConfig(Ranged, node="detection"):
 
 
 @dataclass(frozen=True)
-class ExamplesConfig:
+class ExamplesConfig(Ranged, node="examples"):
     """The texts to score (node `examples`)."""
 
     path: str = MISSING
-    """A corpus folder, or a JSONL file of `text` and optional `id`, `label`, `benchmark`."""
+    """A corpus folder; or rows of `text` and optional `id`, `label`, `benchmark`: a JSONL (plain,
+    .gz, .zst), CSV, TSV or Parquet file, a folder of datasets' save_to_disk, a hub id, or - for
+    JSONL on standard input."""
+    format: str = runtime("auto")
+    """A file's: auto (by suffix), jsonl, csv, tsv or parquet."""
+    split: str = runtime("train")
+    """Which split of a hub data set, or of a saved one that has several."""
+    subset: str | None = runtime(None)
+    """Which configuration of a hub data set."""
+    on_error: str = runtime("stop", one_of(ON_ERROR))
+    """A row that can't be used: stop, or skip (leave it out and count it)."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,10 @@ class DetectionStage:
     detection: DetectionConfig = field(default_factory=DetectionConfig)
 
     out: str | None = None
-    """A folder that gets `scores.parquet` and `scores.csv` as well."""
+    """A folder that gets `scores.parquet`, `scores.csv` and `results.json` as well."""
+
+    out_text: bool = False
+    """Whether each score in it has its text beside it."""
 
     def __post_init__(self) -> None:
         remedy = "choose methods, such as method=[loss,min_k]."

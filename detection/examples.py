@@ -1,10 +1,15 @@
-"""The texts to score: a corpus's examples, or a user's JSONL."""
+"""The texts to score: a corpus's examples, or rows of a file, a data set or standard input."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +18,42 @@ import pyarrow.compute as pc
 from core.artifacts import is_complete
 from core.errors import DataError
 from core.estimates import ALL
+from detection.config import ExamplesConfig
 from detection.texts import Text, Texts
+from injection.sources.files import find_shards
+from injection.sources.hub import HubRows
+from injection.sources.reading import Reading, Row, Shard, read
+from injection.sources.tally import Tally, skips
+
+STANDARD_INPUT = "-"
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+LABELS = {
+    **dict.fromkeys(("1", "true", "yes", "member"), True),
+    **dict.fromkeys(("0", "false", "no", "non-member", "nonmember"), False),
+    "": None,
+}
+log = logging.getLogger(__name__)
 
 
-def open_examples(path: str) -> Texts:
-    """The examples of a corpus folder or of a JSONL file, in its order.
+def open_examples(examples: ExamplesConfig) -> Texts:
+    """The examples of a corpus folder or of other rows, in their order.
+
+    A row has a `text` and may have an `id` (else its number from 0 is its id), a `label` and a
+    `benchmark`.
 
     Raises:
-        DataError: no such file, a line that is no such row, an id twice, a benchmark
-            called "all", or no row at all.
+        DataError: nothing is there, a row that can't be used, an id twice, a benchmark called
+            "all", or no row at all.
         ArtifactError: the corpus folder is unfinished.
     """
-    source = Path(path).expanduser()
-    if source.is_dir():
-        rows = _corpus_rows(source)
-    elif source.is_file():
-        rows = _jsonl_rows(source)
-    else:
-        raise DataError(
-            f"examples.path is {path!r}: there is no such file or folder. Give a corpus folder, or "
-            "a JSONL file with a `text` in each line."
-        )
-    return _checked(path, Texts.of(rows))
+    source, tally = Path(examples.path).expanduser(), Tally(examples.on_error, "examples.on_error")
+    if is_complete(source) or (source / "examples.parquet").is_file():
+        return _checked(examples.path, Texts.of(_corpus_rows(source)))
+    texts = (_text(row, tally) for row in _rows(examples, source, tally))
+    found = Texts.of(text for text in texts if text is not None)
+    if tally.skipped:
+        log.warning("%s: %s", examples.path, skips(tally.skipped))
+    return _checked(examples.path, found)
 
 
 def examples_digest(examples: Sequence[Text]) -> str:
@@ -62,6 +81,21 @@ def make_text(example_id: str, text: str, label: bool | None, benchmark: str) ->
     return Text(example_id, text, hashlib.sha256(text.encode()).hexdigest(), label, benchmark)
 
 
+def label_of(value: Any) -> bool | None:
+    """Whether it names a member: 1, true, yes, "member" in any case; None where it is empty.
+
+    Raises:
+        ValueError: it names neither a member nor a non-member.
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, str) and value.strip().lower() in LABELS:
+        return LABELS[value.strip().lower()]
+    if isinstance(value, bool | int | float) and value in (0, 1):
+        return bool(value)
+    raise ValueError(value)
+
+
 def _checked(path: str, examples: Texts) -> Texts:
     if not examples:
         raise DataError(f"examples.path is {path!r}: it has no example. Give at least one text.")
@@ -70,7 +104,7 @@ def _checked(path: str, examples: Texts) -> Texts:
     if len(twice):
         raise DataError(
             f"examples.path is {path!r}: the id {twice[0].as_py()!r} is there twice. Give "
-            "each row its own `id`, or none (the line's number, from 0, is then its id)."
+            "each row its own `id`, or none (the row's number, from 0, is then its id)."
         )
     named = pc.index(examples.column("benchmark"), ALL).as_py()
     if named >= 0:
@@ -82,11 +116,6 @@ def _checked(path: str, examples: Texts) -> Texts:
 
 
 def _corpus_rows(folder: Path) -> Iterator[Text]:
-    if not is_complete(folder) and not (folder / "examples.parquet").is_file():
-        raise DataError(
-            f"examples.path is {str(folder)!r}: the folder is no finished corpus. Give the folder "
-            "that the injection stage wrote, or a JSONL file."
-        )
     import injection
 
     for row in injection.open_corpus(folder).examples.itertuples():
@@ -95,37 +124,69 @@ def _corpus_rows(folder: Path) -> Iterator[Text]:
         yield make_text(str(row.example_id), row.text, label, row.benchmark)
 
 
-def _jsonl_rows(path: Path) -> Iterator[Text]:
-    """Each line that is not blank; the number counts every line, from 0."""
-    with path.open("rb") as file:
-        lines = (line for piece in file for line in piece.splitlines())
-        for number, line in enumerate(lines):
-            if not line.strip():
-                continue
-            row = _row(path, number, line)
-            label = _label(path, number, row.get("label"))
-            benchmark = str(row.get("benchmark") or "")
-            yield make_text(str(row.get("id", number)), row["text"], label, benchmark)
+def _rows(examples: ExamplesConfig, source: Path, tally: Tally) -> Iterator[Row]:
+    """The raw rows, wherever they come from."""
+    path = examples.path
+    if path == STANDARD_INPUT:
+        with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+            file.write(_standard_input())
+            file.flush()
+            yield from read(Shard(Path(file.name), "standard input", "jsonl"), Reading(tally))
+    elif source.is_file():
+        for shard in find_shards(path, examples.format, "examples.path"):
+            yield from read(shard, Reading(tally))
+    elif source.is_dir():
+        yield from _saved_rows(source, examples.split)
+    elif HUB_ID.fullmatch(path) and not Path(path.split("/")[0]).exists():
+        yield from HubRows(path, [examples.split], examples.subset).rows(tally)
+    else:
+        raise DataError(
+            f"examples.path is {path!r}: there is no such file or folder. Give a corpus folder, a "
+            "JSONL, CSV, TSV or Parquet file with a `text` in each row, a folder that "
+            "datasets' save_to_disk wrote, a hub id such as OWNER/NAME, or - for standard input."
+        )
 
 
-def _label(path: Path, number: int, value: Any) -> bool | None:
-    if value is None or (isinstance(value, bool | int | float) and value in (0, 1)):
-        return None if value is None else bool(value)
-    raise DataError(
-        f"{path}, line {number} (from 0): label is {value!r}. Give 1 or true for a member, 0 or "
-        "false for a non-member, or leave it out."
-    )
+@cache
+def _standard_input() -> bytes:
+    """All of it; it is read once, however often it is asked for."""
+    return sys.stdin.buffer.read()
 
 
-def _row(path: Path, number: int, line: bytes) -> Mapping[str, Any]:
+def _saved_rows(folder: Path, split: str) -> Iterator[Row]:
+    """The rows of a data set that `save_to_disk` wrote, of one split where it has several."""
+    import datasets
+
     try:
-        row: dict[str, Any] = json.loads(line)
-        row["text"].encode()  # JSON may spell half of a surrogate pair, which is no text
-        for key in ("id", "benchmark"):
-            str(row.get(key)).encode()
-        return row
-    except (ValueError, RecursionError) as error:
-        problem: str = f"it is not JSON in UTF-8 ({error})"
-    except (TypeError, KeyError, AttributeError):
-        problem = "it is not an object with a string as its `text`"
-    raise DataError(f'{path}, line {number} (from 0): {problem}. Write it as {{"text": "…"}}.')
+        found = datasets.load_from_disk(str(folder))
+    except (FileNotFoundError, OSError, ValueError) as error:
+        raise DataError(
+            f"examples.path is {str(folder)!r}: the folder is no finished corpus, and no data set "
+            f"that save_to_disk wrote ({str(error).splitlines()[0]}). Give one of these, or a file."
+        ) from error
+    if isinstance(found, datasets.DatasetDict):
+        if split not in found:
+            raise DataError(f"examples.split is {split!r}: the data set has {', '.join(found)}.")
+        found = found[split]
+    shard = Shard(folder, split, "saved")
+    return (Row(shard, number, row) for number, row in enumerate(found, 1))
+
+
+def _text(row: Row, tally: Tally) -> Text | None:
+    """The row's example; None once the tally has it."""
+    text, known = row.value.get("text"), ", ".join(map(str, row.value)) or "none"
+    if not isinstance(text, str):
+        given = "no `text`" if text is None else f"a {type(text).__name__}"
+        tally.bad("no string as its `text`", row.where, f"{given}; its fields are {known}")
+        return None
+    identity, benchmark = row.value.get("id"), row.value.get("benchmark")
+    name = str(row.number - 1) if identity in (None, "") else str(identity)
+    try:
+        f"{text}{name}{benchmark}".encode()  # JSON may spell half of a surrogate pair
+        return make_text(name, text, label_of(row.value.get("label")), str(benchmark or ""))
+    except UnicodeEncodeError as error:
+        tally.bad("invalid UTF-8", row.where, str(error))
+    except ValueError as error:
+        said = "give 1, true, yes or member; 0, false, no or non-member; or nothing"
+        tally.bad(f"label is {error.args[0]!r}", row.where, said)
+    return None

@@ -82,7 +82,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
         )
     target = open_node("model", stage.model)
     methods = dict(choose_servable(stage.method, methods, {"target": target}))
-    joined = list(join(open_examples(stage.examples.path), stage.seed))
+    joined = list(join(open_examples(stage.examples), stage.seed))
     texts = [one.text for one in joined]
     collector = Collector(Path(stage.runs), {"target": target}, texts, stage.detection)
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])

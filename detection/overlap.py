@@ -1,4 +1,4 @@
-"""What members and non-members have in common, as a user sees it."""
+"""What texts have in common, as a user sees it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ from collections.abc import Sequence
 
 from detection.texts import Text
 from injection.near_duplicates import Item, Keys, across
+
+
+def repeated(examples: Sequence[Text]) -> str:
+    """A sentence on texts that are there more than once, or nothing."""
+    firsts: dict[str, Text] = {}
+    again = [(e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e]
+    if not again:
+        return ""
+    one, first = again[0]
+    return (
+        f"{len(again)} of {len(examples)} texts are exact duplicates of another one, such as "
+        f"{one.example_id} of {first.example_id}: each counts, so intervals are too narrow.\n"
+    )
 
 
 def overlap(examples: Sequence[Text]) -> str:

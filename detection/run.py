@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
-from core.csv_files import write_csv
 from core.disk import check_writable, disk_errors
 from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import examples_digest, open_examples
+from detection.export import CSV, export
 from detection.flags import counted, counting, said, together
 from detection.needs import (
     Methods,
@@ -29,23 +29,14 @@ from detection.scores import (
     COLUMNS,
     FILE,
     KIND,
-    Scores,
     open_scores,
-    origin,
     read_tables,
     score_tables,
-    to_arrow,
     write_tables,
 )
-from detection.summary import ranked
 from detection.texts import Text
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 log = logging.getLogger(__name__)
-
-CSV = "scores.csv"
 
 
 def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> Artifact:
@@ -66,7 +57,7 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     if stage.out is not None:
         check_writable("out", stage.out)
     methods = choose_methods(stage)
-    examples = open_examples(stage.examples.path)
+    examples = open_examples(stage.examples)
     models = open_models(stage, used_by(methods))
     methods = choose_servable(stage.method, methods, models)
     used = used_by(methods)
@@ -89,7 +80,7 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     log.info("scores: %s", artifact.path)
     if stage.out is not None:
         with disk_errors(stage.out):
-            _export(Path(stage.out), open_scores(folder), examples)
+            export(Path(stage.out), open_scores(folder), examples, stage.out_text)
         log.info("scores: %s", Path(stage.out) / CSV)
     return artifact
 
@@ -114,18 +105,3 @@ def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int])
     }
     columns = {"columns": COLUMNS.names}
     return {"method": named, **drawn, **columns, "detection": identity(stage.detection)}
-
-
-def _export(out: Path, scores: Scores, examples: Sequence[Text]) -> None:
-    """Write the table for a reader, with each method's rows in the order of the examples."""
-    order = {example.example_id: place for place, example in enumerate(examples)}
-
-    def tables() -> Iterator[pd.DataFrame]:
-        for table in scores.tables():
-            places = table["example_id"].map(order).sort_values()
-            yield table.loc[places.index].reset_index(drop=True)
-
-    out.mkdir(parents=True, exist_ok=True)
-    write_tables(out / FILE, map(to_arrow, tables()), origin(scores.artifact))
-    for number, table in enumerate(tables()):
-        write_csv(out / CSV, ranked(table), more=number > 0)

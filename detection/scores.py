@@ -219,7 +219,12 @@ def origin(artifact: Artifact) -> Origin:
     return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
 
 
-def write_tables(path: Path, tables: Iterable[pa.Table], made_of: Origin | None = None) -> None:
+def write_tables(
+    path: Path,
+    tables: Iterable[pa.Table],
+    made_of: Origin | None = None,
+    schema: pa.Schema = COLUMNS,
+) -> None:
     """Write `scores.parquet` in parts; the same tables give the same bytes.
 
     Where no manifest is going to stand beside it, `made_of` goes into the file itself, and its
@@ -227,7 +232,7 @@ def write_tables(path: Path, tables: Iterable[pa.Table], made_of: Origin | None 
     """
     parts = {} if made_of is None else {INPUTS: made_of.inputs, SETTINGS: made_of.settings}
     texts = {name: json.dumps(dict(part), sort_keys=True) for name, part in parts.items()}
-    schema = COLUMNS.with_metadata(texts or None)
+    schema = schema.with_metadata(texts or None)
     with writing(path, schema) as writer:
         for table in tables:
             whole = table.replace_schema_metadata(schema.metadata)
@@ -242,9 +247,9 @@ def _hash_line(path: Path) -> str:
     return f"{file_digest(path, remembered=False)}  {path.name}\n"
 
 
-def to_arrow(table: pd.DataFrame) -> pa.Table:
-    """The table with the file's own types."""
-    return pa.Table.from_pandas(table, COLUMNS, preserve_index=False)
+def to_arrow(table: pd.DataFrame, schema: pa.Schema = COLUMNS) -> pa.Table:
+    """The table with a file's own types."""
+    return pa.Table.from_pandas(table, schema, preserve_index=False)
 
 
 def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:

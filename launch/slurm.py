@@ -173,8 +173,7 @@ def _submitits() -> Any:
         from submitit import SlurmExecutor as Submitits
     except ImportError as error:
         raise ConfigError(
-            "cluster.kind is slurm, which needs submitit: "
-            "pip install 'contamination-testbed[cluster]'."
+            "cluster.kind is slurm, which needs submitit: pip install 'submitit>=1.5,<1.6'."
         ) from error
 
     class SlurmExecutor(Submitits):  # type: ignore[misc]

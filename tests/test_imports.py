@@ -14,8 +14,8 @@ FLOORS = {
     "detection.": (
         *("config passes texts", "prefix_texts blind_classifiers", "examples methods model store"),
         *("ranks resources build blind overlap", "forward", "views", "flags", "scores loaded"),
-        *("collect", "needs summary", "accuracy thresholds view", "run online"),
-        "__init__ __main__",
+        *("collect", "needs evaluation", "summary", "export", "accuracy thresholds view"),
+        *("run online", "api", "__init__ __main__"),
     ),
     "analysis.": (
         *("config conditions folder glossary", "cells training_record", "methods facts"),

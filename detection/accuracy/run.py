@@ -87,7 +87,7 @@ def run(stage: AccuracyStage) -> Artifact:
     inputs = {
         "model": model.digest,
         "tokenizer": model.tokenizer_digest,
-        "examples": examples_digest(open_examples(stage.examples.path)),
+        "examples": examples_digest(open_examples(stage.examples)),
         "questions": questions_digest(asked.questions),
     }
     settings = {"detection": stage.detection.of_a_pass}

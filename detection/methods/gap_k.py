@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from core.ranges import FRACTION, at_least, limited
-from detection.methods._selection import low
 from detection.methods.base import Method
+from detection.methods.selection import low
 from detection.passes import ORIGINAL, Example
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from core.ranges import FRACTION, Range, limited
 from detection.methods._likelihood import standardised
-from detection.methods._selection import low
 from detection.methods.base import Method
+from detection.methods.selection import low
 from detection.passes import ORIGINAL, Example, Floats, Pass
 
 SHORT = 32  # scored tokens: the paper's m is 1 up to here and 5 above

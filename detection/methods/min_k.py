@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.ranges import FRACTION, limited
-from detection.methods._selection import low
 from detection.methods.base import Method
+from detection.methods.selection import low
 from detection.passes import ORIGINAL, Example
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from core.ranges import FRACTION, limited
 from detection.methods._likelihood import standardised
-from detection.methods._selection import low
 from detection.methods.base import Method
+from detection.methods.selection import low
 from detection.passes import ORIGINAL, Example
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from core.ranges import FRACTION, at_least, limited, one_of
 from detection.methods._augmentation import AUGMENTATIONS, augmented
-from detection.methods._selection import polarization
 from detection.methods.base import Method
+from detection.methods.selection import polarization
 from detection.passes import ORIGINAL, Example, Pass
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from core.ranges import FRACTION, limited
-from detection.methods._selection import low
 from detection.methods.base import Method
+from detection.methods.selection import low
 from detection.passes import ORIGINAL, Example
 
 

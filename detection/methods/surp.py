@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from core.ranges import FRACTION, POSITIVE, limited
-from detection.methods._selection import count
 from detection.methods.base import Method
+from detection.methods.selection import count
 from detection.passes import ORIGINAL, Example, Floats
 
 

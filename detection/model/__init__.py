@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from core.errors import ConfigError, near_names
+from detection.model.held_model import HeldModel
 from detection.model.local_model import LocalModel
 from detection.model.scored_model import ScoredModel
 from detection.passes import Pass
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "ScoredModel", "model_of", "open_model", "open_node"]
 
-KINDS: tuple[type[ScoredModel], ...] = (LocalModel,)  # the first that opens a path does
+KINDS: tuple[type[ScoredModel], ...] = (HeldModel, LocalModel)  # the first that opens a path does
 
 
 def open_model(field: str, path: str, *, trust_remote_code: bool = False) -> ScoredModel:

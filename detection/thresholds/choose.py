@@ -18,7 +18,8 @@ from core.estimates import estimate, interval
 from core.metrics import AUROC, Scores
 from core.metrics.rates import most_false_alarms
 from core.seeds import derive, unit_hash
-from detection.summary import CONFIDENCE, DRAWS, split
+from core.significance import conformal_p_values
+from detection.evaluation import CONFIDENCE, DRAWS, split
 from detection.texts import Text
 
 Sides = tuple[Scores, Scores]
@@ -132,15 +133,6 @@ def halves(
     return fit, [e for e in known if not chosen[e.example_id]]
 
 
-def p_values(scores: Scores, null: Scores) -> Scores:
-    """How likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
-
-    Against n non-members of the calibration; uniform on 1/(n+1), …, 1 for another non-member, and
-    larger where scores are tied (Davison and Hinkley 1997, eq. 4.11). The least is 1/(n+1).
-    """
-    return (1 + _reaching(null, scores)) / (1 + len(null))
-
-
 def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
     """The scores with `member`, whether they reach their method's threshold, and `p_value`.
 
@@ -160,7 +152,7 @@ def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
             )
         scores = rows["score"].to_numpy()
         decided.loc[rows.index, "member"] = scores >= known[key].value
-        decided.loc[rows.index, "p_value"] = p_values(scores, np.array(known[key].null))
+        decided.loc[rows.index, "p_value"] = conformal_p_values(scores, np.array(known[key].null))
     return decided
 
 

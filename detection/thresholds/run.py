@@ -12,6 +12,7 @@ from core.csv_files import write_csv
 from core.disk import check_file
 from core.errors import DataError
 from core.ranges import Range, Ranged, limited
+from detection.config import ExamplesConfig
 from detection.examples import examples_digest, open_examples
 from detection.flags import counted, said
 from detection.resources import PREFIX_TEXTS
@@ -80,7 +81,7 @@ def _scored_texts(
     Raises:
         DataError: they are not those that were scored.
     """
-    examples = open_examples(str(stage.examples))
+    examples = open_examples(ExamplesConfig(str(stage.examples)))
     scored = set(table["example_id"])
     missing = [e.example_id for e in examples if e.example_id not in scored]
     if missing or inputs.get("examples", examples_digest(examples)) != examples_digest(examples):

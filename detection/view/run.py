@@ -69,7 +69,7 @@ def run(stage: ViewStage) -> Path:
     """
     check_file("out", stage.out)
     methods = choose_methods(stage)
-    examples = open_examples(stage.examples.path)
+    examples = open_examples(stage.examples)
     texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.path else ())
     tokenizer = _tokenizer(stage, models, texts)

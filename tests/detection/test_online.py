@@ -74,7 +74,7 @@ def test_windows_score_their_own_tokens(stage):
 def join_all(stage):
     from detection.examples import open_examples
 
-    return join(open_examples(stage.examples.path), stage.seed)
+    return join(open_examples(stage.examples), stage.seed)
 
 
 def test_the_members_part_is_known(stage):

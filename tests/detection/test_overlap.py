@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from omegaconf import OmegaConf
 
 from detection.__main__ import main
+from detection.config import ExamplesConfig
 from detection.examples import open_examples
 from detection.overlap import overlap
 
@@ -29,12 +30,12 @@ def written(tmp_path, rows):
 
 
 def test_near_duplicates_across_the_labels_are_counted_and_named(tmp_path):
-    said = overlap(open_examples(written(tmp_path, ROWS)))
+    said = overlap(open_examples(ExamplesConfig(written(tmp_path, ROWS))))
     assert said.startswith("3 members and 3 non-members are near-duplicates of one another (")
     assert "such as 0 and 2: " in said
-    assert overlap(open_examples(written(tmp_path, ROWS[:2] + ROWS[9:]))) == ""
+    assert overlap(open_examples(ExamplesConfig(written(tmp_path, ROWS[:2] + ROWS[9:])))) == ""
     same = [{**row, "label": 1} for row in ROWS]
-    assert overlap(open_examples(written(tmp_path, same))) == ""
+    assert overlap(open_examples(ExamplesConfig(written(tmp_path, same)))) == ""
 
 
 def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_another(tmp_path):
@@ -43,9 +44,9 @@ def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_anothe
             for name in "abcde" for i in range(4)]  # fmt: skip
     for row in rows[4:]:
         row["text"] = row["text"].replace("read", f"read-{row['benchmark']}")
-    assert overlap(open_examples(written(tmp_path, rows))) == ""
+    assert overlap(open_examples(ExamplesConfig(written(tmp_path, rows)))) == ""
     rows[-1] = {**rows[0], "label": 1, "benchmark": "e"}
-    said = overlap(open_examples(written(tmp_path, rows)))
+    said = overlap(open_examples(ExamplesConfig(written(tmp_path, rows))))
     assert said.startswith("1 members and 1 non-members")
     assert "2 of them of a text of another benchmark, such as 0 and 19: " in said
 
@@ -53,7 +54,7 @@ def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_anothe
 def test_the_command_says_it_above_the_table(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("detection.run.run", lambda stage: SimpleNamespace(path=tmp_path))
     monkeypatch.setattr("detection.scores.open_scores", lambda path: SimpleNamespace(tables=None))
-    monkeypatch.setattr("detection.summary.summary", lambda table, examples: "THE TABLE")
+    monkeypatch.setattr("detection.summary.summary", lambda *_, **__: "THE TABLE")
     config = {"examples": {"path": written(tmp_path, ROWS)}, "method": {"loss": {"_target_": ""}}}
     main(OmegaConf.create(config))
     first, second = capsys.readouterr().out.splitlines()

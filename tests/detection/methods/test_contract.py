@@ -27,8 +27,7 @@ def text(content, example_id="x"):
 
 
 def method_of(name):
-    (method,) = build_methods(NODES[name]).values()
-    return method
+    return next(iter(build_methods(NODES[name]).values()))
 
 
 def scored(collect, name, texts, **settings):
@@ -59,7 +58,10 @@ def test_a_finite_number_for_every_text(collect, name):
     """The shortest has one token that is scored."""
     found = scores(collect, name, [*TEXTS, "a"])
     assert found.keys() == {*TEXTS, "a"}
-    assert all(isinstance(s, float) and math.isfinite(s) for s in found.values())
+    for content, score in found.items():
+        kind = type(score).__name__
+        assert isinstance(score, float), f"a {kind} for {content!r}: let score return float(…)"
+        assert math.isfinite(score), f"{score} for {content!r}: give every text a number, see flag"
 
 
 def test_the_same_again(collect, name):
@@ -80,7 +82,7 @@ def test_order_batch_and_padding_change_nothing(collect, name):
 
 def test_higher_on_a_memorised_text(collect, name):
     found = scores(collect, name, [MEMORISED, UNSEEN])
-    assert found[MEMORISED] > found[UNSEEN]
+    assert found[MEMORISED] > found[UNSEEN], "members must score higher: change the sign"
 
 
 def test_reads_only_the_passes_that_it_declares(collect, name):
@@ -112,5 +114,5 @@ def test_reads_only_the_numbers_that_it_declares(collect, name):
 def test_one_row_an_example_in_the_table(collect, name):
     methods, rows = build_methods(NODES[name]), golden.texts()[:3]
     table = make_table(methods, rows, collect(methods.values(), rows, long_texts="truncate"), -1, 1)
-    assert sorted(table["example_id"]) == ["0", "1", "2"]
+    assert sorted(table["example_id"]) == sorted(["0", "1", "2"] * len(methods))
     assert set(table["method"]) == {name}

@@ -3,8 +3,8 @@ import pytest
 
 from core.errors import ConfigError
 from detection.build import build_methods
-from detection.methods._selection import count, low
 from detection.methods.min_k import MinK
+from detection.methods.selection import count, low
 from detection.passes import (
     ORIGINAL,
     Example,

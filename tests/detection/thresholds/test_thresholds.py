@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from core.errors import ConfigError, DataError
 from core.seeds import unit_hash
+from core.significance import conformal_p_values
 from detection.config import (
     DetectionConfig,
     DetectionStage,
@@ -16,11 +17,11 @@ from detection.config import (
     PrefixConfig,
     ScoredModelConfig,
 )
+from detection.evaluation import split
 from detection.examples import Text, examples_digest, open_examples
 from detection.run import run
 from detection.scores import Origin, read_scores, to_arrow, write_tables
-from detection.summary import split
-from detection.thresholds.choose import apply, calibrate, choose, p_values
+from detection.thresholds.choose import apply, calibrate, choose
 from detection.thresholds.run import ThresholdStage, decide
 
 
@@ -83,7 +84,7 @@ def calibrated(tmp_path):
         file = folder / "x.jsonl"
         lines = [{"text": f"t {i}", "id": i, "label": label} for i, label in labels.items()]
         file.write_text("\n".join(map(json.dumps, lines)))
-        texts = {"examples": examples_digest(open_examples(str(file)))}
+        texts = {"examples": examples_digest(open_examples(ExamplesConfig(str(file))))}
         write_table(folder / "scores.parquet", table, Origin({**inputs, **texts}, SETTINGS))
         out = folder / "thresholds.json"
         decide(ThresholdStage(str(folder), examples=str(file), out=str(out), **more))
@@ -308,7 +309,7 @@ def test_thresholds_of_a_few_texts_are_refused(calibrated, few, judged):
 
 def test_p_values_count_the_calibrations_nonmembers():
     null = [0.0, 1.0, 1.0, 2.0]
-    found = p_values(np.array([-1.0, 0.0, 0.5, 1.0, 2.0, 3.0]), np.array(null))
+    found = conformal_p_values(np.array([-1.0, 0.0, 0.5, 1.0, 2.0, 3.0]), np.array(null))
     assert found.tolist() == [5 / 5, 5 / 5, 4 / 5, 4 / 5, 2 / 5, 1 / 5]
 
 
@@ -316,10 +317,10 @@ def test_p_values_of_nonmembers_are_uniform():
     """Over calibrations and new non-members, P(p ≤ a) is ⌊a·(n+1)⌋ / (n+1), whatever the scores."""
     rng, n = np.random.default_rng(0), 39
     draws = rng.standard_t(2, (8_000, n + 1)) ** 3
-    found = np.array([p_values(row[:1], row[1:])[0] for row in draws])
+    found = np.array([conformal_p_values(row[:1], row[1:])[0] for row in draws])
     counts = np.bincount(np.rint(found * (n + 1)).astype(int), minlength=n + 2)[1:]
     assert chisquare(counts).pvalue > 0.001
-    tied = np.array([p_values(row[:1].round(), row[1:].round())[0] for row in draws])
+    tied = np.array([conformal_p_values(row[:1].round(), row[1:].round())[0] for row in draws])
     for level in (0.05, 0.25, 0.5):
         assert np.mean(found <= level) == pytest.approx(level, abs=4 * np.sqrt(0.25 / 8_000))
         assert np.mean(tied <= level) <= level + 4 * np.sqrt(level / 8_000)

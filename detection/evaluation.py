@@ -1,0 +1,189 @@
+"""How well scores tell members from non-members: by benchmark, their mean, and over all texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from core.bootstrap import resample
+from core.estimates import ALL, Estimate, estimate, interval, mean_over, needs_over
+from core.metrics import AUROC, Metric, Scores, chosen_metrics
+from core.seeds import derive
+from detection.blind import BLIND, blind_baseline, obstacle, warning
+from detection.texts import Text, Texts
+
+METRICS = chosen_metrics([0.05], [0.95])
+DRAWS, CONFIDENCE, SEED = 1_000, 0.95, 0
+POOLED = "pooled over all texts"
+"""Unlike the mean over benchmarks, it also compares members of one with non-members of another."""
+
+Key = tuple[str, str]
+Read = Callable[[], Iterable[tuple[Key, pd.DataFrame]]]
+Estimates = dict[tuple[str, str], dict[str, Estimate]]
+"""(method, variant) → metric → estimate."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some texts, and how well each method tells their members.
+
+    Attributes:
+        name: the benchmark, or what stands for several (`ALL`, `POOLED`).
+        members: how many there are.
+        nonmembers: how many there are.
+        found: the estimates; none where one of both kinds is missing.
+        needs: what `ALL` lacks to have any.
+        notes: what the texts alone say (the blind baseline), or why that is not known.
+    """
+
+    name: str
+    members: int
+    nonmembers: int
+    found: Estimates
+    needs: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def evaluated(
+    read: Read, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS
+) -> list[Group]:
+    """The groups of the labelled texts: one benchmark alone; or their mean, each, and all pooled.
+
+    Args:
+        read: the ranked rows by method and variant (`by_method`), as often as it is called.
+        examples: the ranked texts.
+        blind: add the blind baseline, which takes texts that were drawn one by one.
+        metrics: what is estimated.
+    """
+    names = sorted({e.benchmark for e in examples})
+    parts = {name: [e for e in examples if e.benchmark == name] for name in names}
+    groups = [_group(name, read(), texts, blind, metrics) for name, texts in parts.items()]
+    if len(groups) < 2:
+        return groups
+    pooled = _group(POOLED, read(), examples, blind, metrics)
+    return [_mean(groups, examples, metrics), *groups, pooled]
+
+
+def by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[Key, pd.DataFrame]]:
+    """Each method and variant's ranked rows: example_id, method, variant, score, ranked."""
+    for table in tables:
+        rows = table.loc[table["ranked"], ["example_id", "method", "variant", "score", "ranked"]]
+        keys = rows[["method", "variant"]].drop_duplicates()
+        for method, variant in keys.itertuples(index=False):
+            own = (rows["method"] == method) & (rows["variant"] == variant)
+            yield (method, variant), rows if own.all() else rows[own]
+
+
+def ranked_texts(examples: Sequence[Text], scores: pd.DataFrame) -> Texts:
+    """The texts that are ranked, by one method as by all."""
+    texts, ids = Texts.of(examples), scores["example_id"][scores["ranked"]]
+    is_ranked = pc.is_in(texts.column("example_id"), value_set=pa.array(ids, pa.string()))
+    return texts.take(is_ranked.to_numpy())
+
+
+def split(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores, Scores]:
+    """One method's scores of the members and of the non-members among the examples."""
+    values = scores.set_index("example_id")["score"]
+    members = [e.example_id for e in examples if e.label is True]
+    nonmembers = [e.example_id for e in examples if e.label is False]
+    return values[members].to_numpy(), values[nonmembers].to_numpy()
+
+
+def tidy(groups: Sequence[Group]) -> pd.DataFrame:
+    """One row a group, method, variant and metric.
+
+    Columns: benchmark (`all` and `pooled` stand for several), members, nonmembers, method, variant,
+    metric, value, low and high (the ends of its 95% interval), needs (why there is no value).
+    """
+    rows = [
+        {
+            "benchmark": group.name.partition(" ")[0] if group.name == POOLED else group.name,
+            "members": group.members,
+            "nonmembers": group.nonmembers,
+            "method": method,
+            "variant": variant,
+            "metric": metric,
+            "value": None if one.needs else one.value,
+            **dict(zip(("low", "high"), _ends(one), strict=True)),
+            "needs": one.needs or "",
+        }
+        for group in groups
+        for (method, variant), line in group.found.items()
+        for metric, one in line.items()
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+COLUMNS = [
+    *("benchmark", "members", "nonmembers", "method", "variant"),
+    *("metric", "value", "low", "high", "needs"),
+]
+
+
+def _ends(found: Estimate) -> tuple[float | None, float | None]:
+    return (None, None) if found.needs else interval(found, CONFIDENCE)
+
+
+def _group(
+    name: str,
+    scores_of: Iterable[tuple[Key, pd.DataFrame]],
+    examples: Sequence[Text],
+    blind: bool,
+    metrics: Sequence[Metric],
+) -> Group:
+    """By method and variant; none where the examples are of one kind. `name` seeds the draws."""
+    found: Estimates = {}
+    for method, scores in scores_of:
+        members, nonmembers = split(scores, examples)
+        if len(members) and len(nonmembers):
+            drawn = resample(len(members), len(nonmembers), DRAWS, derive(SEED, name))
+            found[method] = estimate(members, nonmembers, drawn, metrics)
+    texts, member = _labelled(examples)
+    problem = obstacle(texts, member)
+    if blind and found and not problem:
+        made = blind_baseline(texts, member, derive(SEED, BLIND, name))
+        sides = np.flatnonzero(member), np.flatnonzero(~member)
+        found[BLIND, ""] = made.estimates(*sides, metrics, DRAWS)
+    return Group(name, int(member.sum()), int((~member).sum()), found, "", _notes(found, problem))
+
+
+def _notes(found: Estimates, problem: str | None) -> list[str]:
+    """That the texts alone tell, or are too few to say."""
+    if (BLIND, "") not in found:
+        return [f"no blind row: {problem}"] if problem else []
+    value = found[BLIND, ""][AUROC.name]
+    sentence = warning(value.value, *interval(value, CONFIDENCE))
+    return [sentence] if sentence else []
+
+
+def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
+    known = [e for e in examples if e.label is not None]
+    return [e.text for e in known], np.array([e.label for e in known], bool)
+
+
+def _mean(groups: Sequence[Group], examples: Texts, metrics: Sequence[Metric]) -> Group:
+    """The one of "all", as in a report: the mean over benchmarks, where each was measured."""
+    members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
+    lacks = {
+        g.name or "those of no benchmark": AUROC.needs(g.members, g.nonmembers) for g in groups
+    }
+    if needs := needs_over(lacks):
+        return Group(ALL, members, nonmembers, {}, needs)
+    lines: Estimates = {}
+    for method in groups[0].found:
+        by_name: Mapping[str, dict[str, Estimate]] = {
+            g.name: g.found[method] for g in groups if method in g.found
+        }
+        if len(by_name) == len(groups):  # the blind baseline may lack texts
+            lines[method] = {
+                m.name: mean_over({name: line[m.name] for name, line in by_name.items()})
+                for m in metrics
+            }
+    notes = _notes(lines, obstacle(*_labelled(examples)))
+    return Group(ALL, members, nonmembers, lines, "", notes)

@@ -1,0 +1,118 @@
+"""A model that a Python program holds already, with its tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from core.errors import ConfigError
+from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
+from detection.passes import NUMBERS
+
+if TYPE_CHECKING:
+    from detection.config import DetectionConfig
+    from detection.model.causal_lm import CausalLM
+
+SCHEME = "held:"
+_held: dict[str, HeldModel] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class HeldModel(ScoredModel):
+    """A loaded `PreTrainedModel`, scored on the device and in the type that it has.
+
+    Attributes:
+        hf: the model.
+        own_tokenizer: its tokenizer.
+        training: whether it was in training mode, which it gets back in the end.
+    """
+
+    gives: ClassVar[frozenset[str]] = frozenset({*NUMBERS, "states"})
+
+    hf: Any
+    own_tokenizer: Any
+    field: str
+    digest: str
+    slug: str
+    training: bool
+    step: int = UNKNOWN_STEP
+
+    @classmethod
+    def of(cls, hf: Any, tokenizer: Any, field: str, *, kept: bool) -> HeldModel:
+        """Names the model by its class, and by its weights where its scores are `kept`."""
+        digest, slug = weights_digest(hf) if kept else field, type(hf).__name__.lower()
+        return cls(hf, tokenizer, field, digest, slug, hf.training)
+
+    @classmethod
+    def opens(cls, path: str) -> bool:
+        """A path that `hold` gave."""
+        return path.startswith(SCHEME)
+
+    @classmethod
+    def open(cls, field: str, path: str, *, trust_remote_code: bool = False) -> HeldModel:
+        """The model that is held under this path.
+
+        Raises:
+            ConfigError: there is none: it was in another process, or nobody holds it any more.
+        """
+        if path not in _held:
+            raise ConfigError(f"{field} is {path!r}: no such model is held. Give it again.")
+        return _held[path]
+
+    def hold(self) -> str:
+        """A path under which this process finds the model until it is released."""
+        _held[self.path] = self
+        return self.path
+
+    def release(self) -> None:
+        """Forget the path, and let the model be trained on if it was."""
+        del _held[self.path]
+        self.hf.train(self.training)
+
+    @property
+    def path(self) -> str:
+        """What it is held under."""
+        return f"{SCHEME}{self.slug}-{id(self)}"
+
+    @cached_property
+    def tokenizer_digest(self) -> str:
+        """SHA-256 of the fast tokenizer's own text."""
+        return hashlib.sha256(self.own_tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+
+    @property
+    def context(self) -> int | None:
+        """As the model's config says."""
+        limit = getattr(self._config, "max_position_embeddings", None)
+        return None if limit is None else int(limit)
+
+    @property
+    def vocabulary(self) -> int | None:
+        """As the model's config says."""
+        return getattr(self._config, "vocab_size", None)
+
+    @property
+    def _config(self) -> Any:
+        return self.hf.config.get_text_config(decoder=True)
+
+    def tokenizer(self) -> Any:
+        """The one that it came with."""
+        return self.own_tokenizer
+
+    def load(self, settings: DetectionConfig) -> CausalLM:
+        """The model as it is: `detection.dtype` and `detection.device` are its own."""
+        from detection.model.causal_lm import CausalLM
+
+        return CausalLM(self.hf.eval())
+
+
+def weights_digest(hf: Any) -> str:
+    """SHA-256 of the weights' names, types, shapes and bytes."""
+    import torch
+
+    found = hashlib.sha256()
+    for name, tensor in sorted(hf.state_dict().items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()

@@ -1,0 +1,122 @@
+"""The command `contamination`: each stage and tool by its name, from any folder.
+
+::
+
+    contamination quickstart                   contaminate, train, score and report on embedded data
+    contamination inject | train | detect | analyse [field=value ...]
+    contamination launch [-m] [field=value ...]
+    contamination status | report | check | adopt [...]
+    contamination list methods | benchmarks | models | corpora | experiments
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from itertools import takewhile
+from pathlib import Path
+
+import yaml
+from hydra.utils import get_class
+
+from core.command import CONF, said
+from core.early import COMMAND
+from core.errors import ConfigError, near_names
+
+PACKAGES = {
+    "inject": "injection",
+    "train": "training",
+    "detect": "detection",
+    "analyse": "analysis",
+    "launch": "launch",
+}
+TOOLS = ("status", "report", "check", "adopt")
+GROUPS = {
+    "methods": "method",
+    "benchmarks": "benchmark",
+    "models": "model",
+    "corpora": "corpus",
+    "experiments": "experiment",
+}
+
+
+def main() -> int:
+    """Run a stage or a tool; the exit status."""
+    match sys.argv[1:]:
+        case [] | ["-h" | "--help" | "help"]:
+            print(__doc__)
+            return 0
+        case ["list", *kinds]:
+            return said(lambda: print(listing(kinds)))
+        case ["-sc", "install=bash"]:
+            return _completion_script()
+        case ["-sc", "query=bash"]:
+            return _complete(os.environ["COMP_LINE"].split(" "))
+        case ["quickstart", *words]:
+            return _run("launch", ["experiment=quickstart", *words])
+        case [tool, *words] if tool in TOOLS:
+            return _run("launch", [tool, *words])
+        case [stage, *words] if stage in PACKAGES:
+            return _run(PACKAGES[stage], words)
+    return said(lambda: _unknown(sys.argv[1]))
+
+
+def listing(kinds: list[str]) -> str:
+    """The choices of each kind, a line each: a name and the first comment of its file."""
+    if unknown := [kind for kind in kinds if kind not in GROUPS]:
+        raise ConfigError(f"list {unknown[0]}: no such kind. {near_names(unknown[0], GROUPS)}")
+    return "\n\n".join("\n".join([f"{kind}:", *_choices(kind)]) for kind in kinds or GROUPS)
+
+
+def _choices(kind: str) -> list[str]:
+    folder = CONF / GROUPS[kind]
+    files = {str(f.relative_to(folder).with_suffix("")): f for f in sorted(folder.rglob("*.yaml"))}
+    width = max(map(len, files))
+    return [f"  {name:{width}}  {_about(kind, file)}".rstrip() for name, file in files.items()]
+
+
+def _about(kind: str, file: Path) -> str:
+    """A method's first sentence, with its paper; another file's first comment."""
+    if kind == "methods":
+        node = yaml.safe_load(file.read_text())[file.stem]
+        return str(get_class(node["_target_"]).__doc__).partition("\n")[0]
+    comments = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
+    words = " ".join(line[1:].strip() for line in comments if "@package" not in line)
+    return re.split(r"(?<!et al)[.:](?: |$)", words)[0]
+
+
+def _completion_script() -> int:
+    """Hydra's script for bash, for this command."""
+    with redirect_stdout(StringIO()) as script:
+        status = _run("launch", ["-sc", "install=bash"])
+    print(script.getvalue().rstrip().removesuffix("python") + COMMAND)
+    return status
+
+
+def _complete(words: list[str]) -> int:
+    """What may stand in the place of the last word; Hydra knows a stage's."""
+    stage = "launch" if words[1] == "quickstart" else PACKAGES.get(words[1])
+    if len(words) < 3 or stage is None:
+        print("\n".join([*PACKAGES, *TOOLS, "list", "quickstart"]))
+        return 0
+    os.environ["COMP_LINE"] = " ".join([COMMAND, *words[2:]])
+    return _run(stage, ["-sc", "query=bash"])
+
+
+def _unknown(word: str) -> None:
+    known = [*PACKAGES, *TOOLS, "list", "quickstart"]
+    raise ConfigError(f"contamination {word}: no such command. {near_names(word, known)}")
+
+
+def _run(package: str, words: list[str]) -> int:
+    """The package as `python -m` runs it, but without the current folder on Python's path."""
+    sys.argv[1:] = words
+    try:
+        runpy.run_module(package, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0

@@ -1,0 +1,127 @@
+"""`score` and `evaluate`, as a program or a notebook calls them."""
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from core.errors import ConfigError, DataError
+from detection import evaluate, open_scores, score
+from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
+from detection.run import run
+from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
+
+TEXTS = [MEMORISED, UNSEEN, *(f"A {noun} sits by the old road in the rain." for noun in NOUNS)]
+LABELS = [1, *[0] * (len(TEXTS) - 1)]
+
+
+def table(scores, *columns):
+    return scores[["example_id", "method", "variant", *columns]].to_dict("list")
+
+
+def test_strings_frames_and_data_sets_give_what_the_command_gives(toy_folders, tmp_path):
+    folder = str(toy_folders["target"])
+    stage = DetectionStage(
+        runs=str(tmp_path / "runs"), model=ScoredModelConfig(folder),
+        method={"min_k": {"_target_": "detection.methods.min_k.MinK", "k": [0.1, 0.2]}},
+        detection=DetectionConfig(device="cpu"),
+        examples=ExamplesConfig(str(tmp_path / "texts.jsonl")),
+    )  # fmt: skip
+    frame = pd.DataFrame({"text": TEXTS, "label": LABELS, "other": 1.5})
+    frame.to_json(tmp_path / "texts.jsonl", orient="records", lines=True)
+    stored = open_scores(run(stage).path).table
+    order = {str(place): place for place in range(len(TEXTS))}
+    stored = stored.sort_values("example_id", key=lambda ids: ids.map(order), kind="stable")
+    stored = stored.sort_values("variant", kind="stable")
+    for texts, more in (
+        (TEXTS, {"labels": LABELS}),
+        (frame, {}),
+        (datasets.Dataset.from_pandas(frame), {}),
+        (str(tmp_path / "texts.jsonl"), {}),
+    ):
+        found = score(texts, folder, {"min_k": {"k": [0.1, 0.2]}}, device="cpu", **more)
+        assert table(found, "score", "ranked") == table(stored, "score", "ranked")
+        assert found["label"].tolist() == [bool(label) for label in LABELS] * 2
+
+
+def test_a_loaded_model_scores_as_its_folder_does_and_trains_on(toy_folders, model, tokenizer):
+    from core.models import load_model
+
+    folder = str(toy_folders["target"])
+    loaded = load_model("model.path", folder).train()
+    methods = ["loss", "infilling", "reference"]
+    other = str(toy_folders["reference"])
+    found = score(TEXTS[:3], loaded, methods, tokenizer=tokenizer, reference=other, device="cpu")
+    again = score(TEXTS[:3], folder, methods, reference=other, device="cpu")
+    assert loaded.training
+    assert table(found, "score") == table(again, "score")
+    with pytest.raises(ConfigError, match="model: a loaded model needs its tokenizer"):
+        score(TEXTS, loaded)
+
+
+def test_nothing_stays_but_in_a_folder_that_is_given(toy_folders, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    score(TEXTS[:2], str(toy_folders["target"]), "loss", device="cpu")
+    assert [*tmp_path.iterdir()] == []
+    score(TEXTS[:2], str(toy_folders["target"]), "loss", device="cpu", folder=tmp_path / "kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "id": [f"t{i}" for i in range(80)],
+        "text": [f"Text number {i} about {noun}s" for i, noun in enumerate(NOUNS * 10)],
+        "label": ["member", "Non-member"] * 40,
+        "benchmark": ["one"] * 40 + ["two"] * 40,
+    })  # fmt: skip
+    scores = pd.DataFrame({
+        "example_id": frame["id"], "method": "mine", "variant": "",
+        "score": rng.normal(size=80), "ranked": True,
+    })  # fmt: skip
+    found = evaluate(scores, frame, fpr=(0.05, 0.2), blind=False)
+    assert found["benchmark"].unique().tolist() == ["all", "one", "two", "pooled"]
+    members = frame["label"] == "member"
+    by_hand = {
+        name: roc_auc_score(members[own], scores["score"][own])
+        for name, own in (("one", slice(0, 40)), ("two", slice(40, 80)), ("pooled", slice(None)))
+    }
+    by_hand["all"] = (by_hand["one"] + by_hand["two"]) / 2
+    auroc = found[found["metric"] == "auroc"].set_index("benchmark")
+    for name, value in by_hand.items():
+        assert auroc.loc[name, "value"] == pytest.approx(value, abs=1e-12)
+        assert auroc.loc[name, "low"] < value < auroc.loc[name, "high"]
+    assert set(found["needs"][found["metric"] == "tpr_at_fpr_0.05"]) != {""}
+    with pytest.raises(DataError, match="give members and non-members"):
+        evaluate(scores, frame.assign(label=None))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"methods": "min_kk"}, "method=min_kk: unknown method. Did you mean"),
+        ({"methods": {"min_k": {"kk": 1}}}, "method.min_k.kk: unknown hyperparameter"),
+        ({"batch_token": 1}, "batch_token: unknown setting. Did you mean batch_tokens"),
+        ({"labels": [1]}, "labels: there are 1 for 2 texts"),
+        ({"labels": [1, "perhaps"]}, "label is 'perhaps'"),
+        ({"texts": "none.jsonl", "labels": [1]}, "labels: a file or a data set has its own"),
+        ({"model": "/nowhere/model"}, "model.path is '/nowhere/model': there is no such folder"),
+    ],
+)
+def test_bad_calls_name_the_argument(toy_folders, words, said):
+    given = {"texts": TEXTS[:2], "model": str(toy_folders["target"]), "methods": "loss", **words}
+    with pytest.raises((ConfigError, DataError), match=said):
+        score(given.pop("texts"), given.pop("model"), given.pop("methods"), **given)
+
+
+def test_a_folder_tells_loaded_models_apart_by_their_weights(toy_folders, tokenizer, tmp_path):
+    from core.models import load_model
+
+    loaded = [load_model("model.path", str(toy_folders[role])) for role in ("target", "reference")]
+    keep = {"methods": "loss", "tokenizer": tokenizer, "device": "cpu", "folder": tmp_path / "runs"}
+    first, other, again = (score(TEXTS[:2], one, **keep) for one in (*loaded, loaded[0]))
+    assert table(first, "score") == table(again, "score") != table(other, "score")
+    assert len([*(tmp_path / "runs" / "scores").iterdir()]) == 2

@@ -1,0 +1,88 @@
+"""Scores for a reader: what stands beside them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from omegaconf import OmegaConf
+
+from detection.__main__ import main
+from detection.export import p_values
+from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
+
+
+def by_loop(rows):
+    """Each text against the other ranked non-members of its benchmark."""
+    found = []
+    for i, row in enumerate(rows):
+        null = [
+            other["score"] for j, other in enumerate(rows)
+            if j != i and other["ranked"] and other["label"] is False
+            and other["benchmark"] == row["benchmark"]
+        ]  # fmt: skip
+        known = row["ranked"] and (null or row["label"] is False)
+        reaching = sum(score >= row["score"] for score in null)
+        found.append((1 + reaching) / (1 + len(null)) if known else float("nan"))
+    return found
+
+
+@pytest.mark.parametrize("digits", [1, 12])
+def test_p_values_are_those_of_a_loop(digits):
+    rng = np.random.default_rng(digits)
+    rows = [
+        {
+            "score": round(rng.normal(), digits),
+            "ranked": bool(rng.random() < 0.9),
+            "label": [True, False, None][rng.integers(3)],
+            "benchmark": ["a", "b", "no non-members"][min(2, int(rng.integers(5)))],
+        }
+        for _ in range(300)
+    ]
+    for row in rows:
+        if row["benchmark"] == "no non-members" and row["label"] is False:
+            row["label"] = None
+    table = pd.DataFrame(rows, index=[f"t{i}" for i in range(len(rows))])
+    table["label"] = table["label"].astype("boolean")
+    np.testing.assert_allclose(p_values(table), by_loop(rows), rtol=1e-12)
+
+
+def test_a_text_that_is_like_the_nonmembers_has_a_uniform_p_value():
+    """Over 4,000 draws of 19 non-members and one more text: each of 20 values 1 time in 20."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(4_000, 20))
+    label = pd.array([False] * 19 + [None], "boolean")
+    frame = {"ranked": True, "benchmark": "", "label": label}
+    found = np.stack([p_values(pd.DataFrame({"score": row, **frame})) for row in scores[:1000]])
+    for column in (0, 19):  # one of the non-members; the other text
+        values, counts = np.unique(found[:, column].round(9), return_counts=True)
+        assert len(values) == 19 + (column == 19)
+        assert np.abs(counts / 1000 - 1 / len(values)).max() < 4 * np.sqrt(0.05 / 1000)
+
+
+def test_out_holds_what_was_given_and_the_printed_numbers(toy_folders, tmp_path, capsys):
+    rows = [{"text": MEMORISED, "label": "member", "benchmark": "=b"}]
+    rows += [
+        {"text": f"A {n} sits by the old road.", "label": "no", "benchmark": "=b"} for n in NOUNS
+    ]
+    rows += [{"text": UNSEEN, "benchmark": "=b"}, {"text": UNSEEN, "benchmark": "=b"}]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = {
+        "runs": str(tmp_path / "runs"), "out": str(tmp_path / "out"), "out_text": True,
+        "examples": {"path": str(tmp_path / "texts.jsonl")}, "detection": {"device": "cpu"},
+        "model": {"path": str(toy_folders["target"])},
+        "method": {"loss": {"_target_": "detection.methods.loss.Loss"}},
+    }  # fmt: skip
+    main(OmegaConf.create(config))
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 of 11 texts are exact duplicates of another one, such as 10 of 9:")
+    table = pd.read_parquet(tmp_path / "out" / "scores.parquet")
+    assert table["text"].tolist() == [row["text"] for row in rows]
+    assert table["label"].tolist() == [True, *[False] * 8, None, None]
+    assert table["p_value"][0] == pytest.approx(1 / 9)
+    csv = pd.read_csv(tmp_path / "out" / "scores.csv")
+    assert set(csv["benchmark"]) == {"'=b"}  # no formula
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    (auroc,) = [row for row in results["results"] if row["metric"] == "auroc"]
+    assert f"{auroc['value']:.3f} [{auroc['low']:.3f}, {auroc['high']:.3f}]" in shown
+    assert any("no blind row" in note for note in results["notes"])

@@ -1,0 +1,99 @@
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from launch import console
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def call(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["contamination", *words])
+    monkeypatch.delitem(sys.modules, "detection.__main__", raising=False)  # other tests import it
+    status = console.main()
+    return status, *capsys.readouterr()
+
+
+def test_the_lists_have_every_choice_and_what_it_is(monkeypatch, capsys):
+    status, out, _ = call(monkeypatch, capsys, "list")
+    assert status == 0
+    for kind, group in console.GROUPS.items():
+        for file in (ROOT / "conf" / group).rglob("*.yaml"):
+            assert f"  {file.relative_to(ROOT / 'conf' / group).with_suffix('')} " in out, kind
+    _, methods, _ = call(monkeypatch, capsys, "list", "methods")
+    assert "min_k_plus_plus     Min-K%++ (Zhang et al. 2024" in methods
+    assert "benchmarks:" not in methods
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trian"], "error: contamination trian: no such command. Did you mean train"),
+        (["list", "method"], "error: list method: no such kind. Did you mean methods"),
+        (["detect", "method=[min_kk]"], "unknown method. Did you mean"),
+        (["status", "a", "b"], "python -m launch status"),
+    ],
+)
+def test_what_is_not_known_is_named(monkeypatch, capsys, words, said):
+    status, _, err = call(monkeypatch, capsys, *words)
+    assert status == 2
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("line", "among"),
+    [("contamination de", "detect"), ("contamination detect method=lo", "method=loss")],
+)
+def test_bash_is_told_what_may_follow(line, among):
+    """In a process of its own: Hydra answers by ending it."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from launch.console import main; main()", "-sc", "query=bash"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COMP_LINE": line},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert among in done.stdout.split(), done.stderr
+
+
+def test_the_script_for_bash_is_of_this_command(monkeypatch, capfd):
+    done = subprocess.run(
+        [sys.executable, "-c", "from launch.console import main; main()", "-sc", "install=bash"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.rstrip().endswith("-F hydra_bash_completion contamination"), done.stderr
+    assert subprocess.run(["bash", "-n"], input=done.stdout, text=True).returncode == 0
+
+
+def test_without_words_it_says_what_there_is(monkeypatch, capsys):
+    status, out, _ = call(monkeypatch, capsys)
+    assert status == 0
+    assert all(f" {name}" in out for name in (*console.PACKAGES, *console.TOOLS, "list"))
+
+
+def test_modules_of_the_current_folder_are_not_taken_for_ours(tmp_path):
+    """As the installed script runs it: with the script's folder on Python's path, not this one."""
+    for name in ("core", "analysis", "conf", "launch"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a user module was imported')")
+    script = tmp_path / "bin" / "contamination"
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom launch.console import main\nsys.exit(main())\n")
+    done = subprocess.run(
+        [sys.executable, script, "quickstart", "--cfg", "job"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "name: quickstart" in done.stdout
+
+
+def test_the_wheel_holds_every_package_and_conf():
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    packages = {
+        str(file.parent.relative_to(ROOT)).replace("/", ".")
+        for top in (*console.PACKAGES.values(), "core")
+        for file in (ROOT / top).rglob("*.py")
+    }
+    assert packages | {"conf"} == set(built["packages"])
+    assert built["package-data"]["conf"] == ["**/*.yaml"]
