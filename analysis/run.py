@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from analysis.training_record import Record, open_record
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.disk import writable
 from core.files import write_text
+from core.terminal import columns
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:
     tables = [sweep_table(sweep) for sweep in sweeps]
     tables = tables or [cell_tables(part)[0] for part in [report.pooled] if len(sentences) == 1]
     for sentence in headlines(sweeps, sentences):
-        log.info("\n%s", sentence)
+        log.info("\n%s", textwrap.fill(sentence, columns() or len(sentence)))
     for table in tables[:MOST_TABLES]:
         log.info("\n%s\n\n%s", table.title, table.on_terminal())
     log.info("\n%s", controls_line(report.pooled, confidence))
