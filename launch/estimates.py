@@ -86,9 +86,10 @@ class Model:
         """The model of the plan; None: its config is still on the hub."""
         if model.path is not None and not Path(found := resolve("model.path", model.path)).exists():
             kept = hub.kept(found)
-            if kept is None and model.architecture is None:
+            if kept is not None and (kept / "config.json").is_file():
+                model = replace(model, path=str(kept))
+            elif model.architecture is None:
                 return None
-            model = model if kept is None else replace(model, path=str(kept))
         shape = shape_of(model)
         return Model(shape, flops_per_token(config_of(model), shape.parameters, sequence_tokens))
 

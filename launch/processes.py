@@ -63,7 +63,9 @@ class Processes:
 
     @property
     def here(self) -> int:
-        """Those that this command answers for: with torchrun each node has one of its own."""
+        """Those that this command answers for: each node may have one of its own."""
+        if self.cluster.kind == "deepspeed" and "--no_ssh" in self.cluster.options:
+            return self.count // len(_slots(Path(str(self.cluster.hostfile))))
         return self.count // (self.cluster.nodes if self.cluster.kind == "torchrun" else 1)
 
     @property

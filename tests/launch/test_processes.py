@@ -20,6 +20,7 @@ from core.command import CONF
 from core.errors import ConfigError
 from core.lease import LEASE, LOCKS, building
 from detection import open_scores
+from launch.costs import read_costs
 from launch.run import run
 from launch.status import status
 from tests.small import contents
@@ -94,6 +95,16 @@ def assert_as_one(runs, one):
     assert scores(runs) == pytest.approx(scores(one), abs=TRAINING)
 
 
+def devices(runs, stage):
+    """How many each record says that a run of the stage held."""
+    found = {}
+    for cell in runs.glob("launches/*/cells/*"):
+        for cost in read_costs(cell):
+            if cost.stage == stage:
+                found.setdefault(cost.run, []).append(cost.devices)
+    return found
+
+
 @pytest.mark.slow
 def test_two_processes_make_what_one_makes(one, tmp_path, start):
     runs = copied(one, tmp_path / "runs")
@@ -101,8 +112,7 @@ def test_two_processes_make_what_one_makes(one, tmp_path, start):
     assert_as_one(runs, one)
     for stage in ("training-study", "detection-contaminated"):
         assert said.count(f"{stage}: {sys.executable} -m torch.distributed.run --standalone") == 1
-    assert said.index("training-study: ") < said.index("train tiny_llama")
-    assert said.count("train tiny_llama:   0%") == 1  # one of them shows a bar
+    assert said.count("· step ") <= 1  # one of them shows a bar, if it takes long
     assert "Traceback" not in said
     (launch,) = runs.glob("launches/*")
     (code,) = launch.glob("code-*")
@@ -110,6 +120,7 @@ def test_two_processes_make_what_one_makes(one, tmp_path, start):
     assert (code / "changes.diff").exists()
     assert (launch / "config.yaml").exists()
     (cell,) = launch.glob("cells/*")
+    assert devices(runs, "train") == {"study": [2]}
     stages = {p.parent.name for p in cell.glob("stages/*/config.yaml")}
     assert stages == {"training-study", "detection-contaminated"}
     assert "1 done" in status(runs)
@@ -202,10 +213,10 @@ def test_two_nodes_make_what_one_process_makes(one, tmp_path, start, rendezvous)
     words = ["cluster=torchrun", "cluster.nodes=2", f"cluster.rendezvous={rendezvous}",
              f"cluster.port={free_port()}"]  # fmt: skip
     ranks = [[], []] if rendezvous == "c10d" else [[f"cluster.node_rank={n}"] for n in (0, 1)]
-    nodes = [start(runs, *words, *rank) for rank in ranks]
-    said = [node.ended() for node in nodes]
+    for node in [start(runs, *words, *rank) for rank in ranks]:
+        node.ended()
     assert_as_one(runs, one)
-    assert "".join(said).count("train tiny_llama:   0%") == 1
+    assert devices(runs, "train") == {"study": [1, 1]}  # each node records its own
     assert len(list(runs.glob("scores/*"))) == 2
 
 
@@ -216,9 +227,10 @@ def test_deepspeeds_launcher_makes_what_one_process_makes(one, tmp_path, start):
     words = ["cluster=deepspeed", f"cluster.hostfile={hostfile}", "cluster.address=127.0.0.1",
              f"cluster.port={free_port()}"]  # fmt: skip
     nodes = [start(runs, *words, f"cluster.options=[--no_ssh,--node_rank,{n}]") for n in (0, 1)]
-    said = [node.ended() for node in nodes]
+    for node in nodes:
+        node.ended()
     assert_as_one(runs, one)
-    assert "".join(said).count("train tiny_llama:   0%") == 1
+    assert devices(runs, "train") == {"study": [1, 1]}
 
 
 @pytest.mark.slow
@@ -367,8 +379,7 @@ def test_two_equal_sweeps_at_once_make_everything_once(one, tmp_path, start):
     sweeps = [start(both, "seed=0,1", "-m") for _ in range(2)]
     said = [sweep.ended() for sweep in sweeps]
     assert contents(both) == contents(alone)
-    for title, times in (("train tiny_llama", 3), ("tokenise", 3)):  # the base model is shared
-        assert "".join(said).count(f"{title}:   0%") == times
+    assert "".join(said).count("ledger rows proved") == 3  # the base corpus is shared
     reports = [re.search(r"^report: (\S+)", text, re.MULTILINE).group(1) for text in said]
     assert reports[0] == reports[1]
 
@@ -383,9 +394,9 @@ def test_a_killed_builders_folder_is_taken_over_at_once(one, tmp_path, start):
     second.until(lambda: f"waiting for process {first.process.pid} on " in second.said)
     first.process.kill()
     first.process.wait()  # a zombie would count as alive
-    killed = time.monotonic()
-    second.until(lambda: "train tiny_llama" in second.said)
-    assert time.monotonic() - killed < 60
+    (metrics,), killed = runs.glob("model/*-study-*/metrics.jsonl"), time.time()
+    second.until(lambda: metrics.stat().st_mtime > killed)
+    assert time.time() - killed < 60
     second.ended()
     assert made_for_study(runs) == made_for_study(one)
 
