@@ -19,11 +19,11 @@ class Fitted:
     rows: list[list[str]]
     note: str
 
-    def lines(self, right: bool = False) -> list[str]:
-        """The table as aligned text, its note below; `right` aligns all columns but the first."""
+    def lines(self, left: int = 99) -> list[str]:
+        """The table as text, its note below; columns from number `left` on are aligned right."""
         table = [self.header, *self.rows]
         widths = _widths(table)
-        pad = [str.ljust, *[str.rjust if right else str.ljust] * (len(widths) - 1)]
+        pad = [str.ljust if i < left else str.rjust for i in range(len(widths))]
         texts = [[p(t, w) for p, t, w in zip(pad, row, widths, strict=True)] for row in table]
         return [
             *((" " * BETWEEN).join(row).rstrip() for row in texts),
@@ -83,4 +83,4 @@ def _widths(table: Sequence[Sequence[str]]) -> list[int]:
 def _note(gone: Sequence[str], width: int | None) -> str:
     if not gone:
         return ""
-    return f"(not in {width} columns: {', '.join(gone)}; a wider terminal or `| cat` shows all)"
+    return f"(not in {width} columns: {', '.join(gone)}; `| cat` shows all)"

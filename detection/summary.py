@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from core.estimates import ALL, Estimate, interval
 from core.files import write_text
+from core.terminal import fit
 from detection.evaluation import (
     CONFIDENCE,
     METRICS,
@@ -91,15 +92,9 @@ def _shown(group: Group, groups: int) -> str:
     head, found = f"{name}: {group.members} members, {group.nonmembers} non-members", group.found
     if not found:
         return f"{head}: no metric without both"
-    names, variants = zip(("", "variant"), *found, strict=True)
-    long, width = max(20, 2 + max(map(len, names))), 2 + max(map(len, variants))
-    texts = {method: [figure(line[m.name]) for m in METRICS] for method, line in found.items()}
-    heads = [metric.title for metric in METRICS]
-    wide = 2 + max(len(text) for texts_of in (heads, *texts.values()) for text in texts_of)
-    rows = [f"{'method':{long}}{'variant':{width}}" + "".join(f"{h:>{wide}}" for h in heads)]
-    for (method, variant), cells in texts.items():
-        rows.append(f"{method:{long}}{variant:{width}}" + "".join(f"{c:>{wide}}" for c in cells))
-    return "\n".join([f"{head} (95% intervals)", *group.notes, *rows])
+    rows = [[*method, *(figure(line[m.name]) for m in METRICS)] for method, line in found.items()]
+    table = fit(["method", "variant", *(m.title for m in METRICS)], rows)
+    return "\n".join([f"{head} (95% intervals)", *group.notes, *table.lines(left=2)])
 
 
 def figure(found: Estimate) -> str:

@@ -105,7 +105,7 @@ def described(plan: Plan, stages: Stages) -> list[str]:
     basis = f"time at {MFU:.0%} of training.peak_tflops={peak}, or as earlier runs took"
     if peak is None:
         basis = "time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it"
-    table = fit([*HEADER], [one.row() for one in found], least=LEAST).lines(right=True)
+    table = fit([*HEADER], [one.row() for one in found], least=LEAST).lines(left=1)
     late = [_late(one, stages) for one in found]
     return [f"estimated ({basis}):", *table, *filter(None, late)]
 

@@ -12,6 +12,7 @@ from core.csv_files import write_csv
 from core.disk import check_file
 from core.errors import DataError
 from core.ranges import Range, Ranged, limited
+from core.terminal import fit
 from detection.config import ExamplesConfig
 from detection.examples import examples_digest, open_examples
 from detection.flags import counted, said
@@ -22,6 +23,8 @@ from detection.thresholds.calibration import MODELS, REMEDIES, Calibration, labe
 from detection.thresholds.choose import apply, calibrate, halves
 
 OVERRIDE = Range(lambda names: set(names) <= set(REMEDIES), f"choose from {', '.join(REMEDIES)}.")
+
+SHOWN = ["method", "variant", "threshold", "accuracy", "F1", "TPR", "FPR", "AUROC", "stability"]
 
 
 @dataclass(frozen=True)
@@ -122,13 +125,15 @@ def _called(decided: pd.DataFrame) -> Iterator[str]:
 
 
 def _shown(made: Calibration, made_of: Origin) -> str:
-    head = f"{'method':24}{'variant':22}{'threshold':>12}{'accuracy':>10}{'F1':>8}{'TPR':>8}"
     rows = [
-        f"{t.method:24}{t.variant:22}{t.value:>12.5g}{t.accuracy:>10.3f}{t.f1:>8.3f}{t.tpr:>8.3f}"
-        f"{t.fpr:>8.3f}{f'{t.auroc:.3f} [{t.auroc_low:.3f}, {t.auroc_high:.3f}]':>22}"
-        f"{t.stability:>12.4g}"
+        [
+            *(t.method, t.variant, f"{t.value:.5g}"),
+            *(f"{rate:.3f}" for rate in (t.accuracy, t.f1, t.tpr, t.fpr)),
+            *(f"{t.auroc:.3f} [{t.auroc_low:.3f}, {t.auroc_high:.3f}]", f"{t.stability:.4g}"),
+        ]
         for t in made.thresholds
     ]
+    table = fit(SHOWN, rows, least=["stability", "F1", "accuracy"]).lines(left=2)
     note = (
         f"chosen on {made.members} members and {made.nonmembers} non-members, judged on "
         f"{made.test_members} and {made.test_nonmembers} others; stability: the threshold's "
@@ -137,4 +142,4 @@ def _shown(made: Calibration, made_of: Origin) -> str:
     methods = {(t.method, t.variant) for t in made.thresholds}
     found = [why for _, why in made.refusals(made_of, methods)]
     warned = [f"`apply` will refuse the file without an override: {why}." for why in found]
-    return "\n".join([f"{head}{'FPR':>8}{'AUROC':>22}{'stability':>12}", *rows, note, *warned])
+    return "\n".join([*table, note, *warned])

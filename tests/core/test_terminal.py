@@ -14,7 +14,7 @@ WHOLE = 8 + 2 + 7 + 2 + 5 + 2 + 3
 def test_a_table_that_fits_is_whole():
     fitted = fit(HEADER, ROWS, WHOLE)
     assert (fitted.header, fitted.rows, fitted.note) == (HEADER, ROWS, "")
-    assert fitted.lines(right=True) == [
+    assert fitted.lines(left=1) == [
         "method    variant  AUROC  TPR",
         "Loss                 0.5  0.1",
         "Min-K%++    k=0.2   0.75  0.2",
