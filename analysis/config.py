@@ -33,6 +33,8 @@ class AnalysisConfig(Ranged, node="analysis"):
     """True-positive rates at which the false-positive rate is reported."""
     blind_folds: int = limited(5, at_least(3))
     """Folds of the blind baseline: each example is scored by a classifier that never saw it."""
+    examples: int = limited(0, at_least(0))
+    """Members, and non-members, that a page a cell shows token by token; 0: there is none."""
 
 
 @dataclass(frozen=True)

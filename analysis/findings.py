@@ -38,6 +38,8 @@ class Findings:
     cells: Sequence[Facts]
     """`facts.cell_facts` of each."""
     glossary: Sequence[Entry]
+    examples: Sequence[str]
+    """Pages beside the report, a cell each, with its examples token by token."""
     config: AnalysisConfig
 
     @property

@@ -32,7 +32,11 @@ from core.files import write_text
 
 
 def gather(
-    stage: AnalysisStage, cells: Sequence[Cell], made: Statistics, records: Sequence[Record]
+    stage: AnalysisStage,
+    cells: Sequence[Cell],
+    made: Statistics,
+    records: Sequence[Record],
+    examples: Sequence[str] = (),
 ) -> Findings:
     """All that is shown. `records` are found by their models; a cell may have none."""
     found = samples(cells, stage.seed)
@@ -59,6 +63,7 @@ def gather(
         sentences=sentences,
         cells=[cell_facts(cell, by_model.get(cell.digests["model"])) for cell in cells],
         glossary=glossary(dict.fromkeys(method for method, _ in methods_of(scored)), classes),
+        examples=examples,
         config=stage.analysis,
     )
 

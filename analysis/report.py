@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
@@ -45,6 +46,9 @@ def markdown(findings: Findings, sections: Sequence[Section]) -> str:
     parts.append(findings.controls)
     for section in sections:
         parts += _section(section, config)
+    if findings.examples:
+        links = "\n".join(f"- [{Path(path).stem}]({path})" for path in findings.examples)
+        parts += ["## Examples, token by token", links]
     return "\n\n".join([*parts, "## How to read this", reading_guide(config)]) + "\n"
 
 

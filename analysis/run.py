@@ -10,6 +10,7 @@ from pathlib import Path
 
 from analysis.cells import Cell, name_apart, open_cell, series_of
 from analysis.config import AnalysisStage
+from analysis.examples import write_examples
 from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, Report, open_report
 from analysis.headline import controls_line, headlines
 from analysis.mirror.runs import mirror
@@ -68,9 +69,12 @@ def _make(
     tidy = [folder / f"{name}.parquet" for name in STATISTICS]
     for path in tidy:
         getattr(found, path.stem).to_parquet(path, index=False)
-    written = publish(folder, stage, gather(stage, cells, found, records))
+    views = write_examples(folder, stage.cells, stage.analysis.examples)
+    pages = [str(path.relative_to(folder)) for path in views]
+    written = publish(folder, stage, gather(stage, cells, found, records, pages))
     content = [str(path.relative_to(folder)) for path in [*tidy, *written]]
-    return Built(content, {"cells": len(cells), "estimates": len(found.results)}, [PAGE])
+    counts = {"cells": len(cells), "estimates": len(found.results)}
+    return Built(content, counts, [PAGE, *pages])
 
 
 def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:

@@ -19,7 +19,7 @@ SMALL = [
     "training.learning_rate=4e-3", "injection.example_max_tokens=100",
     "training.checkpoint_every_steps=5", "training.evaluate_every_steps=10",
     "training.evaluate_tokens=1024", "training.export_steps=[10]",
-    "occurrences.rungs=[2,8]", "analysis.draws=100",
+    "occurrences.rungs=[2,8]", "analysis.draws=100", "analysis.examples=3",
 ]  # fmt: skip
 
 

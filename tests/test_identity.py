@@ -45,6 +45,7 @@ QUESTIONS = tuple(
     for name in ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 )
 GIVES = detection.needs.LocalModel.gives
+READING = ("examples.format", "examples.split", "examples.subset", "examples.on_error")
 RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
                 "detection.processes")  # fmt: skip
 
@@ -62,9 +63,9 @@ RUNTIME = {
         PRETRAINED + "deepspeed.zero_optimization.stage",
     },
     "masked_lm": {"runs"},
-    "detection": {"runs", "name", "out", *RUNS_A_MODEL},
+    "detection": {"runs", "name", "out", "out_text", *READING, *RUNS_A_MODEL},
     "accuracy": {
-        "runs", "reference.path", "reference.trust_remote_code", "detection.min_scored_tokens",
+        "runs", *READING, "reference.path", "reference.trust_remote_code", "detection.min_scored_tokens",
         *RUNS_A_MODEL,
     },
     "analysis": {"runs", "cells.0.exports", "cells.0.seconds", "cells.0.gpu_hours", *WANDB},
@@ -83,7 +84,7 @@ VALUES = {
     "tokenizer.path": "another", "tokenizer.vocab_size": 700,
     "model.path": "another", "reference.path": "another", "masked_lm.path": "another",
     "prefix.path": "another", "out": ".", "masked_lm.mask_share": 0.3,
-    "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
+    "examples.on_error": "skip", "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
     "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
@@ -132,14 +133,14 @@ def name(monkeypatch):
     monkeypatch.setattr(detection.needs, "LocalModel", SimpleNamespace(open=open_model))
     monkeypatch.setattr(detection.needs, "open_prefix", lambda path: SimpleNamespace(
         identity=lambda _: path, digest=path))  # fmt: skip
-    monkeypatch.setattr(detection.needs, "_is_past", lambda _: False)
+    monkeypatch.setattr(detection.needs, "_is_past", lambda *_: False)
     built = cache(lambda words: detection.build._variants(*json.loads(words)))
     monkeypatch.setattr(detection.needs, "build_methods", lambda nodes: {
         (name, method.variant): method
         for name, node in nodes.items() for method in built(json.dumps([name, node]))
     })  # fmt: skip
     for module in (detection.run, detection.accuracy.run):
-        monkeypatch.setattr(module, "open_examples", lambda path: path)
+        monkeypatch.setattr(module, "open_examples", lambda own: own.path)
         monkeypatch.setattr(module, "examples_digest", lambda path: path)
     monkeypatch.setattr(
         detection.accuracy.run, "ask_corpus", lambda _: SimpleNamespace(questions="x")
@@ -258,7 +259,7 @@ PINNED = {
     "model": "29ce3e6d890e",
     "passes": "d77c74022e69",
     "scores": "5996a1c63a9a",
-    "report": "21cee6a4a843",
+    "report": "204331960d78",
 }
 
 

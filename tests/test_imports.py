@@ -18,7 +18,7 @@ FLOORS = {
         *("run online", "api", "__init__ __main__"),
     ),
     "analysis.": (
-        *("config conditions folder glossary", "cells training_record", "methods facts"),
+        *("config conditions folder glossary", "cells training_record examples", "methods facts"),
         *("statistics", "sweeps", "tables summary", "findings headline", "charts"),
         "page mirror report",
         *("publish", "run", "__init__ __main__"),

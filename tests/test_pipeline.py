@@ -53,6 +53,13 @@ def test_the_report_is_whole(report, runs):
     assert json.loads((runs / "report/latest.json").read_text())["folder"] == report.path.name
 
 
+def test_it_leads_to_its_examples_token_by_token(report):
+    (page,) = (report.path / "examples").iterdir()
+    assert f"[{page.stem}](examples/{page.name})" in (report.path / "report.md").read_text()
+    assert "study" in page.stem
+    assert '"logprob' in page.read_text() or "log p" in page.read_text()
+
+
 def test_its_numbers_are_those_of_the_scores(report, runs):
     results = pd.read_parquet(report.path / "results.parquet")
     examples = open_corpus(next((runs / "corpus").glob("*-study-*"))).examples
