@@ -56,6 +56,7 @@ def test_the_report_is_whole(report, runs):
 def test_it_leads_to_its_examples_token_by_token(report):
     (page,) = (report.path / "examples").iterdir()
     assert f"[{page.stem}](examples/{page.name})" in (report.path / "report.md").read_text()
+    assert f'<a href="examples/{page.name}">' in (report.path / "report.html").read_text()
     assert "study" in page.stem
     assert '"logprob' in page.read_text() or "log p" in page.read_text()
 

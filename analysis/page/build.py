@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from urllib.parse import quote
 
 import yaml
 
@@ -37,7 +38,7 @@ def page(findings: Findings, written: Facts) -> str:
         "css": _file("page.css"),
         "summary": _summary(findings),
         "tables": _tables(findings),
-        "cells": _cells(findings.cells),
+        "cells": _cells(findings.cells) + _examples(findings.examples),
         "ledger": _ledger(findings.records),
         "glossary": _glossary(findings.glossary),
         "config": _settings(findings),
@@ -101,6 +102,12 @@ def _cells(cells: Sequence[Facts]) -> str:
     lines = list(zip(*(values[name] for name in own), strict=True))
     parts = [_table(["all cells" if own else "the cell", ""], shared)]
     return "\n".join([*parts, _table(own, lines)] if own else parts)
+
+
+def _examples(pages: Sequence[str]) -> str:
+    """Links to the pages of examples, token by token; nothing where there are none."""
+    links = [f'<li><a href="{quote(path)}">{html.escape(path)}</a></li>' for path in pages]
+    return f"<h3>Examples, token by token</h3><ul>{''.join(links)}</ul>" if links else ""
 
 
 def _listed(facts: Facts) -> str:
