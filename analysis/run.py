@@ -35,8 +35,8 @@ MOST_TABLES, MOST_NOTES = 2, 5
 def run(stage: AnalysisStage) -> Artifact:
     """Write the report on the stage's cells, or reuse it, and log its main table."""
     stage.wandb.check_login()
-    records = [open_record(paths) for paths in stage.cells]
-    return write_report(stage, [open_cell(paths) for paths in stage.cells], records)
+    cells = [open_cell(paths) for paths in stage.cells]
+    return write_report(stage, cells, [open_record(paths) for paths in stage.cells])
 
 
 def write_report(

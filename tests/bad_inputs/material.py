@@ -72,7 +72,10 @@ def _model(folder: Path) -> None:
         files = sorted(str(path.relative_to(place)) for path in (place / "hf").iterdir())
         steps = pd.DataFrame({"step": [1, 2, 3]})
         steps.to_parquet(place / "exposures.parquet")
-        return Built([*files, "exposures.parquet"], {"steps": 3, "tokens": 2048})
+        line = '{"step": 3, "loss": 2.0, "tokens": 2048, "tokens_per_second": 1024}\n'
+        (place / "metrics.jsonl").write_text(line)
+        counts = {"steps": 3, "tokens": 2048}
+        return Built([*files, "exposures.parquet"], counts, ["metrics.jsonl"])
 
     stage = TrainingStage(corpus_folder=str(corpus.path))
     built = build(folder / "runs" / "model" / "toy", stage, {"corpus": corpus.digest}, made)

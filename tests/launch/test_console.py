@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def call(monkeypatch, capsys, *words):
     monkeypatch.setattr(sys, "argv", ["contamination", *words])
-    monkeypatch.delitem(sys.modules, "detection.__main__", raising=False)  # other tests import it
+    for package in console.PACKAGES.values():  # which other tests may have imported
+        monkeypatch.delitem(sys.modules, f"{package}.__main__", raising=False)
     status = console.main()
     return status, *capsys.readouterr()
 
