@@ -52,7 +52,9 @@ def headline(sweep: Sweep) -> str:
 
 def controls_line(pooled: pd.DataFrame, confidence: float) -> str:
     """Whether the controls of all conditions hold 0.5; those that do not by name."""
-    rows, off = control_rows(pooled), off_controls(pooled)
+    once = ["method", "variant", "value"]  # cells may share a clean model, and all texts
+    rows = control_rows(pooled).drop_duplicates(once)
+    off = off_controls(pooled).drop_duplicates(once)
     blind = int((rows["method"] == BLIND).sum())
     counts = {"clean": len(rows) - blind, "blind": blind}
     kinds = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)

@@ -20,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from datasets import Dataset
 
 from core.errors import ConfigError, DataError, near_names
 from core.metrics import chosen_metrics
@@ -34,9 +35,10 @@ from detection.config import (
     ScoredModelConfig,
 )
 from detection.evaluation import by_method, evaluated, ranked_texts, tidy
-from detection.examples import open_examples
+from detection.examples import named_labels, open_examples
 from detection.export import described, exported
 from detection.model.held_model import HeldModel
+from detection.texts import Texts
 
 FIELDS = ("id", "text", "label", "benchmark")
 DEFAULT = ("loss", "zlib", "min_k", "min_k_plus_plus")
@@ -125,7 +127,7 @@ def evaluate(
 
     Args:
         scores: what `score` gave for these texts.
-        texts: as for `score`.
+        texts: as for `score`: the same ones in the same order; where they have ids, also some.
         labels: as for `score`.
         fpr: false-positive rates at which the true-positive rate is given.
         tpr: true-positive rates at which the false-positive rate is given.
@@ -136,15 +138,30 @@ def evaluate(
         variant and metric; see `detection.evaluation.tidy`.
 
     Raises:
-        DataError: there are no members, or no non-members.
+        DataError: there are no members, or no non-members; or a text has no score under its id.
     """
     with ExitStack() as stack:
         examples = open_examples(ExamplesConfig(_examples(texts, labels, stack)))
+    own = {"example_id": scores["example_id"].astype(str), "variant": scores["variant"].fillna("")}
+    scores = scores.assign(**own)
+    _check_same(scores, examples)
     shown = ranked_texts(examples, scores.drop_duplicates("example_id"))
     if not {True, False} <= set(shown.column("label").unique().to_pylist()):
         raise DataError("labels: give members and non-members, such as labels=[1, 0, …].")
     parts = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
     return tidy(evaluated(lambda: by_method(parts), shown, blind, chosen_metrics(fpr, tpr)))
+
+
+def _check_same(scores: pd.DataFrame, examples: Texts) -> None:
+    """Raise a DataError unless each example was scored under its id, and as the same text."""
+    known = dict(zip(scores["example_id"], scores.get("sha256", scores["example_id"]), strict=True))
+    with_text = "sha256" in scores
+    for one in examples:
+        if known.get(one.example_id) != (one.sha256 if with_text else one.example_id):
+            raise DataError(
+                f"texts: {one.example_id!r} ({one.text[:40]!r}) is not the text that was scored by "
+                "this id. Give the same texts in the same order, or an `id` to each when you score."
+            )
 
 
 def _examples(texts: Any, labels: Sequence[Any] | None, stack: ExitStack) -> str:
@@ -165,10 +182,17 @@ def _examples(texts: Any, labels: Sequence[Any] | None, stack: ExitStack) -> str
 
 
 def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
+    if isinstance(texts, Mapping):
+        kind = type(texts).__name__
+        raise DataError(
+            f"texts is a {kind}: give strings, a data frame, or one split of a data set."
+        )
     if isinstance(texts, pd.DataFrame):
         columns = [name for name in FIELDS if name in texts]
         frame = texts[columns].astype(object)
         texts = frame.where(frame.notna(), None).to_dict("records")
+    if isinstance(texts, Dataset):
+        texts = named_labels(texts)
     rows = [{"text": row} if isinstance(row, str) else row for row in texts]
     return [{name: row[name] for name in FIELDS if name in row} for row in rows]
 

@@ -8,11 +8,12 @@ import math
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.compute as pc
 
 from core.artifacts import is_complete
@@ -28,10 +29,11 @@ from injection.sources.tally import Tally, skips
 STANDARD_INPUT = "-"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 LABELS = {
-    **dict.fromkeys(("1", "true", "yes", "member"), True),
-    **dict.fromkeys(("0", "false", "no", "non-member", "nonmember"), False),
+    **dict.fromkeys(("1", "1.0", "true", "yes", "member"), True),
+    **dict.fromkeys(("0", "0.0", "false", "no", "non-member", "nonmember"), False),
     "": None,
 }
+RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
 log = logging.getLogger(__name__)
 
 
@@ -87,7 +89,7 @@ def label_of(value: Any) -> bool | None:
     Raises:
         ValueError: it names neither a member nor a non-member.
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, str) and value.strip().lower() in LABELS:
         return LABELS[value.strip().lower()]
@@ -106,12 +108,13 @@ def _checked(path: str, examples: Texts) -> Texts:
             f"examples.path is {path!r}: the id {twice[0].as_py()!r} is there twice. Give "
             "each row its own `id`, or none (the row's number, from 0, is then its id)."
         )
-    named = pc.index(examples.column("benchmark"), ALL).as_py()
-    if named >= 0:
-        raise DataError(
-            f"examples.path is {path!r}: {examples[named].example_id!r} is of a benchmark called "
-            f"{ALL!r}, which names the mean over benchmarks. Give it another name."
-        )
+    for name, means in RESERVED.items():
+        place = pc.index(examples.column("benchmark"), name).as_py()
+        if place >= 0:
+            raise DataError(
+                f"examples.path is {path!r}: {examples[place].example_id!r} is of a benchmark "
+                f"called {name!r}, which names {means}. Give it another name."
+            )
     return examples
 
 
@@ -169,7 +172,15 @@ def _saved_rows(folder: Path, split: str) -> Iterator[Row]:
             raise DataError(f"examples.split is {split!r}: the data set has {', '.join(found)}.")
         found = found[split]
     shard = Shard(folder, split, "saved")
-    return (Row(shard, number, row) for number, row in enumerate(found, 1))
+    return (Row(shard, number, row) for number, row in enumerate(named_labels(found), 1))
+
+
+def named_labels(rows: Any) -> Iterator[Mapping[str, Any]]:
+    """A data set's rows; a label that is the number of a class is that class's name."""
+    feature = rows.features.get("label")
+    for row in rows:
+        known = hasattr(feature, "int2str") and row["label"] is not None
+        yield {**row, "label": feature.int2str(row["label"])} if known else row
 
 
 def _text(row: Row, tally: Tally) -> Text | None:

@@ -16,7 +16,14 @@ from detection.summary import ranked
 from detection.texts import Text
 
 CSV = "scores.csv"
-KNOWN = pa.schema([("benchmark", pa.string()), ("label", pa.bool_()), ("p_value", pa.float64())])
+KNOWN = pa.schema(
+    [
+        ("benchmark", pa.string()),
+        ("label", pa.bool_()),
+        ("sha256", pa.string()),
+        ("p_value", pa.float64()),
+    ]
+)
 """What is added to each score; the text too where it is asked for."""
 
 
@@ -36,8 +43,8 @@ def export(out: Path, scores: Scores, examples: Sequence[Text], texts: bool = Fa
 
 
 def described(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:
-    """By example_id, in the order of the examples: benchmark, label (member) and perhaps text."""
-    rows = {"benchmark": [e.benchmark for e in examples], "label": [e.label for e in examples]}
+    """By example_id, in the order of the examples: benchmark, label, sha256 and perhaps text."""
+    rows = {name: [getattr(e, name) for e in examples] for name in ("benchmark", "label", "sha256")}
     if texts:
         rows["text"] = [e.text for e in examples]
     table = pd.DataFrame(rows, index=[e.example_id for e in examples])

@@ -5,7 +5,7 @@
     contamination quickstart                   contaminate, train, score and report on embedded data
     contamination inject | train | detect | analyse [field=value ...]
     contamination launch [-m] [field=value ...]
-    contamination status | report | check | adopt [...]
+    contamination status | report | check | adopt | fetch [...]
     contamination list methods | benchmarks | models | corpora | experiments
 """
 
@@ -34,7 +34,7 @@ PACKAGES = {
     "analyse": "analysis",
     "launch": "launch",
 }
-TOOLS = ("status", "report", "check", "adopt")
+TOOLS = ("status", "report", "check", "adopt", "fetch")
 GROUPS = {
     "methods": "method",
     "benchmarks": "benchmark",

@@ -29,7 +29,7 @@ from launch.folder import KIND
 from launch.pipeline import Plan
 from launch.shared import base_training
 from launch.stages import Stages
-from training.checkpoint import METRICS
+from training.checkpoint import HF, METRICS
 from training.config import ModelConfig, TrainingStage
 from training.flops import flops_per_token
 from training.memory import LOGIT_COPIES, Shape, config_of, need, shape_of
@@ -39,6 +39,7 @@ MFU = 0.4
 """The part of its peak that a device does; PaLM reports 0.46, LLaMA about 0.5 on A100s."""
 RECOMPUTING = 4 / 3
 TEXT_TOKENS = 256
+SAME_SIZE = 0.05  # models whose weights differ by less are as fast
 """Of a text where `injection.example_max_tokens` sets no limit."""
 HEADER = (
     "run",
@@ -147,7 +148,7 @@ def _trainings(plan: Plan, stages: Stages) -> Iterator[Estimate]:
 def _training(run: str, stage: TrainingStage, sequences: int, width: int, world: int) -> Estimate:
     config, tokens = stage.training, sequences * width
     model = Model.of(stage.model, width)
-    speed = _speed(Path(stage.runs), stage)
+    speed = _speed(Path(stage.runs), stage, None if model is None else model.shape.parameters)
     more = RECOMPUTING if config.activation_checkpointing else 1
     per_token = None if model is None else more * model.flops
     seconds = tokens / (speed * world) if speed else _seconds(stage, tokens, per_token, world)
@@ -191,22 +192,28 @@ def _seconds(
     return tokens * per_token / (peak * 1e12 * MFU * world) if peak and per_token else None
 
 
-def _speed(runs: Path, stage: TrainingStage) -> float | None:
+def _speed(runs: Path, stage: TrainingStage, parameters: int | None) -> float | None:
     """Tokens a second and device of the newest recorded training of such a model; None: none."""
     costs = [c for cell in (runs / KIND).glob("*/cells/*") for c in read_costs(cell)]
     made = {Path(c.made): c.devices for c in costs if c.stage == "train" and c.made}
     found = {
         (folder / METRICS).stat().st_mtime: median(speeds) / devices
         for folder, devices in made.items()
-        if is_complete(folder) and _is_alike(folder, stage) and (speeds := _speeds(folder))
+        if is_complete(folder)
+        and _is_alike(folder, stage, parameters)
+        and (speeds := _speeds(folder))
     }
     return found[max(found)] if found else None
 
 
-def _is_alike(folder: Path, stage: TrainingStage) -> bool:
+def _is_alike(folder: Path, stage: TrainingStage, parameters: int | None) -> bool:
+    """Whether a training was of a model of this name and type, and of about this size."""
     config: Mapping[str, Any] = yaml.safe_load((folder / CONFIG).read_text())
     names = config.get("model", {}).get("name"), config.get("training", {}).get("dtype")
-    return names == (stage.model.name, stage.training.dtype)
+    weights = sum(file.stat().st_size for file in (folder / HF).glob("*.safetensors"))
+    size = weights / (2 if stage.training.dtype == "bfloat16" else 4)
+    is_size = parameters is not None and abs(size / parameters - 1) < SAME_SIZE
+    return is_size and names == (stage.model.name, stage.training.dtype)
 
 
 def _speeds(folder: Path) -> list[float]:

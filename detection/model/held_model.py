@@ -26,7 +26,7 @@ class HeldModel(ScoredModel):
     Attributes:
         hf: the model.
         own_tokenizer: its tokenizer.
-        training: whether it was in training mode, which it gets back in the end.
+        modes: each module's mode, training or not, which it gets back in the end.
     """
 
     gives: ClassVar[frozenset[str]] = frozenset({*NUMBERS, "states"})
@@ -36,14 +36,15 @@ class HeldModel(ScoredModel):
     field: str
     digest: str
     slug: str
-    training: bool
+    modes: list[bool]
     step: int = UNKNOWN_STEP
 
     @classmethod
     def of(cls, hf: Any, tokenizer: Any, field: str, *, kept: bool) -> HeldModel:
         """Names the model by its class, and by its weights where its scores are `kept`."""
+        modes = [module.training for module in hf.modules()]
         digest, slug = weights_digest(hf) if kept else field, type(hf).__name__.lower()
-        return cls(hf, tokenizer, field, digest, slug, hf.training)
+        return cls(hf, tokenizer, field, digest, slug, modes)
 
     @classmethod
     def opens(cls, path: str) -> bool:
@@ -67,9 +68,10 @@ class HeldModel(ScoredModel):
         return self.path
 
     def release(self) -> None:
-        """Forget the path, and let the model be trained on if it was."""
+        """Forget the path, and give each module its mode back."""
         del _held[self.path]
-        self.hf.train(self.training)
+        for module, mode in zip(self.hf.modules(), self.modes, strict=True):
+            module.training = mode
 
     @property
     def path(self) -> str:
@@ -108,10 +110,13 @@ class HeldModel(ScoredModel):
 
 
 def weights_digest(hf: Any) -> str:
-    """SHA-256 of the weights' names, types, shapes and bytes."""
+    """SHA-256 of the class, the config, and the weights' names, types, shapes and bytes.
+
+    What else may change its numbers, such as hooks or an adapter that is not active, is not in it.
+    """
     import torch
 
-    found = hashlib.sha256()
+    found = hashlib.sha256(f"{type(hf).__qualname__} {hf.config.to_json_string()}".encode())
     for name, tensor in sorted(hf.state_dict().items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())

@@ -104,17 +104,19 @@ def test_controls_are_one_line_of_all_conditions(one_off):
     assert controls_line(sound.head(0), 0.95) == "Controls: not measured."
     said = controls_line(one_off.pooled, 0.95)
     assert said.startswith(
-        "Controls: **OFF** for 1 of 6 clean and 2 blind: blind 0.66 [0.60, 0.72]"
+        "Controls: **OFF** for 1 of 3 clean and 2 blind: blind 0.66 [0.60, 0.72]"
     )
-    assert "0.4 are expected to do so by chance" in said
+    assert "0.3 are expected to do so by chance" in said
 
 
-def test_many_that_are_off_are_counted(sound):
+def test_many_that_are_off_are_counted_and_a_shared_one_once(sound):
     off = sound.assign(ci_low=0.6, condition="c")
     controls = off[(off["checkpoint"] == "clean") & (off["method"] == "loss")]
-    many = controls_line(controls.loc[controls.index.repeat(7)], 0.95)
-    assert many.count("clean loss") == 5
-    assert " and 2 more;" in many
+    seven = controls.loc[controls.index.repeat(7)]
+    said = controls_line(seven.assign(value=[0.61 + i / 100 for i in range(7)]), 0.95)
+    assert said.count("clean loss") == 5
+    assert " and 2 more;" in said
+    assert "for 1 of 1 clean" in controls_line(seven, 0.95)
 
 
 def test_the_table_has_a_column_a_value_and_the_controls_beside(findings, sweep):

@@ -1,5 +1,7 @@
 """`score` and `evaluate`, as a program or a notebook calls them."""
 
+from io import StringIO
+
 import datasets
 import numpy as np
 import pandas as pd
@@ -107,6 +109,7 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         ({"batch_token": 1}, "batch_token: unknown setting. Did you mean batch_tokens"),
         ({"labels": [1]}, "labels: there are 1 for 2 texts"),
         ({"labels": [1, "perhaps"]}, "label is 'perhaps'"),
+        ({"texts": {"text": TEXTS[:2]}}, "texts is a dict: give strings, a data frame"),
         ({"texts": "none.jsonl", "labels": [1]}, "labels: a file or a data set has its own"),
         ({"model": "/nowhere/model"}, "model.path is '/nowhere/model': there is no such folder"),
     ],
@@ -117,11 +120,48 @@ def test_bad_calls_name_the_argument(toy_folders, words, said):
         score(given.pop("texts"), given.pop("model"), given.pop("methods"), **given)
 
 
+def test_evaluate_refuses_other_texts_than_were_scored(toy_folders):
+    frame = pd.DataFrame({"text": TEXTS, "label": LABELS})
+    scores = score(frame, str(toy_folders["target"]), "loss", device="cpu")
+    whole = evaluate(scores, frame, blind=False)
+    again = evaluate(pd.read_csv(StringIO(scores.to_csv(index=False))), frame, blind=False)
+    pd.testing.assert_frame_equal(whole, again)
+    for other in (frame[::-1], frame[2:], frame.assign(text=[f"{text}!" for text in TEXTS])):
+        with pytest.raises(DataError, match="is not the text that was scored by this id"):
+            evaluate(scores, other, blind=False)
+    named = frame.assign(id=[f"t{i}" for i in range(len(TEXTS))])
+    scores = score(named, str(toy_folders["target"]), "loss", device="cpu")
+    for same in (named[::-1], named):
+        assert evaluate(scores, same, blind=False)["value"].equals(whole["value"])
+
+
+def test_class_labels_go_by_their_names(toy_folders):
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["member", "no"])}
+    )
+    rows = datasets.Dataset.from_dict({"text": TEXTS, "label": [1 - n for n in LABELS]}, features)
+    found = score(rows, str(toy_folders["target"]), "loss", device="cpu")
+    assert found["label"].tolist() == [bool(n) for n in LABELS]
+
+
+def test_each_module_gets_its_mode_back(toy_folders, tokenizer):
+    from core.models import load_model
+
+    loaded = load_model("model.path", str(toy_folders["target"])).train()
+    loaded.model.layers[0].eval()
+    modes = [module.training for module in loaded.modules()]
+    score(TEXTS[:2], loaded, "loss", tokenizer=tokenizer, device="cpu")
+    assert [module.training for module in loaded.modules()] == modes
+
+
 def test_a_folder_tells_loaded_models_apart_by_their_weights(toy_folders, tokenizer, tmp_path):
     from core.models import load_model
 
     loaded = [load_model("model.path", str(toy_folders[role])) for role in ("target", "reference")]
+    moved = load_model("model.path", str(toy_folders["target"]))
+    moved.config.rms_norm_eps = 0.1
     keep = {"methods": "loss", "tokenizer": tokenizer, "device": "cpu", "folder": tmp_path / "runs"}
     first, other, again = (score(TEXTS[:2], one, **keep) for one in (*loaded, loaded[0]))
     assert table(first, "score") == table(again, "score") != table(other, "score")
-    assert len([*(tmp_path / "runs" / "scores").iterdir()]) == 2
+    score(TEXTS[:2], moved, **keep)
+    assert len([*(tmp_path / "runs" / "scores").iterdir()]) == 3

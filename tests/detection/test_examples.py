@@ -88,9 +88,9 @@ def test_the_digest_is_of_ids_and_texts_in_any_order(file):
 
 
 LABELS = [
-    (True, [1, 1.0, True, "1", "true", "TRUE", "Yes", "member", " Member "]),
-    (False, [0, 0.0, False, "0", "false", "No", "non-member", "Nonmember", "NON-MEMBER"]),
-    (None, [None, "", " ", float("nan")]),
+    (True, [1, 1.0, True, "1", "1.0", "true", "TRUE", "Yes", "member", " Member "]),
+    (False, [0, 0.0, False, "0", "0.0", "false", "No", "non-member", "Nonmember", "NON-MEMBER"]),
+    (None, [None, "", " ", float("nan"), pd.NA]),
 ]
 
 

@@ -149,7 +149,7 @@ def test_out_gets_the_table_in_the_files_order(stage, tmp_path):
     table = pd.read_csv(tmp_path / "out" / "scores.csv", keep_default_na=False)
     assert table["example_id"].tolist() == ["u", "m", "v"] * 3
     stored = pd.read_parquet(tmp_path / "out" / "scores.parquet")
-    known = ["benchmark", "label", "p_value"]  # none of these texts has a label
+    known = ["benchmark", "label", "sha256", "p_value"]  # none of these texts has a label
     pd.testing.assert_frame_equal(table.drop(columns=["rank", *known]), stored.drop(columns=known))
     assert stored["label"].isna().all()
     assert stored["p_value"].isna().all()

@@ -87,7 +87,15 @@ def test_an_earlier_run_of_the_model_says_its_speed(tmp_path):
     folder.mkdir(parents=True)
     cost = Cost("train", "study", 9.0, 2, "cpu", str(made))
     (folder / "costs.jsonl").write_text(json.dumps(asdict(cost)) + "\n")
-    found = {one.run: one.seconds for one in estimates.estimates(cell, Stages(ClusterConfig()))}
+
+    def seconds():
+        made = estimates.estimates(cell, Stages(ClusterConfig()))
+        return {one.run: one.seconds for one in made}
+
+    assert seconds()["train study"] is None  # a model of another size
+    (made / "hf").mkdir()
+    (made / "hf" / "model.safetensors").write_bytes(bytes(4 * 226_000))
+    found = seconds()
     assert found["train study"] == 599_808 / 2000
     assert found["detect clean"] is None
 
