@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from analysis.headline import controls_line, headline, headlines
@@ -113,7 +114,8 @@ def test_many_that_are_off_are_counted_and_a_shared_one_once(sound):
     off = sound.assign(ci_low=0.6, condition="c")
     controls = off[(off["checkpoint"] == "clean") & (off["method"] == "loss")]
     seven = controls.loc[controls.index.repeat(7)]
-    said = controls_line(seven.assign(value=[0.61 + i / 100 for i in range(7)]), 0.95)
+    apart = seven.assign(value=seven["value"] + np.tile(np.arange(7) / 100, len(controls)))
+    said = controls_line(apart, 0.95)
     assert said.count("clean loss") == 5
     assert " and 2 more;" in said
     assert "for 1 of 1 clean" in controls_line(seven, 0.95)
