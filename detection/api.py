@@ -22,8 +22,9 @@ import pandas as pd
 import yaml
 from datasets import Dataset
 
-from core.errors import ConfigError, DataError, near_names
+from core.errors import ConfigError, DataError, near_names, require
 from core.metrics import chosen_metrics
+from core.ranges import PART
 from detection.config import (
     METHODS,
     DetectionConfig,
@@ -148,6 +149,9 @@ def evaluate(
     shown = ranked_texts(examples, scores.drop_duplicates("example_id"))
     if not {True, False} <= set(shown.column("label").unique().to_pylist()):
         raise DataError("labels: give members and non-members, such as labels=[1, 0, …].")
+    for name, rates in (("fpr", fpr), ("tpr", tpr)):
+        good = isinstance(rates, Sequence) and all(PART.holds(rate) for rate in rates)
+        require(good, name, rates, "give rates above 0 and below 1, such as (0.05,).")
     parts = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
     return tidy(evaluated(lambda: by_method(parts), shown, blind, chosen_metrics(fpr, tpr)))
 
@@ -172,6 +176,7 @@ def _examples(texts: Any, labels: Sequence[Any] | None, stack: ExitStack) -> str
         return str(texts)
     rows = list(_rows(texts))
     if labels is not None:
+        labels = list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
         rows = [{**row, "label": label} for row, label in zip(rows, labels, strict=True)]
@@ -194,6 +199,9 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
     if isinstance(texts, Dataset):
         texts = named_labels(texts)
     rows = [{"text": row} if isinstance(row, str) else row for row in texts]
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise DataError(f"texts: {row!r}, number {number} from 0, is no string: leave it out.")
     return [{name: row[name] for name in FIELDS if name in row} for row in rows]
 
 
@@ -208,6 +216,8 @@ def _path(model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: bool) -
         return str(model)
     if tokenizer is None:
         raise ConfigError(f"{name}: a loaded model needs its tokenizer: give one beside it.")
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
     held = HeldModel.of(model, tokenizer, f"{name}.path", kept=kept)
     stack.callback(held.release)
     return held.hold()
@@ -221,7 +231,7 @@ def _nodes(methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]]) -> di
         raise ConfigError(f"method={unknown[0]}: unknown method. {near_names(unknown[0], known)}")
     nodes = {name: yaml.safe_load(known[name].read_text())[name] for name in names}
     given = methods if isinstance(methods, Mapping) else {}
-    return {name: {**node, **given.get(name, {})} for name, node in nodes.items()}
+    return {name: {**node, **(given.get(name) or {})} for name, node in nodes.items()}
 
 
 def _settings(given: Mapping[str, Any]) -> DetectionConfig:

@@ -117,6 +117,10 @@ def tidy(groups: Sequence[Group]) -> pd.DataFrame:
         for (method, variant), line in group.found.items()
         for metric, one in line.items()
     ]
+    for group in groups:
+        if group.needs:  # it has no estimates, and this says why
+            sizes = {"members": group.members, "nonmembers": group.nonmembers}
+            rows.append({"benchmark": group.name, **sizes, "method": "", "needs": group.needs})
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

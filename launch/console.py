@@ -99,9 +99,13 @@ def _completion_script() -> int:
 
 def _complete(words: list[str]) -> int:
     """What may stand in the place of the last word; Hydra knows a stage's."""
-    stage = "launch" if words[1] == "quickstart" else PACKAGES.get(words[1])
-    if len(words) < 3 or stage is None:
-        print("\n".join([*PACKAGES, *TOOLS, "list", "quickstart"]))
+    first, *more = words[1:] or [""]
+    stage = "launch" if first == "quickstart" else PACKAGES.get(first)
+    if not more or stage is None:
+        known = (
+            GROUPS if first == "list" else [] if more else [*PACKAGES, *TOOLS, "list", "quickstart"]
+        )
+        print("\n".join(known))
         return 0
     os.environ["COMP_LINE"] = " ".join([COMMAND, *words[2:]])
     return _run(stage, ["-sc", "query=bash"])

@@ -97,6 +97,12 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         assert auroc.loc[name, "value"] == pytest.approx(value, abs=1e-12)
         assert auroc.loc[name, "low"] < value < auroc.loc[name, "high"]
     assert set(found["needs"][found["metric"] == "tpr_at_fpr_0.05"]) != {""}
+    (lacking,) = evaluate(
+        scores, frame[:60].assign(label=[1, 0] * 20 + [1] * 20), blind=False
+    ).query("benchmark == 'all'")["needs"]
+    assert lacking == "non-members in two"
+    with pytest.raises(ConfigError, match="fpr is 0.05: give rates above 0 and below 1"):
+        evaluate(scores, frame, fpr=0.05)
     with pytest.raises(DataError, match="give members and non-members"):
         evaluate(scores, frame.assign(label=None))
 
@@ -108,6 +114,7 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         ({"methods": {"min_k": {"kk": 1}}}, "method.min_k.kk: unknown hyperparameter"),
         ({"batch_token": 1}, "batch_token: unknown setting. Did you mean batch_tokens"),
         ({"labels": [1]}, "labels: there are 1 for 2 texts"),
+        ({"texts": [TEXTS[0], None]}, "texts: None, number 1 from 0, is no string"),
         ({"labels": [1, "perhaps"]}, "label is 'perhaps'"),
         ({"texts": {"text": TEXTS[:2]}}, "texts is a dict: give strings, a data frame"),
         ({"texts": "none.jsonl", "labels": [1]}, "labels: a file or a data set has its own"),

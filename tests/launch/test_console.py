@@ -47,7 +47,12 @@ def test_what_is_not_known_is_named(monkeypatch, capsys, words, said):
 
 @pytest.mark.parametrize(
     ("line", "among"),
-    [("contamination de", "detect"), ("contamination detect method=lo", "method=loss")],
+    [
+        ("contamination", "detect"),
+        ("contamination de", "detect"),
+        ("contamination list me", "methods"),
+        ("contamination detect method=lo", "method=loss"),
+    ],
 )
 def test_bash_is_told_what_may_follow(line, among):
     """In a process of its own: Hydra answers by ending it."""
