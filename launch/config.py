@@ -11,7 +11,7 @@ from core.ranges import Range, Ranged, at_least, limited, one_of
 
 STAGES = ("inject", "train", "detect")
 PACKAGES = {"train": "training", "detect": "detection"}
-"""The package of each stage that can be processes of its own, which also names its runs."""
+"""The package of each stage that can be processes of its own."""
 KINDS = ("local", "torchrun", "deepspeed", "slurm")
 
 

@@ -75,7 +75,7 @@ class Processes:
 
     def saved(self, run: str) -> Path:
         """The folder of the configuration that the stage's processes read in a run of this name."""
-        return self.folder / "stages" / f"{PACKAGES[self.stage]}-{run}"
+        return self.folder / "stages" / f"{self.stage}-{run}"
 
     def command(self, run: str) -> list[str]:
         """What starts the stage's package as that many processes."""

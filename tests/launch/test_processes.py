@@ -110,7 +110,7 @@ def test_two_processes_make_what_one_makes(one, tmp_path, start):
     runs = copied(one, tmp_path / "runs")
     said = start(runs, TWO).ended()
     assert_as_one(runs, one)
-    for stage in ("training-study", "detection-contaminated"):
+    for stage in ("train-study", "detect-contaminated"):
         assert said.count(f"{stage}: {sys.executable} -m torch.distributed.run --standalone") == 1
     assert said.count("· step ") <= 1  # one of them shows a bar, if it takes long
     assert "Traceback" not in said
@@ -122,7 +122,7 @@ def test_two_processes_make_what_one_makes(one, tmp_path, start):
     (cell,) = launch.glob("cells/*")
     assert devices(runs, "train") == {"study": [2]}
     stages = {p.parent.name for p in cell.glob("stages/*/config.yaml")}
-    assert stages == {"training-study", "detection-contaminated"}
+    assert stages == {"train-study", "detect-contaminated"}
     assert "1 done" in status(runs)
 
 
@@ -160,8 +160,8 @@ def test_a_dry_run_prints_torchruns_commands(dry, words, said):
     commands = [line for line in dry(*words).splitlines() if "torch.distributed.run" in line]
     stages = [re.search(r"-m (\w+) --config-path \S+/stages/(\S+)", c).groups() for c in commands]
     assert stages == [
-        ("training", "training-base"), ("training", "training-study"),
-        ("detection", "detection-clean"), ("detection", "detection-contaminated"),
+        ("training", "train-base"), ("training", "train-study"),
+        ("detection", "detect-clean"), ("detection", "detect-contaminated"),
     ]  # fmt: skip
     for command in commands:
         assert {*said} <= {re.sub("(rdzv-id=).*", r"\1", word) for word in command.split()}
@@ -261,7 +261,7 @@ def test_a_killed_process_is_started_again_and_ends_the_same(long, tmp_path, sta
     launch.rank(1).kill()
     said = launch.ended()
     assert "A process of train died without a word" in said
-    assert said.count("training-study: ") == 2
+    assert said.count("train-study: ") == 2
     assert re.search(r"resuming after step (40|60)\n", said)
     assert losses(study(runs)) == losses(study(long))
     assert made_for_study(runs) == made_for_study(long)
@@ -275,7 +275,7 @@ def test_without_retries_a_killed_process_ends_the_launch(long, tmp_path, start)
     launch.rank(1).kill()
     said = launch.ended(status=1)
     assert said.count("error: A process of train died without a word") == 1
-    assert said.count("training-study: ") == 1
+    assert said.count("train-study: ") == 1
     assert "1 failed" in status(runs)
     assert "died without a word" in status(runs)
 
@@ -346,7 +346,7 @@ def test_the_first_traceback_is_that_of_the_process_that_failed(one, tmp_path, s
     site.mkdir()
     (site / "sitecustomize.py").write_text(BOOM)
     said = start(runs, TWO, "cluster.retries=1", PYTHONPATH=str(site)).ended(status=1)
-    assert said.count("training-study: ") == 2  # once more, and no more
+    assert said.count("train-study: ") == 2  # once more, and no more
     assert said.index("RuntimeError: boom") < said.index("torch.distributed.elastic")
     assert raised(said)[0] == "RuntimeError: boom"
     assert {*raised(said)} == {"RuntimeError: boom"}

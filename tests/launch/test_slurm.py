@@ -95,7 +95,7 @@ def two_nodes(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_tasks_train_as_one_process(two_nodes: Path, undisturbed: Path) -> None:
     one, ours = the_same_cell(undisturbed), cells(two_nodes)[0]
     assert ours.read_outcome().state == "done", logs(two_nodes)
-    for stage, name in (("train", "training-study"), ("detect", "detection-contaminated")):
+    for stage, name in (("train", "train-study"), ("detect", "detect-contaminated")):
         assert f"{name}: srun --ntasks=2" in log_of(two_nodes, ours.read_jobs()[stage]).read_text()
     assert (losses_of(ours) - losses_of(one)).abs().max() < LONG_TRAINING
     for name in ("clean", "contaminated"):
