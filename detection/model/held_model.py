@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from core.errors import ConfigError
-from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
-from detection.passes import NUMBERS
+from detection.model.scored_model import UNKNOWN_STEP
+from detection.model.transformers_model import TransformersModel
 
 if TYPE_CHECKING:
     from detection.config import DetectionConfig
@@ -20,7 +20,7 @@ _held: dict[str, HeldModel] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class HeldModel(ScoredModel):
+class HeldModel(TransformersModel):
     """A loaded `PreTrainedModel`, scored on the device and in the type that it has.
 
     Attributes:
@@ -28,8 +28,6 @@ class HeldModel(ScoredModel):
         own_tokenizer: its tokenizer.
         modes: each module's mode, training or not, which it gets back in the end.
     """
-
-    gives: ClassVar[frozenset[str]] = frozenset({*NUMBERS, "states"})
 
     hf: Any
     own_tokenizer: Any
@@ -84,18 +82,8 @@ class HeldModel(ScoredModel):
         return hashlib.sha256(self.own_tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
 
     @property
-    def context(self) -> int | None:
-        """As the model's config says."""
-        limit = getattr(self._config, "max_position_embeddings", None)
-        return None if limit is None else int(limit)
-
-    @property
-    def vocabulary(self) -> int | None:
-        """As the model's config says."""
-        return getattr(self._config, "vocab_size", None)
-
-    @property
-    def _config(self) -> Any:
+    def config(self) -> Any:
+        """The config of its text decoder."""
         return self.hf.config.get_text_config(decoder=True)
 
     def tokenizer(self) -> Any:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from core.artifacts import is_complete
 from core.content import file_digest, folder_digest
 from core.errors import ConfigError
 from core.hub import commit_digest, snapshot
 from core.models import MODEL_FILES, load_config, load_tokenizer, resolve, tokenizer_digest
-from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
-from detection.passes import NUMBERS
+from detection.model.scored_model import UNKNOWN_STEP
+from detection.model.transformers_model import TransformersModel
 from training.ancestry import Ancestry, ancestry_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ CODE = "+code"  # what a digest ends with where the model's own code runs
 
 
 @dataclass(frozen=True)
-class LocalModel(ScoredModel):
+class LocalModel(TransformersModel):
     """A model in files, which gives all.
 
     Attributes:
@@ -32,8 +32,6 @@ class LocalModel(ScoredModel):
         trust_remote_code: whether Python code that comes with the model may run.
         given: the path as it was given; a hub id for one of the hub.
     """
-
-    gives: ClassVar[frozenset[str]] = frozenset({*NUMBERS, "states"})
 
     field: str
     folder: Path
@@ -76,19 +74,9 @@ class LocalModel(ScoredModel):
         """A hash of the tokenizer's files; a GGUF file holds its own."""
         return self.digest if self.folder.is_file() else tokenizer_digest(self.folder)
 
-    @property
-    def context(self) -> int | None:
-        """The most tokens that the model's config allows; None where it names no limit."""
-        limit = getattr(self._config, "max_position_embeddings", None)
-        return None if limit is None else int(limit)
-
-    @property
-    def vocabulary(self) -> int | None:
-        """The entries of the vocabulary that the model's config names, if it does."""
-        return getattr(self._config, "vocab_size", None)
-
     @cached_property
-    def _config(self) -> Any:
+    def config(self) -> Any:
+        """The config of its text decoder."""
         config = load_config(self.field, self.path, trust_remote_code=self.trust_remote_code)
         return config.get_text_config(decoder=True)
 

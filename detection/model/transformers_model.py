@@ -1,0 +1,31 @@
+"""What every kind of model has that transformers runs in this process."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from detection.model.scored_model import ScoredModel
+from detection.passes import NUMBERS
+
+
+class TransformersModel(ScoredModel):
+    """A model with a config of transformers, which gives all."""
+
+    gives: ClassVar[frozenset[str]] = frozenset({*NUMBERS, "states"})
+
+    @property
+    @abstractmethod
+    def config(self) -> Any:
+        """The config of its text decoder."""
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens that the config allows; None where it names no limit."""
+        limit = getattr(self.config, "max_position_embeddings", None)
+        return None if limit is None else int(limit)
+
+    @property
+    def vocabulary(self) -> int | None:
+        """The entries of the vocabulary that the config names, if it does."""
+        return getattr(self.config, "vocab_size", None)
