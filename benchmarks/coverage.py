@@ -19,13 +19,14 @@ import numpy as np
 from scipy.stats import norm
 
 from analysis.statistics.dose_test import joint_test, stratum
-from analysis.statistics.paired import Differences, holm, max_t, p_values
+from analysis.statistics.paired import Differences, max_t, p_values
 from analysis.statistics.pooled import hierarchical, pooled_estimate
 from benchmarks.rates import DRAWS, rates
 from core import bootstrap
 from core.bootstrap import Resample
 from core.estimates import Estimate, estimate, interval
 from core.metrics import AUROC, Scores
+from core.significance import holm
 
 
 def d_prime(auroc: float) -> float:

@@ -122,14 +122,14 @@ def measured(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int) -> li
     """Seconds of the bare forward, then the columns."""
     batches = padded_batches(rows)
     bare, *ways = medians(
-        lambda: forward(model.model, batches),
+        lambda: forward(model.hf, batches),
         lambda: attack(model, rows, METHODS),
         lambda: [attack(model, rows, [method]) for method in METHODS],
         lambda: [attack(model, [row], METHODS) for row in rows],
         repeats=repeats,
     )
     if not takes_branches(model):
-        sys.exit(f"{type(model.model).__name__} takes no branches, so infilling is the loop.")
+        sys.exit(f"{type(model.hf).__name__} takes no branches, so infilling is the loop.")
     _, pac, neighbor, one, five, few = medians(
         lambda: versions(model, rows, 1),
         lambda: versions(model, rows, 6),

@@ -47,6 +47,7 @@ SHIFT = 1.0
 LEVEL, TOLERANCE = 0.05, 0.015
 Rng = np.random.Generator
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class Seed:
@@ -54,9 +55,10 @@ class Seed:
 
     def __init__(self, rng: Rng, hard: Floats, doses: Sequence[int], drawn: Seed | None) -> None:
         size = len(hard) // 2
-        self.order = rng.permutation(len(hard)) if drawn is None else drawn.order
-        self.dose = rng.permutation(np.resize(doses, size)) if drawn is None else drawn.dose
-        self.draws = int(rng.integers(1 << 40)) if drawn is None else drawn.draws
+        self.order: Ints = rng.permutation(len(hard)) if drawn is None else drawn.order
+        occurrences = rng.permutation(np.resize(doses, size)) if drawn is None else drawn.dose
+        self.dose: Ints = occurrences
+        self.draws: int = int(rng.integers(1 << 40)) if drawn is None else drawn.draws
         scores = hard[self.order] + 0.3 * rng.normal(size=len(hard))
         self.members, self.nonmembers = scores[:size] + SHIFT * (self.dose > 0), scores[size:]
 

@@ -83,7 +83,7 @@ def detection(texts: int, labels: bool = False) -> list[float]:
         sizes.append(resident())
         return model
 
-    LocalModel.load = watched
+    setattr(LocalModel, "load", watched)  # noqa: B010
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "texts.jsonl"
         write_texts(file, texts, labels)
@@ -140,7 +140,7 @@ def main() -> None:
     """What the command line asks for."""
     what, *sizes = sys.argv[1:] or [""]
     if what in ("", "sweep"):
-        print_sweep(*map(int, sizes or [50]))
+        print_sweep(*(int(size) for size in sizes or ["50"]))
     if what in ("", "detection"):
         print_detection([int(size) for size in sizes] or [20_000, 200_000])
 

@@ -58,7 +58,8 @@ class Shape(NamedTuple):
         if self.seeds == 1:
             return rng.random((1, size))
         shared, own = rng.normal(size=size), rng.normal(size=(self.seeds, size))
-        return norm.cdf((shared + own) / 2**0.5)
+        quantiles: Scores = norm.cdf((shared + own) / 2**0.5)
+        return quantiles
 
     def truth(self, metric: Metric) -> float:
         """The rate of these distributions."""

@@ -100,7 +100,8 @@ def seconds(architecture: dict[str, Any], vocabulary: int, world: World) -> list
     ours = our_step(models[1], sequences, CONFIG, engine_settings("zero0"), world)
     turns = Turns(bare_step(models[0].train(), sequences, world), ours)
     train(models[2], sequences, turns, world)
-    np.testing.assert_allclose(*turns.losses, rtol=0, atol=1e-4)
+    bare, own = turns.losses
+    np.testing.assert_allclose(own, bare, rtol=0, atol=1e-4)
     ids = read_batch(sequences, np.arange(CONFIG.batch_sequences))[0].to(world.device)
     with torch.no_grad():
         after = [float(token_losses(model, ids).mean()) for model in models]
@@ -132,7 +133,7 @@ def bare_step(model: Any, sequences: Dataset, world: World) -> Step:
     batches = [read_batch(sequences, rows)[0].to(world.device) for rows in parts]
 
     def step(number: int) -> float:
-        loss = token_losses(model, batches[number % BATCHES]).mean()
+        loss: Any = token_losses(model, batches[number % BATCHES]).mean()
         loss.backward()
         clip_grad_norm_(model.parameters(), CONFIG.clip_norm)
         optimizer.step()
@@ -157,7 +158,7 @@ def our_step(model: Any, sequences: Dataset, config: TrainingConfig, settings: d
     return step
 
 
-class Turns(TrainerCallback):
+class Turns(TrainerCallback):  # type: ignore[misc]
     """Times Trainer's steps, and takes the other ways' steps between them."""
 
     def __init__(self, *others: Step) -> None:
