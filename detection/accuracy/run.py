@@ -146,11 +146,11 @@ def likelihoods(
     """For each question and row of it the log-probabilities (float64) of the answer's tokens."""
     ids = [row for each in rows for row in each.ids]
     names = [f"{r.question.example_id}, option {n}" for r in rows for n in range(len(r.ids))]
-    task = partial(run_sequences, batch_tokens=settings.batch_tokens)
+    task, title = partial(run_sequences, batch_tokens=settings.batch_tokens), source.titled(KIND)
     if spread(settings):
-        stats = run_slices(task, source, settings, ids, names)
+        stats = run_slices(task, source, settings, ids, names, title=title)
     else:
-        stats = task(source.load(settings), ids, names, progress=source.titled(KIND))
+        stats = task(source.load(settings), ids, names, progress=title)
     columns = iter(stats)  # entry i is of token i + 1
     return [
         [next(columns).logprob[each.prompt - 1 :].astype(np.float64) for _ in each.ids]

@@ -70,9 +70,10 @@ class Reader:
         if not tokens:
             return []
         ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
+        shown = self.source.titled(title)
         if spread(self.settings):
-            return run_slices(task, self.source, self.settings, ids, names, *columns)
-        return task(self.model, ids, names, *columns, progress=self.source.titled(title))
+            return run_slices(task, self.source, self.settings, ids, names, *columns, title=shown)
+        return task(self.model, ids, names, *columns, progress=shown)
 
     def spread_windows(
         self, task: Task[Copies], title: str, tokens: Sequence[Tokens]

@@ -46,6 +46,7 @@ def run_slices(
     settings: DetectionConfig,
     sequences: Sequence[Sequence[int]],
     *columns: Sequence[Any],
+    title: str,
 ) -> list[T]:
     """The task's result for each sequence, in the given order, by several processes.
 
@@ -58,17 +59,22 @@ def run_slices(
         settings: the stage's settings; on CUDA process i takes GPU i modulo their number.
         sequences: token ids, at least 2 each.
         columns: what else the task takes of each sequence: first what to call it in an error.
+        title: of the progress bar, which the first process shows for its own slice.
     """
     group = joined()
     rows = (sequences, *columns)
     n = group.size if group else max(1, min(settings.processes, len(sequences)))
     alone = replace(settings, processes=1)
     slices = [
-        Slice(task, source, alone, [c[i::n] for c in rows], None if i else "process 0")
+        Slice(task, source, alone, [c[i::n] for c in rows], None if i else _titled(title, n))
         for i in range(n)
     ]
     parts = group.run(slices) if group else _by_children(slices)
     return [parts[i % n][i // n] for i in range(len(sequences))]
+
+
+def _titled(title: str, processes: int) -> str:
+    return f"{title}, 1 of {processes} processes" if processes > 1 else title
 
 
 _children: list[ProcessPoolExecutor] | None = None  # of one process each, which has its own GPU

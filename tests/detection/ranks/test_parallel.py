@@ -29,7 +29,7 @@ from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.passes import NUMBERS, ORIGINAL, Pass
 from detection.ranks import group, slices
-from detection.ranks.spread import spread
+from detection.ranks.spread import run_slices, spread
 from detection.run import run
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
@@ -66,6 +66,19 @@ def test_two_processes_give_the_same_as_one(golden_folder, resources):
     keys = [[(row.text_sha256, row.copy) for row in rows] for rows in (one, two)]
     assert keys[0] == keys[1]
     assert_close([row.stats for row in two], [row.stats for row in one])
+
+
+@pytest.mark.parametrize(("n", "title"), [(2, "original, 1 of 2 processes"), (1, "original")])
+def test_the_first_process_says_of_how_many_its_bar_is_one(monkeypatch, golden_folder, n, title):
+    shown = []
+    monkeypatch.setattr(
+        "detection.ranks.spread._by_children",
+        lambda parts: shown.extend(part.title for part in parts) or [p.columns[0] for p in parts],
+    )
+    settings = DetectionConfig(device="cpu", processes=n)
+    source = open_model("model.path", str(golden_folder))
+    run_slices(None, source, settings, [[1, 2], [3, 4]], ["a", "b"], title="original")
+    assert shown == [title, None][:n]
 
 
 @pytest.mark.slow
