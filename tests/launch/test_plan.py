@@ -11,8 +11,9 @@ from hydra import compose, initialize_config_dir
 from core.command import CONF
 from core.config import convert
 from core.errors import ConfigError
+from launch import slurm
 from launch.config import LaunchSettings
-from launch.folder import CellFolder, Outcome
+from launch.folder import CellFolder, Launch, Outcome
 from launch.pipeline import content_of, plan, runs_of
 from launch.run import _ended
 from launch.saved_config import save_config
@@ -164,14 +165,37 @@ def test_a_documented_option_is_one_that_hydra_takes(line):
     assert convert(config, LaunchSettings).cluster.kind == "slurm"
 
 
-def test_detection_takes_the_trainings_machine_and_injection_no_gpu():
-    words = ["partition=gpu", "ntasks_per_node=8", "gpus_per_node=8", "nodes=2", "time=900"]
-    given = [f"cluster.jobs.train.{word}" for word in words]
-    config = composed("cluster=slurm", "injection.num_proc=4", *given)
-    cluster = convert(config, LaunchSettings).cluster
-    kept = ("partition", "ntasks_per_node", "gpus_per_node", "nodes", "cpus_per_task", "time")
+ASKED = {
+    "inject": {"partition": "cpu", "cpus-per-task": "16", "time": "480", "nodes": "1"},
+    "train": {"partition": "gpu", "cpus-per-task": "8", "gpus-per-node": "8",
+              "ntasks-per-node": "8", "nodes": "1"},
+    "analyse": {"partition": "cpu", "nodes": "1"},
+}  # fmt: skip
+ASKED["detect"] = ASKED["train"]
+
+
+def test_the_documented_jobs_ask_for_gpus_where_models_run_and_nowhere_else(tmp_path):
+    (said,) = re.findall(r"cluster=slurm (cluster.jobs.inject.*?)\npython", DOCS, re.DOTALL)
+    words = said.replace("\\\n", " ").split()
+    config = composed("experiment=paper/frequency", "corpus.paths=/data", "cluster=slurm", *words)
+    cluster, launch = convert(config, LaunchSettings).cluster, Launch(tmp_path / "study-1")
+    text = slurm.described(launch, launch.folder / "code-1", cluster, 1, None)
+    kept = ("partition", "nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task")
+    for script in text.split("#!/bin/bash")[1:]:
+        asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)$", script, re.MULTILINE))
+        expected = ASKED[asked["job-name"].removeprefix("study-1-")]
+        assert {name: asked[name] for name in (*kept, *expected) if name in asked} == expected
+
+
+def test_detection_takes_a_node_of_the_training_and_gpus_may_be_of_a_kind_or_none():
+    given = ["ntasks_per_node=4", "gpus_per_node=a100:4", "nodes=2", "time=900"]
+    given = ["injection.num_proc=4", *(f"cluster.jobs.train.{word}" for word in given)]
+    cluster = convert(composed("cluster=slurm", *given), LaunchSettings).cluster
+    kept = ("ntasks_per_node", "gpus_per_node", "nodes", "cpus_per_task", "time")
     jobs = {stage: [cluster.job(stage).get(name) for name in kept] for stage in cluster.jobs}
-    assert jobs["inject"] == [None, None, None, None, 4, 240]
-    assert jobs["train"] == ["gpu", 8, 8, 2, None, 900]
-    assert jobs["detect"] == ["gpu", 8, 8, 1, None, 240]
-    assert jobs["analyse"] == [None, None, None, None, None, 60]
+    assert jobs["inject"] == [None, None, None, 4, 240]
+    assert jobs["train"] == [4, "a100:4", 2, 8, 900]
+    assert jobs["detect"] == [4, "a100:4", 1, 8, 240]
+    assert jobs["analyse"] == [None, None, None, None, 60]
+    config = composed("cluster=slurm", "cluster.jobs.train.gpus_per_node=null")
+    assert "gpus_per_node" not in convert(config, LaunchSettings).cluster.job("detect")
