@@ -59,10 +59,10 @@ class Collector:
 
     def collect(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
         """The statistics of each pass; a pass that holds others is run for all of them, once."""
-        serving = _serving(set(passes))
-        for each in sorted(set(serving.values()), key=lambda p: p.key):
+        holders = serving(set(passes))
+        for each in sorted(set(holders.values()), key=lambda p: p.key):
             self._one(each)
-        return {p: self._found[held_by] for p, held_by in serving.items()}
+        return {p: self._found[held_by] for p, held_by in holders.items()}
 
     def stored(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
         """The statistics of those passes whose folders are finished; nothing is run.
@@ -70,14 +70,14 @@ class Collector:
         Raises:
             ArtifactError: a folder is damaged.
         """
-        serving = _serving(set(passes))
-        folders = {p: self._place(p)[0] for p in set(serving.values())}
+        holders = serving(set(passes))
+        folders = {p: self._place(p)[0] for p in set(holders.values())}
         found = {
             p: StoredPass(open_artifact(folder, KIND).path)
             for p, folder in folders.items()
             if is_complete(folder)
         }
-        return {p: found[held_by] for p, held_by in serving.items() if held_by in found}
+        return {p: found[held_by] for p, held_by in holders.items() if held_by in found}
 
     def _one(self, wanted: Pass) -> ByText:
         if wanted not in self._found:
@@ -141,7 +141,7 @@ class Collector:
         return self._loaded[role]
 
 
-def _serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:
+def serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:
     """For each pass the one of them that holds it."""
     return {
         p: view_of(p).serving(p, (o for o in wanted if (o.model, o.view) == (p.model, p.view)))

@@ -1,46 +1,34 @@
 """What a cell's runs will take: time, GPU hours, memory and disk, from its plan alone.
 
-Time is FLOPs / (`MFU` of `training.peak_tflops` of each device). A token of a training step costs
-6·N + 12·L·H·Q·T (PaLM, appendix B; see `training.flops`), a third more where activations are
-recomputed; one of a forward pass costs a third. Where an earlier run of a model of the same name
-and dtype is recorded, its tokens a second on each device stand in. Memory is `training.memory`'s.
-Left out: reading documents, start, evaluation, waiting. GB are 10^9 bytes.
+Time is FLOPs (`launch.workload`) / those that the devices do in a second (`launch.pace`). Memory is
+`training.memory`'s. Left out: reading documents, start, waiting. GB are 10^9 bytes.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from statistics import median
-from typing import Any
 
-import yaml
-
-from core import hub
-from core.artifacts import CONFIG, is_complete
-from core.models import is_gguf, resolve
+from core.models import is_gguf
 from core.terminal import duration, fit
-from detection.build import build_methods
-from detection.views import VIEWS
-from launch.costs import read_costs
-from launch.folder import KIND
+from launch.pace import MFU, pace
 from launch.pipeline import Plan
 from launch.shared import base_training
 from launch.stages import Stages
-from training.checkpoint import HF, METRICS
-from training.config import ModelConfig, TrainingStage
-from training.flops import flops_per_token
-from training.memory import LOGIT_COPIES, Shape, config_of, need, shape_of
+from launch.workload import (
+    Model,
+    evaluated_tokens,
+    masked_lm_flops,
+    masked_lm_work,
+    neighbour_tokens,
+    scoring_work,
+    text_tokens,
+    training_work,
+)
+from training.config import TrainingStage
+from training.memory import LOGIT_COPIES, need
 
 GB = 1e9
-MFU = 0.4
-"""The part of its peak that a device does; PaLM reports 0.46, LLaMA about 0.5 on A100s."""
-RECOMPUTING = 4 / 3
-TEXT_TOKENS = 256
-SAME_SIZE = 0.05  # models whose weights differ by less are as fast
-"""Of a text where `injection.example_max_tokens` sets no limit."""
 HEADER = (
     "run",
     "tokens",
@@ -75,26 +63,6 @@ class Estimate:
         return [self.run, f"{self.tokens:,.0f}", str(self.devices or "–"), time, hours, *sizes]
 
 
-@dataclass(frozen=True)
-class Model:
-    """A model's shape and what a token of a training step costs."""
-
-    shape: Shape
-    flops: float
-
-    @staticmethod
-    def of(model: ModelConfig, sequence_tokens: int) -> Model | None:
-        """The model of the plan; None: its config is still on the hub."""
-        if model.path is not None and not Path(found := resolve("model.path", model.path)).exists():
-            kept = hub.kept(found)
-            if kept is not None and (kept / "config.json").is_file():
-                model = replace(model, path=str(kept))
-            elif model.architecture is None:
-                return None
-        shape = shape_of(model)
-        return Model(shape, flops_per_token(config_of(model), shape.parameters, sequence_tokens))
-
-
 def estimates(plan: Plan, stages: Stages) -> list[Estimate]:
     """Those of the cell's runs, in their order."""
     return [*_corpora(plan), *_trainings(plan, stages), *_scores(plan, stages)]
@@ -107,8 +75,8 @@ def described(plan: Plan, stages: Stages) -> list[str]:
     if peak is None:
         basis = "time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it"
     table = fit([*HEADER], [one.row() for one in found], least=LEAST).lines(left=1)
-    late = [_late(one, stages) for one in found]
-    return [f"estimated ({basis}):", *table, *filter(None, late)]
+    notes = [_neighbours(plan), *(_late(one, stages) for one in found)]
+    return [f"estimated ({basis}):", *table, *filter(None, notes)]
 
 
 def _late(one: Estimate, stages: Stages) -> str:
@@ -124,16 +92,29 @@ def _late(one: Estimate, stages: Stages) -> str:
     )
 
 
+def _neighbours(plan: Plan) -> str:
+    """That making neighbours is left out, where the model that makes them is not known."""
+    path = plan.detection.masked_lm.path
+    if path is None or not neighbour_tokens(plan) or masked_lm_flops(plan, text_tokens(plan)):
+        return ""
+    return f"making neighbours is left out: the size of masked_lm.path={path} is not known here."
+
+
 def _corpora(plan: Plan) -> Iterator[Estimate]:
-    own = plan.pretraining
+    own, trained = plan.pretraining, plan.training
+    width = plan.injection.injection.sequence_tokens
     budgets = {"base": own.budget_tokens} if own else {}
-    for run, tokens in {**budgets, "study": plan.injection.injection.budget_tokens}.items():
+    budgets["study"] = plan.injection.injection.budget_tokens
+    if trained.training.evaluate_every_steps and not trained.validation_folder:
+        budgets["validation"] = max(trained.training.evaluate_tokens, width)
+    for run, tokens in budgets.items():
         yield Estimate(f"inject {run}", tokens, disk=2 * 4.0 * tokens)  # shards, then sequences
 
 
 def _trainings(plan: Plan, stages: Stages) -> Iterator[Estimate]:
     world, width = stages.processes("train").count, plan.injection.injection.sequence_tokens
-    study = _training("study", plan.training, plan.order.sequences, width, world)
+    sequences, evaluated = plan.order.sequences, evaluated_tokens(plan)
+    study = _training("study", plan.training, sequences, width, world, evaluated)
     if plan.pretraining is None:
         yield study
         return
@@ -143,16 +124,17 @@ def _trainings(plan: Plan, stages: Stages) -> Iterator[Estimate]:
     yield study
     if plan.makes_reference:
         yield _training("reference", base, own.sequences, own.sequence_tokens, world)
+    if plan.makes_masked_lm:
+        work = masked_lm_work(plan)
+        yield Estimate("train masked_lm", work.tokens, 1, work.seconds(_pace(plan), 1))
 
 
-def _training(run: str, stage: TrainingStage, sequences: int, width: int, world: int) -> Estimate:
-    config, tokens = stage.training, sequences * width
-    model = Model.of(stage.model, width)
-    speed = _speed(Path(stage.runs), stage, None if model is None else model.shape.parameters)
-    more = RECOMPUTING if config.activation_checkpointing else 1
-    per_token = None if model is None else more * model.flops
-    seconds = tokens / (speed * world) if speed else _seconds(stage, tokens, per_token, world)
-    one = Estimate(f"train {run}", tokens, world, seconds)
+def _training(
+    run: str, stage: TrainingStage, sequences: int, width: int, world: int, evaluated: int = 0
+) -> Estimate:
+    config, model = stage.training, Model.of(stage.model, width)
+    work = training_work(stage, sequences, width, model, evaluated)
+    one = Estimate(f"train {run}", work.tokens, world, work.seconds(pace(stage, model), world))
     if model is None:
         return one
     made_whole = stage.model.path is None or is_gguf(stage.model.path)
@@ -163,62 +145,26 @@ def _training(run: str, stage: TrainingStage, sequences: int, width: int, world:
     return replace(one, device=needed.total, host=needed.host, disk=disk)
 
 
+def _pace(plan: Plan) -> float | None:
+    width = plan.injection.injection.sequence_tokens
+    return pace(plan.training, Model.of(plan.training.model, width))
+
+
 def _scores(plan: Plan, stages: Stages) -> Iterator[Estimate]:
     """Each text as long as it may be, or of `TEXT_TOKENS`; all models as large as the target."""
-    own, stage = plan.injection, plan.detection
+    stage = plan.detection
     world = max(stages.processes("detect").count, stage.detection.processes)
-    texts = (own.injection.members + own.injection.nonmembers) * len(own.benchmark)
-    passes = {one for method in build_methods(stage.method).values() for one in method.passes}
-    longest = own.injection.example_max_tokens or TEXT_TOKENS
-    tokens = texts * longest * sum(VIEWS[one.view].copies(one) for one in passes)
-    model = Model.of(plan.training.model, longest)
-    per_token = None if model is None else model.flops / 3
-    seconds = _seconds(plan.training, tokens, per_token, world)
-    one = Estimate("", tokens, world, seconds, disk=20.0 * tokens)
+    model = Model.of(plan.training.model, text_tokens(plan))
+    speed, device = _pace(plan), None
     if model is not None:
         size = 4 if stage.detection.dtype == "float32" else 2
         logits = stage.detection.batch_tokens * model.shape.vocabulary * 4 * LOGIT_COPIES
-        one = replace(one, device=size * model.shape.parameters + logits)
+        device = size * model.shape.parameters + logits
     steps = plan.training.training.export_steps
     for run in ("clean", "contaminated", *(f"step-{step:08d}" for step in steps)):
-        yield replace(one, run=f"detect {run}")
-
-
-def _seconds(
-    stage: TrainingStage, tokens: float, per_token: float | None, world: int
-) -> float | None:
-    """From the FLOPs of a token and the peak of a device, where both are known."""
-    peak = stage.training.peak_tflops
-    return tokens * per_token / (peak * 1e12 * MFU * world) if peak and per_token else None
-
-
-def _speed(runs: Path, stage: TrainingStage, parameters: int | None) -> float | None:
-    """Tokens a second and device of the newest recorded training of such a model; None: none."""
-    costs = [c for cell in (runs / KIND).glob("*/cells/*") for c in read_costs(cell)]
-    made = {Path(c.made): c.devices for c in costs if c.stage == "train" and c.made}
-    found = {
-        (folder / METRICS).stat().st_mtime: median(speeds) / devices
-        for folder, devices in made.items()
-        if is_complete(folder)
-        and _is_alike(folder, stage, parameters)
-        and (speeds := _speeds(folder))
-    }
-    return found[max(found)] if found else None
-
-
-def _is_alike(folder: Path, stage: TrainingStage, parameters: int | None) -> bool:
-    """Whether a training was of a model of this name and type, and of about this size."""
-    config: Mapping[str, Any] = yaml.safe_load((folder / CONFIG).read_text())
-    names = config.get("model", {}).get("name"), config.get("training", {}).get("dtype")
-    weights = sum(file.stat().st_size for file in (folder / HF).glob("*.safetensors"))
-    size = weights / (2 if stage.training.dtype == "bfloat16" else 4)
-    is_size = parameters is not None and abs(size / parameters - 1) < SAME_SIZE
-    return is_size and names == (stage.model.name, stage.training.dtype)
-
-
-def _speeds(folder: Path) -> list[float]:
-    lines = (folder / METRICS).read_text().splitlines() if (folder / METRICS).exists() else []
-    return [json.loads(line)["tokens_per_second"] for line in lines]
+        work = scoring_work(plan, model, first=run == "clean")
+        taken, disk = work.seconds(speed, world), 20.0 * work.tokens
+        yield Estimate(f"detect {run}", work.tokens, world, taken, device=device, disk=disk)
 
 
 def _gigabytes(count: float) -> str:

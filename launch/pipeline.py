@@ -72,6 +72,12 @@ class Plan:
         return self.made_here and asked and self.detection.reference.path is None
 
     @property
+    def makes_masked_lm(self) -> bool:
+        """Whether a masked language model is made: where a method needs one, and none is named."""
+        asked = "masked_lm" in used_by(build_methods(self.detection.method))
+        return self.pretraining is not None and asked and self.detection.masked_lm.path is None
+
+    @property
     def order(self) -> Order:
         """How the contaminated training goes through its corpus, but for the seed."""
         batch = self.training.training.batch_sequences
@@ -297,8 +303,7 @@ def _reference(plan: Plan, stages: Stages, corpora: Corpora, base: str) -> str |
 
 def _masked_lm(plan: Plan, stages: Stages, base_corpus: Artifact | None) -> str | None:
     """A small masked language model on the base part, where one is needed and none was given."""
-    needed = "masked_lm" in used_by(build_methods(plan.detection.method))
-    if not base_corpus or not needed or plan.detection.masked_lm.path is not None:
+    if not base_corpus or not plan.makes_masked_lm:
         return None
     stage = MaskedLMStage(plan.injection.runs, str(base_corpus.path))
     made = stages.make("train", "masked_lm", partial(train_masked_lm, stage))

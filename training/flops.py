@@ -23,6 +23,23 @@ def flops_per_token(model_config: Any, parameters: int, sequence_tokens: int) ->
     return float(6 * (parameters - lookup) + 12 * attention)
 
 
+def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
+    """The same of a masked language model, whose position embeddings don't multiply either.
+
+    Args:
+        model_config: its Hugging Face config.
+        sequence_tokens: T.
+    """
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    with torch.device("meta"):
+        empty = AutoModelForMaskedLM.from_config(model_config)
+    sizes = {name: weight.numel() for name, weight in empty.named_parameters()}
+    multiply = sum(n for name, n in sizes.items() if "position_embeddings" not in name)
+    return flops_per_token(model_config, multiply, sequence_tokens)
+
+
 def utilization(
     tokens_per_second: float, per_token: float, peak_tflops: float, devices: int
 ) -> float:

@@ -70,7 +70,9 @@ def _make(config: MaskedLMConfig, corpus: PackedCorpus, folder: Path) -> Built:
     tokenizer.add_special_tokens({"mask_token": MASK, "pad_token": PAD})
     width = len(corpus.sequences[0]["input_ids"])
     torch.manual_seed(derive(config.seed, "masked_lm"))
-    model = RobertaForMaskedLM(_architecture(config, tokenizer, width)).train()
+    names = ("pad_token_id", "bos_token_id", "eos_token_id")
+    special = {name: getattr(tokenizer, name) for name in names}
+    model = RobertaForMaskedLM(architecture(config, len(tokenizer), width, **special)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, fused=True)
     masks = DataCollatorForLanguageModeling(
         tokenizer, mlm_probability=config.mask_share, seed=derive(config.seed, "masks") % 2**31
@@ -92,18 +94,17 @@ def _make(config: MaskedLMConfig, corpus: PackedCorpus, folder: Path) -> Built:
     return Built(files, {"steps": len(batches), "last_loss": loss.item()})
 
 
-def _architecture(config: MaskedLMConfig, tokenizer: Any, width: int) -> Any:
+def architecture(config: MaskedLMConfig, vocabulary: int, width: int, **special: int | None) -> Any:
+    """The model for so many tokens, and sequences of `width`; with the ids of special tokens."""
     from transformers import RobertaConfig
 
     return RobertaConfig(
-        vocab_size=len(tokenizer),
+        vocab_size=vocabulary,
         hidden_size=config.hidden_size,
         intermediate_size=4 * config.hidden_size,
         num_hidden_layers=config.layers,
         num_attention_heads=config.heads,
-        max_position_embeddings=len(tokenizer) + width + 2,  # RoBERTa counts from its padding's id
+        max_position_embeddings=vocabulary + width + 2,  # RoBERTa counts from its padding's id
         type_vocab_size=1,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        **special,
     )

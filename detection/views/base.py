@@ -41,6 +41,10 @@ class View:
         """About how many statistics a token of a text has in the pass."""
         return int(dict(wanted.parameters).get("n", 1))
 
+    def reads(self, wanted: Pass, tokens: int) -> int:
+        """Tokens that the model reads for a text of so many, at most: what the pass costs."""
+        return tokens * self.copies(wanted)
+
     def task(self, reader: Reader, wanted: Pass) -> Task[Copies]:
         """What is done with the tokens of texts, or of windows, in each process."""
         from detection.forward.batches import run_alone  # it imports torch

@@ -26,6 +26,12 @@ class Infill(View):
         future = _future(wanted)
         return future + 1 if isinstance(future, int) else 1
 
+    def reads(self, wanted: Pass, tokens: int) -> int:
+        """The text, and behind each replaced token those that follow: up to `future`, or all."""
+        future = _future(wanted)
+        most = future if isinstance(future, int) else tokens
+        return tokens + sum(min(most, following) for following in range(1, tokens - 1))
+
     def task(self, reader: Reader, wanted: Pass) -> Task[Copies]:
         """What runs the text and its branches."""
         from detection.forward.infill import run_infill  # it imports torch

@@ -4,17 +4,20 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
 from core import hub
 from core.command import CONF
+from detection.forward.infill_branches import make_branches
 from launch import downloads, estimates
 from launch.config import ClusterConfig
 from launch.costs import Cost
 from launch.pipeline import plan
 from launch.stages import Stages
+from launch.workload import Model
 from training.memory_plan import MACHINES, MemoryConfig, MemoryStage, need_on
 
 SUBSETS = ("common_crawl", "c4", "github", "arxiv", "wikipedia", "stackexchange")
@@ -53,7 +56,7 @@ def test_the_papers_training_by_hand(papers):
     assert train.seconds == pytest.approx(tokens * FLOPS * 4 / 3 / (8 * 989e12 * 0.4))
     own = papers.training
     stage = MemoryStage(own.model, own.deepspeed, own.training, MemoryConfig(2048))
-    shape = estimates.Model.of(own.model, 2048).shape
+    shape = Model.of(own.model, 2048).shape
     assert train.device == need_on(shape, stage, MACHINES[1]).total
     assert train.row()[2:5] == ["8", "8 min", "1.08"]
 
@@ -64,6 +67,54 @@ def test_a_scored_text_costs_its_copies(papers):
     assert clean.tokens == 1600 * 256 * 27
     each = (FLOPS - 12 * 32 * 4096 * (2048 - 256)) / 3
     assert clean.seconds == pytest.approx(clean.tokens * each / (989e12 * 0.4))
+
+
+def test_neighbours_of_a_model_that_is_not_here_are_left_out_and_said(papers, monkeypatch):
+    monkeypatch.setattr(hub, "kept", lambda name: None)
+    said = "making neighbours is left out: the size of masked_lm.path=bert-base-uncased is not"
+    assert any(line.startswith(said) for line in estimates.described(papers, on()))
+
+
+SMALL = (
+    "experiment=quickstart", "training.peak_tflops=1", "benchmark=[boolq,imdb]",
+    "injection.members=30", "injection.nonmembers=30", "method=[loss,neighbor,infilling]",
+    "method.infilling.m=all", "training.evaluate_every_steps=50",
+)  # fmt: skip
+PASS = 2 * (225_600 - 1024 * 64) + 4 * 2 * 64 * 120  # FLOPs of reading a token: LLaMA's
+MASKED = 2 * (2 * 12 * 96**2 + 1024 * 96) + 4 * 2 * 96 * 120  # and RoBERTa's, without its biases
+
+
+@pytest.fixture(scope="module")
+def small():
+    made = estimates.estimates(planned(*SMALL), Stages(ClusterConfig()))
+    return {one.run: one for one in made}
+
+
+def test_infilling_with_all_tokens_costs_each_branch(small):
+    """Of 120 texts of 120 tokens, and 25 neighbours, which are made for the first model alone."""
+    ids = list(range(120))
+    branches = len(make_branches(ids, np.full(119, 999), 119))
+    tokens = 120 * (26 * 120 + 120 + branches)
+    clean, later = small["detect clean"], small["detect contaminated"]
+    assert clean.tokens == later.tokens == tokens
+    assert later.seconds == pytest.approx(tokens * PASS / 0.4e12)
+    made = 120 * 25 * 120 * MASKED / 0.4e12
+    assert clean.seconds - later.seconds == pytest.approx(made, rel=0.05)
+
+
+def test_evaluations_and_the_masked_model_cost_time(small):
+    """After 0, 50, 100 and 147 steps: 60 + 60 examples and 32 sequences of validation text."""
+    plain = planned(*SMALL[:-1])
+    without = estimates.estimates(plain, Stages(ClusterConfig()))[3]
+    own = small["train study"]
+    assert (without.run, own.tokens) == ("train study", 599_808)
+    read = 4 * (120 * 120 + 32 * 256)
+    ratio = read / (3 * 599_808)
+    assert own.seconds == pytest.approx((1 + ratio) * without.seconds)
+    assert small["inject validation"].tokens == 8192
+    masked = small["train masked_lm"]
+    each = MASKED + 4 * 2 * 96 * (256 - 120)
+    assert masked.seconds == pytest.approx(3 * 999_936 * each / 0.4e12, rel=0.05)
 
 
 def test_a_job_that_is_too_short_is_said(papers):
@@ -96,8 +147,9 @@ def test_an_earlier_run_of_the_model_says_its_speed(tmp_path):
     (made / "hf").mkdir()
     (made / "hf" / "model.safetensors").write_bytes(bytes(4 * 226_000))
     found = seconds()
-    assert found["train study"] == 599_808 / 2000
-    assert found["detect clean"] is None
+    assert found["train study"] == pytest.approx(599_808 / 2000)
+    share = PASS / (PASS + 4 * 2 * 64 * (256 - 120))
+    assert found["detect clean"] == pytest.approx(96_000 / (3 * 2000) * share)
 
 
 def test_a_model_whose_config_is_still_on_the_hub_has_no_size(papers, monkeypatch):

@@ -33,8 +33,8 @@ pytestmark = [pytest.mark.slurm, pytest.mark.skipif(WHY_NOT is not None, reason=
 # Tokens enough that a training can be caught at work.
 LONG = [*SMALL, "wandb.mode=disabled", "injection.budget_tokens=400_000"]
 SWEEP = ["-m", *LONG, "seed=0,1", "training.learning_rate=2e-3,4e-3"]
-ON_SLURM = ["cluster=slurm", "cluster.jobs.all.cpus_per_task=1",
-            "cluster.jobs.train.cpus_per_task=null", "cluster.jobs.train.gpus_per_node=null"]  # fmt: skip
+NO_GPU = ["cluster.jobs.train.cpus_per_task=null", "cluster.jobs.train.gpus_per_node=null"]
+ON_SLURM = ["cluster=slurm", "cluster.jobs.all.cpus_per_task=1", *NO_GPU]
 TWO_NODES = [*ON_SLURM, "training.micro_batch_sequences=8", "deepspeed=zero2",
              "cluster.jobs.train.nodes=2"]  # fmt: skip
 
