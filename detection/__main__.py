@@ -18,18 +18,19 @@ from detection.thresholds.run import ThresholdStage, decide
 def main(config: DictConfig) -> None:
     """Run the stage and print what the scores say."""
     from detection.examples import open_examples
-    from detection.overlap import overlap, repeated
+    from detection.overlap import text_notes
     from detection.run import run  # here, so that --help and --cfg job answer at once
     from detection.scores import open_scores
     from detection.summary import summary
 
     stage = convert(config, DetectionStage)
-    artifact = run(stage)
-    if "records" not in config:  # no launcher that will report on them
-        examples = open_examples(stage.examples)
-        results = None if stage.out is None else Path(stage.out) / "results.json"
-        shown = summary(open_scores(artifact.path).tables, examples, results=results)
-        print(repeated(examples) + overlap(examples) + shown)
+    if "records" in config:  # a launcher will report on them
+        run(stage)
+        return
+    examples = open_examples(stage.examples)
+    tables = open_scores(run(stage, examples=examples).path).tables
+    results = None if stage.out is None else Path(stage.out) / "results.json"
+    print(summary(tables, examples, results=results, notes=text_notes(examples)))
 
 
 def online(config: DictConfig) -> None:

@@ -10,41 +10,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
-import yaml
-from datasets import Dataset
 
-from core.errors import ConfigError, DataError, near_names, require
+from core.disk import disk_errors
+from core.errors import DataError, require
 from core.metrics import chosen_metrics
 from core.ranges import PART
-from detection.config import (
-    METHODS,
-    DetectionConfig,
-    DetectionStage,
-    ExamplesConfig,
-    MaskedLMConfig,
-    PrefixConfig,
-    ReferenceConfig,
-    ScoredModelConfig,
+from detection.arguments import (
+    given_methods,
+    given_model,
+    given_stage,
+    given_texts,
+    in_arguments,
 )
 from detection.evaluation import by_method, evaluated, ranked_texts, tidy
-from detection.examples import named_labels, open_examples
 from detection.export import described, exported
-from detection.model.held_model import HeldModel
 from detection.texts import Texts
 
-FIELDS = ("id", "text", "label", "benchmark")
 DEFAULT = ("loss", "zlib", "min_k", "min_k_plus_plus")
+GIVEN = "(texts of a Python program)"
+"""What stands in a kept folder's config.yaml where a path would."""
+NEEDED = ("example_id", "method", "variant", "score", "ranked")
+"""What `evaluate` reads of the scores."""
 
 
+@in_arguments()
 def score(
     texts: Any,
     model: Any,
@@ -59,6 +55,7 @@ def score(
     folder: str | Path | None = None,
     seed: int = 0,
     with_text: bool = False,
+    on_error: str = "stop",
     **settings: Any,
 ) -> pd.DataFrame:
     """Score texts by membership-inference methods; a higher score means member.
@@ -78,6 +75,7 @@ def score(
         folder: keeps the passes and scores, to score again without a forward; None: nothing stays.
         seed: for views that draw at random.
         with_text: add the texts.
+        on_error: at a text that can't be used: "stop", or "skip" (leave it out and log how many).
         **settings: of `DetectionConfig`, such as `batch_tokens=4096`.
 
     Returns:
@@ -93,28 +91,29 @@ def score(
     from detection.scores import open_scores
 
     with ExitStack() as stack:
-        place = Path(folder or stack.enter_context(TemporaryDirectory(prefix="contamination-")))
-        kept = folder is not None
-        examples = ExamplesConfig(_examples(texts, labels, stack))
-        target, other = _path(model, tokenizer, "model", stack, kept), None
-        if reference is not None:
-            other = _path(reference, reference_tokenizer, "reference", stack, kept)
-        stage = DetectionStage(
-            runs=str(place),
-            seed=seed,
-            examples=examples,
-            model=ScoredModelConfig(target),
-            reference=ReferenceConfig(other),
-            masked_lm=MaskedLMConfig(masked_lm),
-            prefix=PrefixConfig(prefix),
-            method=_nodes(methods),
-            detection=_settings(settings),
-        )
-        own = described(open_examples(examples), with_text)
-        tables = [exported(table, own) for table in open_scores(run(stage).path).tables()]
+        place = str(folder or stack.enter_context(TemporaryDirectory(prefix="contamination-")))
+        target = given_model(model, tokenizer, "model", stack, folder is not None)
+        other = given_model(reference, reference_tokenizer, "reference", stack, folder is not None)
+        stage = given_stage({
+            "runs": place,
+            "seed": seed,
+            "examples": {"path": str(texts) if isinstance(texts, str | Path) else GIVEN},
+            "model": {"path": target},
+            "reference": {"path": other},
+            "masked_lm": {"path": masked_lm},
+            "prefix": {"path": prefix},
+            "method": given_methods(methods),
+            "detection": settings,
+        })  # fmt: skip
+        examples = given_texts(texts, labels, on_error)
+        own = described(examples, with_text)
+        stack.enter_context(disk_errors(place))
+        scores = open_scores(run(stage, examples=examples).path)
+        tables = [exported(table, own) for table in scores.tables()]
     return pd.concat(tables, ignore_index=True)
 
 
+@in_arguments()
 def evaluate(
     scores: pd.DataFrame,
     texts: Any,
@@ -123,6 +122,7 @@ def evaluate(
     fpr: Sequence[float] = (0.05,),
     tpr: Sequence[float] = (0.95,),
     blind: bool = True,
+    on_error: str = "stop",
 ) -> pd.DataFrame:
     """How well scores tell members from non-members, with 95% bootstrap intervals.
 
@@ -133,6 +133,7 @@ def evaluate(
         fpr: false-positive rates at which the true-positive rate is given.
         tpr: true-positive rates at which the false-positive rate is given.
         blind: add the blind baseline, a text classifier that never sees the model.
+        on_error: as for `score`.
 
     Returns:
         One row a benchmark (`all` is the mean over several, `pooled` all texts together), method,
@@ -141,8 +142,8 @@ def evaluate(
     Raises:
         DataError: there are no members, or no non-members; or a text has no score under its id.
     """
-    with ExitStack() as stack:
-        examples = open_examples(ExamplesConfig(_examples(texts, labels, stack)))
+    examples = given_texts(texts, labels, on_error)
+    _check_scores(scores)
     own = {"example_id": scores["example_id"].astype(str), "variant": scores["variant"].fillna("")}
     scores = scores.assign(**own)
     _check_same(scores, examples)
@@ -156,6 +157,21 @@ def evaluate(
     return tidy(evaluated(lambda: by_method(parts), shown, blind, chosen_metrics(fpr, tpr)))
 
 
+def _check_scores(scores: pd.DataFrame) -> None:
+    """Raise a DataError unless these are one model's scores, as `score` gives them."""
+    if not isinstance(scores, pd.DataFrame) or not {*NEEDED} <= {*scores.columns}:
+        raise DataError(f"scores: give the data frame of `score`, with {', '.join(NEEDED)}.")
+    twice = scores[scores.duplicated(["example_id", "method", "variant"])]
+    if len(twice):
+        one = twice.iloc[0]
+        raise DataError(
+            f"scores: {one['method']!r} has two of {one['example_id']!r}. Evaluate the scores of "
+            "each model on their own."
+        )
+    if missing := int(scores["score"].isna().sum()):
+        raise DataError(f"scores: {missing} are missing (NaN): leave their texts out.")
+
+
 def _check_same(scores: pd.DataFrame, examples: Texts) -> None:
     """Raise a DataError unless each example was scored under its id, and as the same text."""
     known = dict(zip(scores["example_id"], scores.get("sha256", scores["example_id"]), strict=True))
@@ -166,77 +182,3 @@ def _check_same(scores: pd.DataFrame, examples: Texts) -> None:
                 f"texts: {one.example_id!r} ({one.text[:40]!r}) is not the text that was scored by "
                 "this id. Give the same texts in the same order, or an `id` to each when you score."
             )
-
-
-def _examples(texts: Any, labels: Sequence[Any] | None, stack: ExitStack) -> str:
-    """The path of the texts: their own, or that of a file which lasts as long as the stack."""
-    if isinstance(texts, str | Path):
-        if labels is not None:
-            raise ConfigError("labels: a file or a data set has its own, in its column label.")
-        return str(texts)
-    rows = list(_rows(texts))
-    if labels is not None:
-        labels = list(labels)
-        if len(labels) != len(rows):
-            raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
-        rows = [{**row, "label": label} for row, label in zip(rows, labels, strict=True)]
-    place = Path(stack.enter_context(TemporaryDirectory(prefix="contamination-"))) / "texts.jsonl"
-    lines = (json.dumps(row, default=_plain) + "\n" for row in rows)
-    place.write_text("".join(lines))
-    return str(place)
-
-
-def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
-    if isinstance(texts, Mapping):
-        kind = type(texts).__name__
-        raise DataError(
-            f"texts is a {kind}: give strings, a data frame, or one split of a data set."
-        )
-    if isinstance(texts, pd.DataFrame):
-        columns = [name for name in FIELDS if name in texts]
-        frame = texts[columns].astype(object)
-        texts = frame.where(frame.notna(), None).to_dict("records")
-    if isinstance(texts, Dataset):
-        texts = named_labels(texts)
-    rows = [{"text": row} if isinstance(row, str) else row for row in texts]
-    for number, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise DataError(f"texts: {row!r}, number {number} from 0, is no string: leave it out.")
-    return [{name: row[name] for name in FIELDS if name in row} for row in rows]
-
-
-def _plain(value: Any) -> Any:
-    """A NumPy number as Python's own."""
-    return value.item() if hasattr(value, "item") else str(value)
-
-
-def _path(model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: bool) -> str:
-    """The model's path; a loaded one is held until the stack ends."""
-    if isinstance(model, str | Path):
-        return str(model)
-    if tokenizer is None:
-        raise ConfigError(f"{name}: a loaded model needs its tokenizer: give one beside it.")
-    if not hasattr(tokenizer, "backend_tokenizer"):
-        raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
-    held = HeldModel.of(model, tokenizer, f"{name}.path", kept=kept)
-    stack.callback(held.release)
-    return held.hold()
-
-
-def _nodes(methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Each method's config node, with the hyperparameters that are given."""
-    known = {path.stem: path for path in METHODS.glob("*.yaml")}
-    names = known if methods == "all" else [methods] if isinstance(methods, str) else methods
-    if unknown := [name for name in names if name not in known]:
-        raise ConfigError(f"method={unknown[0]}: unknown method. {near_names(unknown[0], known)}")
-    nodes = {name: yaml.safe_load(known[name].read_text())[name] for name in names}
-    given = methods if isinstance(methods, Mapping) else {}
-    return {name: {**node, **(given.get(name) or {})} for name, node in nodes.items()}
-
-
-def _settings(given: Mapping[str, Any]) -> DetectionConfig:
-    """Raises a ConfigError where there is no such setting."""
-    known = [f.name for f in fields(DetectionConfig)]
-    if unknown := [name for name in given if name not in known]:
-        raise ConfigError(f"{unknown[0]}: unknown setting. {near_names(unknown[0], known)}")
-    return DetectionConfig(**given)

@@ -68,9 +68,9 @@ class ExamplesConfig(Ranged, node="examples"):
     path: str = MISSING
     """A corpus folder; or rows of `text` and optional `id`, `label`, `benchmark`: a JSONL (plain,
     .gz, .zst), CSV, TSV or Parquet file, a folder of datasets' save_to_disk, a hub id, or - for
-    JSONL on standard input."""
+    standard input."""
     format: str = runtime("auto")
-    """A file's: auto (by suffix), jsonl, csv, tsv or parquet."""
+    """A file's: auto (by suffix; JSONL on standard input), jsonl, csv, tsv or parquet."""
     split: str = runtime("train")
     """Which split of a hub data set, or of a saved one that has several."""
     subset: str | None = runtime(None)

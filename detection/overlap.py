@@ -8,6 +8,11 @@ from detection.texts import Text
 from injection.near_duplicates import Item, Keys, across
 
 
+def text_notes(examples: Sequence[Text]) -> list[str]:
+    """A sentence each on exact duplicates and on near-duplicates across the labels."""
+    return [note for note in (repeated(examples), overlap(examples)) if note]
+
+
 def repeated(examples: Sequence[Text]) -> str:
     """A sentence on texts that are there more than once, or nothing."""
     firsts: dict[str, Text] = {}
@@ -17,7 +22,7 @@ def repeated(examples: Sequence[Text]) -> str:
     one, first = again[0]
     return (
         f"{len(again)} of {len(examples)} texts are exact duplicates of another one, such as "
-        f"{one.example_id} of {first.example_id}: each counts, so intervals are too narrow.\n"
+        f"{one.example_id} of {first.example_id}: each counts, so intervals are too narrow."
     )
 
 
@@ -41,5 +46,5 @@ def overlap(examples: Sequence[Text]) -> str:
         f"{inside} members and {len(near) - inside} non-members are near-duplicates of one another "
         "(13 words in a row in both, or no difference but case, punctuation and white space)"
         f"{between}, such as {known[first].example_id} and {known[other].example_id}: no score can "
-        "tell these apart. Leave them out, or give both one label.\n"
+        "tell these apart. Leave them out, or give both one label."
     )

@@ -34,12 +34,16 @@ from detection.scores import (
     score_tables,
     write_tables,
 )
-from detection.texts import Text
+from detection.texts import Text, Texts
 
 log = logging.getLogger(__name__)
 
 
-def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> Artifact:
+def run(
+    stage: DetectionStage,
+    start: Callable[[Path], None] | None = None,
+    examples: Texts | None = None,
+) -> Artifact:
     """Score the examples with every method, or find them scored.
 
     The folder's name depends on the examples' ids and texts, the model's weights, the methods and
@@ -48,6 +52,7 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     Args:
         stage: what to score.
         start: starts processes that make the folder, where it is not made; None: this process.
+        examples: the texts, where they are read already.
 
     Raises:
         ConfigError: a method, a hyperparameter or a model that there isn't.
@@ -57,7 +62,7 @@ def run(stage: DetectionStage, start: Callable[[Path], None] | None = None) -> A
     if stage.out is not None:
         check_writable("out", stage.out)
     methods = choose_methods(stage)
-    examples = open_examples(stage.examples)
+    examples = open_examples(stage.examples) if examples is None else examples
     models = open_models(stage, used_by(methods))
     methods = choose_servable(stage.method, methods, models)
     used = used_by(methods)

@@ -43,6 +43,7 @@ def summary(
     examples: Sequence[Text],
     blind: bool = True,
     results: Path | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """A table of metrics with intervals where there are both kinds, else the likeliest members.
 
@@ -52,7 +53,8 @@ def summary(
         examples: the texts, with labels where they are known.
         blind: add the blind baseline, which takes texts that were drawn one by one: pieces of one
             text give each other away.
-        results: a file that gets the table's numbers as JSON (`tidy`).
+        results: a file that gets the table's numbers as JSON (`tidy`), with all notes.
+        notes: what is said of the texts before.
 
     Returns:
         That of the ranked texts, below what is out of the ordinary about the scores.
@@ -63,7 +65,7 @@ def summary(
 
     texts = ranked_texts(examples, next(iter(read())))
     release()
-    notes = said(together(map(counted, read())))
+    notes = [*notes, *said(together(map(counted, read())))]
     release()
     is_labelled = {True, False} <= set(texts.column("label").unique().to_pylist())
     groups = evaluated(lambda: by_method(read()), texts, blind) if is_labelled else []

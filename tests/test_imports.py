@@ -12,10 +12,14 @@ HOME = Path(__file__).resolve().parents[1]
 FLOORS = {
     "": ("core", "injection", "training", "detection", "analysis", "launch"),
     "detection.": (
-        *("config passes texts", "prefix_texts blind_classifiers", "examples methods model store"),
+        *(
+            "config passes texts",
+            "prefix_texts blind_classifiers rows",
+            "examples methods model store",
+        ),
         *("ranks resources build blind overlap", "forward", "views", "flags", "scores loaded"),
         *("collect", "needs evaluation", "summary", "export", "accuracy thresholds view"),
-        *("run online", "api", "__init__ __main__"),
+        *("run online arguments", "api", "__init__ __main__"),
     ),
     "analysis.": (
         *("config conditions folder glossary", "cells training_record examples", "methods facts"),

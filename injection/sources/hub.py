@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,9 +78,13 @@ def hub_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def load(
-    path: str, config: str | None, split: str, revision: str | None
+    path: str,
+    config: str | None,
+    split: str,
+    revision: str | None,
+    read: Callable[[Any], Iterator[Mapping[str, Any]]] = iter,
 ) -> Iterator[Mapping[str, Any]]:
-    """One split, streamed.
+    """One split, streamed; `read` gives the rows of the data set.
 
     Raises:
         DataError: the hub can't be reached, has no such data set, split or revision, or breaks off.
@@ -89,8 +93,8 @@ def load(
     import datasets
 
     with _reading(path, config, split, revision):
-        yield from datasets.load_dataset(
-            path, config, split=split, revision=revision, streaming=True
+        yield from read(
+            datasets.load_dataset(path, config, split=split, revision=revision, streaming=True)
         )
 
 

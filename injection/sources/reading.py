@@ -21,6 +21,7 @@ BATCH_ROWS = 256
 LINE_BYTES = 1 << 30  # of the longest line that is read: a row is held in memory several times
 CSV_FIELD_CHARACTERS = 1 << 30  # the library's own limit of 131,072 is less than a long document
 ZSTD_WINDOW_BYTES = 1 << 31  # what `zstd --long=31` writes
+STANDARD_INPUT = Path("standard input")  # stands for what this process is given
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
         with gzip.open(path) as packed:
             yield from iter(lambda: packed.read(BLOCK_BYTES), b"")
         return
-    with path.open("rb") as stream:
+    with open(0, "rb", closefd=False) if path == STANDARD_INPUT else path.open("rb") as stream:
         blocks = iter(lambda: stream.read(BLOCK_BYTES), b"")
         yield from _unzstd(blocks) if path.suffix == ".zst" else blocks
 

@@ -110,21 +110,74 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"methods": "min_kk"}, "method=min_kk: unknown method. Did you mean"),
-        ({"methods": {"min_k": {"kk": 1}}}, "method.min_k.kk: unknown hyperparameter"),
-        ({"batch_token": 1}, "batch_token: unknown setting. Did you mean batch_tokens"),
+        ({"methods": "min_kk"}, "methods=min_kk: unknown method. Did you mean"),
+        ({"methods": {"min_k": {"kk": 1}}}, "methods.min_k.kk: unknown hyperparameter"),
+        ({"batch_token": 1}, "batch_token: unknown field. Did you mean batch_tokens"),
         ({"labels": [1]}, "labels: there are 1 for 2 texts"),
-        ({"texts": [TEXTS[0], None]}, "texts: None, number 1 from 0, is no string"),
-        ({"labels": [1, "perhaps"]}, "label is 'perhaps'"),
+        ({"texts": [TEXTS[0], None]}, r"texts\[1\]: no string as its `text` .it is missing"),
+        ({"labels": [1, "perhaps"]}, r"texts\[1\]: label is 'perhaps'"),
         ({"texts": {"text": TEXTS[:2]}}, "texts is a dict: give strings, a data frame"),
         ({"texts": "none.jsonl", "labels": [1]}, "labels: a file or a data set has its own"),
-        ({"model": "/nowhere/model"}, "model.path is '/nowhere/model': there is no such folder"),
+        ({"texts": TEXTS[0]}, f"^texts is '{TEXTS[0]}': there is no such file or folder"),
+        ({"texts": 3}, "texts is a int: give strings"),
+        ({"texts": []}, "^texts: it has no example"),
+        ({"texts": [{"id": 3, "text": "a"}, {"id": 3.0, "text": "b"}]}, "^texts: the id '3' is th"),
+        ({"texts": [TEXTS[0], 3]}, r"^texts\[1\]: .* .a int; .* or set on_error=\"skip\" to"),
+        ({"on_error": "ignore"}, "^on_error is 'ignore': choose from stop, skip"),
+        ({"model": "/nowhere/model"}, "^model is '/nowhere/model': there is no such folder"),
+        ({"model": None}, "^model: "),
+        ({"model": 3}, "^model is a int: give a path, a hub id or a loaded PreTrainedModel"),
+        ({"tokenizer": "gpt2"}, "^the tokenizer of model is 'str': it is that of a loaded model"),
+        ({"methods": None}, "^methods is None: give names"),
+        ({"methods": []}, "^methods is {}: choose methods"),
+        ({"methods": [3]}, "^methods=3: unknown method"),
+        ({"methods": {"min_k": 0.2}}, "^methods.min_k is 0.2: give its hyperparameters by name"),
+        ({"methods": {"min_k": {"k": "x"}}}, "^methods.min_k.k: Value 'x'"),
+        ({"methods": "reference"}, "^methods.reference needs reference, which is null. Give a"),
+        ({"methods": "reference", "reference": "./nowhere"}, "^reference is './nowhere': there"),
+        ({"seed": "x"}, "^seed: Value 'x'"),
+        ({"batch_tokens": 0}, "^batch_tokens is 0: give 1 or more"),
+        ({"batch_tokens": "x"}, "^batch_tokens: Value 'x'"),
+        ({"dtype": object()}, "^dtype: "),
+        ({"folder": __file__}, "A file stands where a folder is needed"),
+        ({"texts": [f"{TEXTS[0]} " * 99]}, "^text 0 .* long_texts=truncate"),
     ],
 )
 def test_bad_calls_name_the_argument(toy_folders, words, said):
     given = {"texts": TEXTS[:2], "model": str(toy_folders["target"]), "methods": "loss", **words}
     with pytest.raises((ConfigError, DataError), match=said):
         score(given.pop("texts"), given.pop("model"), given.pop("methods"), **given)
+
+
+def test_ids_of_a_column_with_gaps_are_whole_numbers(toy_folders):
+    frame = pd.DataFrame({"text": TEXTS[:3], "id": [7, None, 9], "label": np.array([1, 0, 1])})
+    found = score(frame, str(toy_folders["target"]), "loss", device="cpu")
+    assert frame["id"].dtype == float
+    assert found["example_id"].tolist() == ["7", "1", "9"]
+
+
+def test_what_cannot_be_used_is_left_out_where_asked(toy_folders, caplog):
+    rows = {"texts": [*TEXTS[:3], None], "labels": np.array([1, 0, 5, 0]), "on_error": "skip"}
+    found = score(model=str(toy_folders["target"]), methods="loss", device="cpu", **rows)
+    assert found["label"].tolist() == [True, False]
+    assert "texts: skipped 1 × label is 5, 1 × no string as its `text`" in caplog.text
+    assert len(evaluate(found, **rows, blind=False)) == 3
+
+
+def test_evaluate_takes_one_models_whole_scores():
+    frame = pd.DataFrame({"text": TEXTS, "label": LABELS})
+    ids = [str(n) for n in range(len(TEXTS))]
+    scores = pd.DataFrame(
+        {"example_id": ids, "method": "mine", "variant": "", "score": 1.0, "ranked": True}
+    )
+    for bad, said in (
+        (scores.drop(columns="score"), "^scores: give the data frame of `score`, with example_id"),
+        (None, "^scores: give the data frame"),
+        (pd.concat([scores, scores]), "^scores: 'mine' has two of '0'. Evaluate"),
+        (scores.assign(score=np.nan), f"^scores: {len(TEXTS)} are missing"),
+    ):
+        with pytest.raises(DataError, match=said):
+            evaluate(bad, frame, blind=False)
 
 
 def test_evaluate_refuses_other_texts_than_were_scored(toy_folders):
@@ -147,8 +200,9 @@ def test_class_labels_go_by_their_names(toy_folders):
         {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["member", "no"])}
     )
     rows = datasets.Dataset.from_dict({"text": TEXTS, "label": [1 - n for n in LABELS]}, features)
-    found = score(rows, str(toy_folders["target"]), "loss", device="cpu")
-    assert found["label"].tolist() == [bool(n) for n in LABELS]
+    for texts in (rows, rows.with_format("pandas"), rows.to_iterable_dataset()):
+        found = score(texts, str(toy_folders["target"]), "loss", device="cpu")
+        assert found["label"].tolist() == [bool(n) for n in LABELS]
 
 
 def test_each_module_gets_its_mode_back(toy_folders, tokenizer):

@@ -1,6 +1,6 @@
 import gzip
-import io
 import json
+import os
 from types import SimpleNamespace
 
 import datasets
@@ -9,7 +9,6 @@ import pytest
 import zstandard
 
 from core.errors import DataError
-from detection import examples
 from detection.config import ExamplesConfig
 from detection.examples import examples_digest, label_of, open_examples
 
@@ -137,12 +136,35 @@ def test_every_kind_of_file_gives_the_same_texts(tmp_path, kind):
     assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
 
 
-def test_standard_input_is_read_once_for_all(monkeypatch, request):
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(jsonl(None))))
-    request.addfinalizer(examples._standard_input.cache_clear)
-    for _ in range(2):
-        found = open_examples(ExamplesConfig("-"))
-        assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
+@pytest.fixture
+def given(file):
+    """Gives this process a standard input."""
+    own = os.dup(0)
+
+    def give(content):
+        file.write_bytes(content)
+        with file.open("rb") as stream:
+            os.dup2(stream.fileno(), 0)
+
+    yield give
+    os.dup2(own, 0)
+    os.close(own)
+
+
+def test_standard_input_is_jsonl_or_what_format_says(given, file):
+    given(jsonl(None))
+    found = open_examples(ExamplesConfig("-"))
+    assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
+    WRITERS["csv"](file)
+    given(file.read_bytes())
+    found = open_examples(ExamplesConfig("-", format="csv"))
+    assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
+    given(b"")
+    with pytest.raises(DataError, match="examples.path is '-': it has no example"):
+        open_examples(ExamplesConfig("-"))
+    given(b"{")
+    with pytest.raises(DataError, match="^standard input, row 1: line is not JSON"):
+        open_examples(ExamplesConfig("-"))
 
 
 def test_bad_rows_are_left_out_and_counted_where_asked(file, caplog):
@@ -159,10 +181,72 @@ def test_a_split_that_is_not_there(tmp_path):
         open_examples(ExamplesConfig(str(tmp_path)))
 
 
-def test_a_hub_id_is_asked_of_the_hub(monkeypatch):
-    asked = []
-    load = lambda *words: asked.append(words) or iter(ROWS)  # noqa: E731
-    monkeypatch.setattr("injection.sources.hub.load", load)
-    found = open_examples(ExamplesConfig("owner/name", split="test", subset="short"))
-    assert [e.example_id for e in found] == ["x", "1", "z"]
-    assert asked == [("owner/name", "short", "test", None)]
+NAMED = datasets.Features({
+    "text": datasets.Value("string"),
+    "Label": datasets.ClassLabel(names=["member", "nonmember"]),
+    "benchmark": datasets.ClassLabel(names=["boolq", "imdb"]),
+})  # fmt: skip
+NUMBERED = [
+    {"text": "a", "Label": 0, "benchmark": 1},
+    {"text": "b", "Label": 1, "benchmark": 0},
+    {"text": "c", "Label": -1, "benchmark": None},
+]
+LOAD = datasets.load_dataset
+
+
+def from_hub(folder, monkeypatch):
+    """The data set as the hub streams it."""
+    to_parquet(folder, monkeypatch)
+    stored = str(folder / "rows.parquet")
+
+    def load(path, config, *, split, revision, streaming):
+        assert (path, config, split, revision) == ("owner/name", "short", "test", None)
+        return LOAD("parquet", data_files={split: stored}, split=split, streaming=streaming)
+
+    monkeypatch.setattr("datasets.load_dataset", load)
+    return "owner/name"
+
+
+def saved(folder, monkeypatch):
+    rows = datasets.Dataset.from_list(NUMBERED, features=NAMED)
+    rows.with_format("numpy").save_to_disk(str(folder))
+    return str(folder)
+
+
+def to_parquet(folder, monkeypatch):
+    datasets.Dataset.from_list(NUMBERED, features=NAMED).to_parquet(str(folder / "rows.parquet"))
+    return str(folder / "rows.parquet")
+
+
+@pytest.mark.parametrize("make", [from_hub, saved, to_parquet])
+def test_classes_go_by_their_names(tmp_path, monkeypatch, make):
+    path = make(tmp_path, monkeypatch)
+    found = open_examples(ExamplesConfig(path, split="test", subset="short"))
+    assert [(e.text, e.label, e.benchmark) for e in found] == [
+        ("a", True, "imdb"), ("b", False, "boolq"), ("c", None, ""),
+    ]  # fmt: skip
+
+
+def test_names_of_columns_count_without_blanks_in_any_case(tmp_path, caplog):
+    file = tmp_path / "texts.csv"
+    path = write(file, " ID,Text , label,gold_labels", "7, one,no,yes", ",two, Member,yes")
+    found = [(e.example_id, e.text, e.label) for e in open_examples(ExamplesConfig(path))]
+    assert found == [("7", " one", False), ("1", "two", True)]
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("name", ["labels", "Is_Member", "gold label"])
+def test_a_column_that_looks_like_a_label_is_said(tmp_path, caplog, name):
+    path = write(tmp_path / "texts.csv", f"text,{name}", "one,1", "two,0")
+    assert [e.label for e in open_examples(ExamplesConfig(path))] == [None, None]
+    (said,) = caplog.messages
+    assert f"its column {name!r} is not read. If it is the label, call it `label`." in said
+
+
+def test_whole_ids_have_no_decimals_and_a_missing_one_is_the_rows_number(tmp_path, file):
+    frame = pd.DataFrame({"text": ["a", "b", "c"], "id": [7.0, None, 2.5]})
+    frame.to_parquet(tmp_path / "texts.parquet")
+    rows = ['{"text": "a", "id": 7.0}', '{"text": "b", "id": NaN}', '{"text": "c", "id": 2.5}']
+    for path in (str(tmp_path / "texts.parquet"), write(file, *rows)):
+        found = open_examples(ExamplesConfig(path))
+        assert [e.example_id for e in found] == ["7", "1", "2.5"]

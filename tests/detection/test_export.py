@@ -66,6 +66,7 @@ def test_out_holds_what_was_given_and_the_printed_numbers(toy_folders, tmp_path,
         {"text": f"A {n} sits by the old road.", "label": "no", "benchmark": "=b"} for n in NOUNS
     ]
     rows += [{"text": UNSEEN, "benchmark": "=b"}, {"text": UNSEEN, "benchmark": "=b"}]
+    rows += [{"text": MEMORISED.upper(), "label": 0, "benchmark": "=b"}]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = {
         "runs": str(tmp_path / "runs"), "out": str(tmp_path / "out"), "out_text": True,
@@ -75,14 +76,17 @@ def test_out_holds_what_was_given_and_the_printed_numbers(toy_folders, tmp_path,
     }  # fmt: skip
     main(OmegaConf.create(config))
     shown = capsys.readouterr().out
-    assert shown.startswith("1 of 11 texts are exact duplicates of another one, such as 10 of 9:")
+    repeated, near, *_ = shown.splitlines()
+    assert repeated.startswith("1 of 12 texts are exact duplicates of another one, such as 10 of 9")
+    assert near.startswith("1 members and 1 non-members are near-duplicates of one another (")
     table = pd.read_parquet(tmp_path / "out" / "scores.parquet")
     assert table["text"].tolist() == [row["text"] for row in rows]
-    assert table["label"].tolist() == [True, *[False] * 8, None, None]
-    assert table["p_value"][0] == pytest.approx(1 / 9)
+    assert table["label"].tolist() == [True, *[False] * 8, None, None, False]
+    assert table["p_value"][0] == pytest.approx(1 / 10)
     csv = pd.read_csv(tmp_path / "out" / "scores.csv")
     assert set(csv["benchmark"]) == {"'=b"}  # no formula
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     (auroc,) = [row for row in results["results"] if row["metric"] == "auroc"]
     assert f"{auroc['value']:.3f} [{auroc['low']:.3f}, {auroc['high']:.3f}]" in shown
+    assert results["notes"][:2] == [repeated, near]
     assert any("no blind row" in note for note in results["notes"])

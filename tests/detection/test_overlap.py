@@ -1,9 +1,5 @@
 import json
-from types import SimpleNamespace
 
-from omegaconf import OmegaConf
-
-from detection.__main__ import main
 from detection.config import ExamplesConfig
 from detection.examples import open_examples
 from detection.overlap import overlap
@@ -49,14 +45,3 @@ def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_anothe
     said = overlap(open_examples(ExamplesConfig(written(tmp_path, rows))))
     assert said.startswith("1 members and 1 non-members")
     assert "2 of them of a text of another benchmark, such as 0 and 19: " in said
-
-
-def test_the_command_says_it_above_the_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("detection.run.run", lambda stage: SimpleNamespace(path=tmp_path))
-    monkeypatch.setattr("detection.scores.open_scores", lambda path: SimpleNamespace(tables=None))
-    monkeypatch.setattr("detection.summary.summary", lambda *_, **__: "THE TABLE")
-    config = {"examples": {"path": written(tmp_path, ROWS)}, "method": {"loss": {"_target_": ""}}}
-    main(OmegaConf.create(config))
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("3 members and 3 non-members are near-duplicates")
-    assert second == "THE TABLE"
