@@ -34,6 +34,7 @@ from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest
 
 SCHEMA = 4  # of all artefacts: raised where the same config and inputs give other results
 CONFIG = "config.yaml"
+UNKNOWN = "unknown"
 REVISION = "REVISION"  # the file that names the revision in a copy of the code
 
 
@@ -191,17 +192,26 @@ def check_owner(path: Path | str) -> None:
                 ensure_whole(owner, manifest)
 
 
+def version() -> str:
+    """The release, and the revision of a checkout."""
+    name, revision = "contamination-testbed", code_revision()
+    said = f"{name} {metadata.version(name)}"
+    return said if revision == UNKNOWN else f"{said} ({revision})"
+
+
 @cache
 def code_revision() -> str:
     """The git revision of the code (with + where it is changed), or 'unknown'."""
     home = Path(__file__).resolve().parents[1]
     if (home / REVISION).is_file():  # a snapshot
         return (home / REVISION).read_text().strip()
+    its_own = ["git", "ls-files", "--error-unmatch", __file__]  # installed in another's checkout?
     call = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
-        run = subprocess.run(call, cwd=home, capture_output=True, text=True, check=True)
+        for words in (its_own, call):
+            run = subprocess.run(words, cwd=home, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return UNKNOWN
     return run.stdout.strip()
 
 

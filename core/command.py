@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from core import process_records, wholeness
+from core.artifacts import version
 from core.disk import disk_errors
 from core.errors import StoppedError, UserError, near_names, require
 from core.quiet import quiet_libraries
@@ -30,6 +31,8 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     Returns the exit status: 0, 2 after an error that the user can mend, 143 after SIGTERM and 130
     after SIGINT.
     """
+    if "--version" in sys.argv[1:]:  # of which Hydra would say its own
+        return said(lambda: print(version()))
     # Threads that wait by spinning slow torch down some twenty-fold beside any other busy process.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises, and the errors below are ours to word

@@ -7,6 +7,7 @@
     contamination launch [-m] [field=value ...]
     contamination status | report | check | adopt | fetch [...]
     contamination list methods | benchmarks | models | corpora | experiments
+    contamination --version
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 import yaml
 from hydra.utils import get_class
 
+from core.artifacts import version
 from core.command import CONF, said
 from core.early import COMMAND
 from core.errors import ConfigError, near_names
@@ -50,6 +52,8 @@ def main() -> int:
         case [] | ["-h" | "--help" | "help"]:
             print(__doc__)
             return 0
+        case ["--version"]:
+            return said(lambda: print(version()))
         case ["list", *kinds]:
             return said(lambda: print(listing(kinds)))
         case ["-sc", "install=bash"]:

@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import socket
+import subprocess
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
@@ -82,6 +83,20 @@ def test_a_complete_folder_is_not_made_again(tmp_path):
     manifest = unsealed((folder / MANIFEST).read_text())
     made_by = version("contamination-testbed"), code_revision()
     assert (manifest["version"], manifest["revision"]) == made_by
+
+
+def test_a_checkout_that_only_holds_an_installation_is_not_its_revision(tmp_path, monkeypatch):
+    file = tmp_path / "site-packages" / "core" / "artifacts.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
+    monkeypatch.setattr("core.artifacts.__file__", str(file))
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "other"]):
+        subprocess.run([*git, *words], check=True)
+    assert code_revision.__wrapped__() == "unknown"
+    for words in (["add", "."], ["commit", "-q", "-m", "own"]):
+        subprocess.run([*git, *words], check=True)
+    assert len(code_revision.__wrapped__()) == 12
 
 
 def test_the_digest_is_the_contents(tmp_path):

@@ -73,6 +73,14 @@ def test_the_script_for_bash_is_of_this_command(monkeypatch, capfd):
     assert subprocess.run(["bash", "-n"], input=done.stdout, text=True).returncode == 0
 
 
+@pytest.mark.parametrize("words", [["--version"], ["detect", "--version"]])
+def test_the_version_is_this_projects(monkeypatch, capsys, words):
+    monkeypatch.setattr("core.artifacts.code_revision", lambda: "c0ffee+")
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    said = f"{found['name']} {found['version']} (c0ffee+)\n"
+    assert call(monkeypatch, capsys, *words)[:2] == (0, said)
+
+
 def test_without_words_it_says_what_there_is(monkeypatch, capsys):
     status, out, _ = call(monkeypatch, capsys)
     assert status == 0
