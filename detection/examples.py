@@ -27,6 +27,7 @@ LABELS = {
     **dict.fromkeys(("0", "0.0", "false", "no", "non-member", "nonmember"), False),
     "": None,
 }
+FIELDS = ("id", "text", "label", "benchmark")
 RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
 log = logging.getLogger(__name__)
 
@@ -142,8 +143,12 @@ def _corpus_rows(folder: Path) -> Iterator[Text]:
 
 def _text(row: Row, tally: Tally) -> Text | None:
     """The row's example; None once the tally has it."""
-    fields = {folded(name): value for name, value in row.value.items()} | dict(row.value)
+    fields = {folded(name): value for name, value in row.value.items()}
     text, known = fields.get("text"), ", ".join(map(str, row.value)) or "none"
+    names = [name for name in map(folded, row.value) if name in FIELDS]
+    if len({*names}) < len(names):
+        tally.bad("two fields of one name", row.where, f"its fields are {known}")
+        return None
     if not isinstance(text, str):
         given = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
         tally.bad("no string as its `text`", row.where, f"{given}; its fields are {known}")

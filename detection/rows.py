@@ -18,8 +18,11 @@ from injection.sources.reading import STANDARD_INPUT, Reading, Row, Shard, read
 from injection.sources.tally import Tally
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-LOOKS_LIKE = {"label": ("label", "member"), "benchmark": ("benchmark",)}
-"""Field → what the name of a column has that may be meant for it."""
+LOOKS_LIKE = {
+    "label": re.compile(r"[\w .-]*(label|member)[\w .-]*"),
+    "benchmark": re.compile(r"[\w .-]*benchmark[\w .-]*"),
+}
+"""Field → names of columns that may be meant for it."""
 log = logging.getLogger(__name__)
 
 
@@ -31,9 +34,10 @@ def raw_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
         DataError: nothing is there, or a folder or a data set that can't be read.
     """
     path, source = examples.path, Path(examples.path).expanduser()
-    if path == "-":
+    if path == "-" or source.is_fifo():
         kind = "jsonl" if examples.format == "auto" else examples.format
-        yield from read(Shard(STANDARD_INPUT, str(STANDARD_INPUT), kind), Reading(tally))
+        stream = STANDARD_INPUT if path == "-" else source
+        yield from read(Shard(stream, str(stream), kind), Reading(tally))
     elif source.is_file():
         yield from _file_rows(examples, tally)
     elif source.is_dir():
@@ -60,7 +64,7 @@ def said_names(rows: Iterable[Row], source: str) -> Iterator[Row]:
     for place, row in enumerate(rows):
         columns = {} if place else {folded(name): name for name in row.value}
         for field in LOOKS_LIKE.keys() - columns.keys():
-            for name in [c for c in columns if any(part in c for part in LOOKS_LIKE[field])]:
+            for name in filter(LOOKS_LIKE[field].fullmatch, columns):
                 said = "%s: its column %r is not read. If it is the %s, call it `%s`."
                 log.warning(said, source, columns[name], field, field)
         yield row

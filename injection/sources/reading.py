@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,8 +114,15 @@ def _csv_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
     raws = enumerate(_lines(shard.path), 1)
     decoded = (reading.line(raw, f"{shard.path}, line {n}") for n, raw in raws)
     lines = (f"{line}\n" for line in decoded if line is not None)
-    table = csv.DictReader(lines, delimiter="\t" if shard.format == "tsv" else ",", strict=True)
+    mark, head = "\t" if shard.format == "tsv" else ",", next(lines, "")
+    _, *others = head.split(mark)
+    spaced = bool(others) and all(name.startswith(" ") for name in others)  # "text, label"
+    every = chain([head], lines)
+    table = csv.DictReader(every, delimiter=mark, strict=True, skipinitialspace=spaced)
     try:
+        names = [name for name in table.fieldnames or () if name in (reading.columns or [name])]
+        if twice := [name for name in names if name and names.count(name) > 1]:
+            raise OSError(f"the column {twice[0]!r} is there twice")
         for number, value in enumerate(table, 1):
             row = Row(shard, number, value)
             if None in value or None in value.values():

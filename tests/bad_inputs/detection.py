@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import zstandard
+
 from core.wholeness import OWN
 from tests.bad_inputs.material import GOLDEN, jsonl, sentence, texts
 from tests.bad_inputs.row import M, Row, bad, values
@@ -160,6 +162,10 @@ ROWS = [
     detect(f"examples.path={M}/user.jsonl", "user.jsonl, row 1", "text", slow=True),
     detect("examples.path=t.csv", "t.csv, row 1", files={"t.csv": "txt,label\na,1\n"}),
     detect("examples.path=t.csv", "examples.on_error", files={"t.csv": "text,label\na b c,?\n"}),
+    detect("examples.path=t.csv", "t.csv", "'label'", "twice", files={"t.csv": "text,label,label\na,1,0\n"}, slow=True),
+    detect("examples.path=t.txt", "examples.path", "plain text", files={"t.txt": "a\nb\n"}, slow=True),
+    detect("examples.path=t.jsonl.zst", "t.jsonl.zst", "cut off", files={"t.jsonl.zst": zstandard.compress(texts().encode())[:-9]}, slow=True),
+    detect("examples.path=-", "examples.path", "no example"),
     detect("examples.path=t.parquet", "t.parquet", files={"t.parquet": b"PAR1\x00"}),
     detect("examples.path=" + "e" * 300, "eee", "too long"),
     # models

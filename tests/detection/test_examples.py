@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+from threading import Thread
 from types import SimpleNamespace
 
 import datasets
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 import zstandard
 
-from core.errors import DataError
+from core.errors import ConfigError, DataError
 from detection.config import ExamplesConfig
 from detection.examples import examples_digest, label_of, open_examples
 
@@ -47,6 +48,10 @@ def test_a_line_separator_inside_a_text_is_no_new_line(file):
         ([r'{"text": "\ud800"}'], "row 1: invalid UTF-8"),
         (['{"text": "a", "label": "perhaps"}'], "row 1: label is 'perhaps' .give 1, true"),
         (['{"text": "a", "label": 2}'], "row 1: label is 2"),
+        (
+            ['{"text": "a", "label": 1, " Label": 0}'],
+            "row 1: two fields of one name .* label,  Label",
+        ),
         ([""], "no example"),
         (['{"text": "a", "id": "1"}', '{"text": "b"}'], "'1' is there twice"),
         (['{"text": "a", "benchmark": "all"}'], "'0' is of a benchmark called 'all'"),
@@ -233,6 +238,31 @@ def test_names_of_columns_count_without_blanks_in_any_case(tmp_path, caplog):
     found = [(e.example_id, e.text, e.label) for e in open_examples(ExamplesConfig(path))]
     assert found == [("7", " one", False), ("1", "two", True)]
     assert not caplog.messages
+
+
+def test_blanks_after_the_commas_of_a_header_are_none_of_the_texts(tmp_path):
+    path = write(tmp_path / "texts.csv", "id, text, label", '1, "one, two", yes', "2, three,0")
+    found = [(e.example_id, e.text, e.label) for e in open_examples(ExamplesConfig(path))]
+    assert found == [("1", "one, two", True), ("2", "three", False)]
+    found = open_examples(ExamplesConfig(write(tmp_path / "texts.csv", "text", " a blank")))
+    assert [e.text for e in found] == [" a blank"]
+
+
+def test_a_column_twice_and_plain_text_are_refused(tmp_path):
+    path = write(tmp_path / "texts.csv", "text,label,,,label", "a,1,,,0")
+    with pytest.raises(DataError, match="texts.csv: .*the column 'label' is there twice"):
+        open_examples(ExamplesConfig(path))
+    with pytest.raises(ConfigError, match="examples.path is .*: plain text has no rows"):
+        open_examples(ExamplesConfig(write(tmp_path / "texts.txt", "a", "b")))
+
+
+def test_a_pipe_is_read_as_standard_input_is(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=(tmp_path / "pipe").write_bytes, args=(jsonl(None),))
+    writer.start()
+    found = open_examples(ExamplesConfig(str(tmp_path / "pipe")))
+    writer.join()
+    assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
 
 
 @pytest.mark.parametrize("name", ["labels", "Is_Member", "gold label"])
