@@ -46,12 +46,24 @@ function methodSet(text, methods) {
   button("methods", text, () => { chosen.methods = new Set(methods); }).className = "plain";
 }
 
-// Light or dark: as the reader's system has it, until chosen here.
+// What the browser keeps from visit to visit; nothing where it refuses, as some do from disk.
+const THEME = "contamination-testbed-theme";
+function remembered() {
+  try { return localStorage.getItem(THEME); } catch { return null; }
+}
+function remember(theme) {
+  try { localStorage.setItem(THEME, theme); } catch { /* then for this visit only */ }
+}
+
+// Light or dark: as the reader's system has it, until chosen in some report.
 function startTheme() {
   const root = document.documentElement, dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const known = remembered();
+  if (known === "light" || known === "dark") { root.dataset.theme = known; }
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
   element("theme").addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
+    remember(root.dataset.theme);
     draw();
   });
   dark.addEventListener("change", draw);

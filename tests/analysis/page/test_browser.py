@@ -239,8 +239,18 @@ def test_dark_where_the_system_is_dark_until_the_reader_turns_it(report):
     report.find_element("id", "theme").click()
     assert background(report) > 700
     assert sum(map(int, report.execute_script(font))) < 100
+    opened(report, report.current_url)
+    assert background(report) > 700  # it is remembered
+    refused = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('no'); }})"
+    found = report.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refused})
+    opened(report, report.current_url)
+    assert background(report) < 100  # as the system has it, where the browser keeps nothing
+    report.find_element("id", "theme").click()
+    assert background(report) > 700
+    report.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", found)
     report.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     opened(report, report.current_url)
+    report.execute_script("localStorage.clear()")
 
 
 def test_on_a_phone_nothing_is_cut_off(narrow):
