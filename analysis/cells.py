@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,8 +25,17 @@ from training import Checkpoint, open_trained
 CLEAN = "clean"
 CONTAMINATED = "contaminated"
 
-Series = Mapping[tuple[str, str], str]
-"""(condition, factor's column) → what the conditions of one series share."""
+
+class Shared(NamedTuple):
+    """What the conditions of one series share."""
+
+    recipe: str
+    """`conditions.recipe` without the factor."""
+    swapped: bool
+
+
+Series = Mapping[tuple[str, str], Shared]
+"""(condition, factor's column) → what its series shares."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,9 @@ class Cell:
     """Weights of the model; None: its folder doesn't say."""
     swapped: bool
     """Whether members and non-members have changed places."""
+    mean_occurrences: float | None
+    """Copies in the corpus of a member, on average: over the members of the condition's cells once
+    these are known (`name_apart`). None: there are no members."""
     seed: int
     recipe: str
     """`conditions.recipe`: all that was chosen, except seeds and `swapped`."""
@@ -117,6 +130,7 @@ def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminat
         last_tokens=last,
         parameters=model.artifact.counts.get("parameters"),
         swapped=swapped,
+        mean_occurrences=_mean_occurrences(corpus.examples),
         seed=seed,
         recipe=recipe(*configs),
         series={factor: recipe(*configs, without=factor) for factor in FACTORS},
@@ -131,12 +145,13 @@ def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminat
 def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     """The cells in order of their numbers; those of one name get a piece of their scores' digest.
 
-    A condition's name gets a piece of its recipe where another recipe has the same.
+    A condition's name gets its mean occurrences where it differs from others of that name in them
+    alone, and a piece of its recipe where they differ in something else.
 
     Raises:
         ConfigError: a cell is there twice.
     """
-    cells = _conditions_apart(cells)
+    cells = _conditions_apart(_with_mean_of_recipe(cells))
     taken = Counter(cell.name for cell in cells)
     named = [replace(c, name=c.name + _piece(c) * (taken[c.name] > 1)) for c in cells]
     name, times = Counter(cell.name for cell in named).most_common(1)[0]
@@ -149,13 +164,14 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
     """Sort key of cells: by what varies, as numbers; the seed last."""
     longest = cell.example_max_tokens or 0
     numbers = (cell.learning_rate, cell.last_tokens or 0, cell.budget_tokens, longest)
-    return cell.model, *numbers, cell.condition, cell.seed, cell.name
+    drawn = cell.swapped, cell.mean_occurrences or 0
+    return cell.model, *numbers, *drawn, cell.condition, cell.seed, cell.name
 
 
 def series_of(cells: Sequence[Cell]) -> Series:
     """Which conditions are one series along each factor: they agree in all else."""
     return {
-        (cell.condition, column): f"{recipe} {cell.swapped}"
+        (cell.condition, column): Shared(recipe, cell.swapped)
         for cell in cells
         for column, recipe in cell.series.items()
     }
@@ -163,15 +179,47 @@ def series_of(cells: Sequence[Cell]) -> Series:
 
 def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
     """Conditions that hold one recipe and each seed once: only those are pooled."""
-    recipes = Counter(name for name, _ in {(cell.condition, cell.recipe) for cell in cells})
-    several = {name for name, number in recipes.items() if number > 1}
-    named = [
-        replace(c, condition=c.condition + f"-{c.recipe[:6]}" * (c.condition in several))
-        for c in cells
-    ]
+    by_name: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_name.setdefault(cell.condition, []).append(cell)
+    pieces = {name: _pieces(some) for name, some in by_name.items()}
+    named = [_called(c, c.condition + pieces[c.condition][c.recipe]) for c in cells]
     seeds = Counter((cell.condition, cell.seed) for cell in named)
     twice = {condition for (condition, _), times in seeds.items() if times > 1}
     return [replace(c, condition=c.condition + _piece(c) * (c.condition in twice)) for c in named]
+
+
+def _called(cell: Cell, condition: str) -> Cell:
+    """The cell under another condition's name."""
+    return replace(cell, condition=condition, name=f"{condition}-seed{cell.seed}")
+
+
+def _pieces(cells: Sequence[Cell]) -> dict[str, str]:
+    """Recipe → what tells it from the others of these cells, which have one name."""
+    recipes = {cell.recipe: cell for cell in cells}
+    if len(recipes) == 1:
+        return dict.fromkeys(recipes, "")
+    means = {recipe: cell.mean_occurrences or 0 for recipe, cell in recipes.items()}
+    numbers = {recipe: f"-occurrences{mean:.3g}" for recipe, mean in means.items()}
+    in_them_alone = len({cell.series["mean_occurrences"] for cell in cells}) == 1
+    if in_them_alone and len(set(numbers.values())) == len(recipes):
+        return numbers
+    return {recipe: f"-{recipe[:6]}" for recipe in recipes}
+
+
+def _with_mean_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
+    """Each cell with the mean occurrences of all that differ from it in their seeds alone."""
+    found: dict[tuple[str, bool], list[float]] = {}
+    for cell in cells:
+        if cell.mean_occurrences is not None:
+            found.setdefault((cell.recipe, cell.swapped), []).append(cell.mean_occurrences)
+    means = {key: fmean(some) for key, some in found.items()}
+    return [replace(c, mean_occurrences=means.get((c.recipe, c.swapped))) for c in cells]
+
+
+def _mean_occurrences(examples: pd.DataFrame) -> float | None:
+    members = examples[examples["member"].astype(bool)]
+    return float(members["occurrences"].mean()) if len(members) else None
 
 
 def _piece(cell: Cell) -> str:

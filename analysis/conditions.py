@@ -27,8 +27,12 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
     "budget_tokens": ("injection.budget_tokens",),
     "example_max_tokens": ("injection.example_max_tokens",),
     "parameters": ("model",),
+    "mean_occurrences": ("occurrences",),
 }
 """Facts of a cell that a series can run along, and the config fields that each one replaces."""
+
+CLASS = "._target_"
+"""Ends a field that says which class is meant: not a number, so a series has one of them."""
 
 SWAPPED = "injection.swap_members"
 """Tells a cell from its swapped replicate; kept out of every recipe."""
@@ -45,7 +49,8 @@ def recipe(corpus: Mapping[str, Any], model: Mapping[str, Any], without: str = "
     nodes = {node: corpus.get(node) for node in CORPUS_NODES}
     flat = _flat({**nodes, **{node: model.get(node) for node in MODEL_NODES}})
     left_out = (SWAPPED, *FACTORS.get(without, ()))
-    kept = {k: v for k, v in flat.items() if not _says_how(k) and not k.startswith(left_out)}
+    stays = {k: k.endswith(CLASS) or not k.startswith(left_out) for k in flat}
+    kept = {k: v for k, v in flat.items() if stays[k] and not _says_how(k)}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -31,7 +31,7 @@ def cell_facts(cell: Cell, record: Record | None) -> Facts:
         "parameters": "–" if cell.parameters is None else f"{cell.parameters:,}",
         "corpus tokens": f"{cell.budget_tokens:,}",
         "learning rate": f"{cell.learning_rate:g}",
-        "occurrences": ", ".join(map(str, numbers)),
+        "occurrences": ", ".join(map(str, numbers)) or "0",
         "examples": f"{len(members)} + {len(cell.examples) - len(members)}",
         "seed": str(cell.seed),
         **(record.made if record else {}),

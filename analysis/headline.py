@@ -41,13 +41,13 @@ def headline(sweep: Sweep) -> str:
     low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
     along = f"With the {sweep.factor.axis} going from {low} to {high} ({sweep.fixed})"
     if not ranking:
-        return f"{along} no method was measured everywhere."
+        return f"{along} no method was measured everywhere{_without(sweep)}."
     best, middle = ranking[0], ranking[len(ranking) // 2]
     of = f", the best of {len(ranking)} methods on average," * (len(ranking) > 1)
     said = f"{along} the AUROC of {label(*best, ranking)}{of} {_change(sweep, best)}"
     if middle != best:
         said += f", and that of {label(*middle, ranking)}, the median one, {_change(sweep, middle)}"
-    return f"{said}{_how_many(sweep)}."
+    return f"{said}{_how_many(sweep)}{_without(sweep)}."
 
 
 def controls_line(pooled: pd.DataFrame, confidence: float) -> str:
@@ -55,18 +55,31 @@ def controls_line(pooled: pd.DataFrame, confidence: float) -> str:
     once = ["method", "variant", "value"]  # cells may share a clean model, and all texts
     rows = control_rows(pooled).drop_duplicates(once)
     off = off_controls(pooled).drop_duplicates(once)
-    blind = int((rows["method"] == BLIND).sum())
-    counts = {"clean": len(rows) - blind, "blind": blind}
-    kinds = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    if rows.empty:
+        return "Controls: not measured."
+    kinds = rows["method"].map(lambda method: "blind" if method == BLIND else "clean")
+    counts = {kind: int((kinds == kind).sum()) for kind in ("clean", "blind")}
     if off.empty:
-        return f"Controls: all {kinds} intervals hold 0.5." if kinds else "Controls: not measured."
+        return f"Controls: {_hold(counts)} 0.5."
+    of = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     named = [_named(row) for row in off.head(MOST_OFF).to_dict("records")]
     rest = f" and {len(off) - MOST_OFF} more" * (len(off) > MOST_OFF)
     by_chance = f"{len(rows) * (1 - confidence):.1f} are expected to do so by chance"
     return (
-        f"Controls: **OFF** for {len(off)} of {kinds}: {', '.join(named)}{rest}; the interval "
+        f"Controls: **OFF** for {len(off)} of {of}: {', '.join(named)}{rest}; the interval "
         f"leaves 0.5 out ({by_chance})."
     )
+
+
+def _hold(counts: Mapping[str, int]) -> str:
+    """Such as "the clean interval holds" and "all 3 clean intervals and the blind one hold"."""
+    one = [kind for kind, count in counts.items() if count == 1]
+    several = [f"{count} {kind}" for kind, count in counts.items() if count > 1]
+    if not several:
+        whose = " and ".join(f"the {kind}" for kind in one)
+        return f"{whose} interval hold{'s' * (len(one) == 1)}"
+    rest = "".join(f" and the {kind} one" for kind in one)
+    return f"all {' and '.join(several)} intervals{rest} hold"
 
 
 def _change(sweep: Sweep, pair: tuple[str, str]) -> str:
@@ -87,6 +100,11 @@ def _how_many(sweep: Sweep) -> str:
     below = f", below 0 for {falling}" * (falling > 0)
     said = f"; the slope's interval is above 0 for {rising} of {len(rows)} methods{below}"
     return said * (len(rows) > 1)
+
+
+def _without(sweep: Sweep) -> str:
+    """The factor's values without a number, each with the reason."""
+    return "".join(f"; no value at {short(at)} ({why})" for at, why in sweep.reasons.items())
 
 
 def _named(row: dict[Any, Any]) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.config import AnalysisConfig
 from analysis.findings import Findings
 from analysis.statistics.controls import control_rows, stamp
-from analysis.summary import reading_guide
+from analysis.summary import many, reading_guide
 from analysis.tables.table import Table
 
 OVER_CONDITIONS = ""
@@ -66,13 +66,13 @@ def _section(section: Section, config: AnalysisConfig) -> list[str]:
         *([f"> **{off}**"] if off else []),
         "\n".join(f"- {sentence}" for sentence in section.sentences),
         *shown,
-        _on_controls(len(control_rows(results)), config),
+        *([_on_controls(looks, config)] if (looks := len(control_rows(results))) else []),
     ]
 
 
 def _on_controls(looks: int, config: AnalysisConfig) -> str:
     expected = looks * (1 - config.confidence)
     return (
-        f"A control is off when its interval over all members leaves 0.5 out. Of {looks} sound "
-        f"controls, {expected:.1f} are expected to do so by chance."
+        "A control is off when its interval over all members leaves 0.5 out. Of "
+        f"{many(looks, 'sound control')}, {expected:.1f} are expected to do so by chance."
     )

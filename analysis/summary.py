@@ -15,7 +15,7 @@ from analysis.methods import BLIND, Methods, label, methods_of
 from analysis.statistics.controls import control_rows, off_controls
 from analysis.statistics.flags import notes
 from analysis.statistics.groups import ANY, occurrences_order
-from analysis.statistics.results import ALL
+from analysis.statistics.results import ALL, lacks
 from analysis.statistics.tidy_tables import Statistics
 from analysis.statistics.trends import OCCURRENCES
 from core.metrics import AUROC
@@ -52,12 +52,13 @@ def sentences(
     name = label(best["method"], best["variant"], methods_of(shown[shown["method"] != BLIND]))
     clean = pooled[pooled["method"] != BLIND]
     blind = pooled[pooled["method"] == BLIND]
-    found = [
-        _best(name, best, methods_of(detectors), comparisons, confidence),
-        _trend(name, best, detectors, trends),
-    ]
+    if best["needs"]:
+        found = [_unmeasured(best)]
+    else:
+        best_of = _best(name, best, methods_of(detectors), comparisons, confidence)
+        found = [best_of, _trend(name, best, detectors, trends)]
     return [
-        *([f"{ALL}, the mean over benchmarks: needs {best['needs']}."] if best["needs"] else found),
+        *found,
         _control("Clean control (the model before the contaminated training)", clean),
         _control("Blind baseline (a text classifier without the model)", blind),
     ]
@@ -75,17 +76,26 @@ def of_conditions(made: Statistics | Report, confidence: float) -> dict[str, lis
     return found
 
 
+def _unmeasured(row: pd.Series[Any]) -> str:
+    """Why a condition has no number over its benchmarks."""
+    why = lacks(row)
+    if row["n_members"] and row["n_nonmembers"]:
+        return f"{ALL}, the mean over benchmarks: {why}."
+    return f"{why[0].upper()}{why[1:]}."
+
+
 def _best(
     name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
+    members, others = best["n_members"], best["n_nonmembers"]
     measured = (
-        f"AUROC {in_words(best)} over all {best['n_members']} members and {best['n_nonmembers']} "
-        "non-members, mean over benchmarks"
+        f"AUROC {in_words(best)} over {'all ' if members > 1 else ''}{many(members, 'member')} and "
+        f"{many(others, 'non-member')}, mean over benchmarks"
     )
     if len(methods) == 1:
         return f"The only method: {name}, {measured}."
     like = _not_beaten(str(best["method"]), comparisons, confidence)
-    others = ", ".join(method for method, _ in methods if method in like)
+    rivals = ", ".join(method for method, _ in methods if method in like)
     if not like:
         level = f"p < {1 - confidence:.2g}"
         return (
@@ -93,7 +103,7 @@ def _best(
             f"others (paired tests, corrected, {level})."
         )
     return (
-        f"Highest of {len(methods)} methods: {name}, {measured}; not distinguishable from {others} "
+        f"Highest of {len(methods)} methods: {name}, {measured}; not distinguishable from {rivals} "
         "(paired tests, corrected)."
     )
 
@@ -144,6 +154,11 @@ def _control(name: str, results: pd.DataFrame) -> str:
         return f"{name}: {held} 0.5 ({values})."
     values = ", ".join(f"{row['method']} {in_words(row)}" for _, row in off.iterrows())
     return f"{name}: **OFF** for {len(off)} of {len(rows)} ({values}); the interval leaves 0.5 out."
+
+
+def many(number: int, noun: str) -> str:
+    """1 → "1 seed", 2,000 → "2,000 seeds"."""
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def in_words(row: Mapping[str, Any] | pd.Series[Any]) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.cells import Series
+from analysis.cells import Series, Shared
 from analysis.methods import BLIND, Methods, checkpoint_of, in_order
 from analysis.statistics.groups import ANY
-from analysis.statistics.results import ALL
+from analysis.statistics.results import ALL, lacks
 from core.metrics import AUROC
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ FACTORS = (
     Factor("budget_tokens", "Detection by corpus size", "tokens of the training corpus"),
     Factor("parameters", "Detection by model size", "parameters of the model", ("model",)),
     Factor("example_max_tokens", "Detection by text length", "most tokens of an example"),
+    Factor("mean_occurrences", "Detection by mean occurrences", "mean occurrences of a member"),
 )
 
 
@@ -47,15 +48,26 @@ class Sweep:
     """AUROC of all members, mean over benchmarks: pooled rows of both checkpoints."""
     trends: pd.DataFrame
     """Those of `statistics.trends` along it, of the mean over benchmarks, one row a method."""
+    unmeasured: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """A row a condition of the series that has no number: without members, say."""
+    apart: Sequence[str] = ()
+    """What its conditions share and those of other series don't, in words."""
 
     @property
     def conditions(self) -> list[str]:
-        """Their names, in the factor's order."""
+        """The names of those that were measured, in the factor's order."""
         return list(self.rows.sort_values(self.factor.column)["condition"].unique())
 
     @property
+    def reasons(self) -> dict[float, str]:
+        """The factor's values that have no number, ascending, with the reason."""
+        rows = self.unmeasured.to_dict("records")
+        found = {float(row[self.factor.column]): lacks(row) for row in rows}
+        return dict(sorted(found.items()))
+
+    @property
     def levels(self) -> list[float]:
-        """The factor's values, ascending."""
+        """The factor's values that were measured, ascending."""
         return sorted(float(value) for value in self.rows[self.factor.column].unique())
 
     @property
@@ -71,7 +83,7 @@ class Sweep:
             words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
         for varies in (self.factor.column, *self.factor.bound):
             words.pop(varies, None)
-        return ", ".join(words.values())
+        return ", ".join([*words.values(), *self.apart])
 
     @property
     def line_rows(self) -> pd.DataFrame:
@@ -102,15 +114,17 @@ class Sweep:
 def sweeps_of(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> list[Sweep]:
     """Every series of at least two conditions, factor by factor."""
     return [
-        Sweep(factor, _name(factor, i), rows, _own(trends, factor, rows))
+        Sweep(factor, _name(factor, i), rows, _own(trends, factor, rows), unmeasured, tuple(apart))
         for factor in FACTORS
-        for i, rows in enumerate(_groups(pooled, factor, series))
+        for i, (shared, rows, unmeasured) in enumerate(_groups(pooled, factor, series))
+        for apart in [_apart(shared, rows, pooled)]
     ]
 
 
 def swept(sweeps: Iterable[Sweep]) -> set[str]:
-    """The conditions that are in some sweep."""
-    return {condition for sweep in sweeps for condition in sweep.conditions}
+    """The conditions that are in some sweep, measured or not."""
+    parts = [part for sweep in sweeps for part in (sweep.rows, sweep.unmeasured) if len(part)]
+    return {condition for part in parts for condition in part["condition"]}
 
 
 def short(value: float) -> str:
@@ -118,10 +132,10 @@ def short(value: float) -> str:
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.4g}{unit}"
-    if value < 0.01:
+    if 0 < value < 0.01:
         digits, power = f"{value:.3e}".split("e")
         return f"{float(digits):g}e{int(power)}"
-    return f"{value:g}"
+    return f"{value:.3g}"
 
 
 def _name(factor: Factor, place: int) -> str:
@@ -134,17 +148,32 @@ def _own(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) -> pd.DataFra
     return trends[along & trends["condition"].isin(rows["condition"])]
 
 
-def _groups(pooled: pd.DataFrame, factor: Factor, series: Series) -> Iterator[pd.DataFrame]:
-    """AUROC rows of conditions that differ in the factor alone, where it has several values."""
-    if factor.column not in pooled:
+def _apart(shared: Shared, rows: pd.DataFrame, pooled: pd.DataFrame) -> Iterator[str]:
+    """What tells the series from others of its factor, beyond what `Sweep.fixed` always says."""
+    if shared.swapped:
+        yield "members and non-members swapped"
+    level = "mean_occurrences"
+    if level in pooled and pooled[level].nunique() > 1 and rows[level].nunique() == 1:
+        yield f"mean occurrences {short(float(rows[level].iloc[0]))}"
+
+
+def _groups(
+    pooled: pd.DataFrame, factor: Factor, series: Series
+) -> Iterator[tuple[Shared, pd.DataFrame, pd.DataFrame]]:
+    """Conditions that differ in the factor alone, where several of its values were measured.
+
+    What they share, their AUROC rows, and one row for each that has no number.
+    """
+    if factor.column not in pooled:  # a report of before it was a fact
         return
     shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
-    shown = shown[(shown["benchmark"] == ALL) & (shown["needs"] == "")]
-    shown = shown[shown[factor.column].notna()]
+    shown = shown[(shown["benchmark"] == ALL) & shown[factor.column].notna()]
     keys = shown["condition"].map(lambda condition: series.get((condition, factor.column)))
-    for _, rows in shown.groupby(keys, sort=False):
-        conditions = rows.drop_duplicates("condition")[factor.column]
-        if conditions.duplicated().any():
+    for shared, rows in shown.groupby(keys, sort=False):
+        conditions = rows.drop_duplicates("condition")
+        measured = rows[rows["needs"] == ""]
+        unmeasured = conditions[~conditions["condition"].isin(measured["condition"])]
+        if conditions[factor.column].duplicated().any():
             log.warning("%s: conditions differ in more than it, so no chart.", factor.column)
-        elif len(conditions) > 1:
-            yield rows
+        elif measured["condition"].nunique() > 1:
+            yield shared, measured, unmeasured

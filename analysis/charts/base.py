@@ -21,6 +21,7 @@ from analysis.cells import CONTAMINATED
 from analysis.config import AnalysisConfig
 from analysis.methods import BLIND, Methods, checkpoint_of, label, look
 from analysis.statistics.curves import MOST_DRAWS
+from analysis.summary import many
 from core.metrics import AUROC
 
 GREY = "#555555"
@@ -171,12 +172,7 @@ def seeds(rows: pd.DataFrame) -> str:
     """How many seeds are in the rows, in words; a results table also says which."""
     if "n_seeds" not in rows:
         return f"Seed {rows['seed'].iloc[0]}"
-    return many_seeds(int(rows["n_seeds"].max()))
-
-
-def many_seeds(count: int) -> str:
-    """1 → "1 seed"."""
-    return f"{count} seed" if count == 1 else f"{count} seeds"
+    return many(int(rows["n_seeds"].max()), "seed")
 
 
 def band(rows: pd.DataFrame, config: AnalysisConfig) -> str:

@@ -18,6 +18,7 @@ from analysis.statistics.controls import stamp
 from analysis.statistics.curves import EDGES
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
+from analysis.summary import many
 from core.metrics.rates import ALARMS
 
 COLUMNS = 4
@@ -94,10 +95,8 @@ def histogram_caption(rows: pd.DataFrame) -> str:
 
 def _sizes(rows: pd.DataFrame) -> str:
     shown = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
-    return (
-        f"{shown['n_members']} members and {shown['n_nonmembers']} non-members of all benchmarks, "
-        f"{base.seeds(rows).lower()}"
-    )
+    members, others = many(shown["n_members"], "member"), many(shown["n_nonmembers"], "non-member")
+    return f"{members} and {others} of all benchmarks, {base.seeds(rows).lower()}"
 
 
 def _of(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:

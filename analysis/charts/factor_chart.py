@@ -1,4 +1,4 @@
-"""AUROC against what was swept: learning rate, corpus size, model size, text length."""
+"""AUROC against what was swept: learning rate, corpus size, occurrences and the rest."""
 
 from __future__ import annotations
 
@@ -46,8 +46,13 @@ def factor_caption(sweep: Sweep, config: AnalysisConfig) -> str:
         f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
         f"benchmarks, contaminated model. {base.seeds(line)} a point. "
         f"Bands and bars: {base.band(line, config)}. Left: the models before the contaminated "
-        "training. Grey: a text classifier that never sees the model."
+        f"training. Grey: a text classifier that never sees the model.{without(sweep)}"
     )
+
+
+def without(sweep: Sweep) -> str:
+    """The factor's values that no line reaches, with the reason; nothing where there are none."""
+    return "".join(f" No value at {short(at)} ({why})." for at, why in sweep.reasons.items())
 
 
 def once(controls: pd.DataFrame) -> pd.DataFrame:

@@ -95,8 +95,9 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
         figure = by_occurrences.occurrences_chart(rows, config)
         caption = by_occurrences.occurrences_caption(rows, config)
         yield chart("auroc_by_occurrences", "AUROC against occurrences", caption, figure)
-    figure = heat_map(rows, config)
-    yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
+    if rows["value"].notna().any():
+        figure = heat_map(rows, config)
+        yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
     if (curves["benchmark"] == ALL).any():  # else some benchmark can carry no rate
         figure = roc_chart(curves, rows, config)
         yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)

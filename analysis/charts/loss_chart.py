@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis.charts import base
 from analysis.charts.curve_charts import SIDES
+from analysis.summary import many
 from analysis.training_record import LOSSES, Record, loss_table
 
 COLOURS = {**SIDES, "validation": "#4D4D4D"}
@@ -45,7 +46,7 @@ def loss_caption(records: Sequence[Record]) -> str:
     band = "Bands: from the lowest to the highest seed. " if several else "No bands: one seed. "
     return (
         f"Mean loss a token of members, non-members and validation text; "
-        f"{base.many_seeds(len(records))}. {band}Below: inserted copies that the optimizer saw, "
+        f"{many(len(records), 'seed')}. {band}Below: inserted copies that the optimizer saw, "
         f"by step ({len(records[0].exposures):,} in all{', first seed' if several else ''})."
     )
 

@@ -79,7 +79,8 @@ def _whole(text: str) -> str:
 def _tables(findings: Findings) -> str:
     """The first place's first table is open: a sweep's, or the only condition's."""
     parts = []
-    for place, (condition, tables) in enumerate(findings.tables.items()):
+    shown = {condition: tables for condition, tables in findings.tables.items() if tables}
+    for place, (condition, tables) in enumerate(shown.items()):
         inside = "\n".join(
             _details(table.title, _table(table.header, table.lines), place + i == 0)
             for i, table in enumerate(tables)

@@ -48,7 +48,8 @@ function drawFactor({ series, factor: { wanted, controls } }, range) {
     ticks: series.levels.map((level, i) => ({ at: Math.log2(level), text: series.texts[i] })),
     words: (r) => `${series.axis} ${r[series.column]}: ${sizes(r)}, ${seedsOf(r)}`,
   });
-  caption("factor", `${what()}; all members; ${series.fixed}.`, page.band, lacking(wanted));
+  caption("factor", `${what()}; all members; ${series.fixed}.${series.without}`, page.band,
+    lacking(wanted));
 }
 
 function drawOccurrences({ occurrences: { wanted, controls } }, range) {
@@ -65,7 +66,7 @@ function drawOccurrences({ occurrences: { wanted, controls } }, range) {
   });
   caption("occurrences", page.conditions.length > 1 ? `${chosen.condition}.` : "",
     `${what()}. Members at each number of occurrences against all `
-    + `${rows[0].n_nonmembers} non-members, ${seedsOf(rows[0])}.`, page.band, lacking(wanted));
+    + `${many(rows[0].n_nonmembers, "non-member")}, ${seedsOf(rows[0])}.`, page.band, lacking(wanted));
 }
 
 function drawHeat() {

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.cells import CONTAMINATED
 from analysis.charts import base
 from analysis.charts.curve_charts import SIDES
+from analysis.charts.factor_chart import without
 from analysis.charts.heat_map import colour_scale, scale_words
 from analysis.charts.loss_chart import COLOURS, loss_caption
 from analysis.config import AnalysisConfig
@@ -132,6 +133,7 @@ def _factors(findings: Findings) -> list[dict[str, Any]]:
             "name": sweep.factor.axis + f" ({sweep.fixed})" * (times[sweep.factor] > 1),
             "axis": sweep.factor.axis,
             "fixed": sweep.fixed,
+            "without": without(sweep),
             "levels": sweep.levels,
             "texts": [short(level) for level in sweep.levels],
             "column": sweep.factor.column,

@@ -59,12 +59,17 @@ function readAddress() {
 const asked = (more) => estimates.filter((r) => r.metric === chosen.metric && more(r));
 const measured = (more) => asked(more).filter((r) => r.value !== null);
 function lacking(more) {
-  const said = distinct(asked((r) => r.needs && more(r)).map((r) => `${r.benchmark} `
-    + `(${sizes(r)}) needs ${r.needs}`));
+  const said = distinct(asked((r) => r.needs && more(r)).map(why));
   return said.length ? `Not shown: ${said.join("; ")}.` : "";
 }
-const sizes = (r) => `${r.n_members} members, ${r.n_nonmembers} non-members`;
-const seedsOf = (r) => `${r.n_seeds} seed${r.n_seeds > 1 ? "s" : ""}`;
+function why(r) {
+  if (!r.n_members) { return "no members, so nothing to detect"; }
+  if (!r.n_nonmembers) { return "no non-members, so nothing to compare the members with"; }
+  return `${r.benchmark} (${sizes(r)}) needs ${r.needs}`;
+}
+const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+const sizes = (r) => `${many(r.n_members, "member")}, ${many(r.n_nonmembers, "non-member")}`;
+const seedsOf = (r) => many(r.n_seeds, "seed");
 const metric = () => page.metrics[chosen.metric];
 const isBlind = (label) => lookOf[label].blind;
 const isShown = (r) => r.checkpoint === (isBlind(r.label) ? "clean" : chosen.checkpoint);

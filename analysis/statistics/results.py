@@ -22,7 +22,8 @@ Columns (`COLUMNS`), where they need a word:
 - `seed`: the cell's own seed.
 
 A benchmark without members or non-members has no row of its own, nor has a number of occurrences
-without members; this is logged.
+without members; this is logged. Of a cell in which no benchmark has both there is "all" alone, and
+its `needs`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from analysis.cells import CLEAN, Cell
 from analysis.config import AnalysisConfig
 from analysis.methods import BLIND, default_variants
 from analysis.statistics.baseline import blind_of
-from analysis.statistics.groups import Group, groups, lacking
+from analysis.statistics.groups import ANY, Group, groups, lacking
 from core.bootstrap import Resample, draw_counts, joined, ranked_side
 from core.errors import DataError
 from core.estimates import ALL as ALL
@@ -93,9 +94,9 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
     """The rows as a table.
 
     Raises:
-        DataError: there are none.
+        DataError: none of them has a number.
     """
-    if not rows:
+    if all(row["needs"] for row in rows):
         raise DataError("No benchmark of any cell has members and non-members: nothing to compare.")
     return pd.DataFrame(rows, columns=list(columns))
 
@@ -103,9 +104,9 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
 def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Estimates:
     """All estimates of one cell with their draws, benchmark by benchmark and on average."""
     columns = {
-        (checkpoint, *column): table[column].to_numpy(np.float64)
+        (checkpoint, method, variant): table[method, variant].to_numpy(np.float64)
         for checkpoint, table in cell.scores.items()
-        for column in table.columns
+        for method, variant in table.columns
     }
     wanted = chosen_metrics(config.fpr, config.tpr)
     found: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
@@ -120,7 +121,10 @@ def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Es
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
                     found[measure][benchmark] = value
-    return _with_mean(found, lacking(cell.examples), wanted, config.draws)
+    short = lacking(cell.examples)
+    if short and not found:
+        found |= {Measure(*key, ANY, each.name): {} for key in columns for each in wanted}
+    return _with_mean(found, short, wanted, config.draws)
 
 
 ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
@@ -186,6 +190,15 @@ def _with_mean(
             left_out = ", ".join(sorted(benchmarks - by_benchmark.keys()))
             log.warning("%s: no mean over benchmarks, without %s.", " ".join(measure), left_out)
     return estimated
+
+
+def lacks(row: Mapping[str, Any] | pd.Series[Any]) -> str:
+    """Why a row of the results has no number."""
+    if not row["n_members"]:
+        return "no members: nothing to detect"
+    if not row["n_nonmembers"]:
+        return "no non-members: nothing to compare the members with"
+    return f"needs {row['needs']}"
 
 
 def cell_rows(cell: Cell, estimated: Estimates, confidence: float) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,8 @@
 Columns (`COLUMNS`), where they need a word:
 
 - `over`: "occurrences" (within a condition), or a fact that differs between conditions that agree
-  in all else: "learning_rate", "budget_tokens", "example_max_tokens", "parameters".
+  in all else: "learning_rate", "budget_tokens", "example_max_tokens", "parameters",
+  "mean_occurrences".
 - `condition`: the condition, or the first of the series.
 - `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
 - `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
@@ -180,7 +181,7 @@ def _series(conditions: Sequence[Condition], over: str) -> Iterator[list[Conditi
     """Conditions that differ in `over` alone, in its order; at least two of them."""
     found: dict[tuple[str, bool], list[Condition]] = defaultdict(list)
     for condition in conditions:
-        if getattr(condition.cell, over) is not None:
+        if condition.auroc and getattr(condition.cell, over) is not None:
             found[condition.cell.series[over], condition.cell.swapped].append(condition)
     for series in found.values():
         if len({getattr(condition.cell, over) for condition in series}) == len(series) > 1:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from analysis.methods import BLIND, label, methods_of
 from analysis.statistics.controls import control_rows
 from analysis.sweeps import Sweep, short
@@ -15,19 +17,22 @@ def sweep_table(sweep: Sweep) -> Table:
     """Method × the factor's values on the contaminated model, all members."""
     methods = methods_of(sweep.line_rows)
     slopes = sweep.slopes
+    levels = sorted({*sweep.levels, *sweep.reasons})
+    none = {at: why.partition(":")[0] for at, why in sweep.reasons.items()}
     lines = []
     for pair in methods:
         values = sweep.line(*pair).set_index(sweep.factor.column).to_dict("index")
-        texts = [_value(values[at]) if at in values else NOTHING for at in sweep.levels]
-        shown = [_slope(slopes[pair]) if pair in slopes else NOTHING, _clean(sweep, pair)]
-        lines.append([label(*pair, methods), *texts, *shown])
+        texts = [_value(values[at]) if at in values else none.get(at, NOTHING) for at in levels]
+        beside = [_slope(slopes[pair]) if pair in slopes else NOTHING, _clean(sweep, pair)]
+        lines.append([label(*pair, methods), *texts, *beside])
     title = (
         f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
         f"slope of its log-odds a doubling ({sweep.fixed})"
     )
-    levels = [short(level) for level in sweep.levels]
-    header = ["method", *levels, "slope", "clean model"]
-    return Table(sweep.name, title, header, lines, sweep.rows, [*levels[1:-1], "slope"])
+    shown = [short(level) for level in levels]
+    header = ["method", *shown, "slope", "clean model"]
+    data = pd.concat([sweep.rows, sweep.unmeasured])
+    return Table(sweep.name, title, header, lines, data, [*shown[1:-1], "slope"])
 
 
 def _value(row: Mapping[Any, Any]) -> str:
@@ -47,4 +52,5 @@ def _clean(sweep: Sweep, pair: tuple[str, str]) -> str:
     texts = dict.fromkeys(map(_value, own.to_dict("records")))
     if len(texts) == 1:
         return next(iter(texts))
-    return f"{own['value'].min():.2f} to {own['value'].max():.2f}" if len(own) else NOTHING
+    ends = dict.fromkeys(f"{end:.2f}" for end in (own["value"].min(), own["value"].max()))
+    return " to ".join(ends) if len(own) else NOTHING

@@ -18,7 +18,9 @@ from core.metrics import AUROC, title
 
 
 def cell_tables(results: pd.DataFrame) -> list[Table]:
-    """Every table of one cell, the main one (AUROC by occurrences) first."""
+    """Every table of one cell, the main one (AUROC by occurrences) first; none without a number."""
+    if results["value"].isna().all():
+        return []
     metrics = list(results["metric"].unique())
     return [
         *(by_occurrences(results, metric) for metric in metrics),

@@ -46,7 +46,7 @@ def simulate_examples(benchmarks: list[str], doses: list[int], a_dose: int) -> p
         counts = [dose for dose in doses for _ in range(a_dose)]
         for i, count in enumerate(counts + [0] * len(counts)):
             text = " ".join(rng.choice(WORDS, rng.integers(8, 20)))
-            rows.append((f"{benchmark}-{i:03d}", benchmark, text, count > 0, count))
+            rows.append((f"{benchmark}-{i:03d}", benchmark, text, i < len(counts), count))
     columns = ["example_id", "benchmark", "text", "member", "occurrences"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -82,6 +82,7 @@ def simulate_parts(
     seed: int = 0,
     effect: float = 0.6,
     swapped: bool = False,
+    occurrences: dict[str, Any] | None = None,
 ) -> dict[str, Opened]:
     """The four artefacts of a cell, as keyword arguments of `make_cell`."""
     examples = simulate_examples(benchmarks or ["boolq", "imdb"], doses or [1, 2, 4, 8], a_dose)
@@ -93,7 +94,7 @@ def simulate_parts(
         examples[drawn] = examples[drawn].iloc[halves].to_numpy()
         examples = examples.astype({"member": bool, "occurrences": int})
         injection["swap_members"] = True
-    corpus = {"seed": seed, "injection": injection}
+    corpus = {"seed": seed, "injection": injection, "occurrences": occurrences}
     model = {"training": {"learning_rate": learning_rate}, "model": {"name": "tiny_llama"}}
     digest = f"model{learning_rate}"
     scores = {"clean": ("base", 0.0, 1), "contaminated": (digest, effect, 2)}

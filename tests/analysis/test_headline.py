@@ -101,13 +101,29 @@ def test_conditions_outside_of_a_sweep_are_told_one_by_one(sweep):
 def test_controls_are_one_line_of_all_conditions(one_off):
     first, _ = one_off.conditions
     sound = one_off.conditions[first]
-    assert controls_line(sound, 0.95) == "Controls: all 3 clean and 1 blind intervals hold 0.5."
+    held = "Controls: all 3 clean intervals and the blind one hold 0.5."
+    assert controls_line(sound, 0.95) == held
     assert controls_line(sound.head(0), 0.95) == "Controls: not measured."
     said = controls_line(one_off.pooled, 0.95)
     assert said.startswith(
         "Controls: **OFF** for 1 of 3 clean and 2 blind: blind 0.66 [0.60, 0.72]"
     )
     assert "0.3 are expected to do so by chance" in said
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        (["loss"], "the clean interval holds"),
+        (["blind"], "the blind interval holds"),
+        (["loss", "blind"], "the clean and the blind interval hold"),
+        (["loss", "min_k"], "all 2 clean intervals hold"),
+    ],
+)
+def test_a_single_control_is_told_in_the_singular(one_off, methods, said):
+    sound = next(iter(one_off.conditions.values()))
+    part = sound[sound["method"].isin(methods)]
+    assert controls_line(part, 0.95) == f"Controls: {said} 0.5."
 
 
 def test_many_that_are_off_are_counted_and_a_shared_one_once(sound):

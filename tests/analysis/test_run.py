@@ -65,7 +65,7 @@ def test_a_finished_report_is_reused_and_still_shown(written, cell, caplog):
         write_report(stage(written.parents[1]), [cell])
     assert (written / "manifest.json").stat().st_mtime_ns == before
     assert "| min_k_plus_plus |" in caplog.text
-    assert "Controls: all 3 clean and 1 blind intervals hold 0.5." in caplog.text
+    assert "Controls: all 3 clean intervals and the blind one hold 0.5." in caplog.text
     assert f"report: {written / 'report.md'}" in caplog.text
 
 

@@ -14,7 +14,7 @@ from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
 from analysis.statistics import results as module
 from analysis.statistics.groups import groups
-from analysis.statistics.results import COLUMNS, BlindBaselines, _resample
+from analysis.statistics.results import COLUMNS, BlindBaselines, _resample, lacks
 from core.errors import DataError
 from tests.analysis.conftest import results_table
 
@@ -169,6 +169,31 @@ def test_a_benchmark_too_small_for_the_blind_baseline_keeps_its_detectors(make_p
     table = results_table("trial", 0, [make_cell(**parts)], QUICK)
     assert set(table["method"]) == {"loss", "min_k", "min_k_plus_plus"}
     assert not table.query("metric == 'auroc'").isna().any().any()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        ((0, 9), "no members: nothing to detect"),
+        ((9, 0), "no non-members: nothing to compare the members with"),
+        ((9, 9), "needs ≥ 20 members"),
+    ],
+)
+def test_a_row_without_a_number_tells_why(sizes, why):
+    row = dict(zip(("n_members", "n_nonmembers"), sizes, strict=True))
+    assert lacks({**row, "needs": "≥ 20 members"}) == why
+
+
+def test_a_cell_without_members_has_rows_of_all_alone_and_of_the_detectors(make_parts):
+    parts = make_parts(doses=[0])
+    estimated = module.estimates(make_cell(**parts), BlindBaselines(3, 0)(make_cell(**parts)),
+                                 QUICK, 0)  # fmt: skip
+    assert len(estimated) == 2 * 3 * 5
+    assert {measure.occurrences for measure in estimated} == {"any"}
+    for measure, found in estimated.items():
+        (value,) = found.values()
+        assert (list(found), value.n_members, value.n_nonmembers) == (["all"], 0, 16)
+        assert measure.metric != "auroc" or value.needs == "members a benchmark"
 
 
 def test_nothing_to_compare_is_an_error(make_parts):
