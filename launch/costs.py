@@ -1,18 +1,28 @@
-"""What a cell's runs cost: wall time and devices, recorded as they end, killed ones excepted."""
+"""What a cell's runs cost: wall time and devices, recorded as they end.
+
+A run that was killed records nothing: the file that says when it began stays, touched for the last
+time a few seconds before the end.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from core.artifacts import Artifact
-from core.wholeness import MANIFEST
+import psutil
 
-FILE = "costs.jsonl"
+from core.artifacts import Artifact
+from core.files import sealed, unsealed, write_text
+from core.wholeness import MANIFEST
+from launch.beat import LOST, beating
+
+FILE, BEGUN = "costs.jsonl", "begun-"
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,7 @@ class Cost:
     devices: int  # held meanwhile
     device: str  # `cuda` or `cpu`
     made: str | None  # the artefact's folder; None: it did not end well
+    killed: bool = False  # the seconds are then up to its last sign of life
 
     @property
     def gpu_hours(self) -> float:
@@ -40,30 +51,55 @@ def recorded(
 
     began, made = time.time(), None
     device = "cuda" if torch.cuda.is_available() and stage != "inject" else "cpu"
+    cost = Cost(stage, run, 0.0, devices, device, None)
+    with _begun(folder, cost, began):
+        try:
+            made = make()
+            return made
+        finally:
+            if made is None or (made.path / MANIFEST).stat().st_mtime >= began:
+                name = None if made is None else str(made.path.resolve())
+                _write(folder, replace(cost, seconds=time.time() - began, made=name))
+
+
+@contextmanager
+def _begun(folder: Path, cost: Cost, began: float) -> Iterator[None]:
+    """Within it a file says that the run has begun, and shows that this process lives."""
+    who = {"host": socket.gethostname(), "pid": os.getpid(), "began": began}
+    file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
+    with suppress(OSError):  # a full disk ends no work
+        write_text(file, sealed({**who, "cost": asdict(cost)}))
     try:
-        made = make()
-        return made
+        with beating(lambda: os.utime(file)):
+            yield
     finally:
-        if made is None or (made.path / MANIFEST).stat().st_mtime >= began:
-            name = None if made is None else str(made.path.resolve())
-            _write(folder, Cost(stage, run, time.time() - began, devices, device, name))
+        file.unlink(missing_ok=True)
 
 
 def _write(folder: Path, cost: Cost) -> None:
-    with suppress(OSError), (folder / FILE).open("a") as stream:  # a full disk ends no work
+    with suppress(OSError), (folder / FILE).open("a") as stream:
         stream.write(json.dumps(asdict(cost)) + "\n")
 
 
 def read_costs(folder: Path) -> list[Cost]:
-    """What was recorded in a cell's folder, in its order; a torn line is left out."""
+    """What was recorded in a cell's folder, in its order, and then what was killed.
+
+    A torn line is left out.
+    """
     found = []
     with suppress(FileNotFoundError):
         for line in (folder / FILE).read_text().splitlines():
             with suppress(ValueError, TypeError):
                 found.append(Cost(**json.loads(line)))
-    return found
+    return [*found, *_killed(folder)]
 
 
-def total(costs: Sequence[Cost], stage: str) -> float:
-    """Seconds of a stage's runs, one after another."""
-    return sum(cost.seconds for cost in costs if cost.stage == stage)
+def _killed(folder: Path) -> Iterator[Cost]:
+    """The runs whose process has died without a word, up to its last sign of life."""
+    for file in sorted(folder.glob(f"{BEGUN}*.json")):
+        with suppress(FileNotFoundError, ValueError, TypeError):  # it ends, or is damaged
+            last, found = file.stat().st_mtime, unsealed(file.read_text())
+            is_gone = found["host"] == socket.gethostname() and not psutil.pid_exists(found["pid"])
+            if is_gone or time.time() - last > LOST:
+                seconds = max(0.0, last - found["began"])
+                yield Cost(**{**found["cost"], "seconds": seconds, "killed": True})

@@ -15,6 +15,7 @@
         ├── running.json         while it runs: where; touched every few seconds
         ├── progress.json        how far it is
         ├── costs.jsonl          each run's wall time and devices
+        ├── begun-<process>.json the run that has not ended; after a kill it stays
         └── outcome.json         done, with its artefacts' folders; or failed, and why
 """
 
@@ -23,7 +24,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -39,13 +39,13 @@ from core.artifacts import file_name
 from core.errors import ArtifactError, StoppedError, UserError
 from core.files import sealed, unsealed, write_text
 from core.stopping import last_words, obeyed
+from launch.beat import beating
 from launch.costs import read_costs
 from launch.saved_config import load_config
 
 KIND = "launches"
 RUNTIME = ("launch.", "cluster.", "cluster=", "verify=")
 """How overrides begin that say where and how far, not what."""
-BEAT = 5.0  # seconds between two updates of the record
 
 
 @dataclass(frozen=True)
@@ -150,25 +150,19 @@ class CellFolder:
     @contextmanager
     def _living(self, now: Running) -> Iterator[None]:
         """Show every few seconds that this process lives."""
-        ended = threading.Event()
         file = self.folder / "running.json"
 
         def beat() -> None:
-            while not ended.wait(BEAT):
-                with suppress(OSError):  # whoever looks on must not end the work
-                    if file.exists():
-                        os.utime(file)
-                    else:  # another process of the same cell has ended
-                        self._write("running", asdict(now))
+            if file.exists():
+                os.utime(file)
+            else:  # another process of the same cell has ended
+                self._write("running", asdict(now))
 
         self._write("running", asdict(now))
-        thread = threading.Thread(target=beat, daemon=True)
-        thread.start()
         try:
-            yield
+            with beating(beat):
+                yield
         finally:
-            ended.set()
-            thread.join()
             if self._read("running") == asdict(now):
                 file.unlink(missing_ok=True)
 

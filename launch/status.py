@@ -10,11 +10,11 @@ from pathlib import Path
 from core import process_records
 from core.errors import ConfigError
 from core.terminal import duration, fit
+from launch.beat import LOST
 from launch.config import STAGES
-from launch.costs import Cost, read_costs, total
+from launch.costs import Cost, read_costs
 from launch.folder import KIND, CellFolder, Launch, Outcome
 
-LOST = 60.0  # seconds without a sign of life
 HEADER = ("cell", "state", "doing", "left", "where")
 LEAST = ("where", "left", *STAGES, "doing")
 
@@ -54,22 +54,34 @@ def _launch(launch: Launch, cost: bool) -> str:
     counts = Counter(now.name for *_, now in cells)
     head = f"{launch.folder}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
     rows = [[own, now.name, now.doing, now.left, now.where] for own, _, now in cells]
+    problems = [f"{own}: {now.problem}" for own, _, now in cells if now.problem]
     header = list(HEADER)
     if cost:
         each = [read_costs(cell.folder) for _, cell, _ in cells]
         header += [*STAGES, "GPU hours"]
         rows = [[*row, *_costs(costs)] for row, costs in zip(rows, each, strict=True)]
         rows.append(["all", "", "", "", "", *_costs([c for costs in each for c in costs])])
+        for (own, *_), costs in zip(cells, each, strict=True):
+            problems += [f"{own}: {_killed(one)}" for one in costs if one.killed]
     used = [i for i in range(len(header)) if any(row[i] for row in rows)]
     header, rows = [header[i] for i in used], [[row[i] for i in used] for row in rows]
-    problems = [f"{own}: {now.problem}" for own, _, now in cells if now.problem]
     return "\n".join([head, *fit(header, rows, least=LEAST).lines(), *problems])
 
 
+def _killed(one: Cost) -> str:
+    return f"{one.stage} {one.run} was killed: at least {duration(one.seconds)}, no record"
+
+
 def _costs(costs: Sequence[Cost]) -> list[str]:
-    seconds = [total(costs, stage) for stage in STAGES]
+    """Each stage's wall time and the GPU hours; "≥": a part has no record of its end."""
+    by_stage = [[cost for cost in costs if cost.stage == stage] for stage in STAGES]
     hours = sum(cost.gpu_hours for cost in costs)
-    return [*(duration(s) if s else "" for s in seconds), f"{hours:.2f}" if hours else ""]
+    times = [_least(own) + duration(sum(c.seconds for c in own)) if own else "" for own in by_stage]
+    return [*times, f"{_least(costs)}{hours:.2f}" if hours else ""]
+
+
+def _least(costs: Sequence[Cost]) -> str:
+    return "≥ " if any(cost.killed for cost in costs) else ""
 
 
 def state(cell: CellFolder) -> State:

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from analysis.config import CellPaths
 from core import process_records
 from core.errors import ConfigError, DataError, StoppedError
-from core.files import sealed
+from core.files import sealed, unsealed
 from launch import snapshot
 from launch.__main__ import main
 from launch.config import ClusterConfig
@@ -261,6 +261,45 @@ def test_a_run_that_worked_is_recorded_with_its_devices(tmp_path, monkeypatch, w
         stages.make("train", "base", make)
     cost = Cost("train", "base", 7.0, 4, "cuda", str(made.path) if work == "made" else None)
     assert read_costs(tmp_path) == ([] if work == "reused" else [cost])
+    assert not [*tmp_path.glob("begun-*")]
+
+
+KILLED = """
+import os, pathlib, signal, sys, types
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=bool))
+from launch.costs import recorded
+die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+recorded(pathlib.Path(sys.argv[1]), "train", "study", 4, die)
+"""
+
+
+def test_a_killed_run_is_counted_up_to_its_last_sign_of_life_and_named(launch, tmp_path):
+    cell = launch.cells()[1]
+    cost = Cost("train", "study", 3600.0, 1, "cpu", "m")
+    (cell.folder / "costs.jsonl").write_text(json.dumps(asdict(cost)) + "\n")
+    subprocess.run([sys.executable, "-c", KILLED, str(cell.folder)], check=False)
+    (begun,) = cell.folder.glob("begun-*.json")
+    began = unsealed(begun.read_text())["began"]
+    os.utime(begun, (began, began + 720))
+    *_, killed = read_costs(cell.folder)
+    assert killed == Cost("train", "study", 720.0, 4, "cpu", None, killed=True)
+    said = status(tmp_path / "runs", cost=True).splitlines()
+    assert said[3].split() == ["seed=1", "waiting", "≥", "72", "min"]
+    assert said[-1] == "seed=1: train study was killed: at least 12 min, no record"
+    assert said[-2].split() == ["all", "≥", "72", "min"]
+
+
+@pytest.mark.parametrize(("host", "quiet", "is_killed"), [
+    ("elsewhere", 50, False), ("elsewhere", 70, True), (socket.gethostname(), 50, False),
+])  # fmt: skip
+def test_a_run_that_still_shows_signs_of_life_is_not_counted(tmp_path, host, quiet, is_killed):
+    now, file = time.time(), tmp_path / "begun-one.json"
+    cost = asdict(Cost("train", "study", 0.0, 4, "cuda", None))
+    file.write_text(sealed({"host": host, "pid": os.getpid(), "began": now - 90, "cost": cost}))
+    os.utime(file, (now, now - quiet))
+    assert [c.killed for c in read_costs(tmp_path)] == [True] * is_killed
+    file.write_text("{torn")
+    assert read_costs(tmp_path) == []
 
 
 def test_a_cells_place_is_the_sweeps_own_order(launch):
