@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from analysis.training_record import Record, open_record
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.disk import writable
 from core.files import write_text
-from core.terminal import columns
+from core.terminal import wrapped
 
 log = logging.getLogger(__name__)
 
@@ -84,15 +83,15 @@ def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:
     tables = [sweep_table(sweep) for sweep in sweeps]
     tables = tables or [cell_tables(part)[0] for part in [report.pooled] if len(sentences) == 1]
     for sentence in headlines(sweeps, sentences):
-        log.info("\n%s", textwrap.fill(sentence, columns() or len(sentence)))
+        log.info("\n%s", wrapped(sentence))
     for table in tables[:MOST_TABLES]:
-        log.info("\n%s\n\n%s", table.title, table.on_terminal())
-    log.info("\n%s", controls_line(report.pooled, confidence))
+        log.info("\n%s\n\n%s", wrapped(table.title), table.on_terminal())
+    log.info("\n%s", wrapped(controls_line(report.pooled, confidence)))
     if tables[MOST_TABLES:]:
         log.info("\nTables in the report alone: %d.", len(tables) - MOST_TABLES)
     odd = [f"{name}: {note}" for name in sentences for note in notes(report.flags, name)]
     for note in odd[:MOST_NOTES]:
-        log.info("%s", note)
+        log.info("%s", wrapped(note))
     if odd[MOST_NOTES:]:
         log.info("Notes in the report alone: %d.", len(odd) - MOST_NOTES)
     path = report.artifact.path

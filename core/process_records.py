@@ -32,13 +32,14 @@ _folder: Path | None = None
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a process is; `seconds_left` is None where it can't be known yet."""
+    """How far a process is; the seconds left of it and of its sweep are None where not known."""
 
     title: str
     n: int
     total: int | None
     unit: str
     seconds_left: float | None
+    sweep_left: float | None = None
 
 
 @dataclass(frozen=True)

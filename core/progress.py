@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from core import process_records
+from core.terminal import about
 
 INTERVAL = 2.0
 """Seconds between two records of progress."""
@@ -20,8 +21,10 @@ LONG = 15.0
 """Seconds: what is over sooner leaves no line in a log file."""
 CELL, STAGE = "CONTAMINATION_CELL", "CONTAMINATION_STAGE"
 """What the bars of this process and of those that it starts are part of: "cell 2 of 3", "train"."""
+SWEEP = "CONTAMINATION_SWEEP"
+"""When the run of a stage should end, and the seconds of what follows it in the sweep (`ends`)."""
 COUNT = "{desc} · {unit} {n_fmt}/{total_fmt}"
-RUNNING = COUNT + " · {remaining} left |{bar:10}| {rate_fmt}{postfix}"
+RUNNING = COUNT + " · {remaining} left{sweep} |{bar:10}| {rate_fmt}{postfix}"
 DONE = COUNT + " in {elapsed}, {rate_fmt}{postfix}"
 """What a narrow terminal cuts off is at the end."""
 
@@ -39,12 +42,34 @@ def within(name: str, words: str) -> Iterator[None]:
             os.environ[name] = before
 
 
+def ends(now: float, later: float) -> str:
+    """For `SWEEP`: a run that begins now takes so many seconds, and what follows it so many."""
+    return f"{time.time() + now:.0f} {later:.0f}"
+
+
 class _Bar(tqdm):  # type: ignore[type-arg]
     """A bar that those can see as well who look at the run's folder."""
 
     told = 0.0
     own = ""  # the title without the cell's
     of_part = 0  # how much is counted of a batch that is not finished
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """With `sweep`, what is left of the sweep."""
+        left = self._sweep_left(shown := super().format_dict)
+        return {**shown, "sweep": "" if left is None else f", sweep {about(left)}"}
+
+    def _sweep_left(self, shown: Mapping[str, Any]) -> float | None:
+        """Seconds: of this run as it goes or as others went, whichever is more; of the later ones.
+
+        None where that is not known.
+        """
+        words = os.environ.get(SWEEP)
+        if not words:
+            return None
+        end, later = map(float, words.split())
+        return max(_left(shown) or 0.0, end - time.time()) + later
 
     def update(self, n: float | None = 1) -> Any:
         counted, self.of_part = self.of_part, 0
@@ -80,11 +105,9 @@ class _Bar(tqdm):  # type: ignore[type-arg]
     def _tell(self) -> None:
         self.told = time.monotonic()
         now = self.format_dict
-        since, left = now["n"] - now["initial"], None
-        if now["total"] and since:
-            left = (now["total"] - now["n"]) * now["elapsed"] / since
+        done, sweep = int(now["n"]), self._sweep_left(now)
         process_records.record_progress(
-            process_records.Progress(self.own, int(now["n"]), now["total"], now["unit"], left)
+            process_records.Progress(self.own, done, now["total"], now["unit"], _left(now), sweep)
         )
 
 
@@ -105,6 +128,12 @@ def progress(*, desc: str | None, stage: str = "", **options: Any) -> Any:
     bar = _Bar(desc=title, bar_format=RUNNING, smoothing=0, miniters=0, **shown, **options)
     bar.own = own
     return bar
+
+
+def _left(shown: Mapping[str, Any]) -> float | None:
+    """Seconds, at the mean rate so far; None: not known."""
+    since, total = shown["n"] - shown["initial"], shown["total"]
+    return (total - shown["n"]) * shown["elapsed"] / since if total and since else None
 
 
 def _title(*words: str | None) -> str:

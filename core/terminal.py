@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from tqdm.utils import disp_len
 
 BETWEEN = 2
 """Blanks between two columns."""
@@ -23,8 +26,8 @@ class Fitted:
         """The table as text, its note below; columns from number `left` on are aligned right."""
         table = [self.header, *self.rows]
         widths = _widths(table)
-        pad = [str.ljust if i < left else str.rjust for i in range(len(widths))]
-        texts = [[p(t, w) for p, t, w in zip(pad, row, widths, strict=True)] for row in table]
+        sides = [i >= left for i in range(len(widths))]
+        texts = [list(map(_padded, row, widths, sides)) for row in table]
         return [
             *((" " * BETWEEN).join(row).rstrip() for row in texts),
             *[self.note] * bool(self.note),
@@ -68,6 +71,34 @@ def fit(
     return Fitted(head, lines, _note(gone, width))
 
 
+def beside(names: Sequence[str], texts: Sequence[str], width: int | None = None) -> list[str]:
+    """Each name with its text beside it, wrapped to the width; below it where little is left.
+
+    Args:
+        names: of which each is kept whole.
+        texts: as many.
+        width: characters in a line; None: the terminal's (see `columns`).
+    """
+    width = width or columns()
+    indent = 2 * BETWEEN + max(map(disp_len, names))
+    if width and width < 2 * indent:
+        indent = 2 * BETWEEN
+    lines: list[str] = []
+    for name, text in zip(names, texts, strict=True):
+        first = f"{' ' * BETWEEN}{_padded(name, indent - 2 * BETWEEN)}{' ' * BETWEEN}"
+        if text and disp_len(first) > indent:
+            lines, first = [*lines, first.rstrip()], " " * indent
+        own, *more = wrapped(text, width and width - indent).split("\n")
+        lines += [f"{first}{own}".rstrip(), *(" " * indent + line for line in more)]
+    return lines
+
+
+def wrapped(text: str, width: int | None = None) -> str:
+    """The text in lines of the width (None: the terminal's), cut between words, not in a path."""
+    width = width or columns() or sys.maxsize
+    return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
+
+
 def duration(seconds: float) -> str:
     """Such as 12 s, 40 min or 3 h 20 min."""
     if seconds < 90:
@@ -76,8 +107,23 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def about(seconds: float) -> str:
+    """The same without false precision, such as <1 min, ~8 min, ~35 min or ~3 h."""
+    minutes = seconds / 60
+    if minutes < 1:
+        return "<1 min"
+    if minutes < 90:
+        return f"~{round(minutes) if minutes < 10 else 5 * round(minutes / 5)} min"
+    return f"~{round(minutes / 60)} h"
+
+
 def _widths(table: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [max(map(disp_len, column)) for column in zip(*table, strict=True)]
+
+
+def _padded(text: str, width: int, right: bool = False) -> str:
+    blanks = " " * (width - disp_len(text))
+    return blanks + text if right else text + blanks
 
 
 def _note(gone: Sequence[str], width: int | None) -> str:

@@ -28,6 +28,7 @@ from core.artifacts import version
 from core.command import CONF, said
 from core.early import COMMAND
 from core.errors import ConfigError, near_names
+from core.terminal import beside
 
 PACKAGES = {
     "inject": "injection",
@@ -79,8 +80,7 @@ def listing(kinds: list[str]) -> str:
 def _choices(kind: str) -> list[str]:
     folder = CONF / GROUPS[kind]
     files = {str(f.relative_to(folder).with_suffix("")): f for f in sorted(folder.rglob("*.yaml"))}
-    width = max(map(len, files))
-    return [f"  {name:{width}}  {_about(kind, file)}".rstrip() for name, file in files.items()]
+    return beside([*files], [_about(kind, file) for file in files.values()])
 
 
 def _about(kind: str, file: Path) -> str:

@@ -214,6 +214,10 @@ class Launch:
         found = [cell for cell in found if cell.folder.name in names or not names]
         return sorted(found, key=CellFolder.read_overrides)
 
+    def ordered(self) -> list[CellFolder]:
+        """All cells, in the sweep's own order; none where it is not known."""
+        return [CellFolder(self.folder / "cells" / name) for name in self._names()]
+
     def place(self, cell: CellFolder) -> str:
         """Such as "cell 2 of 3", in the sweep's own order; empty where that is not known."""
         names = self._names()
@@ -237,6 +241,10 @@ class Launch:
         shared = set.intersection(*(set(words) for _, words in cells)) if cells else set()
         own = [" ".join(word for word in words if word not in shared) for _, words in cells]
         return [(name or "the only cell", cell) for name, (cell, _) in zip(own, cells, strict=True)]
+
+    def words(self, cell: CellFolder) -> str:
+        """What tells a cell from the others."""
+        return next(own for own, other in self.named_cells() if other.folder == cell.folder)
 
     def done_paths(self) -> list[CellPaths]:
         """The artefacts of the cells that ended well, with what their runs took."""

@@ -60,9 +60,7 @@ def run(config: DictConfig) -> Artifact | None:
         if CODE not in os.environ:  # of what went wrong Hydra has only warned
             why = f"the launch's folder can't be made there ({Sweep.failed!r})."
             raise ConfigError(f"runs is {config.runs!r}: {why}")
-        code = Path(os.environ[CODE])
-        cell = Launch(code.parent).cell(overrides).folder
-        _one_of_many(config, settings, Stages(settings.cluster, cell, code))
+        _one_of_many(config, settings, overrides)
         return None
     plan = _check(config, settings, Stages(settings.cluster))  # before anything is written
     if not writable(config.runs):
@@ -76,6 +74,12 @@ def run(config: DictConfig) -> Artifact | None:
         return None
     done = launch.done_paths()
     return pipeline.report(config, done) if done else None
+
+
+def _in_turn(settings: LaunchSettings) -> bool:
+    """Whether the cells of the sweep run one after another, from here."""
+    launcher = str(HydraConfig.get().launcher["_target_"])
+    return settings.cluster.kind != "slurm" and launcher.endswith(".BasicLauncher")
 
 
 def _read_only(config: DictConfig, plan: pipeline.Plan, until: str | None) -> Artifact | None:
@@ -133,8 +137,13 @@ def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) 
     return int(bool(bad))
 
 
-def _one_of_many(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
+def _one_of_many(config: DictConfig, settings: LaunchSettings, overrides: list[str]) -> None:
     """A cell of a sweep: its errors are kept with it, and the others go on."""
+    code = Path(os.environ[CODE])
+    launch = Launch(code.parent)
+    cell = launch.cell(overrides)
+    log.info("%s: %s", launch.place(cell) or "cell", launch.words(cell))
+    stages = Stages(settings.cluster, cell.folder, code, in_turn=_in_turn(settings))
     try:
         with disk_errors():
             _run_or_prepare(config, settings, stages)

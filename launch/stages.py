@@ -12,12 +12,14 @@ import injection.run
 import training.run
 from core import wholeness
 from core.artifacts import Artifact, as_data
-from core.progress import STAGE, within
+from core.progress import STAGE, SWEEP, ends, within
 from detection.config import DetectionStage
 from injection.config import InjectionStage
 from launch.config import PACKAGES, ClusterConfig
 from launch.costs import recorded
+from launch.folder import CellFolder, Launch
 from launch.processes import Processes
+from launch.rest import rest
 from launch.saved_config import save_config
 from training.config import TrainingStage
 
@@ -29,6 +31,7 @@ class Stages:
     cluster: ClusterConfig
     folder: Path = Path()  # the cell's, which processes of their own read and write as well
     code: Path = Path()  # the snapshot that they run
+    in_turn: bool = False  # whether the cells of its sweep run here, one after another
 
     def inject(self, run: str, stage: InjectionStage) -> Artifact:
         """The injection stage, in this process; `run` tells it from the cell's others."""
@@ -48,11 +51,19 @@ class Stages:
         self, stage: str, run: str, make: Callable[[], Artifact], processes: int = 1
     ) -> Artifact:
         """What `make` gives as a run of a stage, which bars name; its cost is the cell's."""
-        with within(STAGE, f"{stage} {run}"):
+        name = f"{stage} {run}"
+        with within(STAGE, name), within(SWEEP, self._left(name)):
             if self.folder == Path():  # of no cell
                 return make()
             count = self.processes(stage).here if stage in PACKAGES else 1
             return recorded(self.folder, stage, run, max(count, processes), make)
+
+    def _left(self, run: str) -> str:
+        """When the run should end, and how much follows it, for bars; empty: not known."""
+        if not self.in_turn:
+            return ""
+        found = rest(Launch(self.folder.parents[1]), CellFolder(self.folder), run)
+        return ends(found.now, found.later) if found else ""
 
     def processes(self, stage: str) -> Processes:
         """How a stage's processes are started."""

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from core import process_records
 from core.errors import ConfigError
-from core.terminal import duration, fit
+from core.terminal import about, duration, fit
 from launch.beat import LOST
 from launch.config import STAGES
 from launch.costs import Cost, read_costs
 from launch.folder import KIND, CellFolder, Launch, Outcome
 
 HEADER = ("cell", "state", "doing", "left", "where")
-LEAST = ("where", "left", *STAGES, "doing")
+LEAST = ("where", "left", "doing", *STAGES)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def _launch(launch: Launch, cost: bool) -> str:
     cells = [(own, cell, state(cell)) for own, cell in launch.named_cells()]
     counts = Counter(now.name for *_, now in cells)
     head = f"{launch.folder}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
-    rows = [[own, now.name, now.doing, now.left, now.where] for own, _, now in cells]
+    head += _sweep_left([cell for _, cell, now in cells if now.name == "running"])
+    rows = [[_short(own), now.name, now.doing, now.left, now.where] for own, _, now in cells]
     problems = [f"{own}: {now.problem}" for own, _, now in cells if now.problem]
     header = list(HEADER)
     if cost:
@@ -66,6 +67,23 @@ def _launch(launch: Launch, cost: bool) -> str:
     used = [i for i in range(len(header)) if any(row[i] for row in rows)]
     header, rows = [header[i] for i in used], [[row[i] for i in used] for row in rows]
     return "\n".join([head, *fit(header, rows, least=LEAST).lines(), *problems])
+
+
+def _short(overrides: str) -> str:
+    """Overrides by their fields' last names, such as learning_rate=1e-3, where these differ."""
+    pairs = [word.partition("=") for word in overrides.split(" ")]
+    names = [name.rpartition(".")[2] for name, *_ in pairs]
+    if len({*names}) < len(names):
+        return overrides
+    each = zip(names, pairs, strict=True)
+    return " ".join(f"{name}{equals}{value}" for name, (_, equals, value) in each)
+
+
+def _sweep_left(running: Sequence[CellFolder]) -> str:
+    """What is left of a sweep whose cells run one after another."""
+    progress = [process_records.read_progress(cell.folder) for cell in running]
+    left = [now.sweep_left for now in progress if now and now.sweep_left is not None]
+    return f"; {about(max(left))} left" if left else ""
 
 
 def _killed(one: Cost) -> str:

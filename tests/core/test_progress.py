@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from core import process_records
-from core.progress import CELL, STAGE, progress, within
+from core.progress import CELL, STAGE, SWEEP, progress, within
+from core.terminal import about
 from injection.sources import Document
 from injection.tokenize import Work, tokenize
 from training.config import TrainingStage, WandbConfig
@@ -75,6 +76,30 @@ def test_titles_say_the_cell_and_the_stage_and_the_record_the_stage(clock, folde
     )
     assert process_records.read_progress(folder).title == "train study · tiny_llama"
     assert progress(desc="tiny_llama", stage="train").own == "train · tiny_llama"
+
+
+@pytest.mark.parametrize(("end", "later", "left"), [
+    (1000, 120, "~6 min"),  # 214 s of this run are left by its own rate
+    (1600, 120, "~10 min"),  # or 520, as other cells took, for it has more bars to come
+    (900, 3600 * 4, "~4 h"),
+])  # fmt: skip
+def test_a_bar_and_its_record_say_what_is_left_of_the_sweep(
+    clock, folder, monkeypatch, end, later, left
+):
+    monkeypatch.setattr("core.progress.time.time", lambda: clock.now)
+    with within(SWEEP, f"{end} {later}"):
+        bar = progress(desc="tiny_llama", total=147, unit="step")
+        bar.update(40)
+        clock.now += 80
+        assert f" · 03:34 left, sweep {left} |##7" in str(bar)
+        bar.close()
+    seen = process_records.read_progress(folder)
+    assert seen.sweep_left == pytest.approx(max(214, end - clock.now) + later)
+
+
+def test_what_is_left_is_said_without_false_precision():
+    said = [about(seconds) for seconds in (50, 60, 540, 750, 5000, 5401, 36_000)]
+    assert said == ["<1 min", "~1 min", "~9 min", "~10 min", "~85 min", "~2 h", "~10 h"]
 
 
 def test_a_bar_never_exceeds_its_total():

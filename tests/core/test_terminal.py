@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from core.terminal import columns, fit
+from core.terminal import beside, columns, fit
 
 HEADER = ["method", "variant", "AUROC", "TPR"]
 ROWS = [["Loss", "", "0.5", "0.1"], ["Min-K%++", "k=0.2", "0.75", "0.2"]]
@@ -41,6 +41,26 @@ def test_the_least_important_columns_go_first_and_are_named(width, least, kept):
 def test_what_stands_between_and_beside_the_columns_counts():
     for width, kept in ((WHOLE + 3 + 4, 4), (WHOLE + 3 + 3, 3)):
         assert len(fit(HEADER, ROWS, width, between=3, edges=4).header) == kept
+
+
+def test_wide_signs_take_two_columns():
+    rows = [["模型", "0.5"], ["größe", "0.75"]]
+    lines = fit(["name", "AUROC"], rows, 12).lines(left=1)
+    assert lines == ["name   AUROC", "模型     0.5", "größe   0.75"]
+    assert fit(["name", "AUROC"], [["模型模", "0.5"]], 12).header == ["name"]
+
+
+TEXTS = ["the mean log-likelihood of a token", ""]
+
+
+@pytest.mark.parametrize(("width", "lines"), [
+    (None, ["  模型  the mean log-likelihood of a token", "  zl"]),
+    (26, ["  模型  the mean", "        log-likelihood of", "        a token", "  zl"]),
+    (15, ["  模型", "    the mean", "    log-likelihood", "    of a token", "  zl"]),
+])  # fmt: skip
+def test_texts_beside_names_are_wrapped_or_stand_below(monkeypatch, width, lines):
+    monkeypatch.setattr("core.terminal.columns", lambda: None)
+    assert beside(["模型", "zl"], TEXTS, width) == lines
 
 
 @pytest.mark.parametrize(("is_terminal", "width"), [(True, 20), (False, None)])

@@ -28,7 +28,7 @@ from launch.costs import Cost, read_costs
 from launch.folder import Launch, Outcome, digest
 from launch.saved_config import is_saved, save_config
 from launch.stages import Stages
-from launch.status import State, state, status
+from launch.status import State, _short, state, status
 
 
 @pytest.fixture
@@ -300,6 +300,26 @@ def test_a_run_that_still_shows_signs_of_life_is_not_counted(tmp_path, host, qui
     assert [c.killed for c in read_costs(tmp_path)] == [True] * is_killed
     file.write_text("{torn")
     assert read_costs(tmp_path) == []
+
+
+def test_status_shortens_the_fields_and_gives_cost_the_room(tmp_path, monkeypatch):
+    launch = Launch.named(str(tmp_path), "study", [])
+    cells = [[f"training.learning_rate={n}e-3", f"method.min_k.k=0.{n}"] for n in (1, 2)]
+    launch.register(cells)
+    cell = launch.cell(cells[1])
+    (cell.folder / "costs.jsonl").write_text(
+        json.dumps(asdict(Cost("train", "a", 9, 1, "cpu", None)))
+    )
+    monkeypatch.setattr("core.terminal.columns", lambda: 50)
+    with cell.record_run():
+        process_records.record_progress(process_records.Progress("train a", 1, 2, "step", 3.0))
+        said = status(tmp_path, cost=True).splitlines()
+    assert said[2].split() == ["learning_rate=1e-3", "k=0.1", "waiting"]
+    assert said[3].split() == ["learning_rate=2e-3", "k=0.2", "running", "9", "s"]
+    assert said[-1].startswith("(not in 50 columns: doing, left, where;")
+    assert (
+        _short("method.min_k.k=0.1 method.max_k.k=0.2") == "method.min_k.k=0.1 method.max_k.k=0.2"
+    )
 
 
 def test_a_cells_place_is_the_sweeps_own_order(launch):
