@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -61,6 +62,8 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
         return _say(error)
     except MissingConfigException as error:
         return _say(UserError(_unknown_choice(error)))
+    except OverrideParseException as error:
+        return _say(UserError(_unreadable(error)))
     except (HydraException, OmegaConfBaseException) as error:
         return _say(UserError(_words(error)))
     return max([0, *map(_say, failed)])
@@ -80,6 +83,15 @@ def _say(error: UserError | StoppedError) -> int:
     said = "stopped" if isinstance(error, StoppedError) else "error"
     print(f"{said}: {error}", file=sys.stderr)
     return error.status
+
+
+def _unreadable(error: OverrideParseException) -> str:
+    """An override with signs that Hydra's grammar takes in quotes only, with the quotes."""
+    name, equals, value = error.override.partition("=")
+    quoted = shlex.quote(f'{name}="{value}"')
+    if not equals or '"' in value or "'" in value:
+        return _words(error)
+    return f"{name} is {value}: Hydra can't read it. If it is a text, put it in quotes: {quoted}."
 
 
 def _unknown_choice(error: MissingConfigException) -> str:

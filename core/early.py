@@ -13,6 +13,7 @@ import signal
 import sys
 from types import FrameType
 
+from core.outputs import outlive_readers
 from core.parent import LAUNCHER, end_with_parent
 
 PACKAGES = ("injection", "training", "detection", "analysis", "launch")
@@ -48,6 +49,7 @@ def _say_loading() -> None:
 
 
 if _is_run():
+    outlive_readers()
     if "RANK" not in os.environ:
         _say_loading()
     for _number in SIGNALS:

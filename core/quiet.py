@@ -39,3 +39,4 @@ def quiet_libraries() -> None:
     for name in ("DeepSpeed", "matplotlib", "numexpr", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"(deepspeed|torch|transformers)\..*")
+    warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a chart shows a box

@@ -1,6 +1,12 @@
 import subprocess
 import sys
 
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import OverrideParseException
+
+from core.command import _unreadable
+
 
 def test_the_command_itself_says_it_and_nothing_else(tmp_path):
     given = ["model=llama_7b", "model.path=./nowhere", f"runs={tmp_path}/runs"]
@@ -18,6 +24,17 @@ def assert_one_paragraph(said, parts):
     assert "\n" not in paragraph
     for part in parts:
         assert part in paragraph
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ("name=größe_模型", """If it is a text, put it in quotes: 'name="größe_模型"'."""),
+    ("name", "missing EQUAL"),
+    ("name='a", "name='a"),
+])  # fmt: skip
+def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, said):
+    with pytest.raises(OverrideParseException) as caught:
+        OverridesParser.create().parse_overrides([words])
+    assert said in _unreadable(caught.value)
 
 
 def test_every_stage_shows_its_config():

@@ -1,0 +1,37 @@
+"""Standard output whose reader goes, or can't show every sign."""
+
+import os
+import subprocess
+import sys
+
+CODE = """
+import logging, sys
+from core.outputs import outlive_readers
+outlive_readers()
+logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+logging.info("–")
+for number in range(20_000):
+    logging.info("line %d", number)
+print("done", file=sys.stderr)
+"""
+
+
+def run(*, read, **environment):
+    """What the program says on standard error, and, or the beginning of it, on standard output."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    own = {**os.environ, **environment}
+    with subprocess.Popen([sys.executable, "-c", CODE], env=own, **pipes) as program:
+        shown = program.stdout.read(read)
+        program.stdout.close()
+        said = program.stderr.read()
+    assert program.returncode == 0
+    return shown, said.decode()
+
+
+def test_work_goes_on_in_silence_where_the_reader_has_gone():
+    assert run(read=5) == ("–\nl".encode(), "done\n")
+
+
+def test_a_sign_that_the_encoding_lacks_ends_nothing():
+    shown, said = run(read=-1, PYTHONIOENCODING="ascii")
+    assert (shown[:9], said) == (b"?\nline 0\n", "done\n")
