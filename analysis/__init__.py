@@ -17,6 +17,6 @@ def analyse(*words: str) -> Report:
     """
     from analysis.config import AnalysisStage
     from analysis.run import run
-    from core.compose import composed
+    from core.compose import made
 
-    return open_report(run(composed("analysis", words, AnalysisStage)).path)
+    return open_report(made("analysis", words, AnalysisStage, run))

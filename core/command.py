@@ -44,9 +44,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
         process_records.leave_in(config.get("records"))  # given by a launcher
         try:
             wholeness.follow(config.get("verify", wholeness.CHANGED))
-            runs = config.get("runs", "runs")
-            require(runs != "", "runs", runs, "give a folder.")
-            with disk_errors(runs):
+            with disk_errors(check_runs(config)):
                 run(config)
         except (Exception, StoppedError) as error:
             if not process_records.record_failure(error):
@@ -60,12 +58,8 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
     except (StoppedError, UserError) as error:
         return _say(error)
-    except MissingConfigException as error:
-        return _say(UserError(_unknown_choice(error)))
-    except OverrideParseException as error:
-        return _say(UserError(_unreadable(error)))
     except (HydraException, OmegaConfBaseException) as error:
-        return _say(UserError(_words(error)))
+        return _say(UserError(worded(error)))
     return max([0, *map(_say, failed)])
 
 
@@ -83,6 +77,20 @@ def _say(error: UserError | StoppedError) -> int:
     said = "stopped" if isinstance(error, StoppedError) else "error"
     print(f"{said}: {error}", file=sys.stderr)
     return error.status
+
+
+def check_runs(config: DictConfig) -> str:
+    """The folder of all artefacts; raises a ConfigError where it has no name."""
+    runs = config.get("runs", "runs")
+    require(runs != "", "runs", runs, "give a folder.")
+    return str(runs)
+
+
+def worded(error: Exception) -> str:
+    """What Hydra or OmegaConf says, in one paragraph."""
+    if isinstance(error, MissingConfigException):
+        return _unknown_choice(error)
+    return _unreadable(error) if isinstance(error, OverrideParseException) else _words(error)
 
 
 def _unreadable(error: OverrideParseException) -> str:

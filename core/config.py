@@ -39,6 +39,8 @@ def convert(config: DictConfig, schema: type[T]) -> T:
     for field in dataclasses.fields(schema):  # type: ignore[arg-type]
         name, hint = field.name, hints[field.name]
         if name not in config:
+            if field.default is field.default_factory is dataclasses.MISSING:
+                raise ConfigError(f"{name} is missing: give it a value.")
             continue
         inner = next((a for a in typing.get_args(hint) if dataclasses.is_dataclass(a)), None)
         if dataclasses.is_dataclass(hint):

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from core.disk import disk_errors
 from core.errors import DataError, require
@@ -91,11 +93,11 @@ def score(
     from detection.scores import open_scores
 
     with ExitStack() as stack:
-        place = str(folder or stack.enter_context(TemporaryDirectory(prefix="contamination-")))
+        place = folder or stack.enter_context(TemporaryDirectory(prefix="contamination-"))
         target = given_model(model, tokenizer, "model", stack, folder is not None)
         other = given_model(reference, reference_tokenizer, "reference", stack, folder is not None)
         stage = given_stage({
-            "runs": place,
+            "runs": str(Path(place).expanduser()),
             "seed": seed,
             "examples": {"path": str(texts) if isinstance(texts, str | Path) else GIVEN},
             "model": {"path": target},
@@ -151,16 +153,26 @@ def evaluate(
     if not {True, False} <= set(shown.column("label").unique().to_pylist()):
         raise DataError("labels: give members and non-members, such as labels=[1, 0, …].")
     for name, rates in (("fpr", fpr), ("tpr", tpr)):
-        good = isinstance(rates, Sequence) and all(PART.holds(rate) for rate in rates)
+        good = isinstance(rates, Sequence) and all(map(_is_rate, rates))
         require(good, name, rates, "give rates above 0 and below 1, such as (0.05,).")
     parts = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
     return tidy(evaluated(lambda: by_method(parts), shown, blind, chosen_metrics(fpr, tpr)))
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, Real) and PART.holds(value)
 
 
 def _check_scores(scores: pd.DataFrame) -> None:
     """Raise a DataError unless these are one model's scores, as `score` gives them."""
     if not isinstance(scores, pd.DataFrame) or not {*NEEDED} <= {*scores.columns}:
         raise DataError(f"scores: give the data frame of `score`, with {', '.join(NEEDED)}.")
+    for name, kind, holds in (
+        ("score", "numbers", is_numeric_dtype),
+        ("ranked", "True or False", is_bool_dtype),
+    ):
+        if not holds(scores[name]):
+            raise DataError(f"scores: its column {name} is no {kind} ({scores[name].dtype}).")
     twice = scores[scores.duplicated(["example_id", "method", "variant"])]
     if len(twice):
         one = twice.iloc[0]

@@ -69,6 +69,7 @@ def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Text
         return open_examples(ExamplesConfig(str(texts), on_error=on_error))
     rows = _rows(texts)
     if labels is not None:
+        require(hasattr(labels, "__iter__"), "labels", labels, "give one for each text.")
         rows, labels = list(rows), labels.tolist() if hasattr(labels, "tolist") else list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
@@ -84,6 +85,8 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
         remedy = "give strings, a data frame, or one split of a data set."
         raise DataError(f"texts is a {kind}: {remedy}")
     if isinstance(texts, pd.DataFrame):
+        if twice := [*texts.columns[texts.columns.duplicated()]]:
+            raise DataError(f"texts: the column {twice[0]!r} is there twice. Leave one out.")
         return (
             dict(zip(texts.columns, row, strict=True))
             for row in texts.itertuples(index=False, name=None)
@@ -150,12 +153,16 @@ def given_stage(nodes: Mapping[str, Any]) -> DetectionStage:
     try:
         return convert(OmegaConf.create(_plain(nodes)), DetectionStage)
     except OmegaConfBaseException as error:
-        field = str(error.full_key or "").partition(".")[2]
-        raise ConfigError(f"{field}: {str(error.msg or error).splitlines()[0]}.") from error
+        said = str(error.msg or error).splitlines()[0]
+        raise ConfigError(f"{error.full_key}: {said}.") from error
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's own, inside of mappings too."""
+    """NumPy's numbers and arrays, torch's types and devices and other values as YAML has them."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, range | Path):
+        return [*value] if isinstance(value, range) else str(value)
+    if type(value).__module__ == "torch":
+        return str(value).removeprefix("torch.")
     return value.tolist() if hasattr(value, "tolist") else value

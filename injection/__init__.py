@@ -15,8 +15,8 @@ def inject(*words: str) -> PackedCorpus:
     Raises:
         UserError: as the command does.
     """
-    from core.compose import composed
+    from core.compose import made
     from injection.config import InjectionStage
     from injection.run import run
 
-    return open_corpus(run(composed("injection", words, InjectionStage)).path)
+    return open_corpus(made("injection", words, InjectionStage, run))

@@ -17,8 +17,8 @@ def train(*words: str) -> Checkpoint:
     Raises:
         UserError: as the command does.
     """
-    from core.compose import composed
+    from core.compose import made
     from training.config import TrainingStage
     from training.run import run
 
-    return open_checkpoint(run(composed("training", words, TrainingStage)).path)
+    return open_checkpoint(made("training", words, TrainingStage, run))

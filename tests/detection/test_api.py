@@ -1,11 +1,13 @@
 """`score` and `evaluate`, as a program or a notebook calls them."""
 
 from io import StringIO
+from pathlib import Path
 
 import datasets
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.metrics import roc_auc_score
 
 from core.errors import ConfigError, DataError
@@ -101,8 +103,9 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         scores, frame[:60].assign(label=[1, 0] * 20 + [1] * 20), blind=False
     ).query("benchmark == 'all'")["needs"]
     assert lacking == "non-members in two"
-    with pytest.raises(ConfigError, match="fpr is 0.05: give rates above 0 and below 1"):
-        evaluate(scores, frame, fpr=0.05)
+    for rates in (0.05, [0], ["x"]):
+        with pytest.raises(ConfigError, match="fpr is .*: give rates above 0 and below 1"):
+            evaluate(scores, frame, fpr=rates)
     with pytest.raises(DataError, match="give members and non-members"):
         evaluate(scores, frame.assign(label=None))
 
@@ -135,6 +138,12 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         ({"methods": {"min_k": {"k": "x"}}}, "^methods.min_k.k: Value 'x'"),
         ({"methods": "reference"}, "^methods.reference needs reference, which is null. Give a"),
         ({"methods": "reference", "reference": "./nowhere"}, "^reference is './nowhere': there"),
+        ({"methods": {"min_k": {"k": object()}}}, "^methods.min_k.k: Value 'object' is not"),
+        ({"labels": 1}, "^labels is 1: give one for each text"),
+        (
+            {"texts": pd.DataFrame([TEXTS[:2]], columns=["text"] * 2)},
+            "^texts: the column 'text' is",
+        ),
         ({"seed": "x"}, "^seed: Value 'x'"),
         ({"batch_tokens": 0}, "^batch_tokens is 0: give 1 or more"),
         ({"batch_tokens": "x"}, "^batch_tokens: Value 'x'"),
@@ -147,6 +156,15 @@ def test_bad_calls_name_the_argument(toy_folders, words, said):
     given = {"texts": TEXTS[:2], "model": str(toy_folders["target"]), "methods": "loss", **words}
     with pytest.raises((ConfigError, DataError), match=said):
         score(given.pop("texts"), given.pop("model"), given.pop("methods"), **given)
+
+
+def test_values_of_numpy_torch_and_paths_are_plain_ones(toy_folders, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = {"device": torch.device("cpu"), "dtype": torch.float32, "batch_tokens": np.int64(99)}
+    methods = {"min_k": {"k": np.array([0.1, 0.2])}, "infilling": {"m": range(1, 3)}}
+    found = score(TEXTS[:2], toy_folders["target"], methods, folder=Path("~/runs"), **settings)
+    assert len(found) == 8
+    assert (tmp_path / "runs" / "scores").is_dir()
 
 
 def test_ids_of_a_column_with_gaps_are_whole_numbers(toy_folders):
@@ -174,6 +192,8 @@ def test_evaluate_takes_one_models_whole_scores():
         (scores.drop(columns="score"), "^scores: give the data frame of `score`, with example_id"),
         (None, "^scores: give the data frame"),
         (pd.concat([scores, scores]), "^scores: 'mine' has two of '0'. Evaluate"),
+        (scores.assign(score="a"), "^scores: its column score is no numbers"),
+        (scores.assign(ranked="True"), "^scores: its column ranked is no True or False"),
         (scores.assign(score=np.nan), f"^scores: {len(TEXTS)} are missing"),
     ):
         with pytest.raises(DataError, match=said):
