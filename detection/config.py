@@ -16,6 +16,7 @@ from injection.sources.tally import ON_ERROR
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 DTYPES = ("float32", "bfloat16", "float16")
+KERNELS = ("auto", "plain")
 LONG_TEXTS = ("error", "truncate", "windowed")
 METHODS = Path(__file__).resolve().parents[1] / "conf" / "method"
 
@@ -25,7 +26,7 @@ class DetectionConfig(Ranged, node="detection"):
     """How the model is run over the texts (node `detection`)."""
 
     dtype: str = limited("float32", one_of(DTYPES))
-    """The weights' and activations' type; the statistics come from float32 logits in any case."""
+    """The weights' and activations' type; the head's products are summed in float32 in any case."""
 
     long_texts: str = limited("error", one_of(LONG_TEXTS))
     """A text longer than the model's context: `error`, `truncate` (score its first tokens), or
@@ -44,6 +45,10 @@ class DetectionConfig(Ranged, node="detection"):
     batch_tokens: int = runtime(8192, at_least(1))
     """Tokens in a batch, padding included; halved for good when the device's memory runs out."""
 
+    kernel: str = runtime("auto", one_of(KERNELS))
+    """On a GPU: `auto` (the head and its statistics in one kernel, where Triton is there and the
+    kernel agrees with the logits), or `plain` (logits of a few rows at a time)."""
+
     processes: int = runtime(1, at_least(1))
     """Processes, or GPUs, that each load the model and take a slice of the texts."""
 
@@ -58,7 +63,12 @@ class DetectionConfig(Ranged, node="detection"):
     @property
     def of_a_pass(self) -> dict[str, str]:
         """What of the settings can change a pass; the rest is about its scores."""
-        return {"dtype": self.dtype, "long_texts": self.long_texts}
+        return {"dtype": self.dtype, "long_texts": self.long_texts, **self.of_the_head}
+
+    @property
+    def of_the_head(self) -> dict[str, str]:
+        """What names scores by 16-bit weights: older ones were of logits rounded to 16 bits."""
+        return {} if self.dtype == "float32" else {"logits": "float32"}
 
 
 @dataclass(frozen=True)

@@ -109,4 +109,5 @@ def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int])
         for (name, variant), method in methods.items()
     }
     columns = {"columns": COLUMNS.names}
-    return {"method": named, **drawn, **columns, "detection": identity(stage.detection)}
+    settings = {**identity(stage.detection), **stage.detection.of_the_head}
+    return {"method": named, **drawn, **columns, "detection": settings}

@@ -8,6 +8,8 @@ import pytest
 os.environ.setdefault("WANDB_MODE", "offline")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line sets it
+if shutil.which("nvidia-smi") is None:  # before Triton is imported, if it is
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 if sharers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
     threads = max(1, (os.cpu_count() or 1) // sharers)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # before torch is imported

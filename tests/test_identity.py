@@ -47,7 +47,7 @@ QUESTIONS = tuple(
 GIVES = detection.needs.LocalModel.gives
 READING = ("examples.format", "examples.split", "examples.subset", "examples.on_error")
 RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
-                "detection.processes")  # fmt: skip
+                "detection.kernel", "detection.processes")  # fmt: skip
 
 RUNTIME = {
     "injection": {
@@ -86,6 +86,7 @@ VALUES = {
     "prefix.path": "another", "out": ".", "masked_lm.mask_share": 0.3,
     "examples.on_error": "skip",
     "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
+    "detection.kernel": "plain",
     "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,

@@ -1,4 +1,4 @@
-"""A causal language model of transformers: hidden states, and the logits of chosen rows.
+"""A causal language model of transformers: its hidden states, and the statistics of chosen rows.
 
 Shapes: B texts, T tokens (padded), N rows that are real tokens, X hidden units (or the vocabulary),
 V vocabulary.
@@ -19,29 +19,33 @@ from torch.nn.utils.rnn import pad_sequence
 from core.errors import ConfigError
 from core.models import load_model
 from detection.config import DetectionConfig
+from detection.model.head import head_of
+from detection.model.kernel import statistics_of
 from detection.model.language_model import LanguageModel
-from detection.model.token_statistics import rows_at_once, statistics
 from detection.passes import TokenStats
 
 
 class CausalLM(LanguageModel):
     """Runs a model without ever holding more float32 logits than asked for.
 
-    Most models are a body and a linear head on its last hidden state. Whether this one is (no
-    soft cap, no scale) is found by trying: body and head must give the model's own logits to the
-    bit. Where they do not, the model's logits take the hidden state's place, whole.
+    Nearly every model is a body and a head (`head_of`). Where this one is not, its logits take the
+    hidden state's place, whole. On a GPU one kernel makes the statistics of a head's hidden states
+    (`statistics_of`).
 
     A model spread over devices moves its inputs itself: the hidden states, and the logits, may be
     on another device than `device`, where the token ids go.
     """
 
-    def __init__(self, hf: Any) -> None:
+    def __init__(self, hf: Any, kernel: str = "auto") -> None:
+        """Args: the model; `detection.kernel`."""
         self.hf = hf
         devices = (p.device for p in hf.parameters() if not p.is_meta)  # meta: kept on disk
         self.device = next(devices, torch.device("cpu"))  # of the first layer, for the token ids
         config = hf.config.get_text_config(decoder=True)
         self.vocabulary: int = config.vocab_size
-        self.plain = self._is_plain()
+        ids = torch.arange(min(8, self.vocabulary), device=self.device)[None]
+        self.head = head_of(hf, ids)
+        self.statistics = statistics_of(self.head, self.vocabulary, kernel)
 
     @torch.inference_mode()
     def stats(
@@ -67,10 +71,9 @@ class CausalLM(LanguageModel):
         return [TokenStats(*each) for each in zip(*pieces, strict=True)]
 
     def columns(self, hidden_NX: Tensor, targets_N: Tensor) -> list[NDArray[Any]]:
-        """The five statistics (N,), from logits of a few rows at a time."""
-        rows = rows_at_once(self.vocabulary, self.device)
-        logits = (self.logits(hidden) for hidden in torch.split(hidden_NX, rows))
-        *floats, top_id = (column.cpu().numpy() for column in statistics(logits, targets_N))
+        """The five statistics (N,)."""
+        found = self.statistics(hidden_NX, targets_N)
+        *floats, top_id = (column.cpu().numpy() for column in found)
         return [*floats, top_id.astype(np.int32)]
 
     def hidden(self, ids_BT: Tensor) -> Tensor:
@@ -82,24 +85,9 @@ class CausalLM(LanguageModel):
 
     def states(self, **inputs: Any) -> tuple[Tensor, Any]:
         """The last hidden states of a forward on these inputs, and its keys and values."""
-        output = (self.hf.base_model if self.plain else self.hf)(**inputs)
-        states: Tensor = output[0] if self.plain else output.logits
+        output = (self.hf.base_model if self.head else self.hf)(**inputs)
+        states: Tensor = output[0] if self.head else output.logits
         return states, getattr(output, "past_key_values", None)
-
-    def logits(self, hidden_NX: Tensor) -> Tensor:
-        """Float32 logits (N, V) of some rows of `hidden`, in memory that is free to overwrite."""
-        rows: Tensor = self.hf.get_output_embeddings()(hidden_NX) if self.plain else hidden_NX
-        return rows.float()
-
-    def _is_plain(self) -> bool:
-        body, head = self.hf.base_model, self.hf.get_output_embeddings()
-        if head is None or body is self.hf:
-            return False
-        ids = torch.arange(min(8, self.vocabulary), device=self.device)[None]
-        with torch.inference_mode():
-            logits = head(body(input_ids=ids, use_cache=False)[0])
-            whole = self.hf(input_ids=ids, use_cache=False).logits
-            return torch.equal(logits, whole.to(logits.device))
 
 
 def load_causal_lm(
@@ -108,8 +96,8 @@ def load_causal_lm(
     """The model on its device, or on all devices as `detection.device_map` says."""
     load = partial(load_model, field, path, settings.dtype, trust_remote_code=trust_remote_code)
     if settings.device_map is not None:
-        return CausalLM(load(device_map=settings.device_map))
-    return CausalLM(load().to(_device(settings.device)))
+        return CausalLM(load(device_map=settings.device_map), settings.kernel)
+    return CausalLM(load().to(_device(settings.device)), settings.kernel)
 
 
 def _device(name: str) -> torch.device:

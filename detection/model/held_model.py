@@ -94,7 +94,7 @@ class HeldModel(TransformersModel):
         """The model as it is: `detection.dtype` and `detection.device` are its own."""
         from detection.model.causal_lm import CausalLM
 
-        return CausalLM(self.hf.eval())
+        return CausalLM(self.hf.eval(), settings.kernel)
 
 
 def weights_digest(hf: Any) -> str:

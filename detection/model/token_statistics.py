@@ -31,7 +31,13 @@ def statistics(logits: Iterable[Tensor], targets_N: Tensor) -> list[Tensor]:
     for rows in logits:
         parts.append(_sums(rows, targets_N[start : start + len(rows)].to(rows.device)))
         start += len(rows)
-    target, total, first, second, top_id = map(torch.cat, zip(*parts, strict=True))
+    return finished(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def finished(
+    target: Tensor, total: Tensor, first: Tensor, second: Tensor, top_id: Tensor
+) -> list[Tensor]:
+    """The statistics from the target's y, S, Σ e·y, Σ e·y², and the top token; all (N,)."""
     log_total, mean, square = total.log(), first / total, second / total
     std = (square - mean * mean).clamp_min(STD_FLOOR**2).sqrt()
     return [target - log_total, mean - log_total, std, -log_total, top_id]

@@ -7,6 +7,7 @@ import torch
 from core.errors import ConfigError, DataError
 from core.models import load_model
 from detection.forward.batches import run_sequences
+from detection.model import causal_lm
 from detection.model.causal_lm import CausalLM
 from detection.model.token_statistics import rows_at_once, statistics
 from detection.passes import NUMBERS
@@ -62,7 +63,7 @@ def test_statistics_are_float32_and_ids_int32(alone):
     assert kinds == {f: np.dtype(np.int32 if f == "top_id" else np.float32) for f in NUMBERS}
 
 
-def test_a_model_that_is_no_plain_head_is_scored_from_its_own_logits(model, alone):
+def test_a_model_that_is_no_known_head_is_scored_from_its_own_logits(model, alone, monkeypatch):
     class Capped(torch.nn.Module):
         """Soft-capped logits, as Gemma 2 has."""
 
@@ -82,13 +83,13 @@ def test_a_model_that_is_no_plain_head_is_scored_from_its_own_logits(model, alon
         __call__ = torch.nn.Module.__call__
 
     plain, capped = CausalLM(model), CausalLM(Capped(model))
-    assert plain.plain
-    assert not capped.plain
+    assert plain.head is not None
+    assert capped.head is None
     rows = naive.token_rows(capped.hf, SEQUENCES[0])
     (stats,) = capped.stats([SEQUENCES[0]])
     np.testing.assert_allclose(stats.logprob, [r["logprob"] for r in rows], rtol=1e-4, atol=FORWARD)
-    plain.plain = False
-    assert_close(run(plain), alone)
+    monkeypatch.setattr(causal_lm, "head_of", lambda *_: None)
+    assert_close(run(CausalLM(model)), alone)
 
 
 def test_a_vocabulary_that_no_block_divides():

@@ -1,0 +1,106 @@
+"""The last layer of a causal language model: float32 logits of some of its hidden states.
+
+Shapes: N rows, X hidden units, V vocabulary. With the head's weights W and bias b, a hidden state h
+has the logits
+
+    cap·tanh(scale·(W·h + b) / cap)
+
+where few models have a bias or a scale (Cohere, Granite) or a soft cap (Gemma 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+HALF = (torch.bfloat16, torch.float16)
+BLOCK = 4096  # entries of the vocabulary whose 16-bit weights are float32 at a time
+
+
+@dataclass(frozen=True)
+class Head:
+    """What makes logits of the body's hidden states.
+
+    Attributes:
+        module: the model's output embeddings.
+        scale: what its logits are multiplied by.
+        cap: the soft cap; None: there is none.
+        is_linear: whether the module does no more than multiply by its weights.
+    """
+
+    module: Any
+    scale: float = 1.0
+    cap: float | None = None
+    is_linear: bool = True
+
+    def logits(self, hidden_NX: Tensor) -> Tensor:
+        """Float32 logits (N, V) in memory that is free to overwrite."""
+        logits = self._products(hidden_NX)
+        if self.scale != 1:
+            logits.mul_(self.scale)
+        return logits if self.cap is None else logits.div_(self.cap).tanh_().mul_(self.cap)
+
+    def _products(self, hidden_NX: Tensor) -> Tensor:
+        """W·h + b. Those of 16-bit weights are summed in float32 and never rounded to 16 bits."""
+        if not self.is_linear:
+            products: Tensor = self.module(hidden_NX)
+            return products.float()
+        weight_VX, bias_V = self.module.weight, self.module.bias
+        hidden_NX = hidden_NX.to(weight_VX.device)
+        if weight_VX.dtype not in HALF:
+            return F.linear(hidden_NX, weight_VX, bias_V).float()
+        if weight_VX.is_cuda:
+            products = torch.mm(hidden_NX, weight_VX.T, out_dtype=torch.float32)
+        else:
+            blocks = weight_VX.split(BLOCK)
+            products = torch.cat([hidden_NX.float() @ rows.float().T for rows in blocks], dim=1)
+        return products if bias_V is None else products.add_(bias_V)
+
+
+@torch.inference_mode()
+def head_of(hf: Any, ids: Tensor) -> Head | None:
+    """The model's head, found by trying on a few tokens.
+
+    Body and head must give the model's own logits to the bit.
+
+    Args:
+        hf: a model of transformers.
+        ids: token ids (1, T) on its device.
+
+    Returns:
+        The head; None where the model is not a body and such a head.
+    """
+    body, module = hf.base_model, hf.get_output_embeddings()
+    if module is None or body is hf:
+        return None
+    hidden = body(input_ids=ids, use_cache=False)[0]
+    own = hf(input_ids=ids, use_cache=False).logits
+    products = module(hidden)
+    for logits, scale, cap in _tries(products.to(own.device), hf.config.get_text_config(True)):
+        if torch.equal(logits, own):
+            return Head(module, scale, cap, _is_linear(module, hidden, products))
+    return None
+
+
+def _tries(products: Tensor, config: Any) -> Iterator[tuple[Tensor, float, float | None]]:
+    """What the products may become, in the model's own operations; the scale and the cap."""
+    yield products, 1.0, None
+    if cap := getattr(config, "final_logit_softcapping", None):
+        yield torch.tanh(products / cap) * cap, 1.0, cap
+    if factor := getattr(config, "logit_scale", None):
+        yield products * factor, factor, None
+    if divisor := getattr(config, "logits_scaling", None):
+        yield products / divisor, 1 / divisor, None
+
+
+def _is_linear(module: Any, hidden: Tensor, products: Tensor) -> bool:
+    """Whether the weights are here (accelerate may keep them on disk), and are all there is."""
+    if not isinstance(module, torch.nn.Linear) or module.weight.is_meta:
+        return False
+    found = F.linear(hidden.to(module.weight.device), module.weight, module.bias)
+    return torch.equal(found, products.to(found.device))

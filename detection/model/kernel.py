@@ -1,0 +1,97 @@
+"""Which code makes the statistics of hidden states: the fused kernel, or the logits row by row.
+
+Shapes: N rows, X hidden units (or the vocabulary, of a model without a head).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+
+import torch
+from torch import Tensor
+
+from detection.model.head import HALF, Head
+from detection.model.token_statistics import rows_at_once, statistics
+
+CHECKED, TOLERANCE = 64, 1e-4  # rows of the first batch; relative, and in nats
+Statistics = Callable[[Tensor, Tensor], list[Tensor]]
+"""From hidden states (N, X) and the tokens that follow (N,) to the five statistics."""
+log = logging.getLogger(__name__)
+
+
+def statistics_of(head: Head | None, vocabulary: int, kernel: str) -> Statistics:
+    """The statistics by the fused kernel, where there is a GPU, Triton and a linear head.
+
+    Args:
+        head: the model's head; None: the hidden states are its logits.
+        vocabulary: the model's entries.
+        kernel: `detection.kernel`.
+    """
+    plain = partial(plain_statistics, head, vocabulary)
+    if kernel == "plain" or head is None or not head.is_linear or not head.module.weight.is_cuda:
+        return plain
+    if head.module.weight.dtype not in (*HALF, torch.float32):
+        return plain
+    try:
+        from detection.model.fused_head import fused_statistics
+    except ImportError as error:
+        _say(f"Triton can't be imported ({error})")
+        return plain
+    return Checked(partial(fused_statistics, head), plain)
+
+
+def plain_statistics(
+    head: Head | None, vocabulary: int, hidden_NX: Tensor, targets_N: Tensor
+) -> list[Tensor]:
+    """The statistics from the logits of a few rows at a time."""
+    parts = torch.split(hidden_NX, rows_at_once(vocabulary, hidden_NX.device))
+    return statistics((head.logits(h) if head else h.float() for h in parts), targets_N)
+
+
+@dataclass
+class Checked:
+    """Fused statistics that must agree with the plain ones on the first rows; else the plain ones.
+
+    Attributes:
+        fused: the statistics by the kernel.
+        plain: those from logits.
+        chosen: one of the two, after the first call.
+    """
+
+    fused: Statistics
+    plain: Statistics
+    chosen: Statistics | None = field(default=None, init=False)
+
+    def __call__(self, hidden_NX: Tensor, targets_N: Tensor) -> list[Tensor]:
+        """The five statistics (N,)."""
+        if not len(targets_N):
+            return self.plain(hidden_NX, targets_N)
+        if self.chosen is None:
+            self.chosen = self._choose(hidden_NX[:CHECKED], targets_N[:CHECKED])
+        return self.chosen(hidden_NX, targets_N)
+
+    def _choose(self, hidden_NX: Tensor, targets_N: Tensor) -> Statistics:
+        expected = self.plain(hidden_NX, targets_N)[:-1]
+        try:
+            found = self.fused(hidden_NX, targets_N)[:-1]
+            if all(map(_near, found, expected)):
+                return self.fused
+            _say("its statistics are not those of the logits on this device")
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever the compiler makes of this device
+            _say(f"the kernel does not run on this device ({type(error).__name__}: {error})")
+        return self.plain
+
+
+def _near(found: Tensor, expected: Tensor) -> bool:
+    return torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+
+
+@cache
+def _say(why: str) -> None:
+    """Once a process, for one reason."""
+    log.warning("detection.kernel: %s. Logits are made a few rows at a time instead.", why)
