@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import psutil
+
 BEAT = 5.0
 """Seconds between two signs of life."""
 LOST = 60.0
-"""Seconds without one after which a process counts as dead."""
+"""Seconds without one after which a process of another machine counts as dead."""
+
+
+def is_dead(host: str, pid: int, quiet: float) -> bool:
+    """Whether a process has ended without a word, or has given no sign for so many seconds."""
+    return quiet > LOST or (host == socket.gethostname() and not psutil.pid_exists(pid))
 
 
 @contextmanager

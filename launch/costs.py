@@ -15,12 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import psutil
-
 from core.artifacts import Artifact
 from core.files import sealed, unsealed, write_text
 from core.wholeness import MANIFEST
-from launch.beat import LOST, beating
+from launch.beat import beating, is_dead
 
 FILE, BEGUN = "costs.jsonl", "begun-"
 
@@ -99,7 +97,6 @@ def _killed(folder: Path) -> Iterator[Cost]:
     for file in sorted(folder.glob(f"{BEGUN}*.json")):
         with suppress(FileNotFoundError, ValueError, TypeError):  # it ends, or is damaged
             last, found = file.stat().st_mtime, unsealed(file.read_text())
-            is_gone = found["host"] == socket.gethostname() and not psutil.pid_exists(found["pid"])
-            if is_gone or time.time() - last > LOST:
+            if is_dead(found["host"], found["pid"], time.time() - last):
                 seconds = max(0.0, last - found["began"])
                 yield Cost(**{**found["cost"], "seconds": seconds, "killed": True})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from core import process_records
 from core.errors import ConfigError
-from core.terminal import about, duration, fit
-from launch.beat import LOST
+from core.terminal import about, duration, fit, wrapped
+from launch.beat import is_dead
 from launch.config import STAGES
 from launch.costs import Cost, read_costs
 from launch.folder import KIND, CellFolder, Launch, Outcome
@@ -66,7 +66,7 @@ def _launch(launch: Launch, cost: bool) -> str:
             problems += [f"{own}: {_killed(one)}" for one in costs if one.killed]
     used = [i for i in range(len(header)) if any(row[i] for row in rows)]
     header, rows = [header[i] for i in used], [[row[i] for i in used] for row in rows]
-    return "\n".join([head, *fit(header, rows, least=LEAST).lines(), *problems])
+    return "\n".join([head, *fit(header, rows, least=LEAST).lines(), *map(wrapped, problems)])
 
 
 def _short(overrides: str) -> str:
@@ -109,7 +109,7 @@ def state(cell: CellFolder) -> State:
         now, quiet = running
         where = now.host + (f", job {now.job}" if now.job else "")
         doing, left = _progress(cell)
-        if quiet < LOST:
+        if not is_dead(now.host, now.pid, quiet):
             return State("running", doing, left, where)
         lost = (
             f"no sign of life for {duration(quiet)} on {where}: its process ended without a word. "

@@ -67,7 +67,7 @@ def test_status_tells_what_became_of_each_cell(launch, tmp_path):
     assert state(waiting) == State("waiting", "inject done; train: job 8_3")
 
 
-def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch):
+def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch, monkeypatch):
     stopped, killed, *_ = launch.cells()
     with pytest.raises(StoppedError), stopped.record_run():
         raise StoppedError("SIGTERM came at step 3 of 9.")
@@ -78,6 +78,9 @@ def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch):
         ago(killed, 70)
         assert state(killed).name == "failed"
         assert "no sign of life for 70 s" in state(killed).problem
+        ago(killed, 4)
+        monkeypatch.setattr("psutil.pid_exists", lambda pid: pid != os.getpid())
+        assert "no sign of life for 4 s" in state(killed).problem
 
 
 def test_a_process_takes_away_its_own_sign_of_life_and_no_others(launch):
