@@ -3,7 +3,7 @@
 ::
 
     <folder>/
-    ├── progress.json            of the one that shows a bar: title, n, total, unit, seconds_left
+    ├── progress.json            of the one that shows a bar: title, n, total, unit, what is left
     └── failed/rank-<n>.json     an error: when, where, its kind, its message and traceback
 """
 

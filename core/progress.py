@@ -11,6 +11,7 @@ from io import StringIO
 from typing import Any
 
 from tqdm import tqdm
+from tqdm.utils import disp_len
 
 from core import process_records
 from core.terminal import about
@@ -26,6 +27,12 @@ SWEEP = "CONTAMINATION_SWEEP"
 COUNT = "{desc} · {unit} {n_fmt}/{total_fmt}"
 RUNNING = COUNT + " · {remaining} left{sweep} |{bar:10}| {rate_fmt}{postfix}"
 DONE = COUNT + " in {elapsed}, {rate_fmt}{postfix}"
+NUMBERS = 42
+"""Columns that a title leaves to them, or the numbers come first (`NARROW`)."""
+NARROW = {
+    RUNNING: "{unit} {n_fmt}/{total_fmt} · {remaining} left{sweep} · {desc}",
+    DONE: "{unit} {n_fmt}/{total_fmt} in {elapsed} · {desc}",
+}
 """What a narrow terminal cuts off is at the end."""
 
 
@@ -56,8 +63,10 @@ class _Bar(tqdm):  # type: ignore[type-arg]
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """With `sweep`, what is left of the sweep."""
+        """With `sweep`, what is left of the sweep; numbers first where there is little room."""
         left = self._sweep_left(shown := super().format_dict)
+        if shown["ncols"] and shown["ncols"] < disp_len(shown["prefix"]) + NUMBERS:
+            shown["bar_format"] = NARROW[shown["bar_format"]]
         return {**shown, "sweep": "" if left is None else f", sweep {about(left)}"}
 
     def _sweep_left(self, shown: Mapping[str, Any]) -> float | None:
@@ -141,4 +150,4 @@ def _title(*words: str | None) -> str:
 
 
 def _is_watched() -> bool:
-    return sys.stderr.isatty()
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which can't redraw a line

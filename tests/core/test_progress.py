@@ -97,6 +97,22 @@ def test_a_bar_and_its_record_say_what_is_left_of_the_sweep(
     assert seen.sweep_left == pytest.approx(max(214, end - clock.now) + later)
 
 
+@pytest.mark.parametrize(("width", "shown"), [
+    (75, "train study · tiny_llama · step 40/147 · 03:34 left |##7       |  2.00s/ste"),
+    (65, "step 40/147 · 03:34 left · train study · tiny_llama"),
+    (40, "step 40/147 · 03:34 left · train study ·"),
+])  # fmt: skip
+def test_a_narrow_terminal_shows_the_numbers_first(clock, width, shown):
+    bar = progress(desc="tiny_llama", stage="train study", total=147, unit="step", ncols=width)
+    bar.update(40)
+    clock.now += 80
+    assert str(bar) == shown
+    bar.update(107)
+    bar.close()
+    if width == 65:
+        assert str(bar) == "step 147/147 in 01:20 · train study · tiny_llama"
+
+
 def test_what_is_left_is_said_without_false_precision():
     said = [about(seconds) for seconds in (50, 60, 540, 750, 5000, 5401, 36_000)]
     assert said == ["<1 min", "~1 min", "~9 min", "~10 min", "~85 min", "~2 h", "~10 h"]
@@ -120,8 +136,12 @@ def test_parts_of_a_batch_are_counted_and_may_be_begun_again():
     assert "batch" not in str(bar)
 
 
+@pytest.mark.parametrize("is_dumb", [False, True])
 @pytest.mark.parametrize(("seconds", "lines"), [(14, 0), (15, 1)])
-def test_a_log_gets_a_line_of_what_took_long(clock, capsys, seconds, lines):
+def test_a_log_gets_a_line_of_what_took_long(clock, capsys, monkeypatch, seconds, lines, is_dumb):
+    if is_dumb:
+        monkeypatch.setenv("TERM", "dumb")
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress(desc="train", total=2) as bar:
         bar.update()
         clock.now += seconds
@@ -131,6 +151,7 @@ def test_a_log_gets_a_line_of_what_took_long(clock, capsys, seconds, lines):
 
 def test_a_terminal_sees_it_grow(clock, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
     with progress(desc="train", total=2) as bar:
         clock.now += 1
         bar.update()
