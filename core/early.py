@@ -22,7 +22,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    if "RANK" not in os.environ:  # of a launcher's processes the launcher says it
+    # of a launcher's processes the launcher says it, and a completion (-sc) says nothing
+    if "RANK" not in os.environ and "-sc" not in sys.orig_argv:
         said = (
             f"stopped: {signal.Signals(number).name} came. Run the same command again to resume.\n"
         )

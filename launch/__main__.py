@@ -35,6 +35,13 @@ def _report(folder: Path) -> int:
     return report(launch)
 
 
+def _status(words: Sequence[str]) -> str:
+    place = next((word for word in words if word != COST), "runs")
+    if place.startswith("-"):
+        raise ConfigError(f"status {place}: no such option. {near_names(place, [COST])}")
+    return status(Path(place.removeprefix("runs=")), cost=COST in words)
+
+
 def _check(words: Sequence[str]) -> int:
     from launch.check import DAMAGED, check, listed, prune
 
@@ -100,9 +107,7 @@ def main() -> int:
     """Run a launch, or one of its tools."""
     match sys.argv[1:]:
         case ["status", *words] if len({*words} - {COST}) < 2:
-            place = next((word for word in words if word != COST), "runs")
-            runs, cost = Path(place.removeprefix("runs=")), COST in words
-            return said(lambda: print(status(runs, cost=cost)))
+            return said(lambda: print(_status(words)))
         case ["check", *words]:
             return said(lambda: _check(words))
         case ["adopt", *words]:

@@ -37,7 +37,14 @@ PACKAGES = {
     "analyse": "analysis",
     "launch": "launch",
 }
-TOOLS = ("status", "report", "check", "adopt", "fetch")
+TOOLS = {
+    "status": ("runs=", "--cost"),
+    "report": (),
+    "check": ("runs=", "--prune", "--yes"),
+    "adopt": ("kind=model", "kind=corpus", "path=", "runs="),
+    "fetch": (),
+}
+"""`launch`'s tools, with what completion offers after them."""
 GROUPS = {
     "methods": "method",
     "benchmarks": "benchmark",
@@ -104,12 +111,10 @@ def _completion_script() -> int:
 def _complete(words: list[str]) -> int:
     """What may stand in the place of the last word; Hydra knows a stage's."""
     first, *more = words[1:] or [""]
-    stage = "launch" if first == "quickstart" else PACKAGES.get(first)
+    stage = "launch" if first in ("quickstart", "fetch") else PACKAGES.get(first)
     if not more or stage is None:
-        known = (
-            GROUPS if first == "list" else [] if more else [*PACKAGES, *TOOLS, "list", "quickstart"]
-        )
-        print("\n".join(known))
+        following = {"list": GROUPS, **TOOLS}.get(first, ())
+        print("\n".join(following if more else [*PACKAGES, *TOOLS, "list", "quickstart"]))
         return 0
     os.environ["COMP_LINE"] = " ".join([COMMAND, *words[2:]])
     return _run(stage, ["-sc", "query=bash"])

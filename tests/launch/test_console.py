@@ -37,6 +37,7 @@ def test_the_lists_have_every_choice_and_what_it_is(monkeypatch, capsys):
         (["list", "method"], "error: list method: no such kind. Did you mean methods"),
         (["detect", "method=[min_kk]"], "unknown method. Did you mean"),
         (["status", "a", "b"], "python -m launch status"),
+        (["status", "--costs"], "error: status --costs: no such option. Did you mean --cost"),
     ],
 )
 def test_what_is_not_known_is_named(monkeypatch, capsys, words, said):
@@ -52,6 +53,8 @@ def test_what_is_not_known_is_named(monkeypatch, capsys, words, said):
         ("contamination de", "detect"),
         ("contamination list me", "methods"),
         ("contamination detect method=lo", "method=loss"),
+        ("contamination fetch experiment=quick", "experiment=quickstart"),
+        ("contamination status --", "--cost"),
     ],
 )
 def test_bash_is_told_what_may_follow(line, among):
