@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from analysis.cells import CONTAMINATED
 from analysis.config import AnalysisConfig
@@ -88,12 +90,33 @@ def line_of(rows: pd.DataFrame, method: str, variant: str, column: str) -> pd.Da
     return line.assign(x=line[column].astype(float)).sort_values("x")
 
 
-def draw_line(axes: Axes, line: pd.DataFrame, style: dict[str, Any], methods: Methods) -> None:
-    """The values with their band; many bands on top of each other are each lighter."""
-    alpha = 0.14 * min(1.0, 6 / len(methods))
-    band = line["x"], line["ci_low"], line["ci_high"]
-    axes.fill_between(*band, color=style["color"], alpha=alpha, linewidth=0)
-    axes.plot(line["x"], line["value"], **style)
+def draw_lines(axes: Axes, rows: pd.DataFrame, column: str, methods: Methods) -> None:
+    """Each method's values along a column's numbers, on a log axis, with their intervals.
+
+    The intervals are bars, one method's beside the other's: bands would cover each other. The blind
+    baseline has a band, and none stands in its place.
+    """
+    levels = np.unique(rows[column].to_numpy(np.float64))
+    detectors = [pair for pair in methods if pair[0] != BLIND]
+    beside = dict(zip(detectors, _beside(np.log(levels), len(detectors)), strict=True))
+    for pair in methods:
+        line, style = line_of(rows, *pair, column), line_style(*pair, methods)
+        x, ends = line["x"] * beside.get(pair, 1.0), (line["ci_low"], line["ci_high"])
+        if pair in beside:
+            axes.vlines(x, *ends, color=style["color"], linewidth=1.4)
+        else:
+            axes.fill_between(x, *ends, color=style["color"], alpha=0.14, linewidth=0)
+        axes.plot(x, line["value"], **style)
+    edge = max(beside.values(), default=1.0) * (levels[-1] / levels[0]) ** 0.04
+    axes.set_xlim(levels[0] / edge, levels[-1] * edge)
+
+
+def _beside(places: NDArray[np.float64], number: int) -> NDArray[np.float64]:
+    """Factors that set so many bars beside each other at places of a log axis."""
+    gap, span = np.diff(places).min(), np.ptp(places)
+    step = min(0.02 * span, 0.08 * gap, 0.44 * gap / max(1, number))
+    factors: NDArray[np.float64] = np.exp((np.arange(number) - (number - 1) / 2) * step)
+    return factors
 
 
 def chance_line(axes: Axes) -> None:

@@ -16,15 +16,13 @@ from analysis.sweeps import Sweep, short
 
 
 def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
-    """One line a method along the sweep; log x, band = interval; the controls on the left."""
+    """One line a method along the sweep; log x, bars = intervals; the controls on the left."""
     rows, factor = sweep.rows, sweep.factor
     methods = methods_of(rows)
     with base.style():
         figure, clean, axes = base.with_controls()
         base.chance_line(axes)
-        for method, variant in methods:
-            line = base.line_of(rows, method, variant, factor.column)
-            base.draw_line(axes, line, base.line_style(method, variant, methods), methods)
+        base.draw_lines(axes, rows, factor.column, methods)
         base.draw_controls(clean, once(control_rows(rows)), methods)
         _dress(axes, sweep)
         base.auroc_axis(clean, rows)
@@ -45,7 +43,7 @@ def factor_caption(sweep: Sweep, config: AnalysisConfig) -> str:
     return (
         f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
         f"benchmarks, contaminated model. {base.seeds(line)} a point. "
-        f"Bands and bars: {base.band(line, config)}. Left: the models before the contaminated "
+        f"Bars and band: {base.band(line, config)}. Left: the models before the contaminated "
         f"training. Grey: a text classifier that never sees the model.{without(sweep)}"
     )
 
@@ -57,7 +55,7 @@ def without(sweep: Sweep) -> str:
 
 def once(controls: pd.DataFrame) -> pd.DataFrame:
     """The controls without those that several conditions share."""
-    return controls.drop_duplicates(["method", "variant", "value", "ci_low", "ci_high"])
+    return controls.drop_duplicates(["method", "variant", "value"])
 
 
 def _span(sizes: pd.Series[int]) -> str:
@@ -70,6 +68,4 @@ def _dress(axes: Axes, sweep: Sweep) -> None:
     axes.set_xscale("log")
     axes.set_xticks(values, [short(value) for value in values])
     axes.xaxis.set_minor_locator(NullLocator())
-    margin = (values[-1] / values[0]) ** 0.04
-    axes.set_xlim(values[0] / margin, values[-1] * margin)
     axes.set_xlabel(sweep.factor.axis)

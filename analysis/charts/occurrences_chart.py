@@ -56,7 +56,7 @@ def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     return (
         f"AUROC of members against non-members, {over}. Members: {members}; non-members: "
         f"{rows['n_nonmembers'].iloc[0]}. {base.seeds(rows)}. "
-        f"Bands and bars: {base.band(rows, config)}. Left: the model before the contaminated "
+        f"Bars and band: {base.band(rows, config)}. Left: the model before the contaminated "
         "training, on all members. Grey: a text classifier that never sees the model (its "
         "interval is from shuffled labels)."
     )
@@ -70,19 +70,21 @@ def _shown(results: pd.DataFrame) -> pd.DataFrame:
 def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     base.chance_line(axes)
     numbers = sorted(rows["occurrences"].astype(int).unique())
-    for place, (method, variant) in enumerate(methods):
-        line = base.line_of(rows, method, variant, "occurrences")
-        style = base.line_style(method, variant, methods)
-        if len(numbers) > 1:
-            base.draw_line(axes, line, style, methods)
-        else:  # no line to see: bars side by side
-            x = numbers[0] * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
-            for _, row in line.iterrows():
-                base.interval_bar(axes, x, row, methods)
-            axes.plot([], [], **style)
+    if len(numbers) > 1:
+        base.draw_lines(axes, rows, "occurrences", methods)
+    else:
+        _draw_number(axes, rows, numbers[0], methods)
     axes.set_xscale("log", base=2)
     axes.set_xticks(numbers, [str(number) for number in numbers])
     axes.minorticks_off()
-    margin = 1.15 if len(numbers) > 1 else 2
-    axes.set_xlim(numbers[0] / margin, numbers[-1] * margin)
     axes.set_xlabel("occurrences of a member in the training corpus")
+
+
+def _draw_number(axes: Axes, rows: pd.DataFrame, number: int, methods: Methods) -> None:
+    """No line to see: points side by side."""
+    for place, (method, variant) in enumerate(methods):
+        x = number * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
+        for _, row in base.line_of(rows, method, variant, "occurrences").iterrows():
+            base.interval_bar(axes, x, row, methods)
+        axes.plot([], [], **base.line_style(method, variant, methods))
+    axes.set_xlim(number / 2, number * 2)

@@ -7,7 +7,12 @@ const caption = (id, ...parts) => {
 function show(id, traces, layout) {
   figureOf(id).querySelector(".empty").hidden = true;
   element(id).hidden = false;
-  Plotly.react(id, traces, layout, settings).then(() => Plotly.Plots.resize(id));
+  const buttons = id === "heat" ? { displayModeBar: false } : {}; // they would cover its cells
+  Plotly.react(id, traces, layout, { ...settings, ...buttons }).then(() => Plotly.Plots.resize(id));
+  if (element(id).dataset.listens) { return; }
+  element(id).dataset.listens = "true";
+  element(id).on("plotly_hover", ({ points }) => point(points[0].data.name));
+  element(id).on("plotly_unhover", () => point(""));
 }
 
 // In place of a chart: why there is none, and what to do.
@@ -17,7 +22,7 @@ function empty(id, why, remedy) {
   place.textContent = `Nothing to draw. ${why} ${remedy}`;
   caption(id);
 }
-const OTHER = "Choose another metric or benchmark above.";
+const OTHER = "Choose another condition, metric or benchmark above.";
 
 // What the two charts of lines draw: so that one y range serves both.
 function linesWanted() {
@@ -26,7 +31,7 @@ function linesWanted() {
     && r.occurrences === "any";
   const series = page.factors[Number(chosen.factor)];
   const along = (r) => Boolean(series) && series.conditions.includes(r.condition);
-  const shared = (r) => [r.label, r.value, r.ci_low, r.ci_high].join();
+  const shared = (r) => [r.label, r.value].join(); // conditions may share a clean model
   const once = (rows) => [...new Map(rows.map((r) => [shared(r), r])).values()];
   const own = (r) => r.condition === chosen.condition;
   return {
@@ -104,7 +109,7 @@ function drawRoc() {
   const drawn = labels.filter((label) => rows.some((r) => r.label === label));
   if (!drawn.length) {
     empty("roc", curves.some(own) ? "No method is coloured." : "No curve was measured here.",
-      "Choose a method or another benchmark above.");
+      "Choose a method, another condition or benchmark above.");
     return;
   }
   const of = (label, checkpoint) => rows.filter((r) => r.label === label
@@ -114,10 +119,14 @@ function drawRoc() {
     ...lineOf(label, of(label, "clean"), x, (r) => `clean model, ${words(r)}`, "hv").pop(),
     line: { color: themed("rest"), width: 1, shape: "hv" }, showlegend: false, meta: "control" }));
   const ticks = page.least < 0.02 ? [0.001, 0.01, 0.1, 1] : [0.02, 0.05, 0.1, 0.2, 0.5, 1];
+  const tread = (label) => 0.1 * (drawn.indexOf(label) + 0.5) / drawn.length; // of a step, in decades
+  const atTick = (r) => r.fpr < 1 && ticks.some((tick) => Math.abs(r.fpr / tick - 1) < 0.03);
+  const bars = drawn.map((label) => pointsOf(label, of(label, chosen.checkpoint).filter(atTick),
+    (r) => r.fpr * 10 ** tread(label), words));
   const axis = { type: "log", range: [Math.log10(page.least), 0.02], tickvals: ticks,
     ticktext: ticks.map(String) };
   show("roc", [...clean, ...drawn.flatMap((label) =>
-    lineOf(label, of(label, chosen.checkpoint), x, words, "hv")),
+    lineOf(label, of(label, chosen.checkpoint), x, words, "hv")), ...bars,
   { x: [page.least, 1], y: [page.least, 1], mode: "lines", showlegend: false, meta: "guess",
     line: { color: themed("grey"), width: 1, dash: "dot" }, hoverinfo: "skip" }],
   layoutOf("false-positive rate", "true-positive rate",
@@ -131,7 +140,8 @@ function drawHistogram() {
   const rows = bins.filter((r) => r.condition === chosen.condition && r.label === chosen.scored
     && r.benchmark === chosen.benchmark && r.checkpoint === chosen.checkpoint);
   if (!rows.length) {
-    empty("histogram", "No scores were counted here.", "Choose another benchmark above.");
+    empty("histogram", "No scores were counted here.",
+      "Choose another condition or benchmark above.");
     return;
   }
   const traces = Object.entries(page.sides).map(([side, colour]) => {

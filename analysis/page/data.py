@@ -25,6 +25,7 @@ from core.metrics import AUROC, chosen_metrics
 
 MOST_COLOURED = 6
 """So many methods are coloured at first, the rest grey until they are chosen."""
+POINT = "Point at a method for its band."
 DASHES = ("solid", "dash", "dot", "dashdot")
 """plotly's names of `charts.base.LINES`, in its order."""
 ESTIMATES = (
@@ -44,6 +45,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
     pooled, config = findings.pooled, findings.config
     methods = methods_of(pooled)
     benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
+    measured = set(pooled["condition"][pooled["value"].notna()])
     curves = _labelled(findings.curves, methods).rename(columns={"tpr": "value"})
     return {
         "highlighted": _highlighted(pooled, methods),
@@ -51,15 +53,15 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "methods": [_look(*pair, methods) for pair in methods],
         "scored": [base.name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
-        "conditions": list(findings.conditions),
+        "conditions": sorted(findings.conditions, key=lambda name: name not in measured),
         "metrics": _metrics(pooled, config),
         "estimates": _packed(_labelled(pooled, methods), ESTIMATES),
         "curves": _packed(curves, CURVES),
         "bins": _packed(_labelled(findings.bins, methods), BINS),
         "factors": _factors(findings),
         "stamps": {name: stamp(rows) for name, rows in findings.conditions.items()},
-        "band": f"Bands: {base.band(pooled, config)}.",
-        "curveBand": f"Bands: {base.band_of_curves(pooled, config)}.",
+        "band": f"Bars and bands: {base.band(pooled, config)}. {POINT}",
+        "curveBand": f"Bars and bands: {base.band_of_curves(pooled, config)}. {POINT}",
         "sides": SIDES,
         "least": float(findings.curves["fpr"].min()) if len(findings.curves) else 0.1,
         **_losses(findings),

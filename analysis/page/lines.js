@@ -1,4 +1,4 @@
-// Lines with their bands, names at their ends and the controls beside; one y range for all.
+// Lines with their intervals, names at their ends and the controls beside; one y range for all.
 const isNarrow = () => window.innerWidth < 620;
 const settings = { responsive: true, displaylogo: false, ...(isNarrow() && { displayModeBar: false }),
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
@@ -35,6 +35,26 @@ function faint(colour, alpha) {
 const hoverOf = (label) => `<b>${label}</b><br>%{customdata[0]}<br>%{y:.3f} `
   + "[%{customdata[1]:.3f}, %{customdata[2]:.3f}]<extra></extra>";
 
+// Every point has its interval as a bar, one method's beside the other's. Bands would cover each
+// other: there is one for blind, for up to two methods, and for the method that is pointed at.
+const FEW_BANDS = 2;
+let pointed = "";
+const hasBand = (label) => isBlind(label) || label === pointed || chosen.methods.size <= FEW_BANDS;
+const bandColour = (label) => (hasBand(label) ? faint(lookOf[label].colour, 0.16) : "rgba(0,0,0,0)");
+const lineWidth = (label) => (label === pointed ? 3.5 : 2);
+
+function point(label) {
+  if (label === pointed) { return; }
+  pointed = label;
+  ["factor", "occurrences", "roc"].map(element).filter((each) => each.data).forEach((each) => {
+    const found = each.data.map((trace, i) => [trace, i])
+      .filter(([trace]) => trace.meta === "band" || trace.meta === "line");
+    Plotly.restyle(each, { fillcolor: found.map(([trace]) => bandColour(trace.name)),
+      "line.width": found.map(([trace]) => (trace.meta === "band" ? 0 : lineWidth(trace.name))) },
+    found.map(([, i]) => i));
+  });
+}
+
 function bandOf(label, rows, x, shape) {
   // A band's lower edge runs backwards, so its stairs are written out.
   const twice = (values, held) => (shape !== "hv" ? values
@@ -42,13 +62,20 @@ function bandOf(label, rows, x, shape) {
   const across = twice(rows.map(x), false);
   const high = twice(rows.map((r) => r.ci_high), true);
   const low = twice(rows.map((r) => r.ci_low), true);
-  const alpha = 0.16 * Math.min(1, 4 / Math.max(1, chosen.methods.size));
   return {
-    x: [...across, ...[...across].reverse()], y: [...high, ...low.reverse()], mode: "lines",
-    fill: "toself", fillcolor: faint(lookOf[label].colour, alpha), line: { width: 0 },
+    name: label, x: [...across, ...[...across].reverse()], y: [...high, ...low.reverse()], mode: "lines",
+    fill: "toself", fillcolor: bandColour(label), line: { width: 0 },
     hoverinfo: "skip", showlegend: false, meta: "band",
   };
 }
+
+// Some symbols cover less of their box than others.
+const sizeOf = (symbol) => (["circle", "square", "diamond"].includes(symbol) ? 7 : 9.5);
+
+// From a value to its interval's ends.
+const barsOf = (rows, colour) => ({ type: "data", symmetric: false, color: colour, width: 0,
+  array: rows.map((r) => r.ci_high - r.value), thickness: 1.4,
+  arrayminus: rows.map((r) => r.value - r.ci_low) });
 
 // A coloured line with its band, or a grey one without. `words` say what the hover calls a row.
 function lineOf(label, rows, x, words, shape = "linear") {
@@ -57,23 +84,32 @@ function lineOf(label, rows, x, words, shape = "linear") {
     name: label, x: rows.map(x), y: rows.map((r) => r.value), hovertemplate: hoverOf(label),
     customdata: rows.map((r) => [words(r), r.ci_low, r.ci_high]), meta: coloured ? "line" : "rest",
     mode: coloured && shape === "linear" ? "lines+markers" : "lines",
-    line: coloured ? { color: look.colour, width: 2, dash: look.dash, shape }
+    line: coloured ? { color: look.colour, width: lineWidth(label), dash: look.dash, shape }
       : { color: themed("rest"), width: 1, shape },
-    marker: { symbol: look.symbol, size: 8, line: { color: themed("paper"), width: 1 } },
+    marker: { symbol: look.symbol, size: sizeOf(look.symbol) + 1,
+      line: { color: themed("paper"), width: 1 } },
   };
   return coloured ? [bandOf(label, rows, x, shape), line] : [line];
 }
 
-// A row's value as a point with its interval, at a place of an axis.
-function pointOf(row, x, axis, words) {
-  const look = lookOf[row.label];
+// Values of a method as points with their intervals, at places of an axis.
+function pointsOf(label, rows, x, words, axis = "x") {
+  const look = lookOf[label];
   return {
-    name: row.label, x: [x], y: [row.value], mode: "markers", xaxis: axis, meta: "point",
-    customdata: [[words, row.ci_low, row.ci_high]], hovertemplate: hoverOf(row.label),
-    marker: { symbol: look.symbol, size: 7, color: look.colour },
-    error_y: { type: "data", symmetric: false, array: [row.ci_high - row.value],
-      arrayminus: [row.value - row.ci_low], color: look.colour, thickness: 1.4, width: 0 },
+    name: label, x: rows.map(x), y: rows.map((r) => r.value), mode: "markers", xaxis: axis,
+    customdata: rows.map((r) => [words(r), r.ci_low, r.ci_high]), hovertemplate: hoverOf(label),
+    marker: { symbol: look.symbol, size: sizeOf(look.symbol), color: look.colour }, meta: "point",
+    error_y: barsOf(rows, look.colour),
   };
+}
+
+// How far each coloured method stands from its place, so that no bar covers another; blind has none.
+// `span` is from the first place to the last, `gap` the least from one to the next.
+function besideEachOther(drawn, span, gap) {
+  const methods = drawn.filter((label) => isColoured(label) && !isBlind(label));
+  const step = Math.min(0.02 * span, 0.08 * gap, (0.44 * gap) / Math.max(1, methods.length));
+  return Object.fromEntries(drawn.map((label) => [label,
+    methods.includes(label) ? (methods.indexOf(label) - (methods.length - 1) / 2) * step : 0]));
 }
 
 // From the lowest to the highest of what the charts of a row draw, with the guess inside.
@@ -112,18 +148,25 @@ function guessLine() {
 function drawLines(id, { rows, controls, x, ticks, title, words, range }) {
   const lines = labels.map((label) => [label, rows.filter((r) => r.label === label)
     .sort((a, b) => x(a) - x(b))]).filter(([, own]) => own.length);
-  lines.sort(([a], [b]) => isColoured(a) - isColoured(b)); // colours above the grey
+  const across = ticks.map((tick) => tick.at), span = across[across.length - 1] - across[0];
   const alone = ticks.length === 1; // no line to see: points side by side
-  const beside = (i) => x(lines[i][1][0]) + (i - (lines.length - 1) / 2) * 0.05;
-  const traces = lines.flatMap(([label, own], i) => (!alone ? lineOf(label, own, x, words)
-    : isColoured(label) ? [{ ...pointOf(own[0], beside(i), "x", words(own[0])), meta: "line" }] : []));
+  const gap = alone ? 1 : Math.min(...across.slice(1).map((at, i) => at - across[i]));
+  const beside = besideEachOther(lines.map(([label]) => label), alone ? 5 : span, gap);
+  lines.sort(([a], [b]) => isColoured(a) - isColoured(b)); // colours above the grey
+  const traces = lines.flatMap(([label, own]) => {
+    const at = (r) => x(r) + beside[label], points = pointsOf(label, own, at, words);
+    if (alone) { return isColoured(label) ? [{ ...points, meta: "line" }] : []; }
+    const made = lineOf(label, own, at, words);
+    if (isColoured(label) && !isBlind(label)) { made[1].error_y = points.error_y; }
+    return made;
+  });
   controls.filter((r) => isColoured(r.label)).forEach((row, i) => traces.push(
-    { ...pointOf(row, i, "x2", `control: ${isBlind(row.label) ? "blind" : "clean model"}, `
-      + `${sizes(row)}, ${seedsOf(row)}`), meta: "control" }));
+    { ...pointsOf(row.label, [row], () => i, (r) => `control: `
+      + `${isBlind(r.label) ? "blind" : "clean model"}, ${sizes(r)}, ${seedsOf(r)}`, "x2"),
+    meta: "control" }));
   const ends = lines.filter(([label]) => isColoured(label))
     .map(([label, own]) => ({ label, y: own[own.length - 1].value }));
-  const across = ticks.map((tick) => tick.at), span = Math.max(...across) - Math.min(...across);
-  const room = alone ? 0.6 : 0.04 * span, longest = Math.max(0, ...ends.map((e) => nameOf(e.label).length));
+  const room = alone ? 0.6 : 0.04 * span + Math.max(...Object.values(beside)), longest = Math.max(0, ...ends.map((e) => nameOf(e.label).length));
   const height = element(id).clientHeight - MARGIN.t - MARGIN.b, panel = isNarrow() ? 0.2 : 0.15;
   show(id, traces, layoutOf(title, metric().title, {
     margin: { l: isNarrow() ? 44 : 56, r: Math.min(18 + (isNarrow() ? 5.6 : 6.6) * longest, 190), ...MARGIN },

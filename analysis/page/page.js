@@ -40,6 +40,8 @@ function methodChip(label) {
   chip.append(dot, label);
   chip.dataset.value = label;
   chip.title = page.summaries[label] || "";
+  ["pointerenter", "focus"].forEach((way) => chip.addEventListener(way, () => point(label)));
+  ["pointerleave", "blur"].forEach((way) => chip.addEventListener(way, () => point("")));
 }
 
 function methodSet(text, methods) {

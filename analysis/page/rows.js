@@ -20,9 +20,19 @@ const lookOf = Object.fromEntries(page.methods.map((each) => [each.label, each])
 const methodLabels = labels.filter((label) => !lookOf[label].blind);
 const blindLabels = labels.filter((label) => lookOf[label].blind);
 
+// Names without the parts that all begin with: a narrow selection shows what tells them apart.
+function ends(names) {
+  const parts = names.map((name) => name.split("-"));
+  const most = names.length > 1 ? Math.min(...parts.map((each) => each.length)) - 1 : 0;
+  let shared = 0;
+  while (shared < most && distinct(parts.map((each) => each[shared])).length === 1) { shared += 1; }
+  return parts.map((each) => (shared ? "… " : "") + each.slice(shared).join("-"));
+}
+const ended = ends(page.conditions);
+
 // Each selection's values with their words, the first being what is chosen at the start.
 const options = {
-  condition: page.conditions.map((name) => [name, name]),
+  condition: page.conditions.map((name, i) => [name, ended[i]]),
   checkpoint: [["contaminated", "contaminated"], ["clean", "clean (control)"]],
   metric: Object.entries(page.metrics).map(([name, { title }]) => [name, title]),
   benchmark: page.benchmarks.map((name) => [name, name]),

@@ -49,8 +49,7 @@ def _clean(sweep: Sweep, pair: tuple[str, str]) -> str:
         return NOTHING
     rows = control_rows(sweep.rows)
     own = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
-    texts = dict.fromkeys(map(_value, own.to_dict("records")))
-    if len(texts) == 1:
-        return next(iter(texts))
+    if own["value"].nunique() == 1:
+        return _value(own.iloc[0].to_dict())
     ends = dict.fromkeys(f"{end:.2f}" for end in (own["value"].min(), own["value"].max()))
     return " to ".join(ends) if len(own) else NOTHING

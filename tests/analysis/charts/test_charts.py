@@ -29,16 +29,24 @@ def test_files_are_the_same_bytes_every_time(results, tmp_path):
     assert "<dc:date>" not in one[1].read_text()
 
 
-def test_lines_and_bands_are_the_results(results):
+def test_lines_and_bars_are_the_results_and_no_bar_covers_another(results):
     dosed, _ = occurrences_chart(results, CONFIG).axes
     line = next(line for line in dosed.get_lines() if line.get_label() == "min_k")
     rows = results.query(
         "metric == 'auroc' and benchmark == 'all' and method == 'min_k'"
         " and checkpoint == 'contaminated' and occurrences != 'any'"
     )
-    np.testing.assert_array_equal(line.get_xdata(), [1, 2, 4, 8])
+    np.testing.assert_allclose(line.get_xdata(), [1, 2, 4, 8])
     np.testing.assert_array_equal(line.get_ydata(), rows["value"])
-    assert len(dosed.collections) == 4  # a band a method, the blind baseline's included
+    *bars, band = dosed.collections  # the blind baseline's is a band
+    ends = [np.array(each.get_segments()) for each in bars]
+    np.testing.assert_array_equal(ends[1][:, :, 1], rows[["ci_low", "ci_high"]])
+    places = np.array([each[:, 0, 0] for each in ends])
+    assert np.diff(places, axis=0).min() > 0.02
+    np.testing.assert_allclose(np.log2(places).mean(axis=0), [0, 1, 2, 3], atol=1e-12)
+    low, high = dosed.get_xlim()
+    assert low < places.min() < places.max() < high
+    assert band.get_paths()[0].get_extents().x0 == 1
 
 
 def test_a_cell_of_the_heat_map_says_the_value_and_its_interval(results):

@@ -134,6 +134,14 @@ def test_a_control_that_is_off_is_said_above_the_charts_of_its_condition(report)
     assert not stamp.is_displayed()
 
 
+def test_conditions_are_chosen_by_what_tells_them_apart(report, findings):
+    shown = "return [...document.querySelectorAll('#choose-condition option')].map(o => o.text)"
+    rates = ("lr0.0001", "lr0.001")
+    assert sorted(report.execute_script(shown)) == [f"… {rate}-tokens400000" for rate in rates]
+    called = "return [ends(['a-b-c']), ends(['a-b-c', 'a-b']), ends(['a', 'b']), ends([])]"
+    assert report.execute_script(called) == [["a-b-c"], ["… b-c", "… b"], ["a", "b"], []]
+
+
 def test_the_heat_map_and_the_guess_follow_the_metric(report):
     drawn = (
         "return [document.getElementById('factor').layout.shapes[0].y0,"
@@ -156,7 +164,7 @@ def test_where_nothing_can_be_drawn_it_says_why_and_what_to_do(report):
         assert said.is_displayed()
         assert "members, " in said.text
         assert "non-members) needs ≥ 5,000" in said.text
-        assert said.text.endswith("Choose another metric or benchmark above.")
+        assert said.text.endswith("Choose another condition, metric or benchmark above.")
         assert not report.find_element("id", chart).is_displayed()
     choose(report, "metric", "AUROC")
     assert not report.find_elements("css selector", ".empty:not([hidden])")
@@ -264,6 +272,48 @@ def test_on_a_phone_nothing_is_cut_off(narrow):
     texts = narrow.execute_script(script)
     assert len(texts) > 20
     assert [text for text, left, right in texts if left < 0 or right > 390] == []
+
+
+def test_every_point_has_its_interval_as_a_bar_beside_the_others(report, findings):
+    bars = LINES + ".filter(t => t.error_y).map(t => [t.x[0], t.y[0], t.error_y.array[0],"
+    x, value, above, below = zip(
+        *report.execute_script(bars + " t.error_y.arrayminus[0]])"), strict=True
+    )
+    assert len(set(x)) == len(x) == 3
+    assert max(x) - min(x) < 0.5  # of a doubling
+    rows = findings.conditions[next(iter(findings.conditions))].query(
+        "metric == 'auroc' and benchmark == 'all' and checkpoint == 'contaminated'"
+        " and occurrences == '1'"
+    )
+    assert list(value) == pytest.approx(list(rows["value"]), abs=1e-4)
+    assert list(above) == pytest.approx(list(rows["ci_high"] - rows["value"]), abs=2e-4)
+    assert list(below) == pytest.approx(list(rows["value"] - rows["ci_low"]), abs=2e-4)
+
+
+@pytest.mark.parametrize("chart", ["factor", "occurrences", "roc"])
+def test_only_the_method_that_is_pointed_at_has_a_band_where_there_are_many(report, chart):
+    shown = (
+        f"return document.getElementById('{chart}').data.filter(t => t.meta === 'band' &&"
+        " !/, ?0[)]$/.test(t.fillcolor)).map(t => t.name)"
+    )
+    blind = ["blind (no model)"] if chart != "roc" else []
+    assert report.execute_script(shown) == blind
+    chip = "document.querySelector(\"#methods button[data-value='min_k']\")"
+    report.execute_script(f"{chip}.focus()")
+    assert report.execute_script(shown) == ["min_k", *blind]
+    report.execute_script(f"{chip}.blur()")
+    assert report.execute_script(shown) == blind
+    report.execute_script(
+        "document.getElementById('occurrences').emit('plotly_hover', {points: [{data: {name:"
+        " 'loss'}}]})"
+    )
+    assert report.execute_script(shown) == ["loss", *blind]
+    report.execute_script("document.getElementById('occurrences').emit('plotly_unhover', {})")
+    click(report, "methods", "min_k")
+    report.execute_script(f"{chip}.blur()")
+    assert report.execute_script(shown) == ["loss", "min_k_plus_plus", *blind]  # few enough
+    click(report, "methods", "min_k")
+    report.execute_script(f"{chip}.blur()")
 
 
 def test_hovering_shows_value_and_interval(report):
