@@ -132,6 +132,8 @@ def test_seeds_that_drew_other_numbers_are_one_condition_of_their_mean():
         for rate, seeds in drawn.items()
         for seed, doses in enumerate(seeds)
     ]  # fmt: skip
+    cells.append(make_cell(**simulate_parts(  # drew for itself too, and is no seed of theirs
+        **ONE, doses=[6, 8], swapped=True, occurrences={**design, "rate": 2.0})))  # fmt: skip
     (sweep,), _ = told(cells)
     assert sweep.levels == [(1.5 + 3) / 2, 8.5]
     assert sweep.conditions == [f"tiny_llama-lr0.001-tokens400000-occurrences{x}" for x in
