@@ -1,4 +1,4 @@
-"""`python -m injection [overrides]`, `… verify <folder>`, `… show <folder> example_id=<id>`."""
+"""`python -m injection [overrides]`, `… export`, `… verify <folder>`, `… show <folder> …`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import sys
 from core.command import command, said
 from core.config import convert
 from injection.config import InjectionStage
+from injection.export.run import ExportStage, export, is_export, reprove
 from injection.run import reverify, run
 from injection.show import show
 
 USAGE = """usage: python -m injection [overrides]
-       python -m injection verify runs/corpus/<folder>
+       python -m injection export corpus_folder=runs/corpus/<folder> format=<format>
+       python -m injection verify runs/corpus/<folder> (or runs/export/<folder>)
        python -m injection show runs/corpus/<folder> example_id=<id>"""
 
 
 def verify_command(folder: str) -> int:
-    """Prove a corpus folder and say how it went; the exit status is 0 where all holds."""
-    proof = reverify(folder)
+    """Prove a corpus or an export and say how it went; the exit status is 0 where all holds."""
+    proof = reprove(folder) if is_export(folder) else reverify(folder)
     print(proof)
     return 1 if proof.failures else 0
 
@@ -25,6 +27,9 @@ def verify_command(folder: str) -> int:
 def main() -> int:
     """Run the stage, or one of its tools."""
     match sys.argv[1:]:
+        case ["export", *_]:
+            del sys.argv[1]
+            return command("export", lambda config: export(convert(config, ExportStage)))
         case ["verify", folder]:
             return said(lambda: verify_command(folder))
         case ["show", folder, example] if example.startswith("example_id="):

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,8 @@ from typing import Any
 import pandas as pd
 
 from core.artifacts import Artifact, open_artifact
-from injection.tokens import Tokenizer
+from injection.config import InjectionConfig
+from injection.tokens import Ids, Tokenizer
 
 KIND = "corpus"
 HELD_OUT = "held_out.parquet"
@@ -32,8 +33,8 @@ SEQUENCES = "sequences/part-00000.arrow"
 
 
 @dataclass(frozen=True)
-class PackedCorpus:
-    """A finished corpus folder."""
+class Contaminated:
+    """A finished folder with examples, the ledger of their copies, and a tokenizer."""
 
     artifact: Artifact
 
@@ -42,15 +43,35 @@ class PackedCorpus:
         """The resolved config of the stage."""
         return self.artifact.config()
 
-    @property
-    def slug(self) -> str:
-        """What its folder's name begins with, whatever the folder is called now."""
-        return slug(self.config)
-
     @cached_property
     def examples(self) -> pd.DataFrame:
         """One row an example: example_id, benchmark, text, member, occurrences and more."""
         return pd.read_parquet(self.artifact.path / "examples.parquet")
+
+    @cached_property
+    def ledger(self) -> pd.DataFrame:
+        """One row an inserted copy: example_id, copy, document_id, sequence and more."""
+        return pd.read_parquet(self.artifact.path / "ledger.parquet")
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that packed."""
+        return Tokenizer(str(self.tokenizer_folder))
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """The tokenizer's Hugging Face folder."""
+        return self.artifact.path / "tokenizer"
+
+
+@dataclass(frozen=True)
+class PackedCorpus(Contaminated):
+    """A finished corpus folder."""
+
+    @property
+    def slug(self) -> str:
+        """What its folder's name begins with, whatever the folder is called now."""
+        return slug(self.config)
 
     @cached_property
     def held_out(self) -> pd.DataFrame:
@@ -58,11 +79,6 @@ class PackedCorpus:
         if HELD_OUT not in self.artifact.files:  # made before there were any
             return pd.DataFrame(columns=["example_id", "benchmark", "text"])
         return pd.read_parquet(self.artifact.path / HELD_OUT)
-
-    @cached_property
-    def ledger(self) -> pd.DataFrame:
-        """One row an inserted copy: example_id, copy, document_id, sequence and more."""
-        return pd.read_parquet(self.artifact.path / "ledger.parquet")
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
@@ -76,15 +92,26 @@ class PackedCorpus:
 
         return open_sequences(self.artifact.path / SEQUENCES)
 
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that packed."""
-        return Tokenizer(str(self.tokenizer_folder))
+    def blocks(self) -> Iterator[Ids]:
+        """The packed sequences in blocks of shape (n, sequence_tokens), read and not mapped."""
+        from injection.pack import read_blocks
+
+        return read_blocks(self.artifact.path / SEQUENCES)
 
     @property
-    def tokenizer_folder(self) -> Path:
-        """The tokenizer's Hugging Face folder."""
-        return self.artifact.path / "tokenizer"
+    def sequence_tokens(self) -> int:
+        """Tokens of one packed sequence."""
+        return len(self.sequences[0]["input_ids"])
+
+    @property
+    def window_tokens(self) -> tuple[int, int]:
+        """First and last token (exclusive) of the packed corpus that copies could take."""
+        return InjectionConfig(**self.config["injection"]).window_tokens
+
+    @property
+    def vocabulary(self) -> int:
+        """Entries that a model needs for its tokens: some tokenizers leave numbers out."""
+        return int(max(self.tokenizer.hf.get_vocab().values())) + 1
 
 
 def slug(config: Mapping[str, Any]) -> str:

@@ -263,9 +263,8 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Inser
 def reverify(folder: Path | str) -> Proof:
     """Prove a finished corpus again from its files, its totals against the manifest's too."""
     corpus = open_corpus(folder)
-    blocks = pack.read_blocks(corpus.artifact.path / SEQUENCES)
-    window = InjectionConfig(**corpus.config["injection"]).window_tokens
-    proof = verify(blocks, corpus.examples, corpus.ledger, corpus.tokenizer, window)
+    tables = corpus.examples, corpus.ledger
+    proof = verify(corpus.blocks(), *tables, corpus.tokenizer, corpus.window_tokens)
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
     for name, found in (("tokens", proof.tokens), ("copies", len(copies))):
         if found != counts[name]:

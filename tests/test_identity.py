@@ -20,6 +20,7 @@ import detection.build
 import detection.collect
 import detection.needs
 import detection.run
+import injection.export.run
 import injection.run
 import launch.pipeline
 import training.masked_lm
@@ -33,6 +34,7 @@ from detection.config import DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.passes import Pass
 from detection.texts import Text
 from injection.config import InjectionStage
+from injection.export.run import ExportStage
 from training.config import TrainingStage, WandbConfig
 from training.masked_lm import MaskedLMStage
 
@@ -70,6 +72,7 @@ RUNTIME = {
     },
     "analysis": {"runs", "cells.0.exports", "cells.0.seconds", "cells.0.gpu_hours", *WANDB},
     "wandb": {"runs"},
+    "export": {"runs", "out"},
 }  # fmt: skip
 """All that may change without another folder: how a stage runs, and what it only tells."""
 
@@ -83,7 +86,7 @@ VALUES = {
     "model.architecture.max_position_embeddings": 64, "model.architecture.tie_word_embeddings": 1,
     "tokenizer.path": "another", "tokenizer.vocab_size": 700,
     "model.path": "another", "reference.path": "another", "masked_lm.path": "another",
-    "prefix.path": "another", "out": ".", "masked_lm.mask_share": 0.3,
+    "prefix.path": "another", "out": "another", "masked_lm.mask_share": 0.3,
     "examples.on_error": "skip",
     "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
     "detection.kernel": "plain",
@@ -91,6 +94,7 @@ VALUES = {
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
     "cells.0.exports": ["another"], "benchmark": None,
+    "format._target_": "injection.export.megatron.Megatron", "format.dtype": "uint32",
     "benchmark.boolq.chosen_by": "token", "benchmark.boolq.drawn_options": 3,
 }  # fmt: skip
 """Another value of a leaf for which `another` finds none that will do; None: there is none."""
@@ -107,8 +111,9 @@ def name(monkeypatch):
     def located(*arguments):
         raise Named(core.artifacts.locate(*arguments).name[-12:])  # the hash
 
-    for module in (injection.run, training.run, training.masked_lm, detection.run,
-                   detection.accuracy.run, analysis.run, analysis.mirror.report):  # fmt: skip
+    for module in (injection.run, injection.export.run, training.run, training.masked_lm,
+                   detection.run, detection.accuracy.run, analysis.run,
+                   analysis.mirror.report):  # fmt: skip
         monkeypatch.setattr(module, "locate", located)
 
     def opened(path):
@@ -119,6 +124,7 @@ def name(monkeypatch):
     monkeypatch.setattr(injection.run, "check", lambda _: [])
     monkeypatch.setattr(injection.run, "create", lambda *_: source)
     monkeypatch.setattr(injection.run, "Tokenizer", opened)
+    monkeypatch.setattr(injection.export.run, "open_corpus", opened)
     monkeypatch.setattr(training.run, "open_corpus", opened)
     monkeypatch.setattr(training.masked_lm, "open_corpus", opened)
     monkeypatch.setattr(training.run, "model_digest", lambda _, path: path)
@@ -188,6 +194,8 @@ STAGES = {
     "analysis": (analysis.run.run, lambda: composed(
         "analysis", AnalysisStage, "cells=[{corpus: a, model: b, clean: c, contaminated: d}]")),
     "wandb": (analysis.mirror.report.write_wandb_report, lambda: WandbReport(project="a")),
+    "export": (injection.export.run.export, lambda: composed(
+        "export", ExportStage, "corpus_folder=corpus", "format=olmo")),
 }  # fmt: skip
 
 

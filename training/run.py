@@ -84,13 +84,13 @@ def _inputs(stage: TrainingStage) -> dict[str, str]:
 
 def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
     """Raise a ConfigError, before any work and before other processes are started."""
-    width = _width(corpus)
+    width = corpus.sequence_tokens
     stage.wandb.check_login()
     check_recipe(stage.training, stage.deepspeed, _order(stage, corpus), width)
     if processes is not None:
         check_batch(stage.training, processes)
     if stage.model.path is None:
-        check_architecture(stage.model, _vocabulary(corpus), width)
+        check_architecture(stage.model, corpus.vocabulary, width)
 
 
 def _together(
@@ -180,13 +180,13 @@ def _set_up(
     world: World,
 ) -> tuple[Loop, Saved | None, int]:
     """The loop with its engine, the checkpoint in a form that it can load, and the parameters."""
-    config, order, width = stage.training, _order(stage, corpus), _width(corpus)
+    config, order, width = stage.training, _order(stage, corpus), corpus.sequence_tokens
     assert config.init_seed is not None
     deepspeed = engine_config(config, stage.deepspeed, world)
     if saved and saved.world != world.size and zero_stage(deepspeed):
         saved = universal(saved, world)
         deepspeed |= LOAD_UNIVERSAL
-    model = make_model(stage.model, _vocabulary(corpus), width, config.init_seed, deepspeed)
+    model = make_model(stage.model, corpus.vocabulary, width, config.init_seed, deepspeed)
     parameters = sum(math.prod(whole_shape(p)) for p in model.parameters())
     engine = start_engine(model, config, deepspeed, order.steps, world)
     texts: Texts = {}
@@ -213,15 +213,6 @@ def _order(stage: TrainingStage, corpus: PackedCorpus) -> Order:
     """Which sequences each step sees."""
     seed = stage.training.order_seed if stage.training.order == "shuffled" else None
     return Order(len(corpus.sequences), stage.training.batch_sequences, seed)
-
-
-def _width(corpus: PackedCorpus) -> int:
-    return len(corpus.sequences[0]["input_ids"])
-
-
-def _vocabulary(corpus: PackedCorpus) -> int:
-    """Entries that a model needs for the corpus's tokens: some tokenizers leave numbers out."""
-    return int(max(corpus.tokenizer.hf.get_vocab().values())) + 1
 
 
 def _weights(folder: Path) -> list[str]:

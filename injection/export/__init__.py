@@ -1,0 +1,1 @@
+"""A contaminated corpus in the files that other trainers read, its ledger in their coordinates."""

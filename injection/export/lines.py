@@ -1,0 +1,91 @@
+"""The packed stream of tokens cut into lines of text: where, and which characters tokens are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from injection.corpus import PackedCorpus
+from injection.export.base import blocks_of, in_stream
+from injection.tokens import Ids
+
+CUT = "\ufffd"
+"""What bytes decode to that are no whole character."""
+LONGEST = 4
+"""Bytes of a character, so tokens at most."""
+
+
+class Lines:
+    """A line is a document where the tokenizer begins each with a BOS, else about a sequence long.
+
+    No line ends within a copy. Where lines are no documents, none ends within a character that a
+    few more tokens complete.
+    """
+
+    def __init__(self, corpus: PackedCorpus) -> None:
+        tokenizer, self._corpus = corpus.tokenizer, corpus
+        self.decode, self._special = tokenizer.decode, tokenizer.hf.all_special_ids
+        added = tokenizer.encode_documents([""])[0]
+        self._bos = added[0] if added[:1] == [tokenizer.hf.bos_token_id] else None
+        # a decoder may leave out the first blank of a text: so another text stands before it
+        self._before = [] if self._bos is not None else tokenizer.encode("a")
+        rows = in_stream(corpus.ledger, corpus.sequence_tokens)
+        copies = rows.groupby(["example_id", "copy"]).agg({"first": "min", "stop": "max"})
+        self._copies = copies.sort_values("first").to_numpy(dtype=np.int64)
+
+    def __iter__(self) -> Iterator[tuple[int, Ids]]:
+        """Each line's place in the stream, and its tokens."""
+        start, held = 0, np.empty(0, dtype=np.int32)
+        for block in blocks_of(self._corpus):
+            held = np.concatenate([held, block.reshape(-1)])
+            for stop in self._stops(start, held):
+                yield start, held[: stop - start]
+                start, held = stop, held[stop - start :]
+        yield start, held
+
+    def text(self, ids: Ids) -> str:
+        """A line's text, without special tokens."""
+        return self.decode([*self._before, *ids])[len(self.decode(self._before)) :]
+
+    def characters_before(self, place: int, ids: Ids, text: str) -> int:
+        """How many characters of a line's text its tokens before `place` give.
+
+        A character that the place cuts counts whole.
+        """
+        before, cut = self.text(ids[:place]), 0
+        while not text.startswith(before):
+            before, cut = before[:-1], 1
+        return len(before) + cut
+
+    def special_tokens(self, ids: Ids) -> int:
+        """Special tokens in a line, but for the BOS that begins it."""
+        return int(np.isin(ids, self._special).sum()) - int(ids[0] == self._bos)
+
+    def _stops(self, start: int, held: Ids) -> Iterator[int]:
+        """Where lines end in the tokens that are held from `start` on."""
+        if self._bos is not None:
+            places = (start + 1 + np.flatnonzero(held[1:] == self._bos)).tolist()
+            yield from (place for place in places if self._past_copy(place) == place)
+            return
+        last, width = start, self._corpus.sequence_tokens
+        for place in range((start // width + 1) * width, start + len(held), width):
+            stop = self._past_copy(place)
+            if stop + LONGEST > start + len(held):  # it takes the next tokens to tell
+                return
+            if stop > last:
+                last = self._past_character(stop, held[: stop + LONGEST - start])
+                yield last
+
+    def _past_copy(self, place: int) -> int:
+        """The place, or the end of the copy that it is in."""
+        number = int(np.searchsorted(self._copies[:, 0], place)) - 1
+        return place if number < 0 else max(place, int(self._copies[number, 1]))
+
+    def _past_character(self, place: int, ids: Ids) -> int:
+        """The place, or the end of the character that it is in; the tokens go on behind it."""
+        for more in range(LONGEST):
+            whole = not self.text(ids[: len(ids) - LONGEST + more][-2 * LONGEST :]).endswith(CUT)
+            if whole and self._past_copy(place + more) == place + more:
+                return place + more
+        return place

@@ -1,0 +1,36 @@
+"""OLMo-core: `tokens.npy`, which has no header in spite of its name, and `tokens.csv.gz`."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from injection.corpus import SEQUENCES
+from injection.export.base import Counts
+from injection.export.tokens import TokenFormat, starts
+
+
+@dataclass(frozen=True)
+class Olmo(TokenFormat):
+    """The index has a line a document: start, end, id, source, location (as Dolma's toolkit)."""
+
+    DATA, INDEX = "tokens.npy", "tokens.csv.gz"
+    DTYPES = ("uint8", "uint16", "uint32")  # the first that fits, as NumpyDatasetConfig chooses
+    USAGE = (
+        "NumpyFSLDatasetConfig(paths=['{folder}/tokens.npy'], sequence_length={sequence_tokens}, …)"
+    )
+    opened = staticmethod(gzip.open)
+
+    def index(self, counts: Counts) -> Iterator[bytes]:
+        """See `TokenFormat`."""
+        width = counts["sequence_tokens"]
+        for part in starts(counts):
+            numbers = (part // width).tolist()
+            lines = (f"{n * width},{(n + 1) * width},{n},{SEQUENCES},{n}\n" for n in numbers)
+            yield "".join(lines).encode()
+
+    @staticmethod
+    def packed(part: bytes) -> bytes:
+        """See `TokenFormat`."""
+        return gzip.compress(part, mtime=0)

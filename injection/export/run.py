@@ -1,0 +1,135 @@
+"""`python -m injection export`: a finished corpus in a trainer's own files, and their proof.
+
+::
+
+    runs/export/<format>-<corpus>-<hash>/
+    ├── config.yaml       the format's settings
+    ├── tokens.bin …      what the trainer reads
+    ├── ledger.parquet    the corpus's, with the export's own coordinates
+    ├── examples.parquet  the corpus's
+    ├── tokenizer/        the corpus's
+    └── manifest.json
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import get_class
+
+from core.artifacts import Artifact, Built, build, is_complete, locate, open_artifact
+from core.config import create, runtime
+from core.errors import DataError, require
+from core.wholeness import read_manifest
+from injection.corpus import Contaminated, PackedCorpus, open_corpus
+from injection.export.base import Format
+from injection.verify import Proof
+
+log = logging.getLogger(__name__)
+
+KIND = "export"
+
+
+@dataclass(frozen=True)
+class ExportStage:
+    """Everything that `export` needs."""
+
+    runs: str = runtime("runs")
+    corpus_folder: str = runtime("")
+    out: str | None = runtime(None)
+    """A link to make to the folder; null: none."""
+    format: dict[str, Any] = field(default_factory=dict)
+
+
+def export(stage: ExportStage) -> Artifact:
+    """Write a corpus in a trainer's format, or find it written.
+
+    Raises:
+        ArtifactError: the corpus is not there, unfinished, or damaged.
+        ConfigError: there is no such format, or it can't hold the corpus.
+        DataError: what was written is not what the corpus holds.
+    """
+    remedy = "give a folder that the injection stage wrote, runs/corpus/…."
+    require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
+    corpus, form, link = open_corpus(stage.corpus_folder), _format(stage.format), stage.out
+    free = link is None or Path(link).is_symlink() or not Path(link).exists()
+    require(free, "out", link, "something stands there: remove it, or give another name.")
+    inputs = {"corpus": corpus.artifact.digest}
+    slug = f"{type(form).__name__.lower()}-{corpus.slug}"
+    folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
+    artifact = build(folder, stage, inputs, partial(_make, form, corpus))
+    if link is not None:
+        Path(link).unlink(missing_ok=True)
+        Path(link).symlink_to(folder.resolve())
+    for what, times in artifact.counts["lost"].items():
+        log.warning("export: not as in the corpus: %d × %s", times, what)
+    if natural := artifact.counts["elsewhere"]:
+        log.warning(
+            "export: texts of the pool stand %d times in documents, by other tokens", natural
+        )
+    log.info("export: %s", artifact.path)
+    log.info("read it with %s", form.USAGE.format(folder=folder, **artifact.counts))
+    return artifact
+
+
+def open_export(folder: Path | str) -> Contaminated:
+    """Open a finished export.
+
+    Raises:
+        ArtifactError: there is none, or it is unfinished or damaged.
+    """
+    return Contaminated(open_artifact(folder, KIND))
+
+
+def is_export(folder: Path | str) -> bool:
+    """Whether it is a finished folder of this stage."""
+    return is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
+
+
+def reprove(folder: Path | str) -> Proof:
+    """Prove a finished export again from its files.
+
+    Raises:
+        ArtifactError: there is none, or it is unfinished or damaged.
+    """
+    opened = open_export(folder)
+    try:
+        proof = _format(opened.config["format"]).prove(opened)
+    except DataError as error:
+        return Proof(failures=[str(error)])
+    known = opened.artifact.counts["elsewhere"]
+    if proof.elsewhere != known:
+        found = f"{proof.elsewhere} texts of the pool beside the ledger's, {known} were there"
+        proof.failures.append(found)
+    return proof
+
+
+def _format(node: dict[str, Any]) -> Format:
+    """The format of a node; nothing is called that is none."""
+    target = str(node.get("_target_"))
+    try:
+        known = issubclass(get_class(target), Format)
+    except Exception:  # hydra's, of several kinds
+        known = False
+    require(known, "format._target_", target, "choose one of the files in conf/format/.")
+    made: Format = create("format", node)
+    return made
+
+
+def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
+    written = form.write(corpus, folder)
+    written.ledger.to_parquet(folder / "ledger.parquet", index=False)
+    corpus.examples.to_parquet(folder / "examples.parquet", index=False)
+    shutil.copytree(corpus.tokenizer_folder, folder / "tokenizer", dirs_exist_ok=True)
+    proof = form.prove(Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
+    if proof.failures:
+        raise DataError(str(proof))
+    log.info("ledger: %s", proof)
+    files = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
+    counts = {"lost": {}, **written.counts, "elsewhere": proof.elsewhere}
+    return Built([*written.files, "ledger.parquet", "examples.parquet", *files], counts)

@@ -1,0 +1,120 @@
+"""What all formats of tokens share: a file of nothing but tokens, and an index of its documents.
+
+Each packed sequence is one document, in order. A trainer that shuffles and joins documents cuts
+none of them, as long as its samples are as long as a packed sequence.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from core.errors import DataError, require
+from injection.corpus import Contaminated, PackedCorpus
+from injection.export.base import Counts, Format, Written, blocks_of, in_stream
+from injection.pack import BLOCK_TOKENS
+from injection.tokens import Ids, Places
+from injection.verify import Proof, verify
+
+OWN = ["document", "byte_start", "byte_end"]
+
+
+@dataclass(frozen=True)
+class TokenFormat(Format):
+    """Tokens of `dtype`, by NumPy's name; None: the first of `DTYPES` that has room for all."""
+
+    DATA: ClassVar[str]
+    INDEX: ClassVar[str]
+    DTYPES: ClassVar[tuple[str, ...]]
+
+    dtype: str | None = None
+
+    @abstractmethod
+    def index(self, counts: Counts) -> Iterator[bytes]:
+        """What is in the file `INDEX`, part by part."""
+
+    def write(self, corpus: PackedCorpus, folder: Path) -> Written:
+        """See `Format`."""
+        kind, width = self._dtype(corpus.vocabulary), corpus.sequence_tokens
+        counts = {"dtype": kind, "bytes_a_token": np.dtype(kind).itemsize, "sequence_tokens": width}
+        counts |= {name: corpus.artifact.counts[name] for name in ("sequences", "tokens")}
+        counts["window"] = list(corpus.window_tokens)
+        with (folder / self.DATA).open("wb") as stream:
+            for block in blocks_of(corpus):
+                stream.write(block.astype(_stored(counts)).tobytes())
+        with (folder / self.INDEX).open("wb") as stream:
+            for part in self.index(counts):
+                stream.write(self.packed(part))
+        return Written([self.DATA, self.INDEX], placed(corpus.ledger, counts), counts)
+
+    def prove(self, export: Contaminated) -> Proof:
+        """See `Format`."""
+        counts, ledger, folder = export.artifact.counts, export.ledger, export.artifact.path
+        self._check_index(folder, counts)
+        blocks, window = _blocks(folder / self.DATA, counts), tuple(counts["window"])
+        proof = verify(blocks, export.examples, ledger, export.tokenizer, window)
+        if proof.tokens != counts["tokens"]:
+            proof.failures.append(f"{proof.tokens} tokens, {counts['tokens']} were written")
+        moved = (placed(ledger, counts)[OWN] != ledger[OWN]).any(axis=1)
+        for row in ledger[moved].itertuples():
+            place = f"document {row.document}, bytes {row.byte_start}..{row.byte_end}"
+            wrong = f"{place} are not sequence {row.sequence}, token {row.token_start}"
+            proof.failures.append(f"{row.example_id} copy {row.copy}: {wrong}")
+        return proof
+
+    @staticmethod
+    def packed(part: bytes) -> bytes:
+        """A part of the index as it is in the file."""
+        return part
+
+    opened: ClassVar[Any] = staticmethod(open)
+    """Opens an index for reading."""
+
+    def _check_index(self, folder: Path, counts: Counts) -> None:
+        with self.opened(folder / self.INDEX, "rb") as stream:
+            same = all(stream.read(len(part)) == part for part in self.index(counts))
+            if not same or stream.read(1):
+                raise DataError(f"{self.INDEX} is not as written: other documents, or other bytes")
+
+    def _dtype(self, vocabulary: int) -> str:
+        fits = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary - 1]
+        chosen = self.dtype or next(iter(fits), None)
+        held = f"the vocabulary has {vocabulary:,} entries"
+        remedy = f"{held}. Choose from {', '.join(fits) or 'other formats'}, or null."
+        require(chosen in fits, "format.dtype", chosen, remedy)
+        return str(chosen)
+
+
+def starts(counts: Counts) -> Iterator[Places]:
+    """The places of the documents' first tokens, some documents at a time."""
+    step = max(1, BLOCK_TOKENS // counts["sequence_tokens"])
+    for first in range(0, counts["sequences"], step):
+        yield np.arange(first, min(first + step, counts["sequences"])) * counts["sequence_tokens"]
+
+
+def placed(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
+    """The ledger with the columns `OWN`: which document, and which bytes of the file of tokens."""
+    size, rows = counts["bytes_a_token"], in_stream(ledger, counts["sequence_tokens"])
+    own = (rows["sequence"], rows["first"] * size, rows["stop"] * size)
+    return ledger.assign(**dict(zip(OWN, own, strict=True)))
+
+
+def _stored(counts: Counts) -> Any:
+    return np.dtype(counts["dtype"]).newbyteorder("<")
+
+
+def _blocks(path: Path, counts: Counts) -> Iterator[Ids]:
+    """The documents in the file, (n, sequence_tokens) each."""
+    width = counts["sequence_tokens"]
+    with path.open("rb") as stream:
+        step = max(1, BLOCK_TOKENS // width) * width
+        while len(ids := np.fromfile(stream, _stored(counts), step)):
+            if len(ids) % width:
+                raise DataError(f"{path.name} ends within a document")
+            yield ids.astype(np.int32).reshape(-1, width)

@@ -1,0 +1,131 @@
+"""The export of text: its lines against the documents' own texts, its ledger by plain slicing."""
+
+import json
+import logging
+from pathlib import Path
+from shutil import copytree
+
+import pandas as pd
+import pytest
+
+from core.artifacts import Built, commit
+from injection.export.run import reprove
+
+from .conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR
+
+KINDS = ["bytes", "bytes bos", "pieces", "pieces bos"]
+TEXTS = {e[0]: e[1] for e in EXAMPLES}
+
+
+def read(folder):
+    lines = (folder / "documents.jsonl").read_bytes().decode().split("\n")
+    assert lines.pop() == ""
+    return [json.loads(line)["text"] for line in lines], pd.read_parquet(folder / "ledger.parquet")
+
+
+def whole(kind):
+    """Each document with its copies; a SentencePiece tokenizer puts a blank before each part."""
+    blank = " " * kind.startswith("pieces")
+    texts = [blank + document for document in DOCUMENTS]
+    for number, place, example, _ in COPIES:
+        copy = "".join(blank + part for part in (SEPARATOR, TEXTS[example], SEPARATOR))
+        if place == 0:
+            texts[number - 1] += copy
+        else:
+            at = place + len(blank)
+            texts[number] = texts[number][:at] + copy + texts[number][at:]
+    return texts
+
+
+def sliced(folder):
+    """What stands at the ledger's places, the parts of a copy joined."""
+    lines, ledger = read(folder)
+    found = {}
+    for row in ledger.itertuples():
+        assert 0 <= row.char_start <= row.char_end <= len(lines[row.line])
+        key = row.example_id, row.copy
+        found[key] = found.get(key, "") + lines[row.line][row.char_start : row.char_end]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lines_are_the_documents_and_copies_stand_whole_in_them(exported, kind):
+    corpus, made = exported("text", kind)
+    lines, ledger = read(made.path)
+    assert len(ledger) > len(COPIES)  # copies were split over sequences
+    assert sliced(made.path) == {(e, copy): TEXTS[e] for _, _, e, copy in COPIES}
+    if kind.endswith("bos"):
+        *full, last = [text.removeprefix(" ") for text in whole(kind)]
+        assert lines[:-1] == full
+        assert last.startswith(lines[-1])  # the budget cut it
+    else:
+        assert "".join(whole(kind)).startswith("".join(lines))
+        assert len(corpus.sequences) / 2 < len(lines) <= len(corpus.sequences)
+    assert (made.counts["lost"], made.counts["elsewhere"]) == ({}, 1)
+    assert made.counts["characters"] == sum(map(len, lines))
+    assert str(reprove(made.path)).endswith("characters: all right")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_character_that_a_copy_cuts_is_counted_and_said(exported, kind, caplog):
+    copies = ((2, 0.5, "b", 0), (3, 0, "a", 0), (3, 4, "a", 1))  # the first one within a character
+    with caplog.at_level(logging.WARNING):
+        made = exported("text", kind, copies)[1]
+    cut = sum(line.count("\ufffd") for line in read(made.path)[0])
+    assert cut >= 3
+    assert made.counts["lost"] == {"characters that are U+FFFD, or cut": cut}
+    assert f"not as in the corpus: {cut} × characters" in caplog.text
+    assert "texts of the pool stand 1 times in documents" in caplog.text
+    assert sliced(made.path) == {(e, copy): TEXTS[e] for _, _, e, copy in copies}
+
+
+def test_texts_that_the_tokenizer_changes_are_counted(exported):
+    made = exported("text", "lower case")[1]
+    assert made.counts["lost"] == {"copies whose text the tokenizer changes": 2}  # those of `a`
+    assert {*sliced(made.path).values()} == {TEXTS["a"].lower(), TEXTS["b"]}
+
+
+def edited(change):
+    def edit(folder):
+        lines, ledger = read(folder)
+        change(lines, ledger)
+        text = "".join(json.dumps({"text": line}) + "\n" for line in lines)
+        (folder / "documents.jsonl").write_text(text)
+        ledger.to_parquet(folder / "ledger.parquet", index=False)
+
+    return edit
+
+
+def paste(lines, ledger):
+    lines[-1] = lines[-1][: -len(TEXTS["c"])] + TEXTS["c"]
+
+
+def spell(lines, ledger):
+    row = ledger.iloc[0]
+    lines[row.line] = lines[row.line].replace("A red", "A rad")
+
+
+def shorten(lines, ledger):
+    lines.pop()
+
+
+def move(lines, ledger):
+    ledger.loc[0, ["char_start", "char_end"]] += 1
+
+
+EDITS = {
+    spell: "a copy 0: line 0, characters",
+    shorten: "characters, ",
+    move: "differ from the example",
+    paste: "2 texts of the pool beside the ledger's, 1 were there",
+}
+
+
+@pytest.mark.parametrize("change", EDITS)
+def test_what_was_edited_is_caught(exported, change, tmp_path):
+    made = exported("text")[1]
+    folder = Path(copytree(made.path, tmp_path / "export" / "edited"))
+    edited(change)(folder)
+    commit(folder, made.inputs, Built([*made.files], made.counts))
+    failures = reprove(folder).failures
+    assert any(EDITS[change] in line for line in failures), failures
