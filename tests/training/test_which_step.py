@@ -1,0 +1,133 @@
+"""Which step saw a copy, by a training's record and by stated orders, against a walk through."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.artifacts import Built, build
+from core.errors import ArtifactError, ConfigError, DataError
+from injection.export.run import ExportStage, export
+from training.data import Order, exposures
+from training.which_step import WhichStepStage, which_step
+
+from ..injection.export.conftest import WIDTH, node, toy_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return toy_corpus(tmp_path_factory.mktemp("runs"))
+
+
+def table(**words):
+    head, *rows = which_step(WhichStepStage(**words)).splitlines()
+    return [dict(zip(head.split(), row.split(), strict=True)) for row in rows]
+
+
+def walked(order, batch, corpus, example):
+    """(copy, sequence, step, tokens seen) by going through the batches one by one."""
+    found, seen = [], 0
+    for step in range(-(-len(order) // batch)):
+        own = order[step * batch : (step + 1) * batch]
+        seen += len(own) * WIDTH
+        rows = corpus.ledger[corpus.ledger["example_id"] == example]
+        found += [(str(r.copy), str(r.sequence), str(step + 1), str(seen))
+                  for n in own for r in rows.itertuples() if r.sequence == n]  # fmt: skip
+    return sorted(found)
+
+
+def told(rows):
+    return sorted((r["copy"], r["sequence"], r["step"], r["tokens_seen"]) for r in rows)
+
+
+def test_a_stated_order_is_walked(corpus, tmp_path):
+    count = len(corpus.sequences)
+    place, orders = str(corpus.artifact.path), {"corpus": np.arange(count)}
+    drawn = np.random.default_rng(0).permutation(count)
+    orders["twice.npy"] = np.concatenate([drawn, drawn[::-1][: count // 2]]).astype(np.uint32)
+    orders["part.txt"] = drawn[:-3]
+    np.save(tmp_path / "twice.npy", orders["twice.npy"])
+    np.savetxt(tmp_path / "part.txt", orders["part.txt"], fmt="%d")
+    for name, order in orders.items():
+        path = name if name == "corpus" else str(tmp_path / name)
+        for example in "ab":
+            rows = table(corpus_folder=place, order=path, batch=4, example_id=example)
+            assert told(rows) == walked(order, 4, corpus, example)
+            assert [int(r["step"]) for r in rows] == sorted(int(r["step"]) for r in rows)
+    made = export(ExportStage(str(tmp_path), place, format=node("olmo")))
+    rows = table(corpus_folder=str(made.path), batch=4, example_id="b")
+    assert told(rows) == walked(orders["corpus"], 4, corpus, "b")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    corpus_folder: str = ""
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.fixture
+def model(corpus, tmp_path):
+    """A training of 4 sequences a step in a drawn order, its model kept at steps 2 and 3."""
+    order = Order(len(corpus.sequences), 4, seed=3)
+
+    def make(folder):
+        exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
+        seen = [min(4 * (n + 1), order.sequences) * WIDTH for n in range(order.steps)]
+        lines = [json.dumps({"step": n + 1, "tokens": t}) for n, t in enumerate(seen)]
+        (folder / "metrics.jsonl").write_text("\n".join(lines))
+        names = [f"exports/step-{n:06d}/x" for n in (2, 3)]
+        for name in names:
+            (folder / name).parent.mkdir(parents=True)
+            (folder / name).touch()
+        counts = {"steps": order.steps}
+        return Built(["exposures.parquet", *names], counts, ["metrics.jsonl"])
+
+    config = ModelConfig(str(corpus.artifact.path))
+    return build(tmp_path / "model" / "toy-0", config, {}, make).path, order
+
+
+def test_a_trainings_own_record_is_told_with_the_models_around_it(corpus, model):
+    folder, order = model
+    flat = np.concatenate([order.rows(step) for step in range(order.steps)])[: order.sequences]
+    rows = [*table(model_folder=str(folder), example_id="a")]
+    rows += table(model_folder=str(folder), text="grün")
+    assert told(rows) == sorted(walked(flat, 4, corpus, "a") + walked(flat, 4, corpus, "b"))
+    kept = {0: "(start)", 2: "exports/step-000002", 3: "exports/step-000003", order.steps: "hf"}
+    for row in rows:
+        step = int(row["step"])
+        assert row["model_before"] == kept[max(n for n in kept if n < step)]
+        assert row["model_after"] == kept[min(n for n in kept if n >= step)]
+    assert len({row["model_after"] for row in rows}) > 1
+
+
+def test_a_text_that_no_step_saw_is_said(corpus, model):
+    place = str(corpus.artifact.path)
+    said = which_step(WhichStepStage(corpus_folder=place, batch=4, text="never"))
+    assert said.splitlines()[1:] == ["c: no step saw a copy"]
+    said = which_step(WhichStepStage(model_folder=str(model[0]), example_id="c"))
+    assert said.splitlines()[1:] == ["c: no step saw a copy"]
+
+
+def test_odd_questions_are_refused(corpus, tmp_path):
+    place = {"corpus_folder": str(corpus.artifact.path), "batch": 4}
+    for words in ({}, {"example_id": "a", "text": "x"}):
+        with pytest.raises(ConfigError, match="example_id is .* not both"):
+            WhichStepStage(**place, **words)
+    with pytest.raises(ConfigError, match="model_folder is None"):
+        WhichStepStage(corpus_folder="x", example_id="a")
+    with pytest.raises(ConfigError, match="batch is 0"):
+        WhichStepStage(corpus_folder="x", batch=0, example_id="a")
+    for words in ({"example_id": "z"}, {"text": "z?"}):
+        with pytest.raises(DataError, match="has no such example. One is a"):
+            which_step(WhichStepStage(**place, **words))
+    for text, words in (("0\n99", "of the .* sequences"), ("1.5", "order is"), ("", "order is")):
+        (tmp_path / "order.txt").write_text(text)
+        with pytest.raises((DataError, ConfigError), match=words):
+            which_step(WhichStepStage(**place, order=str(tmp_path / "order.txt"), example_id="a"))
+    made = export(ExportStage(str(tmp_path), place["corpus_folder"], format=node("text")))
+    with pytest.raises(ConfigError, match="give an export of tokens"):
+        which_step(WhichStepStage(corpus_folder=str(made.path), batch=4, example_id="a"))
+    with pytest.raises(ArtifactError, match="does not exist"):
+        which_step(WhichStepStage(corpus_folder="none", batch=4, example_id="a"))

@@ -1,0 +1,129 @@
+"""Which step saw this text? By a training's own record, or by an order and a batch that are stated.
+
+`python -m training which-step` prints a row for each place where a copy stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from core.errors import DataError, require, said
+from core.ranges import Ranged, at_least, limited
+from core.terminal import fit
+from injection.corpus import Contaminated, open_corpus
+from injection.export.run import is_export, open_export
+from training.checkpoint import EXPORTS, HF, Checkpoint, open_trained
+
+PLACES = ["example_id", "copy", "sequence", "token_start", "token_end", "step", "tokens_seen"]
+MODELS = ["model_before", "model_after"]
+
+
+@dataclass(frozen=True)
+class WhichStepStage(Ranged):
+    """Everything that `which_step` needs."""
+
+    example_id: str | None = None
+    text: str | None = None
+    """In the id's place: all examples whose text holds it."""
+    model_folder: str | None = None
+    """A trained model that has its own record."""
+    corpus_folder: str | None = None
+    """What was trained on elsewhere: a corpus, or an export of tokens."""
+    order: str = "corpus"
+    """The order of its sequences there: its own, or a file of their numbers."""
+    batch: int | None = limited(None, at_least(1))
+    """Sequences a step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one = (self.example_id is None) != (self.text is None)
+        self.require(one, "example_id", "give it or text, and not both.")
+        known = self.model_folder or (self.corpus_folder and self.batch)
+        self.require(bool(known), "model_folder", "give it, or corpus_folder and batch.")
+
+
+def which_step(stage: WhichStepStage) -> str:
+    """The copies of the examples: where each stands, the step that saw it, the tokens seen then.
+
+    Raises:
+        ArtifactError: a folder is not there, unfinished or damaged.
+        ConfigError: the order does not fit the corpus.
+        DataError: there is no such example.
+    """
+    folder = stage.corpus_folder
+    if stage.model_folder is not None:
+        model = open_trained("model_folder", stage.model_folder)
+        seen, folder = _recorded(model), folder or model.config["corpus_folder"]
+    else:
+        seen = _ordered(_open(str(folder)), stage)
+    names = {stage.example_id} & {*seen["example_id"]} or _names(stage, _open(str(folder)))
+    rows = seen[seen["example_id"].isin(names)].sort_values(["step", "example_id", "copy"])
+    table = fit([*rows.columns], rows.astype(str).to_numpy().tolist())
+    unseen = sorted({*map(str, names)} - {*rows["example_id"]})
+    return "\n".join([*table.lines(left=1), *(f"{name}: no step saw a copy" for name in unseen)])
+
+
+def _recorded(model: Checkpoint) -> pd.DataFrame:
+    """What the training noted, and the stored models before and after each step."""
+    rows, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
+    tokens = model.metrics.set_index("step")["tokens"]
+    names = ["(start)", *(f"{EXPORTS}/{path.name}" for path in model.exports.values()), HF]
+    after = np.searchsorted(steps, rows["step"])  # a step's own model has seen its texts
+    rows = rows.assign(tokens_seen=rows["step"].map(tokens))
+    models = dict(zip(MODELS, (np.take(names, after), np.take(names, after + 1)), strict=True))
+    return rows[PLACES].assign(**models)
+
+
+def _ordered(corpus: Contaminated, stage: WhichStepStage) -> pd.DataFrame:
+    """By the stated order: a row each time that a place is seen."""
+    counts = corpus.artifact.counts
+    remedy = "it has no sequences, which is what steps are made of: give an export of tokens."
+    require("sequences" in counts, "corpus_folder", stage.corpus_folder, remedy)
+    order, batch = _order(stage.order, counts["sequences"]), int(stage.batch or 0)
+    at = pd.DataFrame({"sequence": order, "step": np.arange(len(order)) // batch + 1})
+    at["tokens_seen"] = np.minimum(at["step"] * batch, len(order)) * (
+        counts["tokens"] // counts["sequences"]
+    )
+    return corpus.ledger.merge(at, on="sequence")[PLACES]
+
+
+def _order(order: str, sequences: int) -> Any:
+    """The sequences' numbers in the order in which they are seen."""
+    if order == "corpus":
+        return np.arange(sequences)
+    try:
+        if Path(order).suffix == ".npy":
+            found = np.load(order, mmap_mode="r")
+        else:
+            found = np.array(Path(order).read_text().split(), dtype=np.int64)
+    except (OSError, ValueError) as error:
+        raise DataError(f"order is {order!r}: {said(error)}. Give corpus, or a file.") from error
+    fits = found.ndim == 1 and found.dtype.kind in "iu" and len(found) > 0
+    remedy = f"its numbers must be of the {sequences:,} sequences, from 0."
+    require(fits and found.min() >= 0 and found.max() < sequences, "order", order, remedy)
+    return found.astype(np.int64)
+
+
+def _open(folder: str) -> Contaminated:
+    return open_export(folder) if is_export(folder) else open_corpus(folder)
+
+
+def _names(stage: WhichStepStage, corpus: Contaminated) -> set[str]:
+    """The examples that are asked for."""
+    examples = corpus.examples
+    if stage.text is None:
+        found = examples["example_id"] == stage.example_id
+    else:
+        found = examples["text"].str.contains(stage.text, regex=False)
+    if not found.any():
+        words = ("example_id", stage.example_id) if stage.text is None else ("text", stage.text)
+        raise DataError(
+            f"{words[0]} is {words[1]!r}: {corpus.artifact.path} has no such example. One is "
+            f"{examples['example_id'].iloc[0]}."
+        )
+    return {*examples.loc[found, "example_id"]}
