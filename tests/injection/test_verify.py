@@ -8,7 +8,7 @@ import pytest
 
 from core.config import create
 from injection.run import _documents
-from injection.verify import Proof, _hashes, _Search, verify
+from injection.verify import Proof, Units, _hashes, _Search, verify
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -24,6 +24,12 @@ LEDGER = pd.DataFrame(
              "reworded"],
 )  # fmt: skip
 """Copy 1 of `a` is reworded, and the copy of `b` stands in three sequences."""
+
+
+@pytest.fixture(autouse=True, params=[1, 1 << 18])
+def pieces(request, monkeypatch):
+    """Each block is searched alone, or all at once."""
+    monkeypatch.setattr("injection.verify.SEARCHED_AT_ONCE", request.param)
 
 
 def packed(ledger=LEDGER):
@@ -97,6 +103,23 @@ def test_a_pasted_text_is_caught(place, text, said):
     ids = packed()
     ids.reshape(-1)[place : place + len(text)] = LETTERS.encode(text)
     assert failures(ids) == [said]
+
+
+def test_other_units_are_named_and_may_occur_elsewhere():
+    ids, units = packed(), Units("character", "line", exact=False)
+    ids.reshape(-1)[:12] = LETTERS.encode("nonepearnone")
+    ids[5, 6] += 1
+    proof = verify([ids], EXAMPLES, LEDGER, LETTERS, (9, 53), units)
+    assert proof.elsewhere == 2 + 1  # twice `none`, once `pear`
+    assert str(proof).split("\n") == [
+        "6 ledger rows proved in 64 characters: 5 FAILURES",
+        "a copy 0: line 1, character 0 lies outside of the window, characters 9 to 53",
+        "a copy 0: line 1, characters 0..8 differ from the example",
+        "d copy 0: line 5, characters 5..8 differ from the example",
+        *("a (member): " + GONE(0, 1), "d (member): " + GONE(0, 1)),
+    ]
+    few = verify([ids], EXAMPLES, LEDGER.drop(index=4), LETTERS, (8, 53), units)
+    assert "b copy 0: 10 of 18 characters listed" in few.failures
 
 
 def test_a_ledger_that_lists_too_few_or_too_many_is_caught():
