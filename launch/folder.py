@@ -243,8 +243,8 @@ class Launch:
         return [(name or "the only cell", cell) for name, (cell, _) in zip(own, cells, strict=True)]
 
     def words(self, cell: CellFolder) -> str:
-        """What tells a cell from the others."""
-        return next(own for own, other in self.named_cells() if other.folder == cell.folder)
+        """What tells a cell from the others; empty where it is not registered."""
+        return next((own for own, one in self.named_cells() if one.folder == cell.folder), "")
 
     def done_paths(self) -> list[CellPaths]:
         """The artefacts of the cells that ended well, with what their runs took."""

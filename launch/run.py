@@ -142,7 +142,7 @@ def _one_of_many(config: DictConfig, settings: LaunchSettings, overrides: list[s
     code = Path(os.environ[CODE])
     launch = Launch(code.parent)
     cell = launch.cell(overrides)
-    log.info("%s: %s", launch.place(cell) or "cell", launch.words(cell))
+    log.info("%s: %s", launch.place(cell) or "cell", launch.words(cell) or " ".join(overrides))
     stages = Stages(settings.cluster, cell.folder, code, in_turn=_in_turn(settings))
     try:
         with disk_errors():

@@ -329,6 +329,8 @@ def test_a_cells_place_is_the_sweeps_own_order(launch):
     launch.register([["seed=9"], ["seed=1"]])
     assert launch.place(launch.cell(["seed=1"])) == "cell 2 of 2"
     assert launch.place(launch.cell(["seed=3"])) == ""
+    assert launch.words(launch.cell(["seed=1"])) == "seed=1"
+    assert launch.words(launch.cell(["seed=3"])) == ""
 
 
 def test_status_takes_the_folder_and_the_cost_in_any_order(launch, monkeypatch, capsys, tmp_path):
