@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -205,9 +206,16 @@ def _blocks(path: Path) -> Iterator[bytes]:
         with gzip.open(path) as packed:
             yield from iter(lambda: packed.read(BLOCK_BYTES), b"")
         return
-    with open(0, "rb", closefd=False) if path == STANDARD_INPUT else path.open("rb") as stream:
+    with _given() if path == STANDARD_INPUT else path.open("rb") as stream:
         blocks = iter(lambda: stream.read(BLOCK_BYTES), b"")
         yield from _unzstd(blocks) if path.suffix == ".zst" else blocks
+
+
+def _given() -> BinaryIO:
+    """This process's standard input; closed, its number may be another file's."""
+    if sys.stdin is None:
+        raise OSError("it is closed")
+    return open(0, "rb", closefd=False)
 
 
 def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -156,7 +156,7 @@ def given(file):
     os.close(own)
 
 
-def test_standard_input_is_jsonl_or_what_format_says(given, file):
+def test_standard_input_is_jsonl_or_what_format_says(given, file, monkeypatch):
     given(jsonl(None))
     found = open_examples(ExamplesConfig("-"))
     assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
@@ -169,6 +169,9 @@ def test_standard_input_is_jsonl_or_what_format_says(given, file):
         open_examples(ExamplesConfig("-"))
     given(b"{")
     with pytest.raises(DataError, match="^standard input, row 1: line is not JSON"):
+        open_examples(ExamplesConfig("-"))
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(DataError, match="^standard input: unreadable shard .it is closed"):
         open_examples(ExamplesConfig("-"))
 
 
