@@ -143,15 +143,15 @@ def _corpus_rows(folder: Path) -> Iterator[Text]:
 
 def _text(row: Row, tally: Tally) -> Text | None:
     """The row's example; None once the tally has it."""
-    fields = {folded(name): value for name, value in row.value.items()}
-    text, known = fields.get("text"), ", ".join(map(str, row.value)) or "none"
-    names = [name for name in map(folded, row.value) if name in FIELDS]
-    if len({*names}) < len(names):
-        tally.bad("two fields of one name", row.where, f"its fields are {known}")
+    names = [*map(folded, row.value)]
+    fields = dict(zip(names, row.value.values(), strict=True))
+    if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
+        tally.bad("two fields of one name", row.where, _fields(row))
         return None
+    text = fields.get("text")
     if not isinstance(text, str):
         given = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
-        tally.bad("no string as its `text`", row.where, f"{given}; its fields are {known}")
+        tally.bad("no string as its `text`", row.where, f"{given}; {_fields(row)}")
         return None
     name = _word(fields.get("id")) or str(row.number - 1)
     benchmark = _word(fields.get("benchmark"))
@@ -164,6 +164,10 @@ def _text(row: Row, tally: Tally) -> Text | None:
         said = "give 1, true, yes or member; 0, false, no or non-member; or nothing"
         tally.bad(f"label is {error.args[0]!r}", row.where, said)
     return None
+
+
+def _fields(row: Row) -> str:
+    return f"its fields are {', '.join(map(str, row.value)) or 'none'}"
 
 
 def _word(value: Any) -> str:

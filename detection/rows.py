@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +63,18 @@ def with_class_names(rows: Any) -> Iterator[Mapping[str, Any]]:
 
 def said_names(rows: Iterable[Row], source: str) -> Iterator[Row]:
     """The rows; a column of the first that looks like a field, but is none, is logged."""
-    for place, row in enumerate(rows):
-        columns = {} if place else {folded(name): name for name in row.value}
+    rows = iter(rows)
+    for first in islice(rows, 1):
+        columns = {folded(name): name for name in first.value}
         for field in LOOKS_LIKE.keys() - columns.keys():
             for name in filter(LOOKS_LIKE[field].fullmatch, columns):
                 said = "%s: its column %r is not read. If it is the %s, call it `%s`."
                 log.warning(said, source, columns[name], field, field)
-        yield row
+        yield first
+    yield from rows
 
 
+@lru_cache
 def folded(name: object) -> str:
     """A column's name without blanks around it, in small letters."""
     return str(name).strip().lower()
@@ -83,7 +88,7 @@ def _file_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
         for row in read(shard, Reading(tally)):
             if names is None:  # the file could be read
                 names = _parquet_classes(shard)
-            yield row._replace(value=_named(row.value, names))
+            yield row._replace(value=_named(row.value, names)) if names else row
 
 
 def _parquet_classes(shard: Shard) -> Mapping[str, list[str]]:
@@ -130,4 +135,4 @@ def _named(row: Mapping[str, Any], names: Mapping[str, list[str]]) -> Mapping[st
     """The row with its classes' names; -1 stands for none, as `datasets` has it."""
     numbers = {column: row[column] for column in names}
     known = {c: None if n is None or n < 0 else names[c][n] for c, n in numbers.items()}
-    return {**row, **known} if known else row
+    return {**row, **known}
