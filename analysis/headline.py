@@ -9,8 +9,9 @@ import pandas as pd
 
 from analysis.methods import BLIND, label
 from analysis.statistics.controls import control_rows, off_controls
-from analysis.summary import in_words, moves
+from analysis.summary import in_words, many, moves
 from analysis.sweeps import Sweep, short, swept
+from analysis.tables.statistical import in_against_out
 from analysis.tables.table import with_interval
 
 MAIN = 2
@@ -19,17 +20,22 @@ MOST_OFF = 5
 """So many controls that are off are named; the report has all."""
 
 
-def headlines(sweeps: Sequence[Sweep], sentences: Mapping[str, Sequence[str]]) -> list[str]:
-    """What was swept, a sentence a sweep; then the conditions that are in none.
+def headlines(
+    sweeps: Sequence[Sweep], sentences: Mapping[str, Sequence[str]], replicates: pd.DataFrame
+) -> list[str]:
+    """What was swept, a sentence a sweep; the conditions that are in none; swapped pairs.
 
     Args:
         sweeps: those of the report.
         sentences: `summary.of_conditions`.
+        replicates: `statistics.replicates.replicates_table`.
     """
     rest = {name: said for name, said in sentences.items() if name not in swept(sweeps)}
     if len(sentences) == 1:
         return [sentence for said in rest.values() for sentence in said[:MAIN]]
-    return [*map(headline, sweeps), *(f"{name}: {said[0]}" for name, said in rest.items() if said)]
+    single = [f"{name}: {said[0]}" for name, said in rest.items() if said]
+    pairs = [_of_pair(str(name), rows) for name, rows in replicates.groupby("condition")]
+    return [*map(headline, sweeps), *single, *pairs]
 
 
 def headline(sweep: Sweep) -> str:
@@ -48,6 +54,21 @@ def headline(sweep: Sweep) -> str:
     if middle != best:
         said += f", and that of {label(*middle, ranking)}, the median one, {_change(sweep, middle)}"
     return f"{said}{_how_many(sweep)}{_without(sweep)}."
+
+
+def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
+    """What a condition and its swapped replicate say together: each example is its own control."""
+    found = in_against_out(replicates, ["method", "variant"])
+    row = found.sort_values("share_above_0", kind="stable").iloc[-1]
+    most = f", the most of {len(found)} methods" if len(found) > 1 else ""
+    method, variant = row.name
+    examples = many(int(row["examples"]), "example")
+    return (
+        f"{condition} and its swapped replicate together: of {examples} "
+        f"{row['share_above_0']:.0%} score higher by the model that saw them than by the other, "
+        f"with {label(method, variant, found.index)}{most}; the difference is {row['mean']:.2f} ± "
+        f"{row['standard_error']:.2f} standard deviations of the non-members."
+    )
 
 
 def controls_line(pooled: pd.DataFrame, confidence: float) -> str:

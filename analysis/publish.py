@@ -56,7 +56,7 @@ def gather(
         curves=roc_table(found, stage.analysis, stage.seed),
         bins=histogram_table(found),
         sweeps=sweeps,
-        headline=headlines(sweeps, sentences),
+        headline=headlines(sweeps, sentences, made.replicates),
         controls=controls_line(made.pooled, confidence),
         records=own,
         tables=_tables(made, sweeps),

@@ -82,7 +82,7 @@ def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:
     sentences = of_conditions(report, confidence)
     tables = [sweep_table(sweep) for sweep in sweeps]
     tables = tables or [cell_tables(part)[0] for part in [report.pooled] if len(sentences) == 1]
-    for sentence in headlines(sweeps, sentences):
+    for sentence in headlines(sweeps, sentences, report.replicates):
         log.info("\n%s", wrapped(sentence))
     for table in tables[:MOST_TABLES]:
         log.info("\n%s\n\n%s", wrapped(table.title), table.on_terminal())

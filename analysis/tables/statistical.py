@@ -74,12 +74,8 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     """How much higher an example scores when it was in than when it was out, by occurrences."""
     if replicates.empty:
         return None
-    by = ["method", "variant", "occurrences"]
     numbers = sorted(replicates["occurrences"].unique())
-    examples = replicates.groupby([*by, "example_id"], sort=False)["difference"].mean()  # of seeds
-    grouped = examples.groupby(by, sort=False)
-    found = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
-    found.columns = ["mean", "standard_error", "examples", "share_above_0"]
+    found = in_against_out(replicates, ["method", "variant", "occurrences"])
     texts = {
         key: f"{mean:.2f} ± {error:.2f} ({share:.0%})"
         for key, mean, error, _, share in found.itertuples(name=None)
@@ -94,6 +90,18 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
         "occurrences: mean ± standard error (share of the examples above 0)"
     )
     return Table("replicates", title, ["method", *map(str, numbers)], lines, found.reset_index())
+
+
+def in_against_out(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """How much higher an example scores when it was in: an example counts once, whatever the seeds.
+
+    One row a group, in columns mean, standard_error, examples and share_above_0.
+    """
+    examples = replicates.groupby([*by, "example_id"], sort=False)["difference"].mean()
+    grouped = examples.groupby(by, sort=False)
+    found = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
+    found.columns = ["mean", "standard_error", "examples", "share_above_0"]
+    return found
 
 
 def _lead(rows: pd.DataFrame, method: str) -> float:

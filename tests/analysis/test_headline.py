@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import stdev
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.headline import controls_line, headline, headlines
 from analysis.sweeps import Sweep
 from analysis.tables.along import sweep_table
 
+NO_PAIR = pd.DataFrame(columns=["condition"])
 ROWS = (
     "benchmark == 'all' and metric == 'auroc' and occurrences == 'any'"
     " and checkpoint == 'contaminated'"
@@ -91,11 +94,33 @@ def test_a_method_that_was_not_measured_everywhere_is_not_compared(sweep):
 
 def test_conditions_outside_of_a_sweep_are_told_one_by_one(sweep):
     sentences = {name: [f"Best in {name}.", "It rises.", "Clean.", "Blind."] for name in "ab"}
-    assert headlines([], sentences) == ["a: Best in a.", "b: Best in b."]
-    assert headlines([], {"a": sentences["a"]}) == ["Best in a.", "It rises."]
+    assert headlines([], sentences, NO_PAIR) == ["a: Best in a.", "b: Best in b."]
+    assert headlines([], {"a": sentences["a"]}, NO_PAIR) == ["Best in a.", "It rises."]
     swept = {name: sentences["a"] for name in sweep.conditions}
-    both = headlines([sweep], {**swept, "b": sentences["b"]})
+    both = headlines([sweep], {**swept, "b": sentences["b"]}, NO_PAIR)
     assert both == [headline(sweep), "b: Best in b."]
+
+
+def test_swapped_replicates_are_told_apart_and_together():
+    """Four examples, two seeds: loss is above 0 for three of them, min_k for two."""
+    means = {"loss": [2.0, 1.0, 0.5, -0.5], "min_k": [3.0, 3.0, -1.0, -1.0]}
+    rows = [
+        ("x", seed, f"e{i}", method, "", mean + 0.25 * (-1) ** seed)
+        for method, some in means.items()
+        for i, mean in enumerate(some)
+        for seed in (0, 1)
+    ]
+    columns = ["condition", "seed", "example_id", "method", "variant", "difference"]
+    pairs = pd.DataFrame(rows, columns=columns)
+    sentences = {"x": ["Best in x."], "x-swapped": ["Best of the others."]}
+    error = stdev(means["loss"]) / 4**0.5
+    assert headlines([], sentences, pairs) == [
+        "x: Best in x.",
+        "x-swapped: Best of the others.",
+        "x and its swapped replicate together: of 4 examples 75% score higher by the model that "
+        "saw them than by the other, with loss, the most of 2 methods; the difference is 0.75 ± "
+        f"{error:.2f} standard deviations of the non-members.",
+    ]
 
 
 def test_controls_are_one_line_of_all_conditions(one_off):

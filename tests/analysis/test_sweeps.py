@@ -34,7 +34,7 @@ def told(cells, config=QUICK):
     cells = name_apart(cells)
     made = statistics("trial", 0, cells, config)
     sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
-    return sweeps, headlines(sweeps, of_conditions(made, config.confidence))
+    return sweeps, headlines(sweeps, of_conditions(made, config.confidence), made.replicates)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,10 @@ def test_sweeps_of_a_grid_say_which_they_are_of():
 def test_a_sweep_of_swapped_replicates_says_so():
     cells = [make_cell(**simulate_parts(**ONE, learning_rate=r, swapped=s))
              for r in (1e-3, 1e-4) for s in (False, True)]  # fmt: skip
-    _, (plain, swapped) = told(cells)
+    _, (plain, swapped, *pairs) = told(cells)
+    assert [said.partition(" ")[0] for said in pairs] == [
+        f"tiny_llama-lr{rate}-tokens400000" for rate in ("0.0001", "0.001")
+    ]
     assert "(tiny_llama, 400,000 tokens)" in plain
     assert "(tiny_llama, 400,000 tokens, members and non-members swapped)" in swapped
 
