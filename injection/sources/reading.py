@@ -115,11 +115,7 @@ def _csv_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
     raws = enumerate(_lines(shard.path), 1)
     decoded = (reading.line(raw, f"{shard.path}, line {n}") for n, raw in raws)
     lines = (f"{line}\n" for line in decoded if line is not None)
-    mark, head = "\t" if shard.format == "tsv" else ",", next(lines, "")
-    _, *others = head.split(mark)
-    spaced = bool(others) and all(name.startswith(" ") for name in others)  # "text, label"
-    every = chain([head], lines)
-    table = csv.DictReader(every, delimiter=mark, strict=True, skipinitialspace=spaced)
+    table = _csv_table(lines, "\t" if shard.format == "tsv" else ",")
     try:
         names = [name for name in table.fieldnames or () if name in (reading.columns or [name])]
         if twice := [name for name in names if name and names.count(name) > 1]:
@@ -133,6 +129,15 @@ def _csv_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
                 yield row
     except csv.Error as error:  # after a stray quote the rest can't be told apart into rows
         raise OSError(f"line {table.line_num}: {error}") from error
+
+
+def _csv_table(lines: Iterator[str], mark: str) -> csv.DictReader[str]:
+    """The rows; where each mark of the header has a blank after it ("text, label"), none counts."""
+    head = next(lines, "")
+    _, *others = head.split(mark)
+    spaced = bool(others) and all(name.startswith(" ") for name in others)
+    every = chain([head], lines)
+    return csv.DictReader(every, delimiter=mark, strict=True, skipinitialspace=spaced)
 
 
 def _parquet_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
