@@ -58,7 +58,7 @@ RUNTIME = {
     },
     "training": {
         "runs", "name", "validation_folder", "training.micro_batch_sequences",
-        "training.activation_checkpointing", "training.checkpoint_every_steps",
+        "training.activation_checkpointing", "training.compile", "training.checkpoint_every_steps",
         "training.keep_checkpoints", "training.evaluate_every_steps", "training.evaluate_examples",
         "training.evaluate_tokens", "training.peak_tflops", *WANDB,
         *(PRETRAINED + name for name in PRETRAINING if name != "deepspeed"),

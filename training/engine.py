@@ -33,6 +33,7 @@ def start_engine(
         # the older name is all that transformers before 5.23 has
         enable = getattr(model, "activation_checkpointing_enable", None)
         (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
+    _prepare_layers(model, config, deepspeed_config)
     optimizer = torch.optim.AdamW(
         parameter_groups(model, config.weight_decay),
         lr=config.learning_rate,
@@ -48,6 +49,21 @@ def start_engine(
         model=model.train(), optimizer=optimizer, lr_scheduler=schedule, config=deepspeed_config
     )
     return engine
+
+
+def _prepare_layers(model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any]) -> None:
+    """Fuse each layer's operations where asked to; let ZeRO stage 3 gather a layer at a time.
+
+    Gathering each matrix by itself takes longer than small layers compute.
+    """
+    from deepspeed.utils import set_z3_leaf_modules
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if layers and zero_stage(deepspeed_config) == 3:
+        set_z3_leaf_modules(model, list({type(layer) for layer in layers}))
+    for layer in layers if config.compile else ():
+        layer.compile()
 
 
 def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
@@ -74,6 +90,7 @@ def engine_config(
     """
     check_batch(config, world.size)
     check_dtype(config, deepspeed_config)
+    check_compile(config, deepspeed_config)
     return {
         **deepspeed_config,
         "train_batch_size": config.batch_sequences,
@@ -124,3 +141,10 @@ def check_dtype(config: Recipe, deepspeed_config: dict[str, Any]) -> None:
             "weights that are resumed exactly. Choose deepspeed=zero1, on one process as well; "
             "for a base model that is made here deepspeed@model.pretraining.deepspeed=zero1."
         )
+
+
+def check_compile(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> None:
+    """Refuse to compile where the weights come and go."""
+    remedy = "not with ZeRO stage 3, which divides the weights: choose deepspeed=zero2, or false."
+    divided = zero_stage(deepspeed_config) == 3
+    config.require(not (config.compile and divided), "compile", remedy)

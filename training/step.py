@@ -39,7 +39,8 @@ def optimizer_step(
     total = torch.zeros((), dtype=torch.float64, device=world.device)
     for part in micro_batches(rows, world.rank, world.size, micro):
         ids, weights = read_batch(sequences, part)
-        summed = token_loss_sum(engine, ids.to(world.device), weights.to(world.device))
+        ids, weights = ids.to(world.device), weights.to(world.device)
+        summed = token_loss_sum(engine, ids, weights, compiled=config.compile)
         engine.backward(summed * scale)
         total += summed.detach().double()
         if not engine.is_gradient_accumulation_boundary():

@@ -37,6 +37,7 @@ VALUES = {
     "training.evaluate_tokens": "0",
     "training.peak_tflops": "0 nan inf",
     "training.activation_checkpointing": "perhaps",
+    "training.compile": "perhaps",
 }
 
 MEMORY = {

@@ -24,8 +24,8 @@ TRAINING = {
     "learning_rate": 1e-3, "schedule": "linear", "warmup_steps": 3, "batch_sequences": 8,
     "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.99, "clip_norm": 0.5, "dtype": "bfloat16",
     "order": "corpus", "order_seed": 7, "init_seed": 7, "micro_batch_sequences": 4,
-    "activation_checkpointing": True, "checkpoint_every_steps": 7, "keep_checkpoints": 3,
-    "export_steps": [3], "export_tokens": [9000], "evaluate_every_steps": 5,
+    "activation_checkpointing": True, "compile": True, "checkpoint_every_steps": 7,
+    "keep_checkpoints": 3, "export_steps": [3], "export_tokens": [9000], "evaluate_every_steps": 5,
     "evaluate_examples": 8, "evaluate_tokens": 512, "peak_tflops": 1.0,
 }  # fmt: skip
 INJECTION = {

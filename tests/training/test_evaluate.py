@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,10 +72,14 @@ def test_bfloat16_without_zero_is_refused(change):
         run(change(dtype="bfloat16"))
 
 
+def test_compiling_with_zero_3_is_refused(change):
+    divided = {"zero_optimization": {"stage": 3}}
+    with pytest.raises(ConfigError, match="training.compile is True: not with ZeRO stage 3"):
+        run(replace(change(compile=True), deepspeed=divided))
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 def test_bfloat16_trains_with_zero_1(change):
-    from dataclasses import replace
-
     stage = replace(change(dtype="bfloat16"), deepspeed={"zero_optimization": {"stage": 1}})
     trained = open_checkpoint(run(stage).path)
     losses = trained.metrics["loss"].to_numpy()

@@ -66,7 +66,7 @@ def test_a_step_is_of_the_mean_over_its_real_tokens(processes, micro, clip):
 
 def test_a_steps_loss_is_summed_in_float64_on_the_processs_device(monkeypatch):
     sums = iter(torch.tensor([2.0**24, 1, 1, 1], requires_grad=True))
-    monkeypatch.setattr("training.step.token_loss_sum", lambda *_: next(sums))
+    monkeypatch.setattr("training.step.token_loss_sum", lambda *_, **__: next(sums))
     config, engine = TrainingConfig(batch_sequences=4, micro_batch_sequences=1), PlainEngine(4, [0])
     engine.step = lambda: None
     with torch.device("meta"):  # where tensors are made that are not told where

@@ -3,6 +3,7 @@ import math
 import shutil
 from collections import Counter
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaAttention, LlamaModel
 import injection
 from core.errors import ArtifactError, ConfigError
 from core.models import load_config, load_model
-from training import ancestry_of, open_checkpoint, resume
+from training import ancestry_of, loss, open_checkpoint, resume
 from training.config import ModelConfig, TrainingConfig
 from training.data import PADDING, Order
 from training.models import make_model
@@ -31,15 +32,24 @@ ZERO = {"zero_optimization": {"stage": 1}}
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("deepspeed", "recomputes"), [({}, False), (ZERO, True)], ids=["alone", "zero1"]
+    ("deepspeed", "recomputes", "compiles"),
+    [({}, False, False), (ZERO, True, False), (ZERO, False, True)],
+    ids=["alone", "zero1", "compiled"],
 )
-def test_the_engine_trains_as_a_plain_torch_loop_does(change, deepspeed, recomputes):
+def test_the_engine_trains_as_a_plain_torch_loop_does(
+    change, monkeypatch, deepspeed, recomputes, compiles
+):
+    traced = MagicMock(side_effect=lambda function, *_, **__: function)
+    monkeypatch.setattr(torch, "compile", traced)
+    loss._compiled.cache_clear()
     stage = change(schedule="cosine", weight_decay=0.5, beta1=0.7, clip_norm=0.6,
-                   activation_checkpointing=recomputes)  # fmt: skip
+                   activation_checkpointing=recomputes, compile=compiles)  # fmt: skip
     stage, ran = replace(stage, deepspeed=deepspeed), Counter()
     with nn.modules.module.register_module_forward_hook(lambda m, *_: ran.update([type(m)])):
         trained = open_checkpoint(run(stage).path)
     assert ran[LlamaAttention] == ran[LlamaModel] * (1 + recomputes)
+    compiled = {call.args[0].__name__ for call in traced.call_args_list}
+    assert ({"_call_impl", "_cross_entropies"} <= compiled) == compiles  # a layer, and the loss
     plain, model = plain_loop(stage)
     found = trained.metrics[["loss", "grad_norm", "learning_rate"]].to_numpy()
     np.testing.assert_allclose(found, plain, rtol=0, atol=TRAINING)
