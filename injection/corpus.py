@@ -24,6 +24,7 @@ from typing import Any
 import pandas as pd
 
 from core.artifacts import Artifact, open_artifact
+from core.errors import DataError, near_names
 from injection.config import InjectionConfig
 from injection.tokens import Ids, Tokenizer
 
@@ -52,6 +53,20 @@ class Contaminated:
     def ledger(self) -> pd.DataFrame:
         """One row an inserted copy: example_id, copy, document_id, sequence and more."""
         return pd.read_parquet(self.artifact.path / "ledger.parquet")
+
+    def example(self, example_id: str) -> Any:
+        """The example's row.
+
+        Raises:
+            DataError: there is none of that id.
+        """
+        names = self.examples["example_id"]
+        found = self.examples[names == example_id]
+        if found.empty:
+            near = near_names(example_id, names) if len(names) <= 20 else f"One is {names.iloc[0]}."
+            folder = self.artifact.path
+            raise DataError(f"example_id is {example_id!r}: {folder} has no such example. {near}")
+        return found.iloc[0]
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from core.errors import DataError, near_names
 from injection.corpus import PackedCorpus, open_corpus
 
 CONTEXT_TOKENS = 40
@@ -21,12 +20,7 @@ def show(folder: Path | str, example_id: str) -> str:
         DataError: it has no such example.
     """
     corpus = open_corpus(folder)
-    found = corpus.examples[corpus.examples["example_id"] == example_id]
-    if found.empty:
-        names = corpus.examples["example_id"]
-        near = near_names(example_id, names) if len(names) <= 20 else f"One is {names.iloc[0]}."
-        raise DataError(f"example_id is {example_id!r}: {folder} has no such example. {near}")
-    example = found.iloc[0]
+    example = corpus.example(example_id)
     kind = "member" if example["member"] else "non-member"
     head = (
         f"{example_id}: {kind} of {example['benchmark']}, {example['occurrences']} occurrences, "

@@ -115,15 +115,9 @@ def _open(folder: str) -> Contaminated:
 
 def _names(stage: WhichStepStage, corpus: Contaminated) -> set[str]:
     """The examples that are asked for."""
-    examples = corpus.examples
     if stage.text is None:
-        found = examples["example_id"] == stage.example_id
-    else:
-        found = examples["text"].str.contains(stage.text, regex=False)
-    if not found.any():
-        words = ("example_id", stage.example_id) if stage.text is None else ("text", stage.text)
-        raise DataError(
-            f"{words[0]} is {words[1]!r}: {corpus.artifact.path} has no such example. One is "
-            f"{examples['example_id'].iloc[0]}."
-        )
-    return {*examples.loc[found, "example_id"]}
+        return {corpus.example(str(stage.example_id))["example_id"]}
+    found = corpus.examples[corpus.examples["text"].str.contains(stage.text, regex=False)]
+    if found.empty:
+        raise DataError(f"text is {stage.text!r}: no example of {corpus.artifact.path} holds it.")
+    return {*found["example_id"]}

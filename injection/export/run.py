@@ -125,7 +125,8 @@ def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
     written = form.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
-    shutil.copytree(corpus.tokenizer_folder, folder / "tokenizer", dirs_exist_ok=True)
+    shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a run that was stopped
+    shutil.copytree(corpus.tokenizer_folder, folder / "tokenizer")
     proof = form.prove(Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
     if proof.failures:
         raise DataError(str(proof))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from core.artifacts import Built, build
+from core.compose import composed
 from core.errors import ArtifactError, ConfigError, DataError
 from injection.export.run import ExportStage, export
 from training.data import Order, exposures
@@ -110,6 +111,12 @@ def test_a_text_that_no_step_saw_is_said(corpus, model):
     assert said.splitlines()[1:] == ["c: no step saw a copy"]
 
 
+def test_the_commands_words_are_the_questions_fields():
+    words = ["corpus_folder=c", "order=order.npy", "batch=2", 'text="is it, or (not)?"']
+    asked = WhichStepStage(text="is it, or (not)?", corpus_folder="c", order="order.npy", batch=2)
+    assert composed("which_step", words, WhichStepStage) == asked
+
+
 def test_odd_questions_are_refused(corpus, tmp_path):
     place = {"corpus_folder": str(corpus.artifact.path), "batch": 4}
     for words in ({}, {"example_id": "a", "text": "x"}):
@@ -119,8 +126,8 @@ def test_odd_questions_are_refused(corpus, tmp_path):
         WhichStepStage(corpus_folder="x", example_id="a")
     with pytest.raises(ConfigError, match="batch is 0"):
         WhichStepStage(corpus_folder="x", batch=0, example_id="a")
-    for words in ({"example_id": "z"}, {"text": "z?"}):
-        with pytest.raises(DataError, match="has no such example. One is a"):
+    for words, said in (({"example_id": "z"}, "Known: a, b, c"), ({"text": "z?"}, "no example")):
+        with pytest.raises(DataError, match=said):
             which_step(WhichStepStage(**place, **words))
     for text, words in (("0\n99", "of the .* sequences"), ("1.5", "order is"), ("", "order is")):
         (tmp_path / "order.txt").write_text(text)

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from core.artifacts import Built, commit
-from core.errors import ArtifactError, ConfigError, DataError
+from core.errors import ArtifactError, ConfigError, DataError, StoppedError
 from injection.__main__ import main
+from injection.export.olmo import Olmo
 from injection.export.run import ExportStage, export, open_export
 
 from . import conftest
@@ -29,19 +30,19 @@ def call(monkeypatch, capfd):
 
 def test_the_command_makes_an_export_once_and_verify_proves_it(exported, tmp_path, call):
     corpus, made = exported("megatron")
-    words = ["export", "format=megatron", f"corpus_folder={corpus.artifact.path}"]
+    words = "format=megatron", f"corpus_folder={corpus.artifact.path}", f"runs={tmp_path}"
     link = tmp_path / "mine"
-    for runs in (made.path.parents[1], tmp_path, tmp_path):  # made already; anew; found
-        assert call(*words, f"runs={runs}", f"out={link}")[0] == 0
-        assert link.resolve().name == made.path.name
-        assert link.resolve().parents[1] == runs
+    assert call("export", *words, f"out={link}")[0] == 0
+    stage = ExportStage(str(tmp_path), str(corpus.artifact.path), str(link), node("megatron"))
+    assert export(stage).path == link.resolve() == tmp_path / "export" / made.path.name
     found = open_export(link)
     assert (found.artifact.digest, found.artifact.files) == (made.digest, made.files)
     assert found.examples.equals(corpus.examples)
     assert found.tokenizer.digest == corpus.tokenizer.digest
     status, said = call("verify", link)
     rows, tokens = len(corpus.ledger), corpus.artifact.counts["tokens"]
-    assert (status, said.out) == (0, f"{rows} ledger rows proved in {tokens} tokens: all right\n")
+    proved = f"{rows} ledger rows proved in {tokens} tokens: all right"
+    assert (status, said.out.splitlines()[-1]) == (0, proved)
 
 
 def test_a_proof_that_fails_ends_with_1(exported, tmp_path, call):
@@ -56,6 +57,24 @@ def test_a_proof_that_fails_ends_with_1(exported, tmp_path, call):
     status, said = call("verify", folder)
     assert status == 1
     assert "FAILURES\na copy 0: sequence" in said.out
+
+
+def test_an_export_that_was_stopped_is_made_again(exported, tmp_path, monkeypatch):
+    corpus, made = exported("olmo")
+    stage = ExportStage(str(tmp_path), str(corpus.artifact.path), format=node("olmo"))
+
+    def stop(*_):
+        raise StoppedError("SIGTERM came")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Olmo, "prove", stop)
+        with pytest.raises(StoppedError):
+            export(stage)
+    (folder,) = (tmp_path / "export").iterdir()
+    (folder / "tokenizer" / "left.json").touch()
+    with pytest.raises(ArtifactError, match="unfinished"):
+        open_export(folder)
+    assert (export(stage).path, export(stage).files) == (folder, made.files)
 
 
 def test_what_can_not_be_exported_is_said(exported, tmp_path, call):
