@@ -101,7 +101,7 @@ def _order(order: str, sequences: int) -> Any:
             found = np.load(order, mmap_mode="r")
         else:
             found = np.array(Path(order).read_text().split(), dtype=np.int64)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise DataError(f"order is {order!r}: {said(error)}. Give corpus, or a file.") from error
     fits = found.ndim == 1 and found.dtype.kind in "iu" and len(found) > 0
     remedy = f"its numbers must be of the {sequences:,} sequences, from 0."

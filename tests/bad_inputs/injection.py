@@ -210,4 +210,18 @@ ROWS = [
     inject(f"show {M}/corpus example_id=none", "example_id", "none"),
    
     inject(f"show {M}/model example_id=none", "model", "not a corpus"),
+    inject("verify export/e", "unfinished", files={"export/e/config.yaml": "a: 1"}, slow=True),
+    *(bad("injection export", given, *words, slow=number > 2) for number, (given, *words) in enumerate([
+        ("format=megatorn", "format=megatorn", "Did you mean megatron?"),
+        ("format.dtype=uint8", "format.dtype", "uint8", "uint16, int32"),
+        ("corpus_folder=nowhere", "nowhere", "does not exist"),
+        ("~format", "format"),
+        (["corpus_folder="], "corpus_folder", "''"),
+        (f"corpus_folder={M}/model", "model", "not a corpus"),
+        ("format._target_=os.getcwd", "format._target_", "os.getcwd"),
+        ("+format.colour=red", "format", "colour"),
+        ("format.tokenizer=x format=text", "tokenizer"),
+        ("out=.", "out", "."),
+        (f"runs={'r' * 300}", "rrr", "too long"),
+    ])),
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from tests.bad_inputs.row import M, Row, bad, values
 
 train = partial(bad, "training")
 memory = partial(bad, "training memory")
+which = partial(bad, "training which-step")
 
 VALUES = {
     "training.learning_rate": "0 -1 nan fast",
@@ -191,4 +192,20 @@ ROWS = [
     corpus(without("manifest.json"), "corpus", "unfinished"),
     corpus(manifest(schema=1), "corpus", "schema 1", slow=True),
     train("training.evaluate_every_steps=1 validation_folder=nowhere", "nowhere", "does not exist"),
+    # which step
+    which("batch=0"),
+    which("batch=null", "model_folder", "None"),
+    which("example_id=none"),
+    which("example_id=null", "example_id", "None", "text", slow=True),
+    which("text=zzz example_id=null", "text", "zzz"),
+    which("order=none.npy", "order", "none.npy"),
+    which("order=o.txt", "order", "o.txt", files={"o.txt": "1 two"}, slow=True),
+    which("order=o.txt", "order", "o.txt", files={"o.txt": "0 99999"}, slow=True),
+    which("order=o.npy", "order", "o.npy", files={"o.npy": b"x"}, slow=True),
+    which("order=o.npy", "order", "o.npy", files={"o.npy": ""}, slow=True),
+    which("order=o.txt", "order", "o.txt", files={"o.txt": b"\xff\xfe"}, slow=True),
+    which("order=.", "order", "'.'", slow=True),
+    which("corpus_folder=nowhere", "nowhere", "does not exist"),
+    which("model_folder=nowhere", "nowhere", "does not exist", slow=True),
+    which(f"model_folder={M}/corpus", "corpus", "not a model", slow=True),
 ]  # fmt: skip
