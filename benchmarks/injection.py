@@ -19,18 +19,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from injection import pack, splice
 from injection.sources import Document
 from injection.sources.embedded import EmbeddedCorpus
-from injection.tokenize import Work, tokenize, tokenize_shard
+from injection.tokenize import Read, Work, tokenize, tokenize_shard
 from injection.tokens import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +47,11 @@ class Repeated:
 
     name: str = "repeated"
     rounds: int = 40
+    skipped: ClassVar[Counter[str]] = Counter()
+
+    def fingerprint(self) -> str:
+        """Of the corpus that is repeated."""
+        return EmbeddedCorpus().fingerprint()
 
     def documents(self) -> Iterator[Document]:
         """Stream the documents of all rounds."""
@@ -59,7 +66,7 @@ def ours(documents: list[Document], tokenizer: Tokenizer, tokens: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         work = Work(Path(folder) / "tokens", TOKENIZER)
-        stream = tokenize(iter(documents), work, tokens, 1, 2_000_000).stream
+        stream = tokenize(map(Read, documents), work, tokens, 1, 2_000_000).stream
         clean = tokens // WIDTH * WIDTH - COPIES * EXAMPLE % WIDTH
         rng = np.random.default_rng(0)
         segments = [splice.Segment(0, c, 0, EXAMPLE, float(rng.random())) for c in range(COPIES)]
@@ -82,12 +89,13 @@ def peer(documents: list[Document], tokenizer: Tokenizer) -> tuple[float, int]:
 
 def workers(documents: list[Document], number: int) -> float:
     """Seconds of `number` warm workers over the documents' shards."""
-    parts = [documents[i::8] for i in range(8)]
+    reads = [Read(document) for document in documents]
+    parts = [reads[i::8] for i in range(8)]
     with tempfile.TemporaryDirectory() as folder:
         work = Work(Path(folder), TOKENIZER)
         with ProcessPoolExecutor(number, get_context("spawn")) as pool:
             list(pool.map(tokenize_shard, [work] * number, [100 + i for i in range(number)],
-                          [documents[:20]] * number))  # fmt: skip
+                          [reads[:20]] * number))  # fmt: skip
             started = time.perf_counter()
             list(pool.map(tokenize_shard, [work] * 8, range(8), parts))
             return time.perf_counter() - started

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from core.command import command, said
+from core.compose import composed
 from core.config import convert
 from injection.config import InjectionStage
 from injection.export.run import ExportStage, export, is_export, reprove
@@ -13,13 +14,15 @@ from injection.show import show
 
 USAGE = """usage: python -m injection [overrides]
        python -m injection export corpus_folder=runs/corpus/<folder> format=<format>
-       python -m injection verify runs/corpus/<folder> (or runs/export/<folder>)
+       python -m injection verify runs/corpus/<folder> [cluster=datatrove …] (or runs/export/…)
        python -m injection show runs/corpus/<folder> example_id=<id>"""
 
 
-def verify_command(folder: str) -> int:
+def verify_command(folder: str, words: list[str]) -> int:
     """Prove a corpus or an export and say how it went; the exit status is 0 where all holds."""
-    proof = reprove(folder) if is_export(folder) else reverify(folder)
+    stage = composed("injection", words, InjectionStage)
+    own = stage.cluster, stage.injection.num_proc
+    proof = reprove(folder) if is_export(folder) else reverify(folder, *own)
     print(proof)
     return 1 if proof.failures else 0
 
@@ -30,8 +33,8 @@ def main() -> int:
         case ["export", *_]:
             del sys.argv[1]
             return command("export", lambda config: export(convert(config, ExportStage)))
-        case ["verify", folder]:
-            return said(lambda: verify_command(folder))
+        case ["verify", folder, *words]:
+            return said(lambda: verify_command(folder, words))
         case ["show", folder, example] if example.startswith("example_id="):
             return said(lambda: print(show(folder, example.removeprefix("example_id="))))
         case ["verify" | "show", *_]:

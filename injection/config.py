@@ -159,6 +159,34 @@ class InjectionConfig(Ranged, node="injection"):
 
 
 @dataclass(frozen=True)
+class TasksConfig(Ranged, node="cluster"):
+    """What makes the parts of a corpus (node `cluster`)."""
+
+    kind: str = limited("local", one_of(("local", "datatrove")))
+    """`local`: this process, or injection.num_proc. `datatrove`: an executor of datatrove, a task
+    an input file and then a task a part of the packed corpus."""
+    executor: str = limited("local", one_of(("local", "slurm", "ray")))
+    """Datatrove's: processes of this machine, SLURM's jobs, or Ray (of RAY_ADDRESS, or here)."""
+    workers: int = limited(1, at_least(1))
+    """Tasks at a time, each one process of one thread."""
+    retries: int = limited(2, at_least(0))
+    """How often what crashed or was killed is started again, from what it had finished."""
+    memory_gb: int = limited(4, at_least(1))
+    """Memory that SLURM or Ray reserves for a task."""
+    time: str = "24:00:00"
+    """The longest that a task may take, for SLURM."""
+    partition: str | None = None
+    """SLURM's partition; it needs one."""
+    sbatch: dict[str, Any] = field(default_factory=dict)
+    """Further options of sbatch, by their names there, such as {account: mine}."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = (self.kind, self.executor) != ("datatrove", "slurm") or self.partition is not None
+        self.require(named, "partition", "name the partition that the tasks go to.")
+
+
+@dataclass(frozen=True)
 class InjectionStage:
     """Everything that `injection.run` needs."""
 
@@ -171,6 +199,7 @@ class InjectionStage:
     rewording: dict[str, Any] = field(default_factory=dict)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     injection: InjectionConfig = field(default_factory=InjectionConfig)
+    cluster: TasksConfig = field(default_factory=TasksConfig, metadata={"identity": False})
 
     def __post_init__(self) -> None:
         remedy = "it names the mean over benchmarks; give this one another name."

@@ -4,7 +4,7 @@
 
     runs/corpus/<slug>-<hash>/
     ├── config.yaml       the resolved config
-    ├── sequences/        packed sequences, datasets Arrow
+    ├── sequences/        packed sequences, datasets Arrow: part-00000.arrow, part-00001.arrow, …
     ├── examples.parquet  one row an example: members and non-members
     ├── held_out.parquet  more examples of each benchmark, neither inserted nor evaluated
     ├── ledger.parquet    one row an inserted copy
@@ -30,7 +30,7 @@ from injection.tokens import Ids, Tokenizer
 
 KIND = "corpus"
 HELD_OUT = "held_out.parquet"
-SEQUENCES = "sequences/part-00000.arrow"
+SEQUENCES = "sequences/"
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,19 @@ class PackedCorpus(Contaminated):
         """The packed sequences, a `datasets.Dataset` with `input_ids` of equal length."""
         from injection.pack import open_sequences
 
-        return open_sequences(self.artifact.path / SEQUENCES)
+        return open_sequences(*self.parts)
+
+    @property
+    def parts(self) -> list[Path]:
+        """The files of the packed sequences, in order."""
+        names = sorted(name for name in self.artifact.files if name.startswith(SEQUENCES))
+        return [self.artifact.path / name for name in names]
 
     def blocks(self) -> Iterator[Ids]:
         """The packed sequences in blocks of shape (n, sequence_tokens), read and not mapped."""
         from injection.pack import read_blocks
 
-        return read_blocks(self.artifact.path / SEQUENCES)
+        return read_blocks(*self.parts)
 
     @property
     def sequence_tokens(self) -> int:

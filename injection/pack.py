@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from injection.splice import Placed
 from injection.tokens import Ids, Tokenizer, TokenStream, grouped
 
 BLOCK_TOKENS = 1 << 20
+ALL = 1 << 62  # more tokens than any corpus has
 
 
 def write_sequences(
@@ -25,6 +27,7 @@ def write_sequences(
     placed: list[Placed],
     segments: list[Ids],
     sequence_tokens: int,
+    part: tuple[int, int] | None = None,
 ) -> int:
     """Splice the segments into the first `clean_tokens` of the stream and write whole sequences.
 
@@ -35,6 +38,7 @@ def write_sequences(
         placed: the layout, in order.
         segments: ids of each inserted text with its separators.
         sequence_tokens: length of a sequence.
+        part: first and last token (exclusive) of the packed corpus to write, or all.
 
     Returns:
         The number of sequences.
@@ -43,7 +47,7 @@ def write_sequences(
     written, rest = 0, np.empty(0, dtype=np.int32)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        pieces = _pieces(stream, clean_tokens, placed, segments)
+        pieces = _pieces(stream, clean_tokens, placed, segments, part or (0, ALL))
         for block in grouped(pieces, len, BLOCK_TOKENS):  # a record batch each
             ids = np.concatenate([rest, *block])
             whole = len(ids) // sequence_tokens * sequence_tokens
@@ -54,17 +58,43 @@ def write_sequences(
     return written
 
 
-def read_blocks(path: Path) -> Iterator[Ids]:
+def read_blocks(*paths: Path) -> Iterator[Ids]:
     """The packed sequences in blocks of shape (n, sequence_tokens), read and not mapped."""
-    with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
-        for batch in reader:
-            width = batch.schema.field(0).type.list_size
-            yield batch.column(0).flatten().to_numpy().reshape(-1, width)
+    for path in paths:
+        with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
+            for batch in reader:
+                width = batch.schema.field(0).type.list_size
+                yield batch.column(0).flatten().to_numpy().reshape(-1, width)
 
 
-def open_sequences(path: Path) -> Any:
+def read_tail(paths: Sequence[Path], tokens: int) -> Ids:
+    """The last tokens of these parts, `tokens` or more where they have so many, shape (n,)."""
+    found: list[Ids] = []
+    for path in reversed(paths):
+        missing = tokens - sum(map(len, found))
+        if missing <= 0:
+            break
+        column = _mapped(path).column(0)
+        rows = -(-missing // column.type.list_size)
+        last = column.slice(max(0, len(column) - rows)).combine_chunks()
+        found.append(last.flatten().to_numpy())
+    return np.concatenate([np.empty(0, np.int32), *reversed(found)])
+
+
+def count_sequences(path: Path) -> int:
+    """The sequences of a part."""
+    return int(_mapped(path).num_rows)
+
+
+def _mapped(path: Path) -> Any:
+    """A part's table, of which what is used alone is read."""
+    return pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
+
+
+def open_sequences(*paths: Path) -> Any:
     """The packed sequences as a memory-mapped `datasets.Dataset` of one column, `input_ids`."""
-    return datasets.Dataset.from_file(str(path))
+    parts = [datasets.Dataset.from_file(str(path)) for path in paths]
+    return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
 
 
 def prefix_hashes(stream: TokenStream) -> dict[str, str]:
@@ -134,15 +164,27 @@ def _split(first: int, tokens: int, sequence_tokens: int) -> Iterator[dict[str, 
 
 
 def _pieces(
-    stream: TokenStream, clean_tokens: int, placed: list[Placed], segments: list[Ids]
+    stream: TokenStream,
+    clean_tokens: int,
+    placed: list[Placed],
+    segments: list[Ids],
+    part: tuple[int, int],
 ) -> Iterator[Ids]:
-    """The packed stream as clean slices and segments in turn."""
-    clean = 0
-    for item in placed:
-        yield from _slices(stream, clean, item.clean)
-        yield segments[item.segment.text]
-        clean = item.clean
-    yield from _slices(stream, clean, clean_tokens)
+    """A part of the packed stream as clean slices and segments in turn."""
+    first, stop = part
+    begun = bisect_right(placed, first, key=lambda item: item.packed)
+    clean = packed = 0
+    for item in placed[max(0, begun - 1) :]:  # those before it end before the part
+        yield from _slices(
+            stream, clean + max(0, first - packed), min(item.clean, clean + stop - packed)
+        )
+        if item.packed >= stop:
+            return
+        yield segments[item.segment.text][max(0, first - item.packed) : stop - item.packed]
+        clean, packed = item.clean, item.packed + item.segment.tokens
+    yield from _slices(
+        stream, clean + max(0, first - packed), min(clean_tokens, clean + stop - packed)
+    )
 
 
 def _slices(stream: TokenStream, start: int, stop: int) -> Iterator[Ids]:

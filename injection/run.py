@@ -6,11 +6,12 @@ import hashlib
 import json
 import logging
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -19,20 +20,22 @@ from core.config import create
 from core.errors import DataError, require
 from core.models import model_digest
 from core.seeds import unit_hash
-from injection import pack, splice
+from injection import pack, parts, splice
 from injection.benchmarks import Candidates, Pool, draw_pool, read_candidates
 from injection.between import Rules, between_documents
 from injection.bpe import train_tokenizer
-from injection.config import InjectionConfig, InjectionStage
+from injection.by_file import Files, tokenize_files
+from injection.config import InjectionConfig, InjectionStage, TasksConfig
 from injection.copies import Insertions, make_copies
-from injection.corpus import HELD_OUT, KIND, SEQUENCES, open_corpus, slug
+from injection.corpus import HELD_OUT, KIND, open_corpus, slug
 from injection.held_out import draw_held_out
-from injection.sources import Corpus, Document
+from injection.sources import ByFile, Corpus, Document
 from injection.sources.tally import skips
 from injection.splice import Placed
-from injection.tokenize import Tokenised, Work, tokenize
-from injection.tokens import Tokenizer, TokenStream
-from injection.verify import Proof, verify
+from injection.tasks import Runner
+from injection.tokenize import Tokenised, Work, as_read, tokenize
+from injection.tokens import Tokenizer, TokenStream, read_ids
+from injection.verify import Check, Proof
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +87,7 @@ def run(stage: InjectionStage) -> Artifact:
     make = partial(_make, stage, source, inputs["corpus"], candidates)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # up to its manifest a killed run needs them
+    read_ids.cache_clear()  # a file that is mapped takes its space on the disk
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
     log.info("corpus: %s", artifact.path)
@@ -112,12 +116,15 @@ def _make(
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
-    tokenised = _tokenise(stage, source, examples, folder, clean_tokens)
+    runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
+    tokenised = _tokenise(stage, source, examples, folder, clean_tokens, runner)
     _check_unchanged(source, content, folder)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
-    file = folder / SEQUENCES
-    count = pack.write_sequences(file, stream, clean_tokens, placed, copies.ids, width)
+    notes = folder / TOKENS / "packed"
+    size = parts.sequences_a_part(width)
+    packing = parts.Packing(folder, notes, replace(stream), placed, copies.ids, width, size)
+    hashes, *packed = runner.run("pack", packing)
     templates = {
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
         for name, benchmark in stage.benchmark.items()
@@ -129,22 +136,25 @@ def _make(
     tables = (examples, held_out, ledger, tokenised.matches)
     for name, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / name, index=False)
-    proof = verify(pack.read_blocks(file), examples, ledger, tokenizer, config.window_tokens)
+    check = Check.of(examples, ledger, tokenizer, config.window_tokens)
+    files = [folder / name for name in packing.parts]
+    proof = parts.prove(runner, check, files, notes / "proved")
     if proof.failures:
+        shutil.rmtree(notes)
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     counts = {
-        **_counts(pool, copies, candidates, source),
-        "sequences": count,
-        "tokens": count * width,
+        **_counts(pool, copies, candidates, tokenised.skipped),
+        "sequences": proof.tokens // width,
+        "tokens": proof.tokens,
         "held_out": len(held_out),
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
         "matching_documents": len(tokenised.matches),
-        "clean_sha256": pack.prefix_hashes(stream),
+        "clean_sha256": hashes["clean_sha256"],
     }
-    files = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
-    return Built([SEQUENCES, *TABLES, *files], counts)
+    kept = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
+    return Built([*packing.parts, *TABLES, *kept], counts)
 
 
 def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
@@ -171,7 +181,7 @@ def _placed(
 
 
 def _counts(
-    pool: Pool, copies: Insertions, candidates: list[Candidates], source: Corpus
+    pool: Pool, copies: Insertions, candidates: list[Candidates], skipped: dict[str, int]
 ) -> dict[str, Any]:
     examples = pool.examples
     members = examples["member"].astype(bool)
@@ -185,8 +195,8 @@ def _counts(
         )
         if c.counts.skipped:
             log.warning("pool: %s: %s", c.name, skips(c.counts.skipped))
-    if source.skipped:
-        log.warning("corpus: %s", skips(source.skipped))
+    if skipped:
+        log.warning("corpus: %s", skips(skipped))
     return {
         "inserted_tokens": copies.tokens,
         "copies": len(copies.segments),
@@ -194,7 +204,7 @@ def _counts(
         "nonmembers": int((~members).sum()),
         "unexposed_members": int((members & (examples["occurrences"] == 0)).sum()),
         "pool": {c.name: asdict(c.counts) | asdict(pool.counts[c.name]) for c in candidates},
-        "skipped": dict(source.skipped),
+        "skipped": skipped,
     }
 
 
@@ -222,20 +232,30 @@ def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer
 
 def _documents(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """The corpus's documents of the chosen part; the parts are divided by the documents' hash."""
-    config = stage.injection
-    low, high = {
-        "base": (0.0, config.base_fraction),
-        "study": (config.base_fraction, 1 - config.validation_fraction),
-        "validation": (1 - config.validation_fraction, 1.0),
-        "all": (0.0, 1.0),
-    }[config.part]
+    low, high = _share(stage)
     for document in source.documents():
         if low <= unit_hash(document.document_id) < high:
             yield document
 
 
+def _share(stage: InjectionStage) -> tuple[float, float]:
+    """Which documents are of the chosen part, by their hash."""
+    config = stage.injection
+    return {
+        "base": (0.0, config.base_fraction),
+        "study": (config.base_fraction, 1 - config.validation_fraction),
+        "validation": (1 - config.validation_fraction, 1.0),
+        "all": (0.0, 1.0),
+    }[config.part]
+
+
 def _tokenise(
-    stage: InjectionStage, source: Corpus, examples: pd.DataFrame, folder: Path, clean_tokens: int
+    stage: InjectionStage,
+    source: Corpus,
+    examples: pd.DataFrame,
+    folder: Path,
+    clean_tokens: int,
+    runner: Runner,
 ) -> Tokenised:
     config = stage.injection
     rows = examples.itertuples() if config.decontamination != "off" else ()
@@ -245,8 +265,19 @@ def _tokenise(
         pool={r.example_id: (r.text, *json.loads(r.fields).values()) for r in rows},
         drop=config.decontamination == "drop",
     )
-    documents = _documents(stage, source)
-    return tokenize(documents, work, clean_tokens, config.num_proc, config.shard_characters)
+    size = config.shard_characters
+    if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
+        own = replace(work, folder=work.folder / "files")
+        files = Files(own, cast(ByFile, source), _share(stage), clean_tokens, size)
+        return tokenize_files(files, runner)
+    if stage.cluster.kind == "datatrove":
+        log.info(
+            "corpus: %s can't be read file by file, so one process reads it, and "
+            "injection.num_proc=%d tokenise",
+            *(type(source).__name__, config.num_proc),
+        )
+    documents = as_read(_documents(stage, source), source)
+    return tokenize(documents, work, clean_tokens, config.num_proc, size)
 
 
 def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:
@@ -260,11 +291,17 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Inser
     return make_copies(exact, draw_pool(exact, candidates, tokenizer).examples, tokenizer)
 
 
-def reverify(folder: Path | str) -> Proof:
+def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1) -> Proof:
     """Prove a finished corpus again from its files, its totals against the manifest's too."""
     corpus = open_corpus(folder)
-    tables = corpus.examples, corpus.ledger
-    proof = verify(corpus.blocks(), *tables, corpus.tokenizer, corpus.window_tokens)
+    check = Check.of(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens)
+    own = cluster or TasksConfig()
+    if own.kind == "local" and num_proc == 1:  # also where nothing can be written
+        proof = check.proof([check.read(corpus.blocks())])
+    else:
+        with tempfile.TemporaryDirectory(prefix=".verify-", dir=Path(folder).parent) as place:
+            runner = Runner(Path(place).resolve() / "tasks", own, num_proc)
+            proof = parts.prove(runner, check, corpus.parts, Path(place).resolve() / "proved")
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
     for name, found in (("tokens", proof.tokens), ("copies", len(copies))):
         if found != counts[name]:

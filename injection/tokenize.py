@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Iterator, Sequence
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from core.content import digests
 from core.errors import ConfigError
-from core.files import sealed, unsealed, write_text
 from core.progress import progress
 from injection.decontaminate import Matcher
-from injection.sources import Document
-from injection.tokens import Shard, Tokenizer, TokenStream, grouped
+from injection.sources import Corpus, Document
+from injection.tasks import made_or_found, one_thread
+from injection.tokens import Ids, Shard, Tokenizer, TokenStream, grouped
 
 
 @dataclass(frozen=True)
@@ -38,15 +37,36 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Read:
+    """A document as it was read."""
+
+    document: Document
+    skipped: str = "{}"
+    """What was left out before it, as JSON: reason → number."""
+    used: bool = True
+    """Whether it is of the part of the corpus that is made."""
+    before: int = 0
+    """Characters of its subset before it in its file."""
+
+
+@dataclass(frozen=True)
 class Tokenised:
     """The stream, and what decontamination found: document_id, example_id, rule, evidence."""
 
     stream: TokenStream
     matches: pd.DataFrame
+    skipped: dict[str, int]
+    """What was left out before the stream's last document: reason → number."""
+
+
+def as_read(documents: Iterable[Document], source: Corpus) -> Iterator[Read]:
+    """The documents of the source, each with what was left out up to it."""
+    for document in documents:
+        yield Read(document, json.dumps(source.skipped))
 
 
 def tokenize(
-    documents: Iterator[Document],
+    documents: Iterator[Read],
     work: Work,
     wanted_tokens: int,
     num_proc: int,
@@ -62,16 +82,14 @@ def tokenize(
     """
     work.folder.mkdir(parents=True, exist_ok=True)
     shards: list[Shard] = []
-    starts, matches, total = [], [], 0
+    matches, total = [], 0
     finished = {path.name for path in work.folder.iterdir()}
-    chunks = grouped(documents, lambda document: len(document.text), shard_characters)
+    chunks = grouped(documents, size_of, shard_characters)
     shown = {"unit": "tok", "unit_scale": True}
     bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **shown)
     with ExitStack() as stack, bar:
         for number, found in enumerate(_in_order(chunks, work, num_proc, stack)):
             shard = Shard(work.folder, number, total, found["tokens"])
-            starts.append(shard.documents()["start"].to_numpy() + total)
-            matches += found["matches"]
             shards.append(shard)
             used = min(shard.tokens, wanted_tokens - total)  # the last shard is cut
             total += shard.tokens
@@ -79,37 +97,67 @@ def tokenize(
                 bar.initial += used
             bar.update(used)
             if total >= wanted_tokens:
+                last = last_used(shard, used)
+                matches += [match for match in found["matches"] if match[-1] <= last.row]
                 break
+            matches += found["matches"]
+    check_enough(total, wanted_tokens)
+    return Tokenised(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
+
+
+def check_enough(total: int, wanted_tokens: int) -> None:
+    """Raise a ConfigError where the corpus has fewer tokens than are wanted."""
     if total < wanted_tokens:
         raise ConfigError(
             f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
             f"corpus has {total:,} in this part: lower the budget or choose a larger corpus."
         )
-    places = np.concatenate(starts)
-    stream = TokenStream(shards, places[places < wanted_tokens], wanted_tokens)
-    return Tokenised(stream, _used(pd.DataFrame(matches, columns=list(MATCH_COLUMNS)), stream))
 
 
-MATCH_COLUMNS = ("document_id", "example_id", "rule", "evidence", "shard", "place")
+@dataclass(frozen=True)
+class Last:
+    """The last document that is used of a shard."""
+
+    row: int
+    """In the shard's table, those left out counted as well."""
+    skipped: dict[str, int]
 
 
-def _used(matches: pd.DataFrame, stream: TokenStream) -> pd.DataFrame:
-    """The matches of documents that the cut stream reached."""
-    last = stream.shards[-1]
-    reached = int((last.documents()["start"] + last.start < stream.tokens).sum())
-    kept = matches[(matches["shard"] < last.number) | (matches["place"] < reached)]
-    return kept.drop(columns=["shard", "place"]).reset_index(drop=True)
+def last_used(shard: Shard, tokens: int) -> Last:
+    """The one that the shard's token before `tokens` is of."""
+    table = read_table(shard.folder / f"{shard.number:05d}.parquet")
+    row = int(np.flatnonzero(table["kept"] & (table["start"] < tokens))[-1])
+    return Last(row, json.loads(table["skipped"].iloc[row]))
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A row a document that was read, also of those that were left out."""
+    return pd.read_parquet(path)
+
+
+MATCH_COLUMNS = ("document_id", "example_id", "rule", "evidence")
+
+
+def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    """A row a match; what a shard notes down behind these columns is left out."""
+    rows = [tuple(match[: len(MATCH_COLUMNS)]) for match in matches]
+    return pd.DataFrame(rows, columns=list(MATCH_COLUMNS))
+
+
+def size_of(read: Read) -> int:
+    """A document's size, in characters."""
+    return len(read.document.text)
 
 
 def _in_order(
-    chunks: Iterator[list[Document]], work: Work, num_proc: int, stack: ExitStack
+    chunks: Iterator[list[Read]], work: Work, num_proc: int, stack: ExitStack
 ) -> Iterator[dict[str, Any]]:
     """Each chunk's shard, made here or by workers, who are a few chunks ahead."""
     numbered = enumerate(chunks)
     if num_proc == 1:
         yield from (tokenize_shard(work, number, chunk) for number, chunk in numbered)
         return
-    pool = ProcessPoolExecutor(num_proc, get_context("spawn"), initializer=_one_thread)
+    pool = ProcessPoolExecutor(num_proc, get_context("spawn"), initializer=one_thread)
     stack.callback(pool.shutdown, wait=True, cancel_futures=True)
     ahead: deque[Future[dict[str, Any]]] = deque()
     for number, chunk in numbered:
@@ -120,63 +168,84 @@ def _in_order(
         yield ahead.popleft().result()
 
 
-def _one_thread() -> None:
-    """A worker is one thread: the processes share the cores between them."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-def tokenize_shard(work: Work, number: int, documents: list[Document]) -> dict[str, Any]:
+def tokenize_shard(work: Work, number: int, reads: list[Read]) -> dict[str, Any]:
     """One shard, made or found; `<number>.json` is written last and marks it complete."""
-    done = work.folder / f"{number:05d}.json"
-    files = [work.folder / f"{number:05d}.{part}" for part in ("ids", "parquet")]
-    if not _is_whole(done, files):
-        kept, matches = _decontaminated(work, number, documents)
-        encoded = _tokenizer(work.tokenizer).encode_documents([d.text for d in kept])
-        lengths = np.array([len(e) for e in encoded], dtype=np.int64)
-        ids = np.concatenate([np.empty(0, np.int32), *(np.asarray(e, np.int32) for e in encoded)])
-        files[0].write_bytes(ids.tobytes())
-        table = pd.DataFrame(
-            {
-                "document_id": pd.Series([d.document_id for d in kept], dtype=str),
-                "subset": pd.Series([d.subset for d in kept], dtype=str),
-                "start": np.cumsum(lengths) - lengths,
-            }
-        )
-        table.to_parquet(files[1])
-        made = {"tokens": int(lengths.sum()), "matches": matches, "sha256": _hashes(files)}
-        write_text(done, sealed(made))
-    return unsealed(done.read_text())
+    done, *files = shard_files(work.folder, number)
+    return made_or_found(done, files, partial(write_shard, work, files, [reads]))
 
 
-def _is_whole(done: Path, files: Sequence[Path]) -> bool:
-    """Whether a shard is there as it was written."""
-    try:
-        return bool(unsealed(done.read_text())["sha256"] == _hashes(files))
-    except (OSError, ValueError):
-        return False
+def shard_files(folder: Path, number: int) -> list[Path]:
+    """What says that a shard is complete, its tokens, its documents."""
+    return [folder / f"{number:05d}.{end}" for end in ("json", "ids", "parquet")]
 
 
-def _hashes(files: Sequence[Path]) -> list[str]:
-    return [*digests({path.name: path for path in files}).values()]
+def write_shard(
+    work: Work,
+    files: Sequence[Path],
+    groups: Iterable[list[Read]],
+    enough: Callable[[Counter[str]], bool] = lambda _: False,
+) -> dict[str, Any]:
+    """Tokenise the documents into one shard, a group at a time, until there are `enough`.
+
+    Args:
+        work: what to do with each document.
+        files: where the tokens go, and where the documents.
+        groups: the documents.
+        enough: from the tokens of each subset so far, whether no more are wanted.
+
+    Returns:
+        Its tokens, and a row a document that shares text with the pool: MATCH_COLUMNS, and the
+        document's row in the shard's table.
+    """
+    tables, matches, rows, tokens = [_table([], [], [], 0)], [], 0, Counter[str]()
+    with files[0].open("wb") as sink:
+        for group in groups:
+            found = _matches(work, group)
+            kept = [r.used and not (work.drop and f) for r, f in zip(group, found, strict=True)]
+            encoded = _encoded(work, group, kept)
+            sink.writelines(ids.tobytes() for ids in encoded)
+            lengths = [len(ids) for ids in encoded]
+            tables.append(_table(group, kept, lengths, tokens.total()))
+            own = [(n, f) for n, f in enumerate(found) if f is not None]
+            matches += [[group[n].document.document_id, *f, rows + n] for n, f in own]
+            rows += len(group)
+            for read, length in zip(group, lengths, strict=True):
+                tokens[read.document.subset] += length
+            if enough(tokens):
+                break
+    pd.concat(tables, ignore_index=True).to_parquet(files[1])
+    return {"tokens": tokens.total(), "matches": matches}
 
 
-def _decontaminated(
-    work: Work, number: int, documents: list[Document]
-) -> tuple[list[Document], list[tuple[Any, ...]]]:
-    """The documents to keep, and a row for each one that shares text with the pool."""
+def _table(group: list[Read], kept: list[bool], lengths: list[int], start: int) -> pd.DataFrame:
+    """A row a document, also of those that are left out; these have no tokens."""
+    names = [r.document.document_id if r.used else "" for r in group]
+    ends = start + np.cumsum(np.array(lengths, np.int64))
+    columns = {
+        "document_id": pd.Series(names, dtype=str),
+        "subset": pd.Series([r.document.subset for r in group], dtype=str),
+        "start": ends - np.array(lengths, np.int64),
+        "kept": np.array(kept, bool),
+        "before": np.array([r.before for r in group], np.int64),
+        "skipped": pd.Series([r.skipped for r in group], dtype=str),
+    }
+    return pd.DataFrame(columns)
+
+
+def _encoded(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
+    """Each document's tokens, none for one that is left out."""
+    texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
+    encoded = iter(_tokenizer(work.tokenizer).encode_documents(texts))
+    return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
+
+
+def _matches(work: Work, group: list[Read]) -> list[tuple[str, str, str] | None]:
+    """Each document's example, rule and evidence, where it shares text with the pool."""
     if not work.pool:
-        return documents, []
+        return [None] * len(group)
     matcher = _matcher(tuple(work.pool.items()))
-    kept: list[Document] = []
-    matches: list[tuple[Any, ...]] = []
-    for document in documents:
-        match = matcher.match(document.text)
-        if match is not None:
-            found = match.example_id, match.rule, match.evidence
-            matches.append((document.document_id, *found, number, len(kept)))
-        if match is None or not work.drop:
-            kept.append(document)
-    return kept, matches
+    found = [matcher.match(r.document.text) if r.used else None for r in group]
+    return [(m.example_id, m.rule, m.evidence) if m else None for m in found]
 
 
 @lru_cache(maxsize=1)  # of one corpus: those of the cells before are not needed again

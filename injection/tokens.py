@@ -82,13 +82,22 @@ class Shard:
     """Place of its first token in the stream."""
     tokens: int
 
-    def ids(self) -> Ids:
-        """Its tokens, shape (tokens,)."""
-        return _read_ids(self.folder / f"{self.number:05d}.ids")
+    def read(self, start: int, stop: int) -> Ids:
+        """Its tokens start..stop, counted from its first one."""
+        return read_ids(self.folder / f"{self.number:05d}.ids")[start:stop]
 
-    def documents(self) -> pd.DataFrame:
-        """document_id, subset and start (in the shard) of its documents."""
-        return _read_table(self.folder / f"{self.number:05d}.parquet")
+    def document_starts(self) -> Places:
+        """Where in the shard its documents start, shape (n,)."""
+        starts: Places = self._documents["start"].to_numpy()
+        return starts
+
+    def document_id(self, row: int) -> str:
+        """The id of its document number `row`."""
+        return str(self._documents["document_id"].iloc[row])
+
+    @property
+    def _documents(self) -> pd.DataFrame:
+        return read_documents(self.folder / f"{self.number:05d}.parquet")
 
 
 @dataclass(frozen=True)
@@ -97,16 +106,20 @@ class TokenStream:
 
     Attributes:
         shards: the shards, in order.
-        document_starts: the place of each document's first token, over all shards, shape (n,).
         tokens: how many tokens are part of the stream; the shards may hold more.
     """
 
-    shards: list[Shard]
-    document_starts: Places
+    shards: Sequence[Shard]
     tokens: int
 
     def __len__(self) -> int:
         return self.tokens
+
+    @cached_property
+    def document_starts(self) -> Places:
+        """The place of each document's first token, over all shards, shape (n,)."""
+        places = np.concatenate([s.document_starts() + s.start for s in self.shards])
+        return places[places < self.tokens]
 
     @cached_property
     def _starts(self) -> Places:
@@ -118,32 +131,33 @@ class TokenStream:
         parts, place = [], start
         while place < stop:
             shard = self._shard_at(place)
-            part = shard.ids()[place - shard.start : stop - shard.start]
+            part = shard.read(place - shard.start, min(stop - shard.start, shard.tokens))
             parts.append(part)
             place += len(part)
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
     def document_before(self, position: int) -> tuple[str, int]:
         """Id and start of the document that holds the token before `position`."""
-        index = int(np.searchsorted(self.document_starts, position, side="left")) - 1
-        start = int(self.document_starts[max(0, index)])
-        shard = self._shard_at(start)
-        table = shard.documents()
-        row = int(np.searchsorted(table["start"].to_numpy(), start - shard.start))
-        return str(table["document_id"].iloc[row]), start
+        shard = self._shard_at(position - 1)
+        starts = shard.document_starts()
+        row = int(np.searchsorted(starts, position - shard.start, side="left")) - 1
+        return shard.document_id(row), shard.start + int(starts[row])
 
     def _shard_at(self, position: int) -> Shard:
         return self.shards[int(np.searchsorted(self._starts, position, side="right")) - 1]
 
 
-@lru_cache(maxsize=4)  # reading goes on in order: a few shards in memory are enough
-def _read_ids(path: Path) -> Ids:
-    return np.fromfile(path, dtype=np.int32)
+@lru_cache(maxsize=64)  # of each subset of a mixture one is open
+def read_ids(path: Path) -> Ids:
+    """The tokens of a file of int32, mapped into memory."""
+    return np.memmap(path, np.int32, "r") if path.stat().st_size else np.empty(0, np.int32)
 
 
-@lru_cache(maxsize=4)
-def _read_table(path: Path) -> pd.DataFrame:
-    return pd.read_parquet(path)
+@lru_cache(maxsize=4)  # reading goes on in order: a few tables in memory are enough
+def read_documents(path: Path) -> pd.DataFrame:
+    """document_id and start of a shard's documents, but for those that were left out."""
+    table = pd.read_parquet(path, columns=["document_id", "start", "kept"])
+    return table[table["kept"]].reset_index(drop=True)
 
 
 def grouped(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:

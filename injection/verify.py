@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from injection.tokens import Ids, Tokenizer, grouped
 
 PROBE_TOKENS = 16
 SEARCHED_AT_ONCE = 1 << 18
+NONE: Ids = np.empty(0, np.int32)
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -66,26 +67,89 @@ def verify(
         window: first and last token (exclusive) of the packed corpus that copies may take.
         units: what the blocks consist of; None: tokens.
     """
-    texts = dict(zip(examples["example_id"], examples["text"], strict=True))
-    copies = ledger.assign(text=ledger["reworded"].fillna(ledger["example_id"].map(texts)))
-    wanted = {text: None for text in [*texts.values(), *copies["text"]]}
-    ids = {text: np.array(tokenizer.encode(text), np.int32) for text in wanted}
-    proof = Proof(rows=len(ledger), units=units or Units())
-    _check_counts(examples, copies, ids, proof)
-    rows = copies.sort_values("sequence", kind="stable")
-    sequences, search, first = rows["sequence"].to_numpy(), _Search(ids), 0
-    for group in grouped(blocks, np.size, SEARCHED_AT_ONCE):
-        for block in group:
-            low, high = np.searchsorted(sequences, [first, first + len(block)])
-            for row in rows.iloc[low:high].itertuples() if low < high else ():
-                _check_row(row, block[row.sequence - first], ids[row.text], window, proof)
-            first += len(block)
-        search.read(np.concatenate([block.reshape(-1) for block in group]))
-        proof.tokens += sum(map(np.size, group))
-    for row in rows[sequences >= first].itertuples():
-        _fail(proof, row, " does not exist")
-    _check_found(examples, copies, search.found, proof)
-    return proof
+    check = Check.of(examples, ledger, tokenizer, window, units)
+    return check.proof([check.read(blocks)])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a part of the packed corpus showed."""
+
+    tokens: int
+    sequences: int
+    failures: list[str]
+    texts: dict[str, int]
+    """How often each text of the pool ends in it."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a corpus is held against; parts of it are read on their own."""
+
+    examples: pd.DataFrame
+    copies: pd.DataFrame
+    """The ledger with each copy's text."""
+    ids: dict[str, Ids]
+    """The tokens of each text that is looked for."""
+    window: tuple[int, int]
+    units: Units = field(default_factory=Units)
+
+    @classmethod
+    def of(
+        cls,
+        examples: pd.DataFrame,
+        ledger: pd.DataFrame,
+        tokenizer: Tokenizer,
+        window: tuple[int, int],
+        units: Units | None = None,
+    ) -> Check:
+        """For the arguments of `verify`."""
+        texts = dict(zip(examples["example_id"], examples["text"], strict=True))
+        copies = ledger.assign(text=ledger["reworded"].fillna(ledger["example_id"].map(texts)))
+        wanted = {text: None for text in [*texts.values(), *copies["text"]]}
+        ids = {text: np.array(tokenizer.encode(text), np.int32) for text in wanted}
+        return cls(examples, copies, ids, window, units or Units())
+
+    @property
+    def _rows(self) -> pd.DataFrame:
+        return self.copies.sort_values("sequence", kind="stable")
+
+    def _empty(self) -> Proof:
+        return Proof(rows=len(self.copies), units=self.units)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text: what of the parts before a part its reader has to know."""
+        return max(map(len, self.ids.values()), default=0)
+
+    def read(self, blocks: Iterable[Ids], first: int = 0, before: Ids = NONE) -> Found:
+        """What the sequences from `first` on show; `before` are the tokens before them."""
+        proof, search, start = self._empty(), _Search(self.ids, before[-self.longest :]), first
+        rows = self._rows
+        sequences = rows["sequence"].to_numpy()
+        for group in grouped(blocks, np.size, SEARCHED_AT_ONCE):
+            for block in group:
+                low, high = np.searchsorted(sequences, [first, first + len(block)])
+                for row in rows.iloc[low:high].itertuples() if low < high else ():
+                    ids = block[row.sequence - first], self.ids[row.text]
+                    _check_row(row, *ids, self.window, proof)
+                first += len(block)
+            search.read(np.concatenate([block.reshape(-1) for block in group]))
+            proof.tokens += sum(map(np.size, group))
+        return Found(proof.tokens, first - start, proof.failures, dict(search.found))
+
+    def proof(self, parts: Sequence[Found]) -> Proof:
+        """What all parts show together."""
+        proof = self._empty()
+        proof.tokens = sum(part.tokens for part in parts)
+        _check_counts(self.examples, self.copies, self.ids, proof)
+        proof.failures += [failure for part in parts for failure in part.failures]
+        end, rows = sum(part.sequences for part in parts), self._rows
+        for row in rows[rows["sequence"] >= end].itertuples():
+            _fail(proof, row, " does not exist")
+        found = sum((Counter(part.texts) for part in parts), Counter[str]())
+        _check_found(self.examples, self.copies, found, proof)
+        return proof
 
 
 def _check_row(row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof: Proof) -> None:
@@ -150,11 +214,11 @@ class _Search:
     for by a rolling hash; each hit is then compared in full.
     """
 
-    def __init__(self, ids: dict[str, Ids]) -> None:
+    def __init__(self, ids: dict[str, Ids], tail: Ids = NONE) -> None:
         self.found: Counter[str] = Counter()
         self._ids = ids
         self._longest = max(map(len, ids.values()), default=0)
-        self._tail = np.zeros(0, np.int32)
+        self._tail = tail
         self._probes: dict[int, dict[int, list[str]]] = {}
         for text, tokens in ids.items():
             width = min(PROBE_TOKENS, len(tokens))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from core.config import register
 from core.errors import require
 from core.ranges import Range, Ranged, at_least, limited, one_of
+from injection.config import TasksConfig
 
 STAGES = ("inject", "train", "detect")
 PACKAGES = {"train": "training", "detect": "detection"}
 """The package of each stage that can be processes of its own."""
-KINDS = ("local", "torchrun", "deepspeed", "slurm")
+KINDS = ("local", "torchrun", "deepspeed", "slurm", "datatrove")
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,13 @@ class LaunchConfig(Ranged, node="launch"):
 
 
 @dataclass(frozen=True)
-class ClusterConfig(Ranged, node="cluster"):
-    """How training and detection are started (node `cluster`)."""
+class ClusterConfig(TasksConfig, node="cluster"):
+    """How the stages are started (node `cluster`)."""
 
     kind: str = limited("local", one_of(KINDS))
     """`local`: this machine. `torchrun`: several nodes, the same command on each. `deepspeed`: the
-    hosts of a hostfile, from here. `slurm`: an array job a stage."""
+    hosts of a hostfile, from here. `slurm`: an array job a stage. `datatrove`: as `local`, and the
+    corpora as `TasksConfig` has it."""
     processes: int = limited(1, at_least(1))
     """Processes on each node, one a GPU; 1 on one node: the pipeline's own."""
     nodes: int = limited(1, at_least(1))
@@ -50,8 +52,6 @@ class ClusterConfig(Ranged, node="cluster"):
     """DeepSpeed's hostfile: a line a host, such as `worker-1 slots=8`."""
     options: list[str] = field(default_factory=list)
     """Further options of torchrun, deepspeed or srun."""
-    retries: int = limited(2, at_least(0))
-    """How often processes that crashed are started again, from their last checkpoint."""
     grace_seconds: int = limited(600, at_least(0))
     """How long torchrun's processes may take to save after SIGTERM before they are killed."""
     requeues: int = limited(3, at_least(0))
@@ -69,7 +69,7 @@ class ClusterConfig(Ranged, node="cluster"):
         self.require(self.nodes == 1 or self.kind == "torchrun", "nodes", remedy)
         remedy = "give one with cluster=deepspeed, and only there."
         self.require((self.kind == "deepspeed") == (self.hostfile is not None), "hostfile", remedy)
-        local = self.processes == 1 or self.kind in ("local", "torchrun")
+        local = self.processes == 1 or self.kind in ("local", "torchrun", "datatrove")
         remedy = unread + "Give cluster.jobs.train.ntasks_per_node, or slots in the hostfile."
         self.require(local, "processes", remedy)
         self._check_jobs()
@@ -83,6 +83,13 @@ class ClusterConfig(Ranged, node="cluster"):
             require(whole, f"{field}.time", time, "give whole minutes.")
         timed = self.kind != "slurm" or bool(self.jobs.get("all", {}).get("time"))
         require(timed, "cluster.jobs.all.time", None, "give the minutes that a job may take.")
+
+    @property
+    def tasks(self) -> TasksConfig:
+        """What makes the parts of a corpus: of the kinds only `datatrove` says anything of it."""
+        if self.kind != "datatrove":
+            return TasksConfig()
+        return TasksConfig(**{f.name: getattr(self, f.name) for f in fields(TasksConfig)})
 
     def job(self, stage: str) -> dict[str, Any]:
         """The SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""

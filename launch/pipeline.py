@@ -28,7 +28,7 @@ from detection.needs import choose_methods, used_by
 from detection.prefix_texts import open_prefix
 from injection.config import InjectionConfig, InjectionStage
 from launch import shared
-from launch.config import ClusterConfig
+from launch.config import ClusterConfig, LaunchSettings
 from launch.stages import Stages
 from training import open_checkpoint
 from training.check import check_recipe
@@ -120,8 +120,11 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     """
     # not `model`, which is the trained model here, and the scored one there
     nodes = ["name", "seed", "runs", "method", "detection", "reference", "masked_lm", "prefix"]
+    rest = [str(name) for name in config if name != "cluster"]
+    own = convert(OmegaConf.masked_copy(config, rest), InjectionStage)
+    cluster = convert(config, LaunchSettings).cluster
     stages = Plan(
-        convert(config, InjectionStage),
+        replace(own, cluster=cluster.tasks),
         convert(config, TrainingStage),
         convert(OmegaConf.masked_copy(config, nodes), DetectionStage),
         convert(config, _Rest).base_corpus,

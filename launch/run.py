@@ -45,7 +45,7 @@ def run(config: DictConfig) -> Artifact | None:
     if settings.cluster.kind != "torchrun" and asked_processes() > 1:  # srun may start its nodes
         raise ConfigError(
             f"{asked_processes()} processes run this at once: python -m launch is one, and starts "
-            "the others itself: see cluster=local, torchrun, deepspeed and slurm."
+            "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
         )
     if settings.launch.dry_run:
         print(_described(config, settings))
@@ -246,7 +246,10 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
     plan = _check(config, settings, stages)
     lines = [f"{' '.join(overrides)}", *outlook(plan), *estimates.described(plan, stages)]
-    lines += [*downloads.described(downloads.downloads(plan)), "inject: in one process"]
+    own = plan.injection.cluster
+    where = f"by {own.workers} datatrove tasks ({own.executor})" if own.kind == "datatrove" else ""
+    lines += downloads.described(downloads.downloads(plan))
+    lines.append(f"inject: {where or 'in one process'}")
     for stage, runs in pipeline.runs_of(plan).items():
         processes = stages.processes(stage)
         if processes.alone:

@@ -23,7 +23,9 @@ def base_corpus(
         vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
     )
     config = _clean(own, "base", pretraining.budget_tokens, pretraining.sequence_tokens)
-    clean = InjectionStage(runs=own.runs, seed=pretraining.seed, name=own.name, injection=config)
+    clean = InjectionStage(
+        runs=own.runs, seed=pretraining.seed, name=own.name, injection=config, cluster=own.cluster
+    )
     return where.inject("base", replace(clean, corpus=corpus, tokenizer=tokenizer))
 
 

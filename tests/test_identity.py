@@ -33,7 +33,7 @@ from detection.collect import Collector
 from detection.config import DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.passes import Pass
 from detection.texts import Text
-from injection.config import InjectionStage
+from injection.config import InjectionStage, TasksConfig
 from injection.export.run import ExportStage
 from training.config import TrainingStage, WandbConfig
 from training.masked_lm import MaskedLMStage
@@ -55,6 +55,7 @@ RUNTIME = {
     "injection": {
         "runs", "name", "injection.num_proc", "injection.shard_characters",
         "benchmark.boolq.on_error", *QUESTIONS,
+        *(f"cluster.{field.name}" for field in fields(TasksConfig)),
     },
     "training": {
         "runs", "name", "validation_folder", "training.micro_batch_sequences",
@@ -80,7 +81,7 @@ VALUES = {
     **{f"injection.{name}": value for name, value in INJECTION.items()},
     "injection.members": 9, "injection.nonmembers": 9, "injection.last_tokens": 5_000,
     "injection.base_fraction": 0.4, "injection.validation_fraction": 0.1,
-    "injection.near_duplicates": "drop",
+    "injection.near_duplicates": "drop", "cluster.kind": "datatrove", "cluster.executor": "ray",
     **{f"training.{name}": value for name, value in TRAINING.items()},
     **{PRETRAINED + name: value for name, value in PRETRAINING.items()},
     "model.architecture.max_position_embeddings": 64, "model.architecture.tie_word_embeddings": 1,

@@ -6,9 +6,9 @@ import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from injection.corpus import SEQUENCES
 from injection.export.base import Counts
 from injection.export.tokens import TokenFormat, starts
+from injection.parts import place_in_parts
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Olmo(TokenFormat):
         width = counts["sequence_tokens"]
         for part in starts(counts):
             numbers = (part // width).tolist()
-            lines = (f"{n * width},{(n + 1) * width},{n},{SEQUENCES},{n}\n" for n in numbers)
+            places = ((n, *place_in_parts(n, width)) for n in numbers)
+            lines = (f"{n * width},{(n + 1) * width},{n},{name},{m}\n" for n, name, m in places)
             yield "".join(lines).encode()
 
     @staticmethod

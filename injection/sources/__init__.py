@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from injection.sources.reading import Row
+from injection.sources.reading import Row, Shard
 from injection.sources.tally import Tally
 
 
@@ -34,6 +34,28 @@ class Corpus(Protocol):
     @property
     def skipped(self) -> Counter[str]:
         """What the latest stream left out so far: reason → number."""
+        ...
+
+
+class ByFile(Corpus, Protocol):
+    """A corpus whose files can be read on their own, by several readers at once."""
+
+    @property
+    def weights(self) -> Mapping[str, float] | None:
+        """Subset → its share of characters; None: the files' order."""
+        ...
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """The files, in the order in which they are read."""
+        ...
+
+    def subsets_in(self, shard: Shard) -> Collection[str]:
+        """The subsets of `weights` that the file may have documents of."""
+        ...
+
+    def documents_in(self, shard: Shard) -> Iterator[Document]:
+        """Stream a file's documents, with `weights` those of its subsets alone."""
         ...
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from core.content import digests, files_digest
 from core.errors import ConfigError, near_names, require
+from injection.sources import Document
 from injection.sources.reading import READERS, Reading, Row, Shard, read
 from injection.sources.streamed import StreamedCorpus, value_at
 from injection.sources.tally import Tally
@@ -64,14 +65,27 @@ class FilesCorpus(StreamedCorpus):
         packed = any(s.format == "parquet" or s.path.suffix in COMPRESSED for s in self.shards)
         return None if packed else sum(s.path.stat().st_size for s in self.shards)
 
+    def subsets_in(self, shard: Shard) -> Collection[str]:
+        """The subsets of `weights` that the file may have documents of."""
+        subsets = {*(self.weights or ())}
+        return subsets & {shard.folder or self.name} if self._disjoint else subsets
+
+    def documents_in(self, shard: Shard) -> Iterator[Document]:
+        """Stream a file's documents, with `weights` those of its subsets alone."""
+        self._tallies[:] = [tally := Tally(self.on_error, "corpus.on_error")]
+        return self._documents(read(shard, self._reading(tally)), tally, self.weights)
+
     @property
     def _disjoint(self) -> bool:
         return self.subset == FOLDER
 
-    def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
+    def _reading(self, tally: Tally) -> Reading:
         paths = [p for p in (self.text, self.subset, self.id) if p is not None]
         columns = dict.fromkeys(column for p in paths for column in (p, p.split(".")[0]))
-        reading = Reading(tally, tuple(columns), self.encoding_errors)
+        return Reading(tally, tuple(columns), self.encoding_errors)
+
+    def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
+        reading = self._reading(tally)
         for shard in self.shards:
             if only is None or not self._disjoint or (shard.folder or self.name) == only:
                 yield from read(shard, reading)

@@ -47,14 +47,24 @@ def interleave(
             yield document
             continue
         if not total[subset]:
-            raise DataError(
-                f"corpus.weights names the subset {subset!r}, which has no documents: mend the "
-                "name, or leave it out of corpus.weights."
-            )
+            raise no_documents(subset)
         del live[subset]
         if len(live) == whole - 1 and live:  # said once: from here on the shares do not hold
-            log.warning(
-                "corpus: the subset %s is used up after %s characters; the others go on, and the "
-                "shares of corpus.weights no longer hold",
-                *(subset, f"{total[subset]:,}"),
-            )
+            say_used_up(subset, total[subset])
+
+
+def no_documents(subset: str) -> DataError:
+    """What is wrong with a weighted subset without documents."""
+    return DataError(
+        f"corpus.weights names the subset {subset!r}, which has no documents: mend the name, or "
+        "leave it out of corpus.weights."
+    )
+
+
+def say_used_up(subset: str, characters: int) -> None:
+    """Warn that a subset's documents are all in the mixture."""
+    log.warning(
+        "corpus: the subset %s is used up after %s characters; the others go on, and the shares of "
+        "corpus.weights no longer hold",
+        *(subset, f"{characters:,}"),
+    )

@@ -6,7 +6,7 @@ import json
 import operator
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -113,13 +113,15 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
     def _stream(self, only: str | None) -> Iterator[Document]:
         tally = Tally(self.on_error, "corpus.on_error")
         self._tallies.append(tally)
-        return self._documents(tally, only)
+        return self._documents(self._rows(tally, only), tally, None if only is None else {only})
 
-    def _documents(self, tally: Tally, only: str | None) -> Iterator[Document]:
-        for row in self._rows(tally, only):
+    def _documents(
+        self, rows: Iterator[Row], tally: Tally, only: Collection[str] | None
+    ) -> Iterator[Document]:
+        for row in rows:
             text = self._text(row, tally)
             subset = None if text is None else self._subset(row, tally)
-            if text is None or subset is None or only not in (None, subset):
+            if text is None or subset is None or not (only is None or subset in only):
                 continue
             identity = self._document_id(row, subset, text, tally)
             if identity is not None:

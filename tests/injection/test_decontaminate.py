@@ -11,7 +11,7 @@ from injection.decontaminate import Match, Matcher, words_of
 from injection.sources import Document
 from injection.sources.embedded import EmbeddedRows
 from injection.sources.tally import Tally
-from injection.tokenize import Work, tokenize
+from injection.tokenize import Read, Work, tokenize
 from injection.tokens import Tokenizer
 
 
@@ -274,6 +274,6 @@ def test_only_documents_that_the_corpus_reaches_are_reported(
     kept = [n for n in range(last) if not (drop and n in (1, 4))]
     wanted = 1 + sum(len(encode(texts[n])["input_ids"]) for n in kept)  # and the last one's BOS
     work = Work(tmp_path, Path("tests/golden/target"), {"a": (copied,)}, drop)
-    found = tokenize(iter(documents), work, wanted, 1, characters)
+    found = tokenize(map(Read, documents), work, wanted, 1, characters)
     assert found.matches["document_id"].tolist() == reported
     assert found.stream.document_before(wanted)[0] == f"d{last}"

@@ -261,7 +261,7 @@ def test_after_a_full_disk_or_a_failed_proof_nothing_counts_as_whole(stage, tmp_
     with pytest.raises(DataError, match="No space left on device.*run the same command again"):
         run(stage)
     monkeypatch.undo()
-    monkeypatch.setattr("injection.run.verify", lambda *_: Proof(failures=["it is not so"]))
+    monkeypatch.setattr("injection.parts.prove", lambda *_: Proof(failures=["it is not so"]))
     with pytest.raises(DataError, match="1 FAILURES\nit is not so"):
         run(stage)
     monkeypatch.undo()
@@ -295,7 +295,7 @@ def test_a_run_killed_while_it_removes_its_tokens_goes_on(corpus, stage, tmp_pat
     def killed(path, **_):
         if path.name == "tokens":
             (path / "00000.parquet").unlink()
-            tokens._read_table.cache_clear()  # as another process has none
+            tokens.read_documents.cache_clear()  # as another process has none
             raise KeyboardInterrupt
 
     stage, rmtree = replace(stage, runs=str(tmp_path)), shutil.rmtree

@@ -29,16 +29,17 @@ class CorpusConfig:
 def corpus_folder(tmp_path_factory):
     import pyarrow as pa
 
-    from injection.corpus import SEQUENCES as PART
+    from injection.parts import PATTERN
 
+    part = PATTERN.format(0)
     rng = np.random.default_rng(0)
     ids = rng.integers(3, 200, size=(SEQUENCES, WIDTH)).astype(np.int32)
 
     def make(folder):
-        (folder / PART).parent.mkdir(parents=True)
+        (folder / part).parent.mkdir(parents=True)
         schema = pa.schema([("input_ids", pa.list_(pa.int32(), WIDTH))])
         column = pa.FixedSizeListArray.from_arrays(pa.array(ids.ravel()), WIDTH)
-        with pa.OSFile(str(folder / PART), "wb") as sink, pa.ipc.new_stream(sink, schema) as out:
+        with pa.OSFile(str(folder / part), "wb") as sink, pa.ipc.new_stream(sink, schema) as out:
             out.write_batch(pa.record_batch([column], schema=schema))
         ledger = pd.DataFrame(0, index=range(3), columns=list(LEDGER_COLUMNS))
         ledger["sequence"] = [0, 7, 44]
@@ -52,7 +53,7 @@ def corpus_folder(tmp_path_factory):
         }  # fmt: skip
         pd.DataFrame(examples).to_parquet(folder / "examples.parquet")
         Tokenizer("tests/golden/target").hf.save_pretrained(folder / "tokenizer")
-        return Built([PART, "ledger.parquet", "tokenizer/tokenizer.json"])
+        return Built([part, "ledger.parquet", "tokenizer/tokenizer.json"])
 
     return build(
         tmp_path_factory.mktemp("runs") / "corpus" / "toy-000000000000", CorpusConfig(), {}, make

@@ -17,8 +17,9 @@ from transformers import PreTrainedTokenizerFast
 
 from core.artifacts import Built, build
 from core.command import CONF
-from injection.corpus import SEQUENCES, open_corpus
+from injection.corpus import open_corpus
 from injection.export.run import ExportStage, export
+from injection.parts import place_in_parts
 from injection.tokens import Tokenizer
 
 WIDTH = 16
@@ -145,10 +146,11 @@ def toy_corpus(folder, kind="bytes bos", copies=COPIES):
     def make(folder):
         tokenizer = save_tokenizer(kind, folder / "tokenizer")
         ids, owners = stream_of(tokenizer, copies)
-        (folder / SEQUENCES).parent.mkdir()
+        name = place_in_parts(0, 1)[0]
+        (folder / name).parent.mkdir()
         schema = pa.schema([("input_ids", pa.list_(pa.int32(), WIDTH))])
         with (
-            pa.OSFile(str(folder / SEQUENCES), "wb") as sink,
+            pa.OSFile(str(folder / name), "wb") as sink,
             pa.ipc.new_stream(sink, schema) as out,
         ):
             for part in np.array_split(ids.reshape(-1, WIDTH), 3):  # blocks
@@ -159,7 +161,7 @@ def toy_corpus(folder, kind="bytes bos", copies=COPIES):
         examples.to_parquet(folder / "examples.parquet", index=False)
         files = [f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir()]
         counts = {"sequences": len(ids) // WIDTH, "tokens": len(ids)}
-        return Built([SEQUENCES, "ledger.parquet", "examples.parquet", *files], counts)
+        return Built([name, "ledger.parquet", "examples.parquet", *files], counts)
 
     return open_corpus(build(folder / "corpus" / "toy-0", ToyConfig(), {}, make).path)
 

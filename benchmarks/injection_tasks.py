@@ -1,0 +1,243 @@
+"""Injection's tasks against datatrove's own tokenizer step, and a plan for 1.2T tokens.
+
+    python -m benchmarks.injection_tasks [processes, default 2] [millions of characters, default 40]
+
+Both read the same JSONL files with the same tokenizer (a byte-level BPE of 32,000 entries, trained
+here), a file at a time, in the same warm processes of one thread, in turns, medians of three:
+
+- datatrove: its `JsonlReader` and its `DocumentTokenizer` (no shuffling), as one pipeline
+- ours: the task of `injection.by_file`, without and with decontamination against 800 examples
+
+The other rates are of one process. The plan divides 1.2T tokens (RedPajama) by them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.content import file_digest
+from injection import pack, splice
+from injection.bpe import train_tokenizer
+from injection.by_file import Files
+from injection.config import TokenizerConfig
+from injection.mixed import Lane, Mix
+from injection.sources.embedded import EmbeddedCorpus, EmbeddedRows
+from injection.sources.files import FilesCorpus
+from injection.sources.tally import Tally
+from injection.tasks import finish, one_thread
+from injection.tokenize import Work
+from injection.tokens import Shard, Tokenizer, TokenStream
+from injection.verify import Check
+
+TOKENS, WIDTH, COPIES = 1_200_000_000_000, 2048, 1_500
+WORKERS = (64, 256, 1_000)
+SUBSETS = ("wikipedia", "common_crawl", "book")
+"""The files are written as if they were of these."""
+
+
+def write_corpus(folder: Path, characters: int, files: int) -> int:
+    """The embedded corpus again and again as JSONL; gives the characters of all files."""
+    once = [document.text for document in EmbeddedCorpus().documents()]
+    written = 0
+    for number in range(files):
+        path = folder / SUBSETS[number % len(SUBSETS)] / f"{number:03d}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = 0
+        with path.open("w") as stream:
+            for text in once[number::files] * (1 + characters // sum(map(len, once))):
+                if size < characters // files:
+                    stream.write(json.dumps({"text": text}) + "\n")
+                    size += len(text)
+        written += size
+    return written
+
+
+def by_datatrove(files: list[Path], tokenizer: Path, out: Path, piece: int) -> None:
+    """Tokenise a file as a rank of datatrove's pipeline does."""
+    from datatrove.pipeline.readers import JsonlReader
+    from datatrove.pipeline.tokens import DocumentTokenizer
+
+    with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere), redirect_stdout(nowhere):
+        reader = JsonlReader(str(files[piece].parent), glob_pattern=files[piece].name)
+        step = DocumentTokenizer(
+            str(out / str(piece)), str(tokenizer / "tokenizer.json"), shuffle_documents=False
+        )
+        for _ in step(reader(None, 0, 1), 0, 1) or ():
+            pass
+
+
+def timed(pool: ProcessPoolExecutor, make: Callable[[int], object], pieces: int) -> float:
+    """Seconds for all pieces."""
+    started = time.perf_counter()
+    list(pool.map(make, range(pieces)))
+    return time.perf_counter() - started
+
+
+def finished(task: Files, piece: int) -> int:
+    """The tokens of a piece."""
+    return int(finish(task, piece)["tokens"])
+
+
+def pool_of_examples() -> dict[str, tuple[str, ...]]:
+    """800 texts to hold documents against."""
+    rows = EmbeddedRows("BoolQ/combined.jsonl", pool_field="passage").rows(Tally("skip", ""))
+    texts = (f"{row.value['passage']}\n{row.value['question']}" for row in rows)
+    return {str(number): (text,) for number, text in zip(range(800), texts, strict=False)}
+
+
+def tokenise(folder: Path, processes: int, characters: int) -> tuple[Files, dict[str, float]]:
+    """The rates of both, in tokens/s of one process, and what ours made."""
+    print(f"{processes} processes", flush=True)
+    total = write_corpus(folder / "corpus", characters, files := 4 * processes)
+    tokenizer = folder / "tokenizer"
+    config = TokenizerConfig(vocab_size=32_000, train_characters=20_000_000)
+    train_tokenizer(config, EmbeddedCorpus().documents(), tokenizer)
+    source = FilesCorpus(name="corpus", paths=str(folder / "corpus"), subset="@folder",
+                         weights=dict.fromkeys(SUBSETS, 1.0))  # fmt: skip
+    paths = [shard.path for shard in source.shards]
+    numbers = range(files)
+    seconds: dict[str, list[float]] = {"datatrove": [], "ours": [], "ours, decontaminated": []}
+    pools = {"ours": {}, "ours, decontaminated": pool_of_examples()}
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=one_thread) as pool:
+        for turn in range(4):  # the first warms up
+            for name, times in seconds.items():
+                out = folder / f"{name}-{turn}"
+                make: Callable[[int], object]
+                if name == "datatrove":
+                    make = partial(by_datatrove, paths, tokenizer, out)
+                else:
+                    work = Work(out / "files", tokenizer, pools[name])
+                    task = Files(work, source, (0.0, 1.0), 10**15, 2_000_000, numbers)
+                    make = partial(finished, task)
+                times.append(timed(pool, make, files))
+    made = replace(task, work=replace(work, folder=folder / "ours-3" / "files"))
+    tokens = sum(finish(made, piece)["tokens"] for piece in numbers)
+    print(f"{total:,} characters, {tokens:,} tokens, {files} files")
+    rates = {n: tokens / statistics.median(times[1:]) / processes for n, times in seconds.items()}
+    return made, rates
+
+
+def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
+    """The other rates of one process: what, how much a second, of what."""
+    results = {number: finish(task, number) for number in task.numbers}
+    lanes = [Lane(name, 1.0, [n for n in task.numbers
+                              if name in task.source.subsets_in(task.source.shards[n])],
+                  task.work.folder) for name in SUBSETS]  # fmt: skip
+    mix = Mix(lanes, folder / "mixed")
+    seconds = clock(lambda: mix.fill(results, 10**15))
+    documents = sum(len(shard.document_starts()) for shard in mix.shards)
+    yield "order of a mixture", documents / seconds, "documents"
+    yield "order of a mixture", mix.tokens / seconds, "tokens"
+    tokenizer = Tokenizer(str(task.work.tokenizer))
+    ids = [np.array(tokenizer.encode("a copy that is put in here " * 12), np.int32)]
+    inserted = COPIES * len(ids[0])
+    clean = (mix.tokens + inserted) // WIDTH * WIDTH - inserted
+    stream = TokenStream(mix.shards, clean)
+    rng = np.random.default_rng(0)
+    segments = [splice.Segment(0, c, 0, len(ids[0]), float(rng.random())) for c in range(COPIES)]
+    boundary = splice.boundary_finder(stream, "word", tokenizer)
+    placed: list[splice.Placed] = []
+    seconds = clock(lambda: placed.extend(
+        splice.lay_out(segments, (0, clean + inserted), WIDTH, boundary, split=False)
+    ))  # fmt: skip
+    yield "layout", COPIES / seconds, "copies"
+    for name, shards in (("one file", plain_shards(task, results)), ("mixed", mix.shards)):
+        own = TokenStream(shards, clean)
+        path = folder / "part.arrow"
+        seconds = clock(partial(pack.write_sequences, path, own, clean, placed, ids, WIDTH))
+        yield f"pack ({name})", (clean + inserted) / seconds, "tokens"
+    yield "hash of the clean stream", clean / clock(lambda: pack.prefix_hashes(stream)), "tokens"
+    check = examples_check(tokenizer)
+    yield "verify", (clean + inserted) / clock(lambda: check.read(pack.read_blocks(path))), "tokens"
+    seconds = clock(lambda: file_digest(path, remembered=False))
+    yield "SHA-256 of a file", path.stat().st_size / seconds, "bytes"
+
+
+def plain_shards(task: Files, results: dict[int, Any]) -> list[Shard]:
+    """The files one after another."""
+    shards, start = [], 0
+    for number in task.numbers:
+        shards.append(Shard(task.work.folder, number, start, results[number]["tokens"]))
+        start += results[number]["tokens"]
+    return shards
+
+
+def examples_check(tokenizer: Tokenizer) -> Check:
+    """What a proof looks for: 800 texts."""
+    import pandas as pd
+
+    texts = [text for (text, *_) in pool_of_examples().values()]
+    examples = pd.DataFrame({"example_id": map(str, range(len(texts))), "text": texts,
+                             "member": False, "occurrences": 0})  # fmt: skip
+    columns = ("example_id", "copy", "sequence", "reworded", "token_start", "token_end",
+               "copy_start")  # fmt: skip
+    return Check.of(examples, pd.DataFrame(columns=columns), tokenizer, (0, 1 << 60))
+
+
+def clock(way: Callable[[], object]) -> float:
+    """The least seconds of three times."""
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        way()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def plan(rates: dict[str, float], bytes_a_token: dict[str, float]) -> None:
+    """Print what 1.2T tokens take."""
+    print(f"\n{TOKENS:,} tokens in hours (two copies of the tokens are on disk until it is done)")
+    print(f"{'':34}" + "".join(f"{f'{n:,} workers':>15}" for n in WORKERS))
+    for name in ("ours, decontaminated", "pack (mixed)", "verify"):
+        hours = [TOKENS / rates[name] / n / 3600 for n in WORKERS]
+        print(f"{name:34}" + "".join(f"{h:>15,.1f}" for h in hours))
+    hashed = 4 * rates["SHA-256 of a file"]  # four threads
+    for name, seconds in (
+        ("hash of the clean stream", TOKENS / rates["hash of the clean stream"]),
+        ("order of a mixture", TOKENS / rates["order of a mixture"]),
+        ("SHA-256 of the input", TOKENS * bytes_a_token["input"] / hashed),
+        ("SHA-256 of the corpus", TOKENS * 4 / hashed),
+    ):
+        print(f"{name:34}{seconds / 3600:>15,.1f} by one process")
+    for name, size in bytes_a_token.items():
+        print(f"{name + ', TB':34}{TOKENS * size / 1e12:>15,.2f}")
+
+
+def main() -> None:
+    """Measure, then plan."""
+    processes = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    millions = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        task, rates = tokenise(folder, processes, millions * 1_000_000)
+        for name, rate in rates.items():
+            print(f"{name:26} {rate:>14,.0f} tokens/s {rate / rates['datatrove']:>6.2f}")
+        for name, rate, unit in rest(folder, task):
+            print(f"{name:26} {rate:>14,.0f} {unit}/s", flush=True)
+            rates[name] = rate
+        tokens = sum(finish(task, piece)["tokens"] for piece in range(len(task)))
+        sizes = {
+            "input": sum(f.stat().st_size for f in folder.glob("corpus/*/*")),
+            "tokens and tables": sum(f.stat().st_size for f in task.work.folder.glob("*")),
+            "packed corpus": 4 * tokens,
+        }
+        plan(rates, {name: size / tokens for name, size in sizes.items()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Tasks and parts: the same bytes as one reader and one file, at any number of workers."""
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from core.command import CONF
+from core.compose import composed
+from core.errors import ConfigError, DataError
+from injection import by_file, on_datatrove, open_corpus, parts
+from injection.config import InjectionStage, TasksConfig
+from injection.run import reverify, run
+from injection.tasks import Stored
+from launch.pipeline import plan
+
+from .by_file import WEIGHTS, made_stage, write_files
+
+TASKS = TasksConfig(kind="datatrove", workers=2)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Pieces are finished in this process, the last first; gives those of each run."""
+    ran = []
+
+    def run_pieces(stored, pieces, kind, cluster):
+        ran.append((kind, pieces))
+        for piece in reversed(range(pieces)):
+            stored.finish(piece)
+
+    monkeypatch.setattr(on_datatrove, "run", run_pieces)
+    return ran
+
+
+MIXED = {"subset": "source", "weights": WEIGHTS}
+CASES = {
+    "in order": ({}, {}),
+    "in order, a share": ({}, {"part": "study", "boundary": "document", "split_copies": True}),
+    "by folder": ({"weights": WEIGHTS}, {"decontamination": "drop"}),
+    "by folder, a share": ({"weights": WEIGHTS}, {"part": "study", "budget_tokens": 3_000}),
+    "by field": (MIXED, {"boundary": "document", "split_copies": True}),
+    "by field, a share": (MIXED, {"part": "study", "decontamination": "drop"}),
+    "used up": ({"weights": {"a": 1, "c": 9}}, {}),
+    "all but a few": ({}, {"budget_tokens": 7_900, "boundary": "sentence"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tasks_make_the_same_bytes_as_one_reader(files, tmp_path, here, monkeypatch, case):
+    monkeypatch.setattr(parts, "PART_TOKENS", 1_000)
+    corpus, fields = CASES[case]
+    plain = run(made_stage(files, tmp_path / "plain", corpus, shard_characters=700, **fields))
+    tasks = made_stage(files, tmp_path / "tasks", corpus, shard_characters=1_500, **fields)
+    made = run(replace(tasks, cluster=TASKS))
+    assert made.path.name == plain.path.name
+    assert made.files == plain.files
+    assert made.counts == plain.counts
+    assert made.counts["skipped"]
+    assert made.counts["matching_documents"] > 0
+    assert len(open_corpus(made.path).parts) == -(-made.counts["sequences"] // (1_000 // 64)) > 2
+
+
+def test_subsets_that_are_equally_far_behind_go_by_name(tmp_path, here):
+    for name in ("a/0", "b/0", "b/1", "c/0"):
+        path = write_files(tmp_path) / "files" / f"{name}.jsonl"
+        rows = (f'{{"text": "{name} has number {n} of some"}}\n' for n in range(10, 40))
+        path.write_text("".join(rows))
+    weights = {"c": 1, "b": 1, "a": 1}
+    fields = {"budget_tokens": 1_500, "members": 2, "nonmembers": 2}
+    plain = run(made_stage(tmp_path, tmp_path / "plain", {"weights": weights}, **fields))
+    tasks = made_stage(tmp_path, tmp_path / "tasks", {"weights": weights}, **fields)
+    assert run(replace(tasks, cluster=TASKS)).files == plain.files
+
+
+@pytest.mark.slow
+def test_processes_make_the_same_bytes(files, tmp_path, monkeypatch):
+    def run_pieces(stored, pieces, kind, cluster):
+        with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            list(pool.map(stored.finish, range(pieces)))
+
+    monkeypatch.setattr(on_datatrove, "run", run_pieces)
+    stage = made_stage(files, tmp_path / "plain", {"weights": WEIGHTS})
+    plain = run(stage)
+    made = run(replace(stage, runs=str(tmp_path / "tasks"), cluster=TASKS))
+    assert (made.files, made.counts) == (plain.files, plain.counts)
+
+
+def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monkeypatch):
+    stage = replace(made_stage(files, tmp_path / "killed", {"weights": WEIGHTS}), cluster=TASKS)
+    whole = run(replace(stage, runs=str(tmp_path / "whole")))
+    made, write = [], by_file.write_shard
+
+    def written(work, files, *rest):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(files[0].name)
+        return write(work, files, *rest)
+
+    monkeypatch.setattr(by_file, "write_shard", written)
+    with pytest.raises(KeyboardInterrupt):
+        run(stage)
+    monkeypatch.setattr(by_file, "write_shard", lambda *a: made.append(a[1][0].name) or write(*a))
+    assert run(stage).files == whole.files
+    assert len(made) == len({*made})  # none was made twice
+
+
+def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, here, monkeypatch):
+    stage = replace(made_stage(files, tmp_path / "runs"), cluster=TASKS)
+    monkeypatch.setattr("injection.parts.prove", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(stage)
+    monkeypatch.undo()
+    monkeypatch.setattr(on_datatrove, "run", lambda s, n, *_: [s.finish(p) for p in range(n)])
+    (part,) = tmp_path.glob("runs/corpus/*/sequences/part-00000.arrow")
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-100] + bytes(100))
+    assert not reverify(run(stage).path).failures
+    assert part.read_bytes() == whole
+
+
+@pytest.mark.parametrize("weights", [None, {"a": 1, "c": 1}])
+def test_bad_input_stops_only_where_the_budget_reaches_it(tmp_path, here, weights):
+    folder, size = write_files(tmp_path), {"budget_tokens": 2_000, "members": 2, "nonmembers": 2}
+    for path in folder.glob("files/*/*.jsonl"):
+        lines = [line for line in path.read_text().splitlines(True) if line != "no JSON\n"]
+        path.write_text("".join(lines))
+    last = folder / "files/a/2.jsonl"
+    last.write_text(last.read_text() + "no JSON\n")
+    corpus = {"on_error": "stop", "weights": weights}
+    enough = replace(made_stage(folder, tmp_path / "runs", corpus, **size), cluster=TASKS)
+    assert run(enough).counts["tokens"] == 1_984
+    more = made_stage(folder, tmp_path / "runs", corpus, budget_tokens=12_000)
+    said = []
+    for stage in (more, replace(more, cluster=TASKS)):
+        with pytest.raises(DataError, match="row .*: line is not JSON") as error:
+            run(stage)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("weights", [None, {"a": 1, "c": 1}])
+def test_a_budget_that_the_files_do_not_fill_is_said(files, tmp_path, here, weights):
+    stage = made_stage(files, tmp_path, {"weights": weights}, budget_tokens=40_000)
+    said = []
+    for own in (stage, replace(stage, cluster=TASKS)):
+        with pytest.raises(ConfigError, match="the corpus has .* in this part") as error:
+            run(own)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+
+
+def test_a_small_budget_reads_few_files(files, tmp_path, here):
+    stage = made_stage(files, tmp_path, budget_tokens=640, members=1, nonmembers=1)
+    run(replace(stage, cluster=TASKS))
+    assert here == [("tokenise-0", 1), ("pack", 2), ("verify", 1)]
+
+
+def test_a_corpus_of_one_stream_has_one_reader(corpus, stage, tmp_path, here, caplog):
+    made = run(replace(stage, runs=str(tmp_path), cluster=TASKS))
+    assert made.files == corpus.artifact.files
+    assert [kind for kind, _ in here] == ["pack", "verify"]
+
+
+@pytest.mark.parametrize("tokens", [64, 200, 1_000])
+def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, tokens):
+    fields = {"split_copies": True, "boundary": "token"}
+    one = open_corpus(run(made_stage(files, tmp_path / "one", **fields)).path)
+    monkeypatch.setattr(parts, "PART_TOKENS", tokens)
+    many = open_corpus(run(made_stage(files, tmp_path / "many", **fields)).path)
+    assert one.ledger["truncated"].any()  # a copy stands in two parts
+    assert len(many.parts) == -(-one.artifact.counts["sequences"] // (tokens // 64))
+    ids = [np.array(c.sequences["input_ids"]) for c in (one, many)]
+    assert np.array_equal(*ids)
+    assert many.artifact.counts == one.artifact.counts
+    assert not reverify(many.artifact.path).failures
+    assert str(reverify(many.artifact.path, TASKS)) == str(reverify(one.artifact.path))
+
+
+def test_what_ends_without_a_result_is_started_again(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(on_datatrove, "is_done", lambda stored, piece: len(started) > piece)
+    monkeypatch.setattr(on_datatrove, "_locally", lambda *a: started.append(a[2]))
+    monkeypatch.setattr(on_datatrove, "_import", lambda *a: SimpleNamespace(disable=list))
+    stored = Stored(tmp_path / "task.pickle")
+    on_datatrove.run(stored, 3, "pack", TASKS)
+    assert started == [[0, 1, 2], [1, 2], [2]]
+    started.clear()
+    with pytest.raises(DataError, match=r"pack: 2 of 4 tasks ended .*task_00002.log"):
+        on_datatrove.run(stored, 4, "pack", replace(TASKS, retries=1))
+
+
+def test_without_datatrove_the_extra_is_named(files, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "datatrove", None)
+    stage = replace(made_stage(files, tmp_path), cluster=TASKS)
+    with pytest.raises(ConfigError, match=r"cluster=datatrove needs datatrove.*\[datatrove\]"):
+        run(stage)
+
+
+def test_slurm_needs_a_partition():
+    with pytest.raises(ConfigError, match="cluster.partition is None: name the partition"):
+        replace(TASKS, executor="slurm")
+
+
+@pytest.mark.parametrize("name", ["injection", "pipeline"])
+def test_the_cluster_reaches_the_injection(name):
+    def cluster(*words):
+        if name == "injection":
+            return composed(name, words, InjectionStage).cluster
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = compose(name, ["experiment=quickstart", *words])
+        return plan(config, read=False).injection.cluster
+
+    assert cluster() == cluster("cluster=local") == TasksConfig()
+    assert cluster("cluster=datatrove", "cluster.workers=7") == replace(TASKS, workers=7)
+    with pytest.raises(ConfigError, match="cluster.partition is None"):
+        cluster("cluster=datatrove", "cluster.executor=slurm")

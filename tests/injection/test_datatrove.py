@@ -1,0 +1,160 @@
+"""Datatrove's own executors: the same bytes as the plain path, also where workers are killed."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from injection.config import TasksConfig
+from injection.run import run
+from tests.launch import slurm_cluster
+
+from .by_file import WEIGHTS, made_stage, write_files
+
+pytest.importorskip("datatrove", reason="pip install '.[datatrove]'")
+WHY_NOT = slurm_cluster.missing()
+SLOW = "tests.injection.by_file.SlowFiles"
+RUN = "import pickle, sys; from injection.run import run; run(pickle.load(open(sys.argv[1], 'rb')))"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def plain(files, tmp_path_factory):
+    """What the plain path makes of a mixture that is drawn from all files."""
+    stage = made_stage(files, tmp_path_factory.mktemp("plain"), {"weights": WEIGHTS})
+    return stage, run(stage)
+
+
+def check(plain, runs, **cluster):
+    stage, expected = plain
+    made = run(replace(stage, runs=str(runs), cluster=TasksConfig(kind="datatrove", **cluster)))
+    assert made.path.name == expected.path.name
+    assert (made.files, made.counts) == (expected.files, expected.counts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_local_executor_makes_the_same_bytes(plain, tmp_path, workers):
+    check(plain, tmp_path, workers=workers)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_ray_makes_the_same_bytes(plain, tmp_path):
+    ray = pytest.importorskip("ray")
+    try:
+        check(plain, tmp_path, executor="ray", workers=2, memory_gb=1)
+    finally:
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        slurm_cluster.cluster(Path(folder)) as clients,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in clients.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.mark.slurm
+@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+@pytest.mark.usefixtures("slurm")
+def test_slurm_makes_the_same_bytes(plain, tmp_path):
+    check(plain, tmp_path, executor="slurm", workers=2, partition="main", memory_gb=1)
+
+
+@pytest.fixture
+def slow(files, tmp_path):
+    """A stage whose tasks take a second or two, in a folder of its own."""
+    return made_stage(files, tmp_path / "runs", {"_target_": SLOW, "weights": WEIGHTS})
+
+
+def expected(slow, tmp_path):
+    return run(replace(slow, runs=str(tmp_path / "plain")))
+
+
+def started(stage, tmp_path, **cluster):
+    """The stage by a process of its own, once its first task is finished."""
+    file = tmp_path / "stage.pickle"
+    stage = replace(stage, cluster=TasksConfig(kind="datatrove", **cluster))
+    file.write_bytes(pickle.dumps(stage))
+    driver = subprocess.Popen([sys.executable, "-c", RUN, str(file)], start_new_session=True)
+    until(lambda: next(tmp_path.glob("runs/corpus/*/tokens/files/*.json"), None), driver)
+    return stage, driver
+
+
+def until(found, driver):
+    deadline = time.monotonic() + 240
+    while not (result := found()):
+        assert driver.poll() is None, "it ended before"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return result
+
+
+def killed_worker(match, driver):
+    """Kill a process whose command holds these words."""
+
+    def find():
+        for process in psutil.process_iter(["cmdline"]):
+            if match(process) and any("ids" in f.path for f in process.open_files()):
+                return process
+        return None
+
+    until(find, driver).kill()
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_started_again(slow, tmp_path):
+    whole = expected(slow, tmp_path)
+    stage, driver = started(slow, tmp_path, workers=2)
+    children = {child.pid for child in psutil.Process(driver.pid).children(recursive=True)}
+    killed_worker(lambda process: process.pid in children, driver)
+    assert driver.wait(400) == 0
+    made = run(stage)
+    assert (made.files, made.counts) == (whole.files, whole.counts)
+
+
+@pytest.mark.slow
+def test_after_its_driver_was_killed_the_same_command_goes_on(slow, tmp_path):
+    whole = expected(slow, tmp_path)
+    stage, driver = started(slow, tmp_path, workers=2)
+    children = psutil.Process(driver.pid).children(recursive=True)
+    driver.kill()
+    driver.wait()
+    assert not psutil.wait_procs(children, timeout=60)[1]  # they ended with it
+    done = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/corpus/*/tokens/files/*.json")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("injection.run.shutil.rmtree", lambda *a, **k: None)  # to look at them
+        made = run(stage)
+    assert (made.files, made.counts) == (whole.files, whole.counts)
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+@pytest.mark.slurm
+@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+@pytest.mark.usefixtures("slurm")
+def test_a_killed_slurm_task_is_submitted_again(slow, tmp_path):
+    whole = expected(slow, tmp_path)
+    own = {"executor": "slurm", "workers": 2, "partition": "main", "memory_gb": 1}
+    stage, driver = started(slow, tmp_path, **own)
+    killed_worker(lambda p: f"{tmp_path}/" in " ".join(p.info["cmdline"] or ()), driver)
+    assert driver.wait(400) == 0
+    made = run(stage)
+    assert (made.files, made.counts) == (whole.files, whole.counts)
