@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-
-log = logging.getLogger(__name__)
 
 ANY = "any"
 """Stands for all members, however often they were inserted."""
@@ -39,19 +37,20 @@ class Group:
 
 
 def groups(examples: pd.DataFrame) -> list[Group]:
-    """Every benchmark × occurrences that has examples on both sides; the others are logged.
+    """Every benchmark × occurrences that has examples on both sides.
 
     A member that was never inserted (0 occurrences) is on neither side.
     """
-    found = list(_every(examples))
-    for group in found:
+    return [group for group in _every(examples) if group.measurable]
+
+
+def left_out(examples: pd.DataFrame) -> str:
+    """The rest in words, such as "boolq (occurrences 2, 10), imdb (occurrences 7)"."""
+    numbers: dict[str, list[str]] = defaultdict(list)
+    for group in _every(examples):
         if not group.measurable:
-            log.warning(
-                "%s, occurrences %s: %d members and %d non-members, so it is left out of the "
-                "results.",
-                *(group.benchmark, group.occurrences, *group.sizes),
-            )
-    return [group for group in found if group.measurable]
+            numbers[group.benchmark].append(group.occurrences)
+    return ", ".join(f"{name} (occurrences {', '.join(own)})" for name, own in numbers.items())
 
 
 def lacking(examples: pd.DataFrame) -> list[Group]:

@@ -41,12 +41,12 @@ from analysis.cells import CLEAN, Cell
 from analysis.config import AnalysisConfig
 from analysis.methods import BLIND, default_variants
 from analysis.statistics.baseline import blind_of
-from analysis.statistics.groups import ANY, Group, groups, lacking
+from analysis.statistics.groups import ANY, Group, groups, lacking, left_out
 from core.bootstrap import Resample, draw_counts, joined, ranked_side
 from core.errors import DataError
 from core.estimates import ALL as ALL
 from core.estimates import Estimate, estimate_ranked, intervals, mean_over, not_carried
-from core.metrics import AUROC, Metric, Scores, chosen_metrics
+from core.metrics import Metric, Scores, chosen_metrics
 from core.seeds import derive
 from detection.blind import Blind
 
@@ -121,6 +121,12 @@ def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Es
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
                     found[measure][benchmark] = value
+    if rest := left_out(cell.examples):
+        log.warning(
+            "%s has no members or no non-members in %s: no values there, and no mean over "
+            "benchmarks of these occurrences.",
+            *(cell.name, rest),
+        )
     short = lacking(cell.examples)
     if short and not found:
         found |= {Measure(*key, ANY, each.name): {} for key in columns for each in wanted}
@@ -186,9 +192,6 @@ def _with_mean(
                 g.benchmark: not_carried(g.sizes, draws, metric.needs(*g.sizes)) for g in rest
             }
             by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
-        elif measure.metric == AUROC.name:
-            left_out = ", ".join(sorted(benchmarks - by_benchmark.keys()))
-            log.warning("%s: no mean over benchmarks, without %s.", " ".join(measure), left_out)
     return estimated
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-
 import pandas as pd
 
-from analysis.statistics.groups import groups, lacking, occurrences_order
+from analysis.statistics.groups import groups, lacking, left_out, occurrences_order
 
 
 def examples(rows: list[tuple[str, bool, int]]) -> pd.DataFrame:
@@ -28,15 +26,14 @@ def test_a_member_that_was_never_inserted_is_on_neither_side():
     assert one.nonmembers.tolist() == [2]
 
 
-def test_what_is_missing_is_logged(caplog):
-    with caplog.at_level(logging.WARNING):
-        assert groups(examples([("a", True, 1), ("b", False, 0)])) == []
-    lacks = [("a", "1", 1, 0), ("a", "any", 1, 0), ("b", "1", 0, 1), ("b", "any", 0, 1)]
-    assert caplog.messages == [
-        f"{name}, occurrences {dose}: {members} members and {others} non-members, so it is left "
-        "out of the results."
-        for name, dose, members, others in lacks
-    ]
+def test_what_is_missing_is_named_benchmark_by_benchmark():
+    rows = [("a", True, 1), ("a", True, 8), ("b", True, 8), ("b", False, 0), ("c", False, 0)]
+    none = [("d", True, 2)]
+    assert left_out(examples([*rows, *none])) == (
+        "a (occurrences 1, 2, 8, any), b (occurrences 1, 2), c (occurrences 1, 2, 8, any), "
+        "d (occurrences 1, 2, 8, any)"
+    )
+    assert left_out(examples([("b", True, 8), ("b", False, 0)])) == ""
 
 
 def test_what_a_benchmark_lacks_altogether_is_lacking_at_every_dose():
