@@ -66,8 +66,8 @@ def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
     return (
         f"{condition} and its swapped replicate together: of {examples} "
         f"{row['share_above_0']:.0%} score higher by the model that saw them than by the other, "
-        f"with {label(method, variant, found.index)}{most}; the difference is {row['mean']:.2f} ± "
-        f"{row['standard_error']:.2f} standard deviations of the non-members."
+        f"with {label(method, variant, found.index)}{most}; the difference is {row['mean']:.2f} "
+        f"(standard error {row['standard_error']:.2f}) standard deviations of the non-members."
     )
 
 
@@ -107,11 +107,29 @@ def _change(sweep: Sweep, pair: tuple[str, str]) -> str:
     """How it moves: rises from 0.58 [0.55, 0.61] to 0.76 [0.73, 0.79] (…)."""
     line = sweep.line(*pair)
     first, last = (in_words(line.iloc[place]) for place in (0, -1))
-    row = sweep.slopes.get(pair)
+    row, turn = sweep.slopes.get(pair), _turn(line, sweep.factor.column)
     if row is None:
-        return f"goes from {first} to {last}"
+        return f"goes from {first}{turn} to {last}"
     slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
-    return f"{moves(row)} from {first} to {last} (log-odds by {slope} a doubling)"
+    way = "goes" if turn else moves(row)
+    return f"{way} from {first}{turn} to {last} (log-odds by {slope} a doubling)"
+
+
+def _turn(line: pd.DataFrame, column: str) -> str:
+    """The value that is farthest outside of both ends, the intervals apart: no slope shows it.
+
+    Such as " up to 0.90 [0.88, 0.92] at 4e-3 and down"; empty where there is none.
+    """
+    ends, inner = line.iloc[[0, -1]], line.iloc[1:-1]
+    above = inner[inner["ci_low"] > ends["ci_high"].max()].nlargest(1, "value")
+    below = inner[inner["ci_high"] < ends["ci_low"].min()].nsmallest(1, "value")
+    ways = (above, "up", "down"), (below, "down", "up")
+    said = [
+        f" {there} to {in_words(row)} at {short(row[column])} and {back}"
+        for rows, there, back in ways
+        for row in rows.to_dict("records")
+    ]
+    return "".join(said[:1])
 
 
 def _how_many(sweep: Sweep) -> str:

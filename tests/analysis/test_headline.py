@@ -84,6 +84,29 @@ def test_without_trends_it_says_both_ends(sweep):
     assert "doubling" not in said
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((0.5, 0.9, 0.6), "goes from {0} up to {1} at 3e-4 and down to {2} (log-odds by"),
+        ((0.8, 0.5, 0.7), "goes from {0} down to {1} at 3e-4 and up to {2} (log-odds by"),
+        ((0.5, 0.7, 0.61), "rises from {0} to {2} (log-odds by"),  # its interval overlaps an end's
+        ((0.5, 0.7, 0.9), "rises from {0} to {2} (log-odds by"),
+    ],
+)
+def test_a_turn_between_the_ends_is_no_trend(sweep, values, said):
+    """Intervals reach 0.05 to each side."""
+    (one, rows), (two, _) = sweep.line_rows[sweep.line_rows["method"] == "loss"].groupby(
+        "learning_rate"
+    )
+    parts = [
+        rows.assign(learning_rate=rate, value=v, ci_low=v - 0.05, ci_high=v + 0.05)
+        for rate, v in zip((one, 3e-4, two), values, strict=True)
+    ]
+    turned = with_slopes(replace(sweep, rows=pd.concat(parts)), loss=(0.3, 0.2, 0.4))
+    each = [words(part.iloc[0]) for part in parts]
+    assert said.format(*each) in headline(turned)
+
+
 def test_a_method_that_was_not_measured_everywhere_is_not_compared(sweep):
     first = sweep.rows["condition"] == sweep.conditions[0]
     rows = sweep.rows[~(first & (sweep.rows["method"] != "loss"))]
@@ -118,8 +141,8 @@ def test_swapped_replicates_are_told_apart_and_together():
         "x: Best in x.",
         "x-swapped: Best of the others.",
         "x and its swapped replicate together: of 4 examples 75% score higher by the model that "
-        "saw them than by the other, with loss, the most of 2 methods; the difference is 0.75 ± "
-        f"{error:.2f} standard deviations of the non-members.",
+        "saw them than by the other, with loss, the most of 2 methods; the difference is 0.75 "
+        f"(standard error {error:.2f}) standard deviations of the non-members.",
     ]
 
 
