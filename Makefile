@@ -20,7 +20,7 @@ TORCH_VERSION ?= 2.13.0
 TORCH ?= $(if $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),cuda,cpu),cuda)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: quickstart test faults mutants check format clean
+.PHONY: quickstart test faults mutants gpu wheels check format clean
 
 quickstart: $(VENV)/.installed
 	$(RUN) launch experiment=quickstart
@@ -34,6 +34,13 @@ faults: $(VENV)/.installed
 mutants: $(VENV)/.installed
 	$(PIP) --editable '.[mutants]'
 	$(RUN) tests.mutants $(ONLY)
+
+gpu: OUT ?= outputs/gpu
+gpu: $(VENV)/.installed
+	$(RUN) benchmarks.gpu out=$(OUT)
+
+wheels:
+	PYTHON=$(PYTHON) bash benchmarks/wheels.sh .whl
 
 check: $(VENV)/.installed
 	$(RUN) ruff check .

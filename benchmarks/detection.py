@@ -15,10 +15,10 @@ In multiples of the ordinary pass (the forward and its statistics):
 - m=1, m=5: the infilling pass;
 - loop: one ordinary pass for each token, as the published code runs it, as a multiple of the
   infilling pass. It is estimated: a few positions are timed, and multiplied to the text's length;
-- peak: MiB above what the process (or the GPU) holds before, in the ordinary and the m=5 pass.
+- peak: MiB above what the process holds before, in the ordinary and the m=5 pass.
 
-A model that is given gets two of the texts and one repeat: one of 135M parameters takes minutes on
-two cores. On a GPU the table has a line for random weights in LLaMA-7B's shape, in bfloat16.
+A model that is given, and one of 128,256 tokens, gets two of the texts and one repeat: one of 135M
+parameters takes minutes on two cores. On a CPU; `benchmarks.gpu` is for a GPU.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ from detection.passes import ORIGINAL, Example
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 METHODS: list[Method] = [Loss(), Zlib(), MinK(), MinKPlusPlus()]
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 TEXTS, TOKENS = 16, 256
 BATCH_TOKENS = 8192
 POSITIONS = 4  # of the loop that are timed
@@ -62,15 +61,11 @@ GOALS = ("≤ 1.15", "≥ 3.45", "≥ 1.15", "≤ 6.5", "≤ 27", "≤ 2.3", "�
 
 def main() -> None:
     """Measure and print one line a model."""
-    print(f"{DEVICE}, {torch.get_num_threads()} threads; {TEXTS} texts of {TOKENS} tokens")
-    given = {Path(path).name[:17] for path in sys.argv[1:]}
+    print(f"{torch.get_num_threads()} threads; {TEXTS} texts of {TOKENS} tokens")
     heads = "".join(f"{name:>10}" for name in COLUMNS)
     print(f"{'model':18}{'bare ms':>9}{heads}  peak MiB (m=5)")
-    for name, folder, hf in models():
-        model = CausalLM(hf.to(DEVICE))
-        rows, repeats = sequences_of(folder), 7
-        if name in given:
-            rows, repeats = rows[:2], 1
+    for name, folder, hf, texts, repeats in models():
+        model, rows = CausalLM(hf), sequences_of(folder)[:texts]
         bare, *ratios = measured(model, rows, repeats)
         memory = memory_of(model, rows)
         print(f"{name:18}{bare * 1e3:9.1f}{''.join(f'{r:10.2f}' for r in ratios)}  {memory}")
@@ -79,34 +74,28 @@ def main() -> None:
 
 
 def models() -> Any:
-    """Name, tokenizer's folder and model: the golden one, random ones, and the one given."""
-    yield "golden, 64 wide", GOLDEN / "target", load_model("model.path", str(GOLDEN / "target"))
+    """Name, tokenizer's folder and model: the golden one, random ones, and those given.
+
+    Then how many texts it gets, and how often.
+    """
+    golden = GOLDEN / "target"
+    yield "golden, 64 wide", golden, load_model("model.path", str(golden)), TEXTS, 7
     for width in (128, 256):
-        yield f"random, {width} wide", GOLDEN / "target", random_llama(width)
+        yield f"random, {width} wide", golden, random_llama(width), TEXTS, 7
+    yield "same, 128,256 ids", golden, random_llama(256, 128_256), 2, 1
     for given in sys.argv[1:]:
-        yield Path(given).name[:17], Path(given), load_model("model.path", given)
-    if DEVICE.type == "cuda":
-        yield "7B shape, bf16", GOLDEN / "target", llama_7b_shape()
+        yield Path(given).name[:17], Path(given), load_model("model.path", given), 2, 1
 
 
-def random_llama(width: int) -> Any:
-    """Four layers over a vocabulary of 4,096."""
+def random_llama(width: int, vocabulary: int = 4096) -> Any:
+    """Four layers."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=4096, hidden_size=width, intermediate_size=width * 8 // 3, num_hidden_layers=4,
-        num_attention_heads=width // 32, num_key_value_heads=width // 64,
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=width * 8 // 3,
+        num_hidden_layers=4, num_attention_heads=width // 32, num_key_value_heads=width // 64,
         max_position_embeddings=512,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
-
-
-def llama_7b_shape() -> Any:
-    """Random weights, made where they stay."""
-    torch.set_default_dtype(torch.bfloat16)
-    with torch.device(DEVICE):
-        model = LlamaForCausalLM(LlamaConfig(max_position_embeddings=2048)).eval()
-    torch.set_default_dtype(torch.float32)
-    return model
 
 
 def sequences_of(tokenizer_folder: Path) -> list[list[int]]:
@@ -120,7 +109,7 @@ def sequences_of(tokenizer_folder: Path) -> list[list[int]]:
 
 def measured(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int) -> list[float]:
     """Seconds of the bare forward, then the columns."""
-    batches = padded_batches(rows)
+    batches = padded_batches(model, rows)
     bare, *ways = medians(
         lambda: forward(model.hf, batches),
         lambda: attack(model, rows, METHODS),
@@ -149,13 +138,13 @@ def memory_of(model: CausalLM, rows: Sequence[Sequence[int]]) -> str:
     return f"{peak(plain):.0f} ({peak(five):.0f})"
 
 
-def padded_batches(sequences: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-    """The runner's own batches."""
+def padded_batches(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    """The runner's own batches, on the model's device."""
     batches: list[torch.Tensor] = []
 
-    def pad(batch: Sequence[Sequence[int]], names: Sequence[str], _: int) -> Sequence[str]:
+    def pad(batch: Sequence[Sequence[int]], names: Sequence[str], *_: Any, **__: Any) -> Any:
         rows = [torch.tensor(sequence) for sequence in batch]
-        batches.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(DEVICE))
+        batches.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(model.device))
         return names
 
     run_batches(sequences, [""] * len(sequences), BATCH_TOKENS, pad)

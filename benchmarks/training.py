@@ -12,21 +12,17 @@ ways take turns, step by step in one process; medians of the speeds, and of the 
 The losses of all steps of ours and bare, and that of the first batch after the last step of all
 three, must agree to 1e-4: it is the same work.
 
-On a GPU there are lines for our step with random weights in bfloat16, of LLaMA-7B's shape (ZeRO 3,
-activation checkpointing, 4 × 2,048 tokens at a time) and of TinyLlama's 1.1B (ZeRO 1, 8 × 2,048),
-with the MFU and the peak memory. Nothing of this was ever run on a GPU: there was none.
+On a CPU; `benchmarks.gpu` is for a GPU.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +41,6 @@ from core.world import World
 from training.config import ModelConfig, TrainingConfig
 from training.data import Order, read_batch
 from training.engine import clips_itself, engine_config, start_engine
-from training.flops import flops_per_token, utilization
 from training.loss import token_losses
 from training.models import make_model
 from training.step import optimizer_step
@@ -53,29 +48,20 @@ from training.world import start_processes
 
 CONF = Path(__file__).parents[1] / "conf"
 WARM_UP, STEPS, BATCHES = 5, 50, 8
-TOKENS, LONG, LONG_STEPS = 256, 2048, 10
+TOKENS = 256
 CONFIG = TrainingConfig(learning_rate=1e-3, schedule="constant")
-PEAK_TFLOPS = 989  # of an H100 or H200, dense bfloat16
 COLUMNS = ("bare tok/s", "ours tok/s", "Trainer tok/s", "ours/bare", "ours/Trainer")
 
 TINY = yaml.safe_load((CONF / "model" / "tiny_llama.yaml").read_text())["architecture"]
 WIDE = {**TINY, "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4}
-BILLION = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
-           "num_attention_heads": 32, "num_key_value_heads": 4}  # fmt: skip
 MODELS = {"64 wide, 2 layers": (TINY, 1024), "192 wide, 4 layers": (WIDE, 4096)}
-LARGE = {"7B shape": ({}, "zero3", 4), "1.1B shape": (BILLION, "zero1", 8)}
 
 Step = Callable[[int], float]
 
 
 def main() -> None:
-    """Measure and print one line a model; a large one in a process of its own."""
+    """Measure and print one line a model."""
     quiet_libraries()
-    if len(sys.argv) > 1:
-        print(large(sys.argv[1]))
-        return
-    for name in LARGE if torch.cuda.is_available() else ():
-        subprocess.run([sys.executable, __file__, name], check=False)
     world, batch = start_processes(), f"{CONFIG.batch_sequences} × {TOKENS}"
     threads = torch.get_num_threads()
     print(f"{world.device}, {threads} threads; batches of {batch} tokens, {STEPS} steps")
@@ -152,7 +138,7 @@ def our_step(model: Any, sequences: Dataset, config: TrainingConfig, settings: d
     clip = clips_itself(config, settings)
 
     def step(number: int) -> float:
-        rows = order.rows(number % BATCHES)
+        rows = order.rows(number % order.steps)
         return optimizer_step(engine, sequences, rows, config, world, clip=clip)[0]
 
     return step
@@ -208,22 +194,6 @@ def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     """The batch that Trainer's model takes."""
     ids = torch.tensor([row["input_ids"] for row in rows])
     return {"input_ids": ids, "labels": ids}
-
-
-def large(name: str) -> str:
-    """Our step alone with a model for a GPU. Never run."""
-    architecture, settings, micro = LARGE[name]
-    config = replace(CONFIG, dtype="bfloat16", micro_batch_sequences=micro,
-                     activation_checkpointing=name == "7B shape")  # fmt: skip
-    model = make_model(ModelConfig(architecture=architecture), 32_000, LONG, seed=0)
-    cost = flops_per_token(model.config, sum(p.numel() for p in model.parameters()), LONG)
-    sequences, world = random_sequences(32_000, LONG), start_processes()
-    turns = Turns(our_step(model, sequences, config, engine_settings(settings), world))
-    for _ in range(2 + LONG_STEPS):
-        turns.on_step_end()
-    speed = config.batch_sequences * LONG / statistics.median(turns.seconds[0][2:])
-    mfu, peak = utilization(speed, cost, PEAK_TFLOPS, 1), torch.cuda.max_memory_allocated()
-    return f"{name}, bf16: {speed:,.0f} tokens/s, MFU {mfu:.2f}, peak {peak / 1e9:.0f} GB"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+"""benchmarks.gpu at tiny shapes on a CPU: its parts, and what it makes of those that fail."""
+
+import json
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import launch.run  # noqa: F401 (every schema)
+from benchmarks import detection, gpu
+from benchmarks.gpu_parts import LARGE, TINY
+from core.compose import composed
+from detection.model.causal_lm import CausalLM
+from launch.config import LaunchSettings
+from training.config import TrainingStage
+
+
+def rows_of(work, *given):
+    rows = []
+    work(TINY, rows.append, *given)
+    assert json.loads(json.dumps(rows)) == rows
+    return rows
+
+
+def test_the_detection_benchmark_measures_every_column():
+    model = CausalLM(detection.random_llama(64, 96))
+    rows = np.random.default_rng(0).integers(96, size=(2, 12)).tolist()
+    found = detection.measured(model, rows, 1)
+    assert len(found) == 1 + len(detection.COLUMNS)
+    assert all(value > 0 and math.isfinite(value) for value in found)
+
+
+def test_detection_has_a_row_for_each_way_with_and_without_the_kernel():
+    rows = rows_of(gpu.parts()["7b-128k"].work, 0)
+    ways = ["four methods", "pac", "infilling m=1", "infilling m=5"]
+    assert [row["what"] for row in rows] == 2 * ways
+    assert {row["vocabulary"] for row in rows} == {300}
+    assert all(row["texts/s"] * row["× bare"] * row["bare s"] == pytest.approx(2) for row in rows)
+
+
+@pytest.mark.filterwarnings("ignore")  # DeepSpeed's own
+@pytest.mark.parametrize("name", ["train-1b-eager", "train-7b"])
+def test_training_says_its_speed_and_losses(name):
+    (row,) = rows_of(gpu.parts()[name].work, 0)
+    assert row["engine"] == {"train-1b-eager": "zero2", "train-7b": "zero3+offload"}[name]
+    assert (row["micro-batch"], row["compiled"]) == (4, False)
+    assert row["tokens/s"] > 0
+    assert all(float(loss) == pytest.approx(np.log(256), abs=0.1) for loss in row["losses"].split())
+
+
+@pytest.mark.parametrize("shapes", [LARGE, TINY])
+def test_the_study_is_one_that_a_launch_takes(shapes):
+    """All that is checked of its words before any work."""
+    for schema in (TrainingStage, LaunchSettings):
+        composed("pipeline", shapes.study, schema)
+
+
+@pytest.fixture
+def ended(monkeypatch, tmp_path):
+    """A part whose processes write a row and end so; the rows, and how many there were."""
+
+    def run(*statuses, left=99.0):
+        asked, given = [], iter(statuses)
+
+        def wait(words, said, end):
+            asked.append(words[-2])
+            print("the last line", file=said, flush=True)
+            status = next(given)
+            if status in (0, None):
+                file = tmp_path.__class__(words[-1].partition("=")[2])
+                file.write_text('{"a": 1.5}\n')
+            return status
+
+        monkeypatch.setattr(gpu, "_wait", wait)
+        part = gpu.Part("A table", 9.0, print)
+        return gpu.run("one", part, "tiny", tmp_path / "log", left), len(asked)
+
+    return run
+
+
+def test_a_part_that_fails_says_so_and_keeps_its_rows(ended):
+    assert ended(0) == ([{"a": 1.5}], 1)
+    assert ended(gpu.FULL, gpu.FULL, 0) == ([{"a": 1.5}], 3)
+    assert ended(None) == ([{"a": 1.5}, {"part": "one", "failed": "not done in 9 s"}], 1)
+    assert ended(-9) == ([{"part": "one", "failed": "status -9: the last line"}], 1)
+    full = [gpu.FULL] * gpu.ATTEMPTS
+    assert ended(*full) == ([{"part": "one", "failed": "the memory is full"}], gpu.ATTEMPTS)
+    assert ended(left=5.0) == ([{"part": "one", "skipped": "5 s were left"}], 0)
+
+
+def test_a_process_is_ended_with_all_that_it_started():
+    """Both inherit the pipe, which is at its end only when both are gone."""
+    sleep = "import time; time.sleep(60)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {sleep!r}])"
+    reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    assert gpu._wait([sys.executable, "-c", code], reader.stdin, time.monotonic() + 1) is None
+    reader.stdin.close()
+    assert reader.wait(30) == 0
+
+
+def test_rows_become_a_table_a_title():
+    rows = [{"x": 12345.0, "y": 1}, {"part": "one", "failed": "status 1: why"}]
+    found = {"one": ("T", rows), "two": ("T", [{"x": 0.5}]), "three": ("U", [])}
+    text = gpu.markdown({"device": "D", "GiB": 80}, found)
+    assert text == (
+        "device D, GiB 80\n\n## T\n\n| x | y |\n| --- | --- |\n| 12,345 | 1 |\n| 0.5 |  |\n\n"
+        "- one failed: status 1: why\n\n## U\n\n"
+    )
