@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.conditions import FACTORS, SWAPPED, recipe
+from analysis.conditions import FACTORS, SWAPPED, chosen, differences, recipe
 from analysis.config import CellPaths
 from core.errors import ArtifactError, ConfigError, DataError
 from detection import Scores, open_scores
@@ -66,6 +66,8 @@ class Cell:
     seed: int
     recipe: str
     """`conditions.recipe`: all that was chosen, except seeds and `swapped`."""
+    chosen: Mapping[str, Any]
+    """`conditions.chosen`: the same as fields."""
     series: Mapping[str, str]
     """For each of `conditions.FACTORS` the recipe without it."""
     digests: Mapping[str, str]
@@ -133,6 +135,7 @@ def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminat
         mean_occurrences=_mean_occurrences(corpus.examples),
         seed=seed,
         recipe=recipe(*configs),
+        chosen=chosen(*configs),
         series={factor: recipe(*configs, without=factor) for factor in FACTORS},
         digests={name: each.artifact.digest for name, each in opened.items()},
         examples=examples,
@@ -146,7 +149,7 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     """The cells in order of their numbers; those of one name get a piece of their scores' digest.
 
     A condition's name gets its mean occurrences where it differs from others of that name in them
-    alone, and a piece of its recipe where they differ in something else.
+    alone, and where they differ in something else the fields that do (`conditions.differences`).
 
     Raises:
         ConfigError: a cell is there twice.
@@ -204,7 +207,7 @@ def _pieces(cells: Sequence[Cell]) -> dict[str, str]:
     in_them_alone = len({cell.series["mean_occurrences"] for cell in cells}) == 1
     if in_them_alone and len(set(numbers.values())) == len(recipes):
         return numbers
-    return {recipe: f"-{recipe[:6]}" for recipe in recipes}
+    return differences({recipe: cell.chosen for recipe, cell in recipes.items()})
 
 
 def _with_mean_of_recipe(cells: Sequence[Cell]) -> list[Cell]:

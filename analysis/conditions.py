@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -34,6 +35,9 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
 CLASS = "._target_"
 """Ends a field that says which class is meant: not a number, so a series has one of them."""
 
+LONGEST = 40
+"""Characters of a condition's name that say what tells it from others."""
+
 SWAPPED = "injection.swap_members"
 """Tells a cell from its swapped replicate; kept out of every recipe."""
 
@@ -46,12 +50,48 @@ def recipe(corpus: Mapping[str, Any], model: Mapping[str, Any], without: str = "
         model: the training stage's config.
         without: one of `FACTORS`, to leave out: cells that agree are one series along it.
     """
+    left_out = FACTORS.get(without, ())
+    flat = chosen(corpus, model)
+    kept = {k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def chosen(corpus: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of both configs that make a `recipe`, such as {"training.schedule": "cosine"}."""
     nodes = {node: corpus.get(node) for node in CORPUS_NODES}
     flat = _flat({**nodes, **{node: model.get(node) for node in MODEL_NODES}})
-    left_out = (SWAPPED, *FACTORS.get(without, ()))
-    stays = {k: k.endswith(CLASS) or not k.startswith(left_out) for k in flat}
-    kept = {k: v for k, v in flat.items() if stays[k] and not _says_how(k)}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+    return {k: v for k, v in flat.items() if not k.startswith(SWAPPED) and not _says_how(k)}
+
+
+def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """What tells each recipe from the others, for a name: "-schedule_cosine" or "-Poisson".
+
+    Args:
+        recipes: a recipe's hash → its `chosen` fields; two or more.
+
+    Returns:
+        For each the fields that all of them have and not all alike; a piece of the hash where
+        these don't tell all apart or are too many for a name.
+    """
+    first, *rest = recipes.values()
+    shared = [name for name in sorted(first) if all(name in flat for flat in rest)]
+    unlike = [name for name in shared if any(flat[name] != first[name] for flat in rest)]
+    names = {
+        key: "".join(_said(name, flat[name]) for name in unlike) for key, flat in recipes.items()
+    }
+    if len(set(names.values())) < len(recipes) or max(map(len, names.values())) > LONGEST:
+        return {key: f"-{key[:6]}" for key in recipes}
+    return names
+
+
+def _said(name: str, value: Any) -> str:
+    """A field in a name of files: its last word and its value, or a class's own name."""
+    if name.endswith(CLASS):
+        return f"-{str(value).rpartition('.')[2]}"
+    own = name.rpartition(".")[2]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"-{own}{value:.6g}"
+    return f"-{own}_{re.sub(r'[^0-9A-Za-z_.]+', '_', str(value)).strip('_')}"
 
 
 def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:

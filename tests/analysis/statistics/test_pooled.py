@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import name_apart
-from analysis.conditions import recipe
+from analysis.conditions import chosen, differences, recipe
 from analysis.config import AnalysisConfig
 from analysis.statistics import pooled as module
 from analysis.statistics.flags import flags_table
@@ -163,6 +163,31 @@ def test_conditions_are_told_apart_by_recipe_not_by_name(make):
     apart = by_condition(name_apart([one, other]))
     assert [len(cells) for cells in apart.values()] == [1, 1]
     assert f"{one.condition}-{'another'[:6]}" in apart
+
+
+def test_conditions_are_named_by_the_fields_that_all_have_and_not_all_alike():
+    def flat(learning_rate=0.1, schedule="cosine", subsets=("arxiv", "book"), **occurrences):
+        own = {"learning_rate": learning_rate, "schedule": schedule}
+        corpus = {"corpus": {"subsets": [*subsets]}, "occurrences": occurrences}
+        return chosen(corpus, {"training": own})
+
+    fixed = {"_target_": "injection.occurrences.Fixed"}
+    two = {"a" * 64: flat(count=2, **fixed), "b" * 64: flat(schedule="constant", count=8, **fixed)}
+    assert [*differences(two).values()] == ["-count2-schedule_cosine", "-count8-schedule_constant"]
+    poisson = flat(1e-4, _target_="injection.occurrences.Poisson", rate=4.0)
+    designs = {"a" * 64: flat(1e-5, count=2, **fixed), "b" * 64: poisson}
+    said = ["-Fixed-learning_rate1e-05", "-Poisson-learning_rate0.0001"]
+    assert [*differences(designs).values()] == said
+    lists = {"a": flat(), "b": flat(subsets=["c4"])}
+    assert [*differences(lists).values()] == ["-subsets_arxiv_book", "-subsets_c4"]
+
+
+def test_where_fields_make_no_name_a_piece_of_the_hash_does():
+    alone = {"0123456789": {"a.x": 1}, "abcdefghij": {"a.y": 1}}
+    long = {"0123456789": {"a.x": "w" * 40}, "abcdefghij": {"a.x": "v"}}
+    alike = {"0123456789": {"a.x": "a/b"}, "abcdefghij": {"a.x": "a b"}}
+    for recipes in (alone, long, alike):
+        assert [*differences(recipes).values()] == ["-012345", "-abcdef"]
 
 
 def test_a_recipe_leaves_out_seeds_paths_and_how_it_ran():
