@@ -9,6 +9,7 @@ from elsewhere becomes an artefact.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from launch.folder import Launch
 from launch.status import status
 
 COST = "--cost"
+TOOLS = ("status", "report", "fetch", "check", "adopt")
 STOPPED = [128 + number for number in SIGNALS]
 
 
@@ -91,6 +93,12 @@ def _agreed(yes: bool, question: str) -> bool:
         return False
 
 
+def _unknown(word: str) -> None:
+    raise ConfigError(
+        f"launch {word}: no such tool. {near_names(word, TOOLS)} A field is given as field=value."
+    )
+
+
 def _launch() -> int:
     from launch.run import conclude, run
 
@@ -106,6 +114,9 @@ def _launch() -> int:
 def main() -> int:
     """Run a launch, or one of its tools."""
     match sys.argv[1:]:
+        case [tool, *words] if tool in TOOLS and {"-h", "--help"} & {*words}:
+            print(__doc__)
+            return 0
         case ["status", *words] if len({*words} - {COST}) < 2:
             return said(lambda: print(_status(words)))
         case ["check", *words]:
@@ -119,6 +130,8 @@ def main() -> int:
         case ["status" | "report", *_]:
             print(__doc__, file=sys.stderr)
             return 2
+        case [word, *_] if re.fullmatch("[a-z-]+", word) and word[0] != "-":
+            return said(lambda: _unknown(word))
     return _launch()
 
 

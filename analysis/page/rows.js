@@ -56,6 +56,7 @@ function writeAddress() {
 
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
+  Object.assign(chosen, standard, { methods: new Set(page.highlighted) });
   Object.entries(options).forEach(([key, values]) => {
     if (values.some(([value]) => value === given.get(key))) { chosen[key] = given.get(key); }
   });

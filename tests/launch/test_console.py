@@ -38,12 +38,21 @@ def test_the_lists_have_every_choice_and_what_it_is(monkeypatch, capsys):
         (["detect", "method=[min_kk]"], "unknown method. Did you mean"),
         (["status", "a", "b"], "python -m launch status"),
         (["status", "--costs"], "error: status --costs: no such option. Did you mean --cost"),
+        (["launch", "statu"], "error: launch statu: no such tool. Did you mean status"),
     ],
 )
 def test_what_is_not_known_is_named(monkeypatch, capsys, words, said):
     status, _, err = call(monkeypatch, capsys, *words)
     assert status == 2
     assert said in err
+
+
+@pytest.mark.parametrize("tool", ["status", "report", "fetch", "check", "adopt"])
+def test_each_tool_tells_how_it_is_called(monkeypatch, capsys, tool):
+    status, out, _ = call(monkeypatch, capsys, tool, "--help")
+    assert status == 0
+    assert f"{tool} " in out
+    assert "python -m launch status [runs=DIR" in out
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,8 @@ def test_six_methods_are_coloured_and_the_rest_is_grey_until_chosen(many):
 
 
 def test_the_address_holds_what_is_chosen(report):
+    from selenium.webdriver.support.ui import WebDriverWait
+
     start = report.current_url.partition("#")[0]
     choose(report, "metric", "TPR at FPR ≤ 0.25")
     click(report, "benchmarks", "imdb")
@@ -219,6 +221,10 @@ def test_the_address_holds_what_is_chosen(report):
     report.find_element("css selector", "nav a[href='#tables']").click()
     address, before = report.current_url, heights(report)
     assert address != start
+    report.get(f"{start}#benchmark=boolq")  # without loading the page again
+    boolq = "return document.querySelector('#benchmarks [aria-pressed=true]').textContent"
+    WebDriverWait(report, 60).until(lambda d: d.execute_script(boolq) == "boolq")
+    assert report.find_element("id", "choose-metric").get_attribute("value") == "auroc"
     opened(report, start)
     assert heights(report) != before
     opened(report, address)
