@@ -23,7 +23,10 @@ from core.lease import LOCKS, holder, if_free, lease_file
 from core.progress import progress
 from core.wholeness import ALWAYS, MANIFEST, damages, read_manifest
 
-ARTIFACTS = ("corpus", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy", "report")
+ARTIFACTS = (
+    *("corpus", "export", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),
+    "report",
+)
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
 RUNNING, OLDER, FOREIGN = "running", "older", "foreign"
 STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, FOREIGN, WHOLE)

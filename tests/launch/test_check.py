@@ -14,6 +14,7 @@ import detection.scores
 import detection.store
 import detection.views.rewordings
 import injection.corpus
+import injection.export.run
 import training.checkpoint
 import training.masked_lm
 from core.artifacts import MANIFEST, Built, begun, build
@@ -169,9 +170,9 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
 
 
 def test_every_stage_is_looked_at():
-    owners = (injection.corpus, training.checkpoint, training.masked_lm, detection.store,
-              detection.views.rewordings, detection.scores, detection.accuracy.run,
-              analysis.folder)  # fmt: skip
+    owners = (injection.corpus, injection.export.run, training.checkpoint, training.masked_lm,
+              detection.store, detection.views.rewordings, detection.scores,
+              detection.accuracy.run, analysis.folder)  # fmt: skip
     assert {owner.KIND for owner in owners} == {*ARTIFACTS}
 
 
