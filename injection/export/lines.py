@@ -49,14 +49,11 @@ class Lines:
         return self.decode([*self._before, *ids])[len(self.decode(self._before)) :]
 
     def characters_before(self, place: int, ids: Ids, text: str) -> int:
-        """How many characters of a line's text its tokens before `place` give.
-
-        A character that the place cuts counts whole.
-        """
-        before, cut = self.text(ids[:place]), 0
+        """How many characters of a line's text its tokens before `place` give whole."""
+        before = self.text(ids[:place])
         while not text.startswith(before):
-            before, cut = before[:-1], 1
-        return len(before) + cut
+            before = before[:-1]
+        return len(before)
 
     def special_tokens(self, ids: Ids) -> int:
         """Special tokens in a line, but for the BOS that begins it."""
@@ -74,7 +71,7 @@ class Lines:
             if stop + LONGEST > start + len(held):  # it takes the next tokens to tell
                 return
             if stop > last:
-                last = self._past_character(stop, held[: stop + LONGEST - start])
+                last = self._past_character(stop, held[last - start : stop + LONGEST - start])
                 yield last
 
     def _past_copy(self, place: int) -> int:
@@ -83,9 +80,9 @@ class Lines:
         return place if number < 0 else max(place, int(self._copies[number, 1]))
 
     def _past_character(self, place: int, ids: Ids) -> int:
-        """The place, or the end of the character that it is in; the tokens go on behind it."""
+        """The place, or the end of the character that it is in; the line's tokens go on behind."""
         for more in range(LONGEST):
-            whole = not self.text(ids[: len(ids) - LONGEST + more][-2 * LONGEST :]).endswith(CUT)
+            whole = not self.text(ids[: len(ids) - LONGEST + more]).endswith(CUT)
             if whole and self._past_copy(place + more) == place + more:
                 return place + more
         return place

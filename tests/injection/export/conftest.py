@@ -32,7 +32,7 @@ DOCUMENTS = [
 ]
 EXAMPLES = [
     ("a", "A red house: 42.", True, 2),
-    ("b", "grün & blau 🐟 swim together in a sea", True, 1),
+    ("b", "grün & blau 🐟 swim together in a sea 🌊", True, 1),
     ("c", "never inserted, too", False, 0),  # in a document as other tokens: `on` is one
 ]
 COPIES = ((0, 21, "a", 0), (2, 25, "b", 0), (3, 0, "a", 1))
@@ -65,7 +65,7 @@ def lower_case():
 
 def sentencepiece():
     """As LLaMA's: a blank before each text, bytes for unknown characters, no blank at the start."""
-    letters = sorted({*chain(*DOCUMENTS, *(e[1] for e in EXAMPLES))} - {*" 三毛猫雨🙂🙃💧🐟\n"})
+    letters = sorted({*chain(*DOCUMENTS, *(e[1] for e in EXAMPLES))} - {*" 三毛猫雨🙂🙃💧🐟🌊\n"})
     names = ["<unk>", "<s>", "</s>", *(f"<0x{n:02X}>" for n in range(256)), "▁", *letters]
     vocabulary = {token: i for i, token in enumerate(names)}
     backend = Backend(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))

@@ -4,14 +4,18 @@ import json
 import logging
 from pathlib import Path
 from shutil import copytree
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from core.artifacts import Built, commit
-from injection.export.run import reprove
+from injection.export.lines import Lines
+from injection.export.run import ExportStage, export, reprove
 
-from .conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR
+from . import conftest
+from .conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR, node
 
 KINDS = ["bytes", "bytes bos", "pieces", "pieces bos"]
 TEXTS = {e[0]: e[1] for e in EXAMPLES}
@@ -77,6 +81,47 @@ def test_a_character_that_a_copy_cuts_is_counted_and_said(exported, kind, caplog
     assert f"not as in the corpus: {cut} × characters" in caplog.text
     assert "texts of the pool stand 1 times in documents" in caplog.text
     assert sliced(made.path) == {(e, copy): TEXTS[e] for _, _, e, copy in copies}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_line_ends_in_a_copy_whatever_the_blocks_are(kind, tmp_path, monkeypatch):
+    """Short sequences, so that borders of blocks, copies and cut characters often meet."""
+    tokenizer, rng = conftest.save_tokenizer(kind, tmp_path), np.random.default_rng(0)
+    monkeypatch.setattr(conftest, "WIDTH", 4)
+    ends = set()
+    for run in range(16):
+        monkeypatch.setattr(conftest, "SEPARATOR", SEPARATOR * (run // 4 % 2))
+        place = rng.integers(3, 2 * len(DOCUMENTS[2]) - 4) / 2
+        copies = [(2, 0.5, "b", 0), (2, place if place % 1 else int(place), "a", 0)]
+        ids, owners = conftest.stream_of(tokenizer, copies)
+        ids, owners = ids[run % 4 :][: len(ids) - 4], owners[run % 4 :][: len(ids) - 4]
+        found = SimpleNamespace(
+            tokenizer=tokenizer, sequence_tokens=4, ledger=conftest.ledger_of(owners),
+            artifact=SimpleNamespace(counts={"tokens": len(ids)}),
+        )  # fmt: skip
+        cut = []
+        for blocks in (1, 5, len(ids) // 4):
+            parts = np.array_split(ids.reshape(-1, 4), blocks)
+            found.blocks = lambda parts=parts: iter(parts)
+            lines = [*Lines(found)]
+            assert np.array_equal(np.concatenate([part for _, part in lines]), ids)
+            cut.append([place for place, _ in lines])
+        assert cut[0] == cut[1] == cut[2]
+        for place in cut[0][1:]:
+            assert owners[place] is None or owners[place] != owners[place - 1]
+        ends |= {owners[place - 1] for place in cut[0][1:]}
+    assert len(ends) > 1 or kind.endswith("bos")  # some lines end with a copy
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bytes bos"])
+def test_a_special_token_in_a_copy_begins_no_line(kind, tmp_path, monkeypatch):
+    text = "a <s> b"
+    monkeypatch.setattr(conftest, "EXAMPLES", [("a", text, True, 1)])
+    corpus = conftest.toy_corpus(tmp_path, kind, ((0, 21, "a", 0),))
+    made = export(ExportStage(str(tmp_path), str(corpus.artifact.path), format=node("text")))
+    assert sliced(made.path) == {("a", 0): "a  b"}
+    words = "special tokens within a line", "copies whose text the tokenizer changes"
+    assert made.counts["lost"] == dict.fromkeys(words, 1)
 
 
 def test_texts_that_the_tokenizer_changes_are_counted(exported):

@@ -108,6 +108,13 @@ def edit_index(folder, files):
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
 
+def lengthen_index(folder, files):
+    path = folder / files[1]
+    more = bytes(8)
+    with path.open("ab") as stream:
+        stream.write(gzip.compress(more) if path.suffix == ".gz" else more)
+
+
 def move(**columns):
     def edit(folder, files):
         table = pd.read_parquet(folder / "ledger.parquet")
@@ -128,6 +135,7 @@ EDITS = {
     "half a document less": (cut_within, "ends within a document"),
     "a document more": (lengthen, "tokens, "),
     "the index": (edit_index, "is not as written"),
+    "a longer index": (lengthen_index, "is not as written"),
     "a row moved": (move(token_start=1, token_end=1, byte_start=2, byte_end=2), "differ from"),
     "a row's bytes": (move(byte_start=2), "are not sequence"),
     "a row's document": (move(document=1), "are not sequence"),
