@@ -72,6 +72,27 @@ def test_sequences_hold_the_spliced_stream(tmp_path, monkeypatch, block):
     assert np.ravel(opened["input_ids"]).tolist() == expected
 
 
+@pytest.mark.parametrize("sequences", [1, 2, 4, 9])
+def test_parts_together_are_the_whole(tmp_path, sequences):
+    expected = np.reshape([token for token, *_ in spliced(CLEAN, LAYOUT)], (-1, WIDTH))
+    numbers = [*range(0, len(expected), sequences)]
+    paths = [tmp_path / f"{first}.arrow" for first in numbers]
+    stream = Stream(CLEAN + 9)
+    for first, path in zip(numbers, paths, strict=True):
+        part = first * WIDTH, min(first + sequences, len(expected)) * WIDTH
+        count = pack.write_sequences(path, stream, CLEAN, LAYOUT, SEGMENTS, WIDTH, part)
+        own = expected[first : first + sequences]
+        assert np.concatenate([*pack.read_blocks(path)]).tolist() == own.tolist()
+        assert count == pack.count_sequences(path) == len(own)
+    assert np.concatenate([*pack.read_blocks(*paths)]).tolist() == expected.tolist()
+    assert pack.open_sequences(*paths)["input_ids"][:] == expected.tolist()
+    for tokens in (0, 1, WIDTH, WIDTH + 1, 5 * WIDTH, expected.size, expected.size + 1):
+        rows = -(-tokens // WIDTH)
+        tail = pack.read_tail(paths, tokens)
+        assert tail.tolist() == expected[max(0, len(expected) - rows) :].ravel().tolist()
+    assert pack.read_tail([], 3).dtype == np.int32
+
+
 def test_pieces_are_joined_up_to_a_block(tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "BLOCK_TOKENS", 16)
     layout = [Placed(Segment(0, n, 0, 1, 0.0), n + 1, 2 * n + 1) for n in range(32)]
