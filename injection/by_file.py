@@ -145,12 +145,13 @@ def _up_to(task: Files, files: Sequence[int], least: int, size: float) -> list[i
     return list(files)
 
 
-def _lanes(task: Files) -> list[Lane]:
+def lanes_of(task: Files) -> list[Lane]:
     """Each subset's files."""
     source, weights = task.source, task.source.weights or {}
     subsets = [source.subsets_in(file) for file in source.shards]
     files = {name: [n for n, held in enumerate(subsets) if name in held] for name in weights}
-    return [Lane(name, weights[name], files[name], task.work.folder) for name in weights]
+    folder, names = task.work.folder, enumerate(sorted(weights))
+    return [Lane(n, name, weights[name], files[name], folder) for n, name in names]
 
 
 def _first_files(task: Files) -> list[int]:
@@ -158,7 +159,7 @@ def _first_files(task: Files) -> list[int]:
         return _up_to(task, range(len(task.source.shards)), 1, task.wanted_tokens)
     total = sum(task.source.weights.values())
     found: set[int] = set()
-    for lane in _lanes(task):
+    for lane in lanes_of(task):
         found |= {*_up_to(task, lane.files, 1, task.wanted_tokens * lane.weight / total)}
     return sorted(found)
 
@@ -196,7 +197,7 @@ def _in_order(task: Files, results: Results) -> Tokenised | None:
 
 def _mix(task: Files, results: Results) -> Mix:
     """The mixture of the files so far."""
-    mix = Mix(_lanes(task), task.work.folder.with_name("mixed"))
+    mix = Mix(lanes_of(task), task.work.folder.with_name("mixed"))
     mix.fill(results, task.wanted_tokens)
     return mix
 

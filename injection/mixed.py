@@ -31,13 +31,17 @@ tokens; its number among the file's documents that were kept."""
 SHARD_DOCUMENTS = 1 << 16
 
 
-COLUMNS = ("key", "name", "file", "row", "kept", "kept_row", "start", "tokens", "skipped")
+PLACES = ("subset", "start", "kept", "before")
+"""What of a file's documents makes their order."""
+COLUMNS = ("key", "lane", "file", "row", "kept", "kept_row", "start", "tokens")
 
 
 @dataclass
 class Lane:
     """One subset's documents, file after file."""
 
+    number: int
+    """By the subsets' names."""
     name: str
     weight: float
     files: Sequence[int]
@@ -69,9 +73,9 @@ class Lane:
             DataError: it was the last, and none had a document of this subset.
         """
         number = self.files[self.taken]
-        table = read_table(shard_files(self.folder, number)[2])
+        table = read_table(shard_files(self.folder, number)[2], PLACES)
         table = table.assign(
-            **{"name": self.name, "file": number, "row": np.arange(len(table))},
+            **{"lane": self.number, "file": number, "row": np.arange(len(table))},
             key=(self.characters + table["before"]) / self.weight,
             tokens=np.diff(table["start"], append=results[number]["tokens"]),
             kept_row=np.cumsum(table["kept"]) - 1,
@@ -100,7 +104,7 @@ def merged(lanes: Sequence[Lane], results: Results) -> Iterator[pd.DataFrame]:
         behind = furthest_behind(lanes)
         blocks = [block for x in lanes for block in x.give(behind.next_key if behind else None)]
         if blocks:
-            yield pd.concat(blocks).sort_values(["key", "name"], kind="stable", ignore_index=True)
+            yield pd.concat(blocks).sort_values(["key", "lane"], ignore_index=True)
         if behind is None or behind.stopped or behind.files[behind.taken] not in results:
             return
         behind.take(results)
@@ -123,8 +127,8 @@ class Mix:
     matches: list[Sequence[Any]] = field(default_factory=list)
     last: Key = (0.0, "")
     """The key of its last document."""
-    reached: dict[str, Any] = field(default_factory=dict)
-    """Each subset's last document."""
+    reached: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """The file and row of each lane's last document."""
 
     def fill(self, results: Results, wanted_tokens: int) -> None:
         """Merge documents until there are so many tokens, or no more are known."""
@@ -147,9 +151,9 @@ class Mix:
         if noted:
             places = pd.MultiIndex.from_frame(block[["file", "row"]])
             self.matches += [noted[place] for place in places[places.isin(list(noted))]]
-        for row in block.groupby("name").tail(1).itertuples():
-            self.reached[row.name] = row
-        self.last = block["key"].iloc[-1], block["name"].iloc[-1]
+        for row in block.groupby("lane").tail(1).itertuples():
+            self.reached[row.lane] = row.file, row.row
+        self.last = block["key"].iloc[-1], self.lanes[block["lane"].iloc[-1]].name
 
     def _write(self, documents: pd.DataFrame) -> None:
         number, lengths = len(self.shards), documents["tokens"].to_numpy()
@@ -164,17 +168,22 @@ class Mix:
 
     def skipped(self, results: Results) -> dict[str, int]:
         """What was left out up to each subset's last document, or its end where that was passed."""
-        whole, parts = set[int](), dict[int, Any]()
+        whole, parts = set[int](), dict[int, int]()
         for lane in self.lanes:
-            row = self.reached.get(lane.name)
             if lane.ended and lane.next_key < self.last:
                 whole |= {*lane.files}
-            elif row is not None:
-                whole |= {*lane.files[: lane.files.index(row.file)]}
-                parts[row.file] = max(row, parts.get(row.file, row), key=lambda r: r.row)
-        found = [results[n]["skipped"] for n in sorted(whole)]
-        found += [json.loads(parts[n].skipped) for n in sorted(parts) if n not in whole]
-        return dict(sum(map(Counter, found), Counter[str]()))
+            elif lane.number in self.reached:
+                file, row = self.reached[lane.number]
+                whole |= {*lane.files[: lane.files.index(file)]}
+                parts[file] = max(row, parts.get(file, row))
+        found = Counter[str]()
+        for number in sorted(whole | {*parts}):
+            if number in whole:
+                found += Counter(results[number]["skipped"])
+            else:
+                table = read_table(shard_files(self.lanes[0].folder, number)[2], ["skipped"])
+                found += Counter(json.loads(table["skipped"].iloc[parts[number]]))
+        return dict(found)
 
     def used_up(self) -> Lane | None:
         """The subset that ended first, if the stream goes on after it."""

@@ -14,10 +14,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -171,10 +170,10 @@ def _queued(name: str) -> bool:
 
 def _on_ray(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
     """The Ray cluster of RAY_ADDRESS, or one that is started here."""
-    init: Callable[..., Any] = _import("ray", "init")
     executor = _import("datatrove.executor", "RayPipelineExecutor")
     environment = {"env_vars": {"PYTHONPATH": str(HOME), "TOKENIZERS_PARALLELISM": "false"}}
-    with suppress(RuntimeError):  # it is connected already
+    if not _import("ray", "is_initialized")():
+        init = _import("ray", "init")
         init(runtime_env=environment, log_to_driver=False, include_dashboard=False)
     logs, workers = str(stored.path.parent), cluster.workers
     memory = cluster.memory_gb

@@ -125,14 +125,15 @@ class Last:
 
 def last_used(shard: Shard, tokens: int) -> Last:
     """The one that the shard's token before `tokens` is of."""
-    table = read_table(shard.folder / f"{shard.number:05d}.parquet")
+    path = shard_files(shard.folder, shard.number)[2]
+    table = read_table(path, ["kept", "start", "skipped"])
     row = int(np.flatnonzero(table["kept"] & (table["start"] < tokens))[-1])
     return Last(row, json.loads(table["skipped"].iloc[row]))
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """A row a document that was read, also of those that were left out."""
-    return pd.read_parquet(path)
+    return pd.read_parquet(path, columns=list(columns))
 
 
 MATCH_COLUMNS = ("document_id", "example_id", "rule", "evidence")
