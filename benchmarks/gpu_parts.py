@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -84,7 +85,7 @@ STUDY = (
 )  # fmt: skip
 LARGE = Shapes(
     sizes(4096, 11008, 32, 32, 32), sizes(2048, 5632, 22, 32, 4), sizes(576, 1536, 30, 9, 3),
-    (32_000, 128_256), texts=32, tokens=256, repeats=3, batch=32, width=2048, steps=4, study=STUDY,
+    (32_000, 128_256), texts=32, tokens=256, repeats=2, batch=32, width=2048, steps=4, study=STUDY,
 )  # fmt: skip
 TINY = Shapes(
     sizes(64, 96, 2, 4, 4), sizes(32, 64, 1, 2, 1), sizes(32, 64, 1, 2, 1),
@@ -98,7 +99,6 @@ TINY = Shapes(
            "benchmark=[boolq,truthfulqa]"),
 )  # fmt: skip
 SHAPES = {"large": LARGE, "tiny": TINY}
-WARM_UP = 2  # steps
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,7 @@ def tests(shapes: Shapes, write: Write, _: int) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *words, *map(str, files)],
         cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "TRITON_INTERPRET": "0"},
     )  # fmt: skip
     print(run.stdout, run.stderr, sep="\n")
     last = (run.stdout.splitlines() or ["no output"])[-1]
@@ -203,6 +204,7 @@ class Trained:
     fits: tuple[Fit, ...]
     dtype: torch.dtype
     compiled: bool = False
+    warm_up: int = 2  # steps
 
 
 def training(of: Trained, shapes: Shapes, write: Write, attempt: int) -> None:
@@ -219,12 +221,12 @@ def training(of: Trained, shapes: Shapes, write: Write, attempt: int) -> None:
     sequences = random_sequences(vocabulary, width)
     step = our_step(model, sequences, config, settings_of(of.zero), world)
     seconds, losses = [], []
-    for number in range(WARM_UP + shapes.steps):
+    for number in range(of.warm_up + shapes.steps):
         started = time.perf_counter()
         losses.append(step(number))
         seconds.append(time.perf_counter() - started)
         print(f"step {number}: {seconds[-1]:.2f} s, loss {losses[-1]:.4f}", flush=True)
-    speed = shapes.batch * width / median(seconds[WARM_UP:])
+    speed = shapes.batch * width / median(seconds[of.warm_up :])
     held = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     write({
         "model": of.name, "engine": of.zero, "compiled": of.compiled,
@@ -248,7 +250,7 @@ def seven(shapes: Shapes, write: Write, attempt: int) -> None:
     zero, fits = "zero3+offload", (Fit(4), Fit(2), Fit(4, recomputes=True))
     if torch.cuda.is_available() and torch.cuda.get_device_properties(0).total_memory > 100e9:
         zero, fits = "zero3", (Fit(2), Fit(1), Fit(4, recomputes=True))
-    own = Trained("7B shape", shapes.seven, zero, fits, torch.bfloat16)
+    own = Trained("7B shape", shapes.seven, zero, fits, torch.bfloat16, warm_up=1)
     training(own, replace(shapes, steps=min(2, shapes.steps)), write, attempt)
 
 
