@@ -1,6 +1,6 @@
 """All that wants a GPU, measured in one command: `make gpu`.
 
-    python -m benchmarks.gpu out=FOLDER [shapes=tiny] [PART …]
+    python -m benchmarks.gpu out=FOLDER [shapes=tiny] [revision=REVISION] [PART …]
 
 Under nine minutes on an H100 or H200. Each part is a process of its own with a time limit, so that
 a crash, a full memory or a slow part loses its own lines only. FOLDER gets, after each part:
@@ -9,7 +9,8 @@ a crash, a full memory or a slow part loses its own lines only. FOLDER gets, aft
 - gpu.md: the same as tables;
 - gpu.log: what the parts said.
 
-`shapes=tiny` is for a machine without a GPU: the numbers mean nothing there.
+`shapes=tiny` is for a machine without a GPU: the numbers mean nothing there. `revision` names the
+code where git can't.
 """
 
 from __future__ import annotations
@@ -202,6 +203,7 @@ def main() -> int:
     out = Path(given.get("out", "gpu"))
     out.mkdir(parents=True, exist_ok=True)
     facts, found = about(), {}
+    facts["revision"] = given.get("revision", facts["revision"])
     end = time.monotonic() + SECONDS
     for name in names:
         started = time.monotonic()
