@@ -10,7 +10,11 @@ from core.errors import ConfigError, require, said
 from core.estimates import ALL
 
 NAME = "Contamination"
-FACTORS = {"learning_rate": "the learning rate", "budget_tokens": "the corpus's tokens"}
+FACTORS = {
+    "learning_rate": "the learning rate",
+    "budget_tokens": "the corpus's tokens",
+    "mean_occurrences": "the mean occurrences",
+}
 """The cell's facts that sweeps vary (config node `cell`), and how charts call them."""
 
 

@@ -1,8 +1,11 @@
 """The saved view: its charts read the keys that the mirror writes."""
 
+from dataclasses import fields
+
 import pandas as pd
 import pytest
 
+from analysis.cells import Cell
 from analysis.mirror import keys
 from analysis.mirror.view import ViewConfig, build_view, save_view
 from core.errors import ConfigError
@@ -28,6 +31,8 @@ def test_charts_read_what_the_mirror_writes():
     results = pd.DataFrame(rows)
     summary, (curve,) = keys.summary(results), keys.curves(results)
     assert set(found["auroc by occurrences"].y) <= set(curve)
+    swept = found["auroc/loss/all by the mean occurrences"].x.name
+    assert swept.removeprefix("cell.") in {field.name for field in fields(Cell)}
     read = {panel.y.name for title, panel in found.items() if "by the learning rate" in title}
     assert read == {
         "auroc/loss/all", "auroc/min_k/all", "clean/auroc/loss/all", "clean/auroc/min_k/all",
