@@ -67,7 +67,8 @@ def score(
             `label`, `benchmark`; or the path of a file, a corpus folder or a hub data set.
         model: a folder, a GGUF file or a hub id; or a loaded `PreTrainedModel`, with `tokenizer`.
         methods: names of conf/method, "all" (those for which all is given), or a mapping of names
-            to hyperparameters, such as `{"min_k": {"k": [0.1, 0.2]}}`.
+            to hyperparameters, such as `{"min_k": {"k": [0.1, 0.2]}}`; your own with its class,
+            such as `{"mine": {"_target_": "my_module.MyMethod"}}`.
         labels: of the texts: 1, True or "member"; 0, False or "non-member"; None where unknown.
         tokenizer: of a loaded model.
         reference: a model that has not seen the texts, as `model`; for `reference`.
@@ -142,7 +143,8 @@ def evaluate(
         variant and metric; see `detection.evaluation.tidy`.
 
     Raises:
-        DataError: there are no members, or no non-members; or a text has no score under its id.
+        DataError: there are no members, or no non-members; or a text has no score under its id,
+            or none by one of the methods.
     """
     examples = given_texts(texts, labels, on_error)
     _check_scores(scores)
@@ -156,6 +158,7 @@ def evaluate(
         good = isinstance(rates, Sequence) and all(map(_is_rate, rates))
         require(good, name, rates, "give rates above 0 and below 1, such as (0.05,).")
     parts = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
+    _check_whole(parts, shown)
     return tidy(evaluated(lambda: by_method(parts), shown, blind, chosen_metrics(fpr, tpr)))
 
 
@@ -193,4 +196,16 @@ def _check_same(scores: pd.DataFrame, examples: Texts) -> None:
             raise DataError(
                 f"texts: {one.example_id!r} ({one.text[:40]!r}) is not the text that was scored by "
                 "this id. Give the same texts in the same order, or an `id` to each when you score."
+            )
+
+
+def _check_whole(parts: Sequence[pd.DataFrame], shown: Texts) -> None:
+    """Raise a DataError unless each method's rows have all of these texts, ranked."""
+    for rows in parts:
+        scored = set(rows["example_id"][rows["ranked"]])
+        lacks = [name for name in shown.column("example_id").to_pylist() if name not in scored]
+        if lacks:
+            raise DataError(
+                f"scores: {rows['method'].iloc[0]!r} has none that is ranked of {lacks[0]!r}, "
+                "which another method has. Give all methods' scores of the same texts."
             )

@@ -18,7 +18,7 @@ from core.errors import ConfigError, DataError, UserError, near_names, require
 from detection.config import METHODS, DetectionStage, ExamplesConfig
 from detection.examples import open_examples, texts_of
 from detection.model.held_model import HeldModel
-from detection.rows import with_class_names
+from detection.rows import folded, with_class_names
 from detection.texts import Texts
 from injection.sources.reading import Row, Shard
 from injection.sources.tally import Tally
@@ -69,18 +69,19 @@ def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Text
         return open_examples(ExamplesConfig(str(texts), on_error=on_error))
     rows = _rows(texts)
     if labels is not None:
-        require(hasattr(labels, "__iter__"), "labels", labels, "give one for each text.")
+        ordered = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
+        require(ordered, "labels", labels, "give one for each text, in a list.")
         rows, labels = list(rows), labels.tolist() if hasattr(labels, "tolist") else list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
-        rows = [{**row, "label": label} for row, label in zip(rows, labels, strict=True)]
+        rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]
     shard = Shard(Path("texts"), "texts", "rows")
     numbered = (GivenRow(shard, number, row) for number, row in enumerate(rows, 1))
     return texts_of(numbered, Tally(on_error, "on_error"), "texts")
 
 
 def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
-    if isinstance(texts, Mapping) or not hasattr(texts, "__iter__"):
+    if isinstance(texts, Mapping | set) or not hasattr(texts, "__iter__"):
         kind = type(texts).__name__
         remedy = "give strings, a data frame, or one split of a data set."
         raise DataError(f"texts is a {kind}: {remedy}")
@@ -94,6 +95,11 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
     if hasattr(texts, "features"):  # a data set, streamed or not
         return with_class_names(texts.with_format(None))
     return (row if isinstance(row, Mapping) else {"text": row} for row in texts)
+
+
+def _labelled(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
+    """The row with this label in place of its own."""
+    return {**{name: row[name] for name in row if folded(name) != "label"}, "label": label}
 
 
 def given_model(model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: bool) -> str | None:
@@ -115,6 +121,9 @@ def given_model(model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: b
         raise ConfigError(f"{name} is a {type(model).__name__}: {remedy}")
     if tokenizer is None:
         raise ConfigError(f"{name}: a loaded model needs its tokenizer: give one beside it.")
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        remedy = "load it, such as by AutoTokenizer.from_pretrained."
+        raise ConfigError(f"{name}: its tokenizer is a {type(tokenizer).__name__}: {remedy}")
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
     held = HeldModel.of(model, tokenizer, f"{name}.path", kept=kept)
@@ -135,12 +144,13 @@ def given_methods(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str,
     given = methods if isinstance(methods, Mapping) else {}
     nodes = {}
     for name in names:
-        if name not in known:
-            raise ConfigError(f"method={name}: unknown method. {near_names(str(name), known)}")
         own = given.get(name) or {}
         remedy = 'give its hyperparameters by name, such as {"k": 0.2}.'
         require(isinstance(own, Mapping), f"method.{name}", own, remedy)
-        nodes[name] = {**yaml.safe_load(known[name].read_text())[name], **own}
+        if name not in known and "_target_" not in own:  # which a method of one's own has
+            raise ConfigError(f"method={name}: unknown method. {near_names(str(name), known)}")
+        usual = yaml.safe_load(known[name].read_text())[name] if name in known else {}
+        nodes[name] = {**usual, **own}
     return nodes
 
 

@@ -140,6 +140,9 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         ({"methods": "reference", "reference": "./nowhere"}, "^reference is './nowhere': there"),
         ({"methods": {"min_k": {"k": object()}}}, "^methods.min_k.k: Value 'object' is not"),
         ({"labels": 1}, "^labels is 1: give one for each text"),
+        ({"labels": "10"}, "^labels is '10': give one for each text, in a list"),
+        ({"labels": {0: 1, 1: 0}}, "^labels is {0: 1, 1: 0}: give one"),
+        ({"texts": {*TEXTS[:2]}, "labels": [1, 0]}, "^texts is a set: give strings"),
         (
             {"texts": pd.DataFrame([TEXTS[:2]], columns=["text"] * 2)},
             "^texts: the column 'text' is",
@@ -174,6 +177,24 @@ def test_ids_of_a_column_with_gaps_are_whole_numbers(toy_folders):
     assert found["example_id"].tolist() == ["7", "1", "9"]
 
 
+def test_given_labels_take_the_place_of_a_column(toy_folders):
+    frame = pd.DataFrame({"text": TEXTS[:3], " Label": "none of ours"})
+    found = score(frame, str(toy_folders["target"]), "loss", labels=[0, 1, 0], device="cpu")
+    assert found["label"].tolist() == [False, True, False]
+
+
+def test_a_method_of_ones_own_is_named_by_its_class(toy_folders):
+    mine = {"_target_": "detection.methods.min_k.MinK", "k": 0.3}
+    found = score(TEXTS[:3], str(toy_folders["target"]), {"mine": mine, "min_k": {"k": 0.3}})
+    own, known = (rows["score"].tolist() for _, rows in found.groupby("method"))
+    assert own == known
+
+
+def test_a_loaded_models_tokenizer_is_a_loaded_one(model):
+    with pytest.raises(ConfigError, match="^model: its tokenizer is a str: load it, such as by"):
+        score(TEXTS[:2], model, "loss", tokenizer="gpt2")
+
+
 def test_what_cannot_be_used_is_left_out_where_asked(toy_folders, caplog):
     rows = {"texts": [*TEXTS[:3], None], "labels": np.array([1, 0, 5, 0]), "on_error": "skip"}
     found = score(model=str(toy_folders["target"]), methods="loss", device="cpu", **rows)
@@ -195,6 +216,10 @@ def test_evaluate_takes_one_models_whole_scores():
         (scores.assign(score="a"), "^scores: its column score is no numbers"),
         (scores.assign(ranked="True"), "^scores: its column ranked is no True or False"),
         (scores.assign(score=np.nan), f"^scores: {len(TEXTS)} are missing"),
+        (
+            pd.concat([scores, scores[1:].assign(method="half")]),
+            "^scores: 'half' has none that is ranked of '0', which another",
+        ),
     ):
         with pytest.raises(DataError, match=said):
             evaluate(bad, frame, blind=False)
