@@ -25,6 +25,8 @@ LOOKS_LIKE = {
     "benchmark": re.compile(r"[\w .-]*benchmark[\w .-]*"),
 }
 """Field → names of columns that may be meant for it."""
+STREAMED = ("jsonl", "csv", "tsv")
+"""What standard input and pipes are read as."""
 log = logging.getLogger(__name__)
 
 
@@ -32,12 +34,14 @@ def raw_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     """The rows, wherever they come from; what can't be read goes to the tally.
 
     Raises:
-        ConfigError: a file of another kind.
+        ConfigError: a file or a stream of another kind.
         DataError: nothing is there, or a folder or a data set that can't be read.
     """
     path, source = examples.path, Path(examples.path).expanduser()
     if path == "-" or source.is_fifo():
         kind = "jsonl" if examples.format == "auto" else examples.format
+        remedy = f"choose from {', '.join(STREAMED)}, or give a file."
+        require(kind in STREAMED, "examples.format", kind, remedy)
         stream = STANDARD_INPUT if path == "-" else source
         yield from read(Shard(stream, str(stream), kind), Reading(tally))
     elif source.is_file():

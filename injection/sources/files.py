@@ -134,8 +134,8 @@ def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> 
     Raises:
         ConfigError: nothing is there, a format is unknown, or two files have one name.
     """
-    known, field = ("auto", *READERS), option.replace("path", "format").removesuffix("s")
-    require(format in known, field, format, f"choose from {', '.join(known)}.")
+    known = ("auto", *READERS)
+    require(format in known, _format_of(option), format, f"choose from {', '.join(known)}.")
     entries = [paths] if isinstance(paths, str) else list(paths or ())
     require(bool(entries), option, paths, "give a file, a folder or a glob pattern.")
     found: dict[str, Shard] = {}
@@ -173,6 +173,11 @@ def _hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
+def _format_of(option: str) -> str:
+    """The field that names the format of the files in this one."""
+    return option.replace("path", "format").removesuffix("s")
+
+
 def _kind(file: Path, format: str, option: str, named: bool) -> str | None:
     """The file's format; None for a folder's file of another kind."""
     path = file.resolve()
@@ -182,7 +187,7 @@ def _kind(file: Path, format: str, option: str, named: bool) -> str | None:
         return format if format == "text" or named or by_suffix == format else None
     if by_suffix is None and named:
         raise ConfigError(
-            f"{option}: the kind of {path} can't be told by its suffix. Name it with format="
-            f"{'|'.join(READERS)}."
+            f"{option}: the kind of {path} can't be told by its suffix. Name it with "
+            f"{_format_of(option)}={'|'.join(READERS)}."
         )
     return by_suffix

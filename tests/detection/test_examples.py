@@ -167,6 +167,9 @@ def test_standard_input_is_jsonl_or_what_format_says(given, file, monkeypatch):
     given(b"")
     with pytest.raises(DataError, match="examples.path is '-': it has no example"):
         open_examples(ExamplesConfig("-"))
+    for kind in ("parquet", "text", "xml"):
+        with pytest.raises(ConfigError, match=f"^examples.format is '{kind}': choose from jsonl, "):
+            open_examples(ExamplesConfig("-", format=kind))
     given(b"{")
     with pytest.raises(DataError, match="^standard input, row 1: line is not JSON"):
         open_examples(ExamplesConfig("-"))

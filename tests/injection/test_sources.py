@@ -149,7 +149,7 @@ def test_a_link_to_another_folder_is_another_corpus(write, tmp_path):
     [
         ({"paths": "nowhere"}, "corpus.paths is 'nowhere': there is no file"),
         ({"paths": None}, "corpus.paths is None: give a file"),
-        ({"paths": "{tmp}/*.xyz"}, "can't be told by its suffix"),
+        ({"paths": "{tmp}/*.xyz"}, "Name it with corpus.format=jsonl|"),
         ({"paths": ["{tmp}/a/1.jsonl", "{tmp}/b/1.jsonl"]}, "the same ids"),
         ({"paths": "{tmp}/a", "format": "jsonlines"}, "corpus.format is 'jsonlines'"),
         ({"paths": "{tmp}/a", "on_error": "ignore"}, "corpus.on_error is 'ignore'"),
