@@ -8,7 +8,7 @@ import pytest
 
 from core.config import create
 from injection.run import _documents
-from injection.verify import Proof, Units, _hashes, _Search, verify
+from injection.verify import Check, Proof, Units, _hashes, _Search, verify
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -44,8 +44,11 @@ def packed(ledger=LEDGER):
 
 
 def failures(ids, ledger=LEDGER, examples=EXAMPLES, window=(8, 53)):
-    """What the proof says, of blocks of 3, 3 and 2 sequences."""
+    """What the proof says, of blocks of 3, 3 and 2 sequences, and of two parts, each on its own."""
     proof = verify(np.array_split(ids, 3), examples, ledger, LETTERS, window)
+    check = Check.of(examples, ledger, LETTERS, window)
+    parts = [check.read([ids[:4]]), check.read([ids[4:6], ids[6:]], 4, ids[1:4].ravel())]
+    assert check.proof(parts) == proof
     assert (proof.rows, proof.tokens) == (len(ledger), ids.size)
     return proof.failures
 
