@@ -150,7 +150,7 @@ def _one_of_many(config: DictConfig, settings: LaunchSettings, overrides: list[s
     except StoppedError:
         raise
     except UserError as error:
-        log.debug("%s", error)
+        log.error("this cell failed: %s", error)  # and is named again at the end
     except Exception:
         log.error("%s", traceback.format_exc())
 

@@ -145,6 +145,7 @@ def test_a_sweep_with_a_bad_cell_reports_the_others(runs, tmp_path):
     assert done.returncode == 1, done.stderr[-3000:]
     said = done.stdout + done.stderr
     assert "failed: training.learning_rate=-1: training.learning_rate is -1.0" in said
+    assert said.index("this cell failed: training.learning_rate is -1.0") < said.index("report:")
     assert "sweep: 1 of 2 cells done." in said
     latest = json.loads((tmp_path / "runs/report/latest.json").read_text())["folder"]
     results = pd.read_parquet(tmp_path / "runs/report" / latest / "results.parquet")
