@@ -8,7 +8,6 @@ logs, its `skip_completed` and its ways to start workers are what is used; besid
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
 import subprocess
@@ -85,12 +84,9 @@ def _import(module: str, name: str) -> Any:
 
 
 def _locally(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
-    """Datatrove's local executor, a piece at a time, in processes.
-
-    Its own processes are not used: it would wait for ever for one that was killed.
-    """
+    """Datatrove's local executor, with processes of our own: its pool waits for a killed one."""
     workers, method = min(cluster.workers, len(missing)), get_context("spawn")
-    with ProcessPoolExecutor(workers, method, initializer=_quiet_worker) as pool:
+    with ProcessPoolExecutor(workers, method, initializer=one_thread) as pool:
         jobs = [pool.submit(_one, stored, pieces, piece) for piece in missing]
         try:
             for job in as_completed(jobs):
@@ -102,18 +98,10 @@ def _locally(stored: Stored, pieces: int, missing: Sequence[int], cluster: Tasks
                 job.cancel()
 
 
-def _quiet_worker() -> None:
-    """Datatrove says on the terminal what stands in its logs as well."""
-    one_thread()
-    sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-
-
 def _one(stored: Stored, pieces: int, piece: int) -> None:
+    """A rank, as the executor's own processes run it; but for the first they log to files alone."""
     executor = _import("datatrove.executor", "LocalPipelineExecutor")
-    logs = str(stored.path.parent)
-    executor(
-        *([stored], pieces), workers=1, logging_dir=logs, local_tasks=1, local_rank_offset=piece
-    ).run()
+    executor([stored], pieces, logging_dir=str(stored.path.parent))._run_for_rank(piece, 1)
 
 
 def _on_slurm(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:

@@ -14,7 +14,7 @@ from injection.sources import Document
 from injection.sources.files import FilesCorpus
 from injection.sources.reading import Shard
 
-SECONDS = 0.02
+SECONDS = 0.1
 WEIGHTS = {"a": 3, "b": 1.5, "c": 0.2}
 WORDS = ("the", "of", "a", "bridge", "river", "stone", "wind", "letter", "garden", "seven", "cold")
 

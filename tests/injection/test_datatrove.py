@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,17 +91,15 @@ def expected(slow, tmp_path):
 
 
 def started(stage, tmp_path, **cluster):
-    """The stage by a process of its own, once its first task is finished."""
+    """The stage by a process of its own."""
     file = tmp_path / "stage.pickle"
     stage = replace(stage, cluster=TasksConfig(kind="datatrove", **cluster))
     file.write_bytes(pickle.dumps(stage))
-    driver = subprocess.Popen([sys.executable, "-c", RUN, str(file)], start_new_session=True)
-    until(lambda: next(tmp_path.glob("runs/corpus/*/tokens/files/*.json"), None), driver)
-    return stage, driver
+    return stage, subprocess.Popen([sys.executable, "-c", RUN, str(file)], start_new_session=True)
 
 
 def until(found, driver):
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while not (result := found()):
         assert driver.poll() is None, "it ended before"
         assert time.monotonic() < deadline
@@ -108,13 +107,15 @@ def until(found, driver):
     return result
 
 
-def killed_worker(match, driver):
-    """Kill a process whose command holds these words."""
+def kill_worker(tmp_path, driver):
+    """Kill a process that writes a file's tokens."""
 
     def find():
-        for process in psutil.process_iter(["cmdline"]):
-            if match(process) and any("ids" in f.path for f in process.open_files()):
-                return process
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                paths = [Path(file.path) for file in process.open_files()]
+                if any(path.suffix == ".ids" and tmp_path in path.parents for path in paths):
+                    return process
         return None
 
     until(find, driver).kill()
@@ -124,9 +125,9 @@ def killed_worker(match, driver):
 def test_a_killed_worker_is_started_again(slow, tmp_path):
     whole = expected(slow, tmp_path)
     stage, driver = started(slow, tmp_path, workers=2)
-    children = {child.pid for child in psutil.Process(driver.pid).children(recursive=True)}
-    killed_worker(lambda process: process.pid in children, driver)
-    assert driver.wait(400) == 0
+    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.ids")], driver)
+    kill_worker(tmp_path, driver)
+    assert driver.wait(900) == 0
     made = run(stage)
     assert (made.files, made.counts) == (whole.files, whole.counts)
 
@@ -135,6 +136,7 @@ def test_a_killed_worker_is_started_again(slow, tmp_path):
 def test_after_its_driver_was_killed_the_same_command_goes_on(slow, tmp_path):
     whole = expected(slow, tmp_path)
     stage, driver = started(slow, tmp_path, workers=2)
+    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.json")], driver)
     children = psutil.Process(driver.pid).children(recursive=True)
     driver.kill()
     driver.wait()
@@ -154,7 +156,8 @@ def test_a_killed_slurm_task_is_submitted_again(slow, tmp_path):
     whole = expected(slow, tmp_path)
     own = {"executor": "slurm", "workers": 2, "partition": "main", "memory_gb": 1}
     stage, driver = started(slow, tmp_path, **own)
-    killed_worker(lambda p: f"{tmp_path}/" in " ".join(p.info["cmdline"] or ()), driver)
-    assert driver.wait(400) == 0
+    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.ids")], driver)
+    kill_worker(tmp_path, driver)
+    assert driver.wait(900) == 0
     made = run(stage)
     assert (made.files, made.counts) == (whole.files, whole.counts)
