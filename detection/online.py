@@ -22,6 +22,7 @@ from detection.build import build_methods
 from detection.collect import Collector
 from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
 from detection.examples import make_text, open_examples
+from detection.flags import unranked
 from detection.methods.base import Method
 from detection.model import open_node
 from detection.needs import choose_servable
@@ -140,6 +141,8 @@ def _scores(
     for (name, variant), method in methods.items():
         for text, stats in windows:
             example = Example(text.example_id, text.text, {ORIGINAL: (stats,)})
-            rows.append([text.example_id, name, variant, *judged(method, example, len(stats), 1)])
+            why_not = unranked(text.text, len(stats), 1)
+            score, flag = judged(method, example, why_not)
+            rows.append([text.example_id, name, variant, score, flag, not why_not])
     columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
     return pd.DataFrame(rows, columns=columns)

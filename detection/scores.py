@@ -119,13 +119,12 @@ def score_tables(
     found = {key: np.empty(len(examples), JUDGED) for key in sorted(methods)}
     flags: dict[str, int] = {}  # in words → its number; there are few
     texts = Texts.of(examples)
-    for place in texts.order("sha256"):
-        text = texts[place]
-        tokens = len(scored[text.sha256][0])
+    places = texts.order("sha256")
+    for place, text in zip(places, texts.take(places), strict=True):
+        why_not = unranked(text.text, len(scored[text.sha256][0]), min_scored_tokens)
         for key, column in found.items():
-            example = seen(methods[key], text, passes)
-            score, flag, is_ranked = judged(methods[key], example, tokens, min_scored_tokens)
-            column[place] = score, flags.setdefault(flag, len(flags)), is_ranked
+            score, flag = judged(methods[key], seen(methods[key], text, passes), why_not)
+            column[place] = score, flags.setdefault(flag, len(flags)), not why_not
     words, order = pa.array([*flags], pa.string()), texts.order("example_id")
     ids = texts.take(order).column("example_id").combine_chunks()
     for (name, variant), column in found.items():
@@ -159,17 +158,12 @@ def seen(method: Method, text: Text, passes: Mapping[Pass, ByText]) -> Example:
     return Example(text.example_id, text.text, copies)
 
 
-def judged(method: Method, example: Example, scored: int, least: int) -> tuple[float, str, bool]:
-    """The score, its flag, and whether it is ranked.
+def judged(method: Method, example: Example, why_not: str) -> tuple[float, str]:
+    """The score and its flag, of an example as the method sees it.
 
-    Args:
-        method: what scores it.
-        example: a text as the method sees it.
-        scored: how many of its tokens the target scores.
-        least: how many it takes to be ranked.
+    `why_not` is why its text is not ranked by any method (`flags.unranked`); empty: it is.
     """
-    why_not = unranked(example.text, scored, least)
-    return method.score(example), why_not or method.flag(example), not why_not
+    return method.score(example), why_not or method.flag(example)
 
 
 def read_table(path: Path) -> pd.DataFrame:

@@ -24,6 +24,8 @@ COLUMNS = pa.schema(
 Rows = NDArray[np.int64]
 AT_ONCE = 2**12
 """Texts of a block of columns."""
+MADE_AT_ONCE = 2**8
+"""Texts that are there as objects, where many are gone through."""
 
 
 pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed, even if asked
@@ -84,7 +86,18 @@ class Texts(Sequence[Text]):
         return Text(*(column[row].as_py() for column in self._blocks[block].columns))
 
     def __iter__(self) -> Iterator[Text]:
-        return (self[place] for place in range(len(self)))
+        for start in range(0, len(self), MADE_AT_ONCE):
+            yield from self._made(self._rows[start : start + MADE_AT_ONCE])
+
+    def _made(self, rows: Rows) -> list[Text]:
+        """The texts of some rows, a block's at a time: one by one they take five times as long."""
+        own, found = rows // AT_ONCE, dict[int, Text]()
+        for number in np.unique(own):
+            places = np.flatnonzero(own == number)
+            block = self._blocks[number].take(pa.array(rows[places] % AT_ONCE))
+            columns = (column.to_pylist() for column in block.columns)
+            found.update(zip(places.tolist(), map(Text, *columns), strict=True))
+        return [found[place] for place in range(len(rows))]
 
     def take(self, places: Any) -> Texts:
         """The texts at these places: numbers, a mask or a slice."""

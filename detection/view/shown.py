@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detection.flags import unranked
 from detection.methods._likelihood import standardised
 from detection.methods.infilling import Infilling
 from detection.methods.reference import REFERENCE
@@ -113,10 +114,11 @@ def _example(text: Text, reading: Reading) -> dict[str, Any]:
 def _scores(text: Text, reading: Reading, scored: int) -> tuple[dict[str, float], list[str]]:
     """The methods' scores, by name and variant, and what is out of the ordinary about them."""
     scores, flags = {}, {}
+    why_not = unranked(text.text, scored, reading.min_scored_tokens)
     for (name, variant), method in reading.methods.items():
         example, label = seen(method, text, reading.passes), f"{name} {variant}".strip()
-        scores[label], flag, ranked = judged(method, example, scored, reading.min_scored_tokens)
-        flags[f"{name}: {flag}" if ranked else flag] = flag
+        scores[label], flag = judged(method, example, why_not)
+        flags[flag if why_not else f"{name}: {flag}"] = flag
     return scores, [words for words, flag in flags.items() if flag]
 
 
