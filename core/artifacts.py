@@ -28,7 +28,7 @@ from core.content import digests, files_digest
 from core.disk import disk_errors
 from core.errors import ArtifactError, ConfigError, UserError
 from core.files import sealed, sync, write_text
-from core.lease import building
+from core.lease import CLAIM, building
 from core.nearest import say_nearest
 from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest
 
@@ -110,8 +110,7 @@ def build(
 def begun(folder: Path, config: Any) -> Iterator[None]:
     """Start or resume the folder; a disk that refuses is an error, and bad input is undone."""
     new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / CONFIG, yaml.safe_dump(as_data(config), sort_keys=False))
+    _begin(folder, config)
     try:
         with disk_errors(folder):
             yield
@@ -121,6 +120,28 @@ def begun(folder: Path, config: Any) -> Iterator[None]:
         if new and (empty or isinstance(error, ConfigError)):
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+@contextmanager
+def beside(folder: Path, config: Any, claim: str) -> Iterator[bool]:
+    """Add files to a folder that others may add to, or build, at the same time.
+
+    Only one process at a time has the `claim`; the others wait for it.
+
+    Yields:
+        Whether the folder is unfinished: to one that is finished nothing may be added.
+    """
+    with building(folder.with_name(f"{folder.name}{CLAIM}{claim}")):
+        unfinished = not is_complete(folder)
+        with disk_errors(folder):
+            if unfinished and not (folder / CONFIG).exists():
+                _begin(folder, config)
+            yield unfinished
+
+
+def _begin(folder: Path, config: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / CONFIG, yaml.safe_dump(as_data(config), sort_keys=False))
 
 
 def commit(

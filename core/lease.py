@@ -16,6 +16,7 @@ from core.errors import ArtifactError
 from core.files import file_state
 
 LOCKS = ".locks"
+CLAIM = ".of-"  # in the name of a lease: before it the folder's name, after it what of it is meant
 LEASE = 45.0
 """Seconds without a sign of life after which a process on another machine counts as dead."""
 VOID = b"void\n"
@@ -79,6 +80,13 @@ def _is_ours(lease: SoftFileLease) -> bool:
 def lease_file(folder: Path) -> Path:
     """Where the folder's lease is while a process holds it."""
     return folder.parent.parent / LOCKS / f"{folder.parent.name}-{folder.name}.lease"
+
+
+def maker(folder: Path) -> str | None:
+    """Who makes the folder, or a part of it, in words; None: no living process."""
+    own = lease_file(folder)
+    parts = own.parent.glob(f"{own.stem}{CLAIM}*{own.suffix}")
+    return next(filter(None, map(holder, [own, *parts])), None)
 
 
 def holder(file: Path) -> str | None:

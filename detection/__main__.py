@@ -19,11 +19,14 @@ def main(config: DictConfig) -> None:
     """Run the stage and print what the scores say."""
     from detection.examples import open_examples
     from detection.overlap import text_notes
-    from detection.run import run  # here, so that --help and --cfg job answer at once
+    from detection.run import run, run_slice  # here, so that --help and --cfg job answer at once
     from detection.scores import open_scores
     from detection.summary import summary
 
     stage = convert(config, DetectionStage)
+    if stage.slice is not None:
+        run_slice(stage)
+        return
     if "records" in config:  # a launcher will report on them
         run(stage)
         return

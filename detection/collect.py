@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from core.artifacts import Built, build, is_complete, locate, open_artifact
+from core.artifacts import Built, beside, build, is_complete, locate, open_artifact
+from core.errors import ArtifactError
 from detection.config import DetectionConfig
 from detection.examples import texts_digest
 from detection.model import ScoredModel, model_of
@@ -64,6 +65,25 @@ class Collector:
             self._one(each)
         return {p: self._found[held_by] for p, held_by in holders.items()}
 
+    def collect_slice(self, passes: Iterable[Pass], number: int, of: int) -> int:
+        """Write those parts of the passes that are slice `number` of `of` and not there.
+
+        A part is a new file, or none: other slices, and a run of all, may be at work beside it.
+
+        Returns:
+            How many it wrote.
+        """
+        wanted, made = {*serving(set(passes)).values()}, 0
+        wanted |= {Pass(p.model) for p in wanted if view_of(p).rewords}
+        for each in sorted(wanted, key=lambda p: (view_of(p).rewords, p.key)):
+            folder, config, _ = self._place(each)
+            with beside(folder, config, f"slice-{number}-of-{of}") as unfinished:
+                if unfinished:
+                    texts = [*self._parts(each, folder).items()]
+                    start, end = (len(texts) * n // of for n in (number - 1, number))
+                    made += self._add(each, dict(texts[start:end]))
+        return made
+
     def stored(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
         """The statistics of those passes whose folders are finished; nothing is run.
 
@@ -100,23 +120,63 @@ class Collector:
     def _run(self, wanted: Pass, folder: Path) -> Built:
         """Write the parts of the pass that are not there, or not whole."""
         known = self._one(Pass(wanted.model)) if view_of(wanted).rewords else None
-        texts = {folder / part(n): own for n, own in enumerate(parts(self.texts, wanted))}
+        texts = self._parts(wanted, folder)
         missing = [p for p, own in texts.items() if not is_whole(p, [t.sha256 for t in own])]
         for path in {*folder.glob(PARTS), *missing} - (texts.keys() - {*missing}):
             path.unlink(missing_ok=True)
         if 0 < len(missing) < len(texts):
             kept = len(texts) - len(missing)
             log.info("%s: %d of %d parts are there.", wanted.key, kept, len(texts))
+        self._write(wanted, {path: texts[path] for path in missing}, known)
+        context = self._load(wanted.model).source.context
+        return Built([path.name for path in texts], self._counts(folder, context))
+
+    def _parts(self, wanted: Pass, folder: Path) -> dict[Path, Sequence[Text]]:
+        """The files of the pass's parts, each with its texts, in their order."""
+        return {folder / part(n): own for n, own in enumerate(parts(self.texts, wanted))}
+
+    def _add(self, wanted: Pass, texts: Mapping[Path, Sequence[Text]]) -> int:
+        """Write those of these parts that are not there; how many."""
+        missing = {path: own for path, own in texts.items() if not path.exists()}
+        if missing:
+            known = self._known(wanted, missing) if view_of(wanted).rewords else None
+            self._write(wanted, missing, known)
+        return len(missing)
+
+    def _known(self, wanted: Pass, texts: Mapping[Path, Sequence[Text]]) -> ByText:
+        """What the model says of these texts themselves, whose parts are made where they lack.
+
+        Raises:
+            ArtifactError: a part is not what a run of these texts writes.
+        """
+        original, ends = Pass(wanted.model), [*texts.values()]
+        first, last = ends[0][0].sha256, ends[-1][-1].sha256
+        folder = self._place(original)[0]
+        parts = self._parts(original, folder).items()
+        needed = {p: own for p, own in parts if own[0].sha256 <= last and first <= own[-1].sha256}
+        self._add(original, needed)
+        for path, some in needed.items():
+            if not is_whole(path, [text.sha256 for text in some]):
+                raise ArtifactError(
+                    f"{path} is damaged, or of an earlier version, and no slice replaces what is "
+                    "there. Run the same command without slice: it makes the part again."
+                )
+        return StoredPass(folder)
+
+    def _write(
+        self, wanted: Pass, texts: Mapping[Path, Sequence[Text]], known: ByText | None
+    ) -> None:
+        """Score the texts of these parts, but of one that another process has made meanwhile."""
         model = self._load(wanted.model)
-        if len(missing) > 1:  # a bad text is an error before any is scored
-            for path in missing:
-                model.tokenize(wanted, texts[path])
+        if len(texts) > 1:  # a bad text is an error before any is scored
+            for own in texts.values():
+                model.tokenize(wanted, own)
                 release()
         with staying():
-            for path in missing:
-                write_rows(path, model.run(wanted, texts[path], known))
-                release()
-        return Built([path.name for path in texts], self._counts(folder, model.source.context))
+            for path, own in texts.items():
+                if not path.exists():
+                    write_rows(path, model.run(wanted, own, known))
+                    release()
 
     def _counts(self, folder: Path, context: int | None) -> dict[str, int]:
         """What is in the pass; one of a windowed text has more statistics than the context."""

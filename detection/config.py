@@ -152,6 +152,9 @@ class DetectionStage:
 
     detection: DetectionConfig = field(default_factory=DetectionConfig)
 
+    slice: str | None = None
+    """`2/8`: make only the second eighth of each pass's parts, and no scores; null: all."""
+
     out: str | None = None
     """A folder that gets `scores.parquet`, `scores.csv` and `results.json` as well."""
 
@@ -161,6 +164,14 @@ class DetectionStage:
     def __post_init__(self) -> None:
         remedy = "choose methods, such as method=[loss,min_k]."
         require(bool(self.method), "method", self.method, remedy)
+
+
+def slice_of(field: str, words: str) -> tuple[int, int]:
+    """The numbers i and n, 1 ≤ i ≤ n, of a field's "i/n"."""
+    number, _, of = words.partition("/")
+    good = number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
+    require(good, field, words, "give such as 2/8, the second slice of eight.")
+    return int(number), int(of)
 
 
 register("detection", DetectionConfig)

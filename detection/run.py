@@ -12,10 +12,11 @@ from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
 from core.disk import check_writable, disk_errors
 from detection.collect import Collector
-from detection.config import DetectionStage
+from detection.config import DetectionStage, slice_of
 from detection.examples import examples_digest, open_examples
 from detection.export import CSV, export
 from detection.flags import counted, counting, said, together
+from detection.model import ScoredModel
 from detection.needs import (
     Methods,
     choose_methods,
@@ -25,6 +26,8 @@ from detection.needs import (
     open_resources,
     used_by,
 )
+from detection.passes import Pass
+from detection.resources import Resources
 from detection.scores import (
     COLUMNS,
     FILE,
@@ -41,7 +44,7 @@ log = logging.getLogger(__name__)
 
 def run(
     stage: DetectionStage,
-    start: Callable[[Path], None] | None = None,
+    start: Callable[[Path | None], None] | None = None,
     examples: Texts | None = None,
 ) -> Artifact:
     """Score the examples with every method, or find them scored.
@@ -61,12 +64,8 @@ def run(
     """
     if stage.out is not None:
         check_writable("out", stage.out)
-    methods = choose_methods(stage)
-    examples = open_examples(stage.examples) if examples is None else examples
-    models = open_models(stage, used_by(methods))
-    methods = choose_servable(stage.method, methods, models)
+    methods, examples, models, resources = _opened(stage, examples)
     used = used_by(methods)
-    resources, methods = open_resources(stage, used), named(methods, models)
     drawn, digests = resources.identity(sorted(used), examples)
     inputs = {
         **{role: m.digest for role, m in models.items()},
@@ -90,8 +89,39 @@ def run(
     return artifact
 
 
+def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None = None) -> None:
+    """Make the stage's `slice` of all passes' parts, by the processes that `start` starts or here.
+
+    `run` then keeps what slices made, in any order or at once, and makes what is missing.
+    """
+    if start is not None:
+        start(None)
+        return
+    number, of = slice_of("slice", str(stage.slice))
+    methods, examples, models, resources = _opened(stage, None)
+    collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
+    made = collector.collect_slice(_passes(methods), number, of)
+    log.info("slice %s: %s", stage.slice, f"wrote {made} parts." if made else "nothing to do.")
+    log.info("No scores are made of a slice: the same command without slice makes them.")
+
+
+def _opened(
+    stage: DetectionStage, examples: Texts | None
+) -> tuple[Methods, Texts, dict[str, ScoredModel], Resources]:
+    """The methods that can be served, the texts, and what both read."""
+    methods = choose_methods(stage)
+    examples = open_examples(stage.examples) if examples is None else examples
+    models = open_models(stage, used_by(methods))
+    methods = choose_servable(stage.method, methods, models)
+    return named(methods, models), examples, models, open_resources(stage, used_by(methods))
+
+
+def _passes(methods: Methods) -> set[Pass]:
+    return counting({p for method in methods.values() for p in method.passes})
+
+
 def _make(methods: Methods, examples: Sequence[Text], collector: Collector, folder: Path) -> Built:
-    passes = collector.collect(counting({p for m in methods.values() for p in m.passes}))
+    passes = collector.collect(_passes(methods))
     step, least = collector.models["target"].step, collector.settings.min_scored_tokens
     write_tables(folder / FILE, score_tables(methods, examples, passes, step, least))
     for line in said(together(map(counted, read_tables(folder / FILE)))):

@@ -62,9 +62,12 @@ def part(number: int) -> str:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write the rows in their order; the same rows give the same bytes."""
+    """Write the rows in their order, unless the part is there by then.
+
+    The same rows give the same bytes.
+    """
     schema = _schema([name for name in NUMBERS if name in vars(rows[0].stats)])
-    with writing(path, schema) as writer:
+    with writing(path, schema, keep=True) as writer:
         for group in _groups(rows):
             writer.write_table(_table(group, schema))
 

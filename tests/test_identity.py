@@ -66,7 +66,7 @@ RUNTIME = {
         PRETRAINED + "deepspeed.zero_optimization.stage",
     },
     "masked_lm": {"runs"},
-    "detection": {"runs", "name", "out", "out_text", *READING, *RUNS_A_MODEL},
+    "detection": {"runs", "name", "slice", "out", "out_text", *READING, *RUNS_A_MODEL},
     "accuracy": {
         "runs", "reference.path", "reference.trust_remote_code", "detection.min_scored_tokens",
         *READING, *RUNS_A_MODEL,
@@ -87,7 +87,7 @@ VALUES = {
     "model.architecture.max_position_embeddings": 64, "model.architecture.tie_word_embeddings": 1,
     "tokenizer.path": "another", "tokenizer.vocab_size": 700,
     "model.path": "another", "reference.path": "another", "masked_lm.path": "another",
-    "prefix.path": "another", "out": "another", "masked_lm.mask_share": 0.3,
+    "prefix.path": "another", "slice": "2/8", "out": "another", "masked_lm.mask_share": 0.3,
     "examples.on_error": "skip",
     "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
     "detection.kernel": "plain",
