@@ -19,7 +19,7 @@ from core.artifacts import CONFIG, SCHEMA, is_complete
 from core.content import SHOWN_BYTES
 from core.errors import ArtifactError, ConfigError
 from core.files import TEMPORARY_END
-from core.lease import LOCKS, holder, if_free, lease_file
+from core.lease import LOCKS, holder, if_free, lease_file, maker
 from core.progress import progress
 from core.wholeness import ALWAYS, MANIFEST, damages, read_manifest
 
@@ -98,7 +98,8 @@ def _removed(place: Path) -> str:
     """Remove it unless a process may make it; what became of it."""
     folder = next((p for p in (place, *place.parents) if p.parent.name in ARTIFACTS), None)
     lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
-    with if_free(lease) if lease else nullcontext(True) as free:
+    made = folder is not None and maker(folder) is not None
+    with nullcontext(not made) if made or lease is None else if_free(lease) as free:
         if not free:
             return f"kept {place}: a process may make it now"
         try:
@@ -121,7 +122,7 @@ def _delete(place: Path) -> None:
 
 def _state(folder: Path) -> tuple[str, str]:
     """What became of an artefact's folder, and what there is to say about it."""
-    named, who = NAMED.fullmatch(folder.name), holder(lease_file(folder))  # before it is finished
+    named, who = NAMED.fullmatch(folder.name), maker(folder)  # before it is finished
     if not is_complete(folder):
         if who is not None:
             return RUNNING, f"{who} makes it"

@@ -26,6 +26,13 @@ class LaunchConfig(Ranged, node="launch"):
     """`inject`, `train` or `detect`: no further than this; null: all, and the report."""
     cell: str | None = None
     """The folder of a cell's records; null: that of this launch. Jobs are told theirs."""
+    slice: str | None = None
+    """`2/8`: this slice of the cell's detection, without scores. Jobs are told theirs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = "give cluster.jobs.detect.slices with cluster=slurm: its jobs get one each."
+        self.require(self.slice is None or self.cell is not None, "slice", remedy)
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,9 @@ class ClusterConfig(TasksConfig, node="cluster"):
             require(name in known, field, options, f"give options of {', '.join(known)}.")
             whole = time is None or isinstance(time, int)
             require(whole, f"{field}.time", time, "give whole minutes.")
+        slices = self.jobs.get("detect", {}).get("slices", 1)
+        some = isinstance(slices, int) and slices > 0
+        require(some, "cluster.jobs.detect.slices", slices, "give 1 or more.")
         timed = self.kind != "slurm" or bool(self.jobs.get("all", {}).get("time"))
         require(timed, "cluster.jobs.all.time", None, "give the minutes that a job may take.")
 
@@ -94,7 +104,13 @@ class ClusterConfig(TasksConfig, node="cluster"):
     def job(self, stage: str) -> dict[str, Any]:
         """The SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
         given = [self.jobs.get(name, {}) for name in ("all", stage)]
-        return {k: v for options in given for k, v in options.items() if v is not None}
+        known = {k: v for options in given for k, v in options.items() if v is not None}
+        return {k: v for k, v in known.items() if (stage, k) != ("detect", "slices")}
+
+    @property
+    def slices(self) -> int:
+        """Jobs that each make a slice of a cell's detection, before another one scores."""
+        return int(self.jobs.get("detect", {}).get("slices", 1)) if self.kind == "slurm" else 1
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from core.artifacts import Artifact
 from core.files import sealed, unsealed, write_text
 from core.wholeness import MANIFEST
 from launch.beat import beating, is_dead
 
+Made = TypeVar("Made", bound=Artifact | None)
 FILE, BEGUN = "costs.jsonl", "begun-"
 
 
@@ -32,7 +34,7 @@ class Cost:
     seconds: float  # wall time, waiting for another launch included
     devices: int  # held meanwhile
     device: str  # `cuda` or `cpu`
-    made: str | None  # the artefact's folder; None: it did not end well
+    made: str | None  # the artefact's folder; None: it did not end well, or was a slice
     killed: bool = False  # the seconds are then up to its last sign of life
 
     @property
@@ -41,13 +43,12 @@ class Cost:
         return self.devices * self.seconds / 3600 if self.device == "cuda" else 0.0
 
 
-def recorded(
-    folder: Path, stage: str, run: str, devices: int, make: Callable[[], Artifact]
-) -> Artifact:
+def recorded(folder: Path, stage: str, run: str, devices: int, make: Callable[[], Made]) -> Made:
     """What `make` gives; the cell's folder gets the cost, unless it was there already."""
     import torch
 
-    began, made = time.time(), None
+    began = time.time()
+    made: Made | None = None
     device = "cuda" if torch.cuda.is_available() and stage != "inject" else "cpu"
     cost = Cost(stage, run, 0.0, devices, device, None)
     with _begun(folder, cost, began):
@@ -82,14 +83,15 @@ def _write(folder: Path, cost: Cost) -> None:
 def read_costs(folder: Path) -> list[Cost]:
     """What was recorded in a cell's folder, in its order, and then what was killed.
 
-    A torn line is left out.
+    Those of its slices follow. A torn line is left out.
     """
     found = []
     with suppress(FileNotFoundError):
         for line in (folder / FILE).read_text().splitlines():
             with suppress(ValueError, TypeError):
                 found.append(Cost(**json.loads(line)))
-    return [*found, *_killed(folder)]
+    slices = [cost for place in sorted(folder.glob("slices/*")) for cost in read_costs(place)]
+    return [*found, *_killed(folder), *slices]
 
 
 def _killed(folder: Path) -> Iterator[Cost]:

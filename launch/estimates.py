@@ -154,6 +154,7 @@ def _scores(plan: Plan, stages: Stages) -> Iterator[Estimate]:
     """Each text as long as it may be, or of `TEXT_TOKENS`; all models as large as the target."""
     stage = plan.detection
     world = max(stages.processes("detect").count, stage.detection.processes)
+    world *= stages.cluster.slices
     model = Model.of(plan.training.model, text_tokens(plan))
     speed, device = _pace(plan), None
     if model is not None:

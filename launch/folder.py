@@ -14,6 +14,7 @@
         ├── jobs.json            its SLURM jobs
         ├── running.json         while it runs: where; touched every few seconds
         ├── progress.json        how far it is
+        ├── slices/2-of-8/       the same of a job that makes a slice of the detection
         ├── costs.jsonl          each run's wall time and devices
         ├── begun-<process>.json the run that has not ended; after a kill it stays
         └── outcome.json         done, with its artefacts' folders; or failed, and why
@@ -91,8 +92,17 @@ class CellFolder:
         return None if found is None else Outcome(**found)
 
     def read_jobs(self) -> dict[str, str]:
-        """Its SLURM jobs by their stage."""
+        """Its SLURM jobs by their stage; those of slices as `detect 2/8`."""
         return dict(self._read("jobs") or {})
+
+    def slice(self, words: str) -> CellFolder:
+        """The records of a slice of its detection, such as 2/8."""
+        return CellFolder(self.folder / "slices" / words.replace("/", "-of-"))
+
+    def slices(self) -> list[CellFolder]:
+        """The records of all slices that have jobs."""
+        words = [name.split()[1:] for name in self.read_jobs()]
+        return [self.slice(*word) for word in words if word]
 
     def read_cost(self) -> dict[str, Any]:
         """Wall time and GPU hours of its runs in all, where some were recorded."""

@@ -223,7 +223,11 @@ def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths 
     models = _train(plan, stages, corpora)
     if until == "train":
         return None
-    return _detect(plan, stages, corpora, models)
+    if stages.slice is None:
+        return _detect(plan, stages, corpora, models)
+    for run, stage in _scored(plan, corpora, models).items():
+        stages.detect_slice(run, stage)
+    return None
 
 
 def runs_of(plan: Plan) -> dict[str, list[str]]:
@@ -278,21 +282,24 @@ def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
 
 
 def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> CellPaths:
-    """The scores of the model before the training, after it and at its exports."""
-    trained = models.trained.artifact.path
-    served = _on(_served(plan.detection, models.reference, models.masked_lm), corpora.study)
-
-    def scores(name: str, model: str) -> str:
-        scored = ScoredModelConfig(model, plan.training.model.trust_remote_code)
-        return str(stages.detect(name, replace(served, model=scored)).path)
-
+    runs = _scored(plan, corpora, models)
+    scores = {run: str(stages.detect(run, stage).path) for run, stage in runs.items()}
     return CellPaths(
         corpus=str(corpora.study.path),
-        model=str(trained),
-        clean=scores("clean", models.base),
-        contaminated=scores("contaminated", str(trained)),
-        exports=[scores(path.name, str(path)) for path in models.trained.exports.values()],
+        model=str(models.trained.artifact.path),
+        clean=scores.pop("clean"),
+        contaminated=scores.pop("contaminated"),
+        exports=[*scores.values()],
     )
+
+
+def _scored(plan: Plan, corpora: Corpora, models: Models) -> dict[str, DetectionStage]:
+    """The runs that score the model before the training, after it and at its exports."""
+    exports = {path.name: str(path) for path in models.trained.exports.values()}
+    trained, trust = str(models.trained.artifact.path), plan.training.model.trust_remote_code
+    scored = {"clean": models.base, "contaminated": trained, **exports}
+    served = _on(_served(plan.detection, models.reference, models.masked_lm), corpora.study)
+    return {n: replace(served, model=ScoredModelConfig(m, trust)) for n, m in scored.items()}
 
 
 def _reference(plan: Plan, stages: Stages, corpora: Corpora, base: str) -> str | None:

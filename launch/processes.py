@@ -82,8 +82,10 @@ class Processes:
         place = self.saved(run)
         return [*self._launcher(place.name), PACKAGES[self.stage], *arguments(place)]
 
-    def run(self, run: str, artifact: Path) -> None:
+    def run(self, run: str, artifact: Path | None) -> None:
         """Start them to make the artefact; what crashed is started again `cluster.retries` times.
+
+        Without an artefact, as of a slice, their exit status alone says that they are done.
 
         Raises:
             UserError: what one of them said that the user can mend.
@@ -96,9 +98,10 @@ class Processes:
             if self.cluster.node_rank == 0:
                 process_records.forget(self.folder)
             status, stopped = _wait(call, self._environment(), self._ask_to_stop)
-            if status == 0:
+            if status == 0 and artifact is not None:
                 _await(artifact)
-            if is_complete(artifact) and not stopped:  # of another node's status this one may say
+            done = status == 0 if artifact is None else is_complete(artifact)
+            if done and not stopped:  # of another node's status this one may say
                 return
             error = self._error(status, stopped)
             again = isinstance(error, CrashedError) and not (error.known and str(error) == before)

@@ -53,6 +53,9 @@ def run(config: DictConfig) -> Artifact | None:
     if settings.launch.cell is not None:
         cell = Path(settings.launch.cell)
         load_config(cell)  # it is what this process was started with
+        if settings.launch.slice is not None:
+            _make_slice(config, settings, CellFolder(cell), settings.launch.slice)
+            return None
         _make(config, settings, Stages(settings.cluster, cell, snapshot.HOME))
         return None
     overrides = list(HydraConfig.get().overrides.task)
@@ -203,6 +206,15 @@ def _make(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
             cell.write_outcome(Outcome("done", paths=_absolute(asdict(paths)), content=content))
         elif not _ended(cell, config, content):
             cell.write_outcome(Outcome("waiting", stage=until))
+
+
+def _make_slice(config: DictConfig, settings: LaunchSettings, cell: CellFolder, words: str) -> None:
+    """Make a slice of the cell's detection here, with records of its own."""
+    own, place = cell.slice(words), Launch(cell.folder.parents[1]).place(cell)
+    stages = Stages(settings.cluster, own.folder, snapshot.HOME, slice=words)
+    with own.record_run("detect"), within(CELL, place):
+        pipeline.run_cell(_check(config, settings, stages), stages)
+        own.write_outcome(Outcome("done"))
 
 
 def _check(config: DictConfig, settings: LaunchSettings, stages: Stages) -> pipeline.Plan:

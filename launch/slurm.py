@@ -26,6 +26,7 @@ from launch.folder import CellFolder, Launch
 from launch.saved_config import arguments
 
 ANALYSE = "analyse"
+SLICED = "detect"
 log = logging.getLogger(__name__)
 STOPPED = 128 + signal.SIGTERM  # the exit status of a command that saved before it ended
 
@@ -95,19 +96,50 @@ def submit(
     for cell in cells:
         cell.write_jobs({})
     for stage in _stages(until):
+        if stage == SLICED and cluster.slices > 1:
+            before = ":".join(_submit_slices(launch, code, cluster, cell) for cell in cells)
+            continue
         places = [launch.folder] if stage == ANALYSE else [cell.folder for cell in cells]
         executor = _executor(launch, code, cluster, stage, _dependency(stage, before, len(cells)))
-        calls = [command(stage, place) for place in places]
-        log.info("%s", script(executor, len(calls)))
-        try:
-            made = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
-        except RuntimeError as error:
-            raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
-        before = str(made[0].job_id).split("_")[0]
-        log.info("%s: job %s", stage, before)
+        made = _submitted(executor, cluster, stage, [command(stage, place) for place in places])
+        before = _array(made[0])
         if stage != ANALYSE:
             for cell, job in zip(cells, made, strict=True):
-                cell.write_jobs({**cell.read_jobs(), stage: job.job_id})
+                cell.write_jobs({**cell.read_jobs(), stage: job})
+
+
+def _submit_slices(launch: Launch, code: Path, cluster: ClusterConfig, cell: CellFolder) -> str:
+    """Submit the slices of a cell's detection, and what then scores; the job that does."""
+    slices = [f"{number}/{cluster.slices}" for number in range(1, cluster.slices + 1)]
+    for words in slices:
+        cell.slice(words).folder.mkdir(parents=True, exist_ok=True)
+        cell.slice(words).write_waiting()
+    jobs = cell.read_jobs()
+    calls = [command(SLICED, cell.folder, words) for words in slices]
+    made = _submitted(_sliced(launch, code, cluster, jobs["train"]), cluster, SLICED, calls)
+    jobs |= {f"{SLICED} {words}": job for words, job in zip(slices, made, strict=True)}
+    cell.write_jobs(jobs)
+    executor = _sliced(launch, code, cluster, jobs["train"], _array(made[0]))
+    (scores,) = _submitted(executor, cluster, SLICED, [command(SLICED, cell.folder)])
+    cell.write_jobs({**jobs, SLICED: scores})
+    return scores
+
+
+def _submitted(
+    executor: Any, cluster: ClusterConfig, stage: str, calls: Sequence[Sequence[str]]
+) -> list[str]:
+    """Submit an array of commands; its tasks' ids."""
+    log.info("%s", script(executor, len(calls)))
+    try:
+        made = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
+    except RuntimeError as error:
+        raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
+    log.info("%s: job %s", stage, _array(str(made[0].job_id)))
+    return [str(job.job_id) for job in made]
+
+
+def _array(task: str) -> str:
+    return task.split("_")[0]
 
 
 def described(
@@ -117,16 +149,31 @@ def described(
     found = []
     for stage in _stages(until):
         before = None if stage == STAGES[0] else "<the job before>"
+        if stage == SLICED and cluster.slices > 1:
+            found += [f"# these two jobs for each of {cells} cells:"] * (cells > 1)
+            found.append(script(_sliced(launch, code, cluster, str(before)), cluster.slices))
+            found.append(script(_sliced(launch, code, cluster, str(before), "<the slices>"), 1))
+            continue
         executor = _executor(launch, code, cluster, stage, _dependency(stage, before, cells))
         found.append(script(executor, 1 if stage == ANALYSE else cells))
     return "\n".join(found)
 
 
-def command(stage: str, place: Path) -> list[str]:
-    """What a task runs: a stage of the cell in that folder, or the launch's report."""
-    more = (
-        ["report", str(place)] if stage == ANALYSE else [*arguments(place), f"launch.stage={stage}"]
-    )
+def _sliced(
+    launch: Launch, code: Path, cluster: ClusterConfig, trained: str, slices: str | None = None
+) -> Any:
+    """What submits a cell's slices, or the job after them, which makes what failed ones lack."""
+    after = f"afterok:{trained}" + (f",afterany:{slices}" if slices else "")
+    waits = {"dependency": after, "kill-on-invalid-dep": "yes"}
+    words = None if slices else f"I/{cluster.slices}"
+    return _executor(launch, code, cluster, SLICED, waits, words)
+
+
+def command(stage: str, place: Path, words: str | None = None) -> list[str]:
+    """What a task runs: a stage of the cell in that folder, or a slice; or the launch's report."""
+    more = [*arguments(place), f"launch.stage={stage}"]
+    more += [] if words is None else [f"launch.slice={words}"]
+    more = ["report", str(place)] if stage == ANALYSE else more
     return [sys.executable, "-m", "launch", *more]
 
 
@@ -139,13 +186,20 @@ def script(executor: Any, tasks: int) -> str:
 
 
 def _executor(
-    launch: Launch, code: Path, cluster: ClusterConfig, stage: str, dependency: dict[str, str]
+    launch: Launch,
+    code: Path,
+    cluster: ClusterConfig,
+    stage: str,
+    dependency: dict[str, str],
+    words: str | None = None,
 ) -> Any:
+    """What submits a stage's jobs; with `words` those of slices, such as 2/8."""
     options = cluster.job(stage)
     delay = options.pop("signal_delay_s", 120)
     more = {"signal": f"B:USR2@{delay}", "requeue": True, **dependency}
     more |= options.pop("additional_parameters", {})
-    each = command(stage, launch.folder if stage == ANALYSE else Path("CELL"))
+    each = command(stage, launch.folder if stage == ANALYSE else Path("CELL"), words)
+    name = f"{launch.folder.name}-{stage}{'-slices' if words else ''}"
     setup = [f"# each task runs: {shlex.join(each)}"]
     setup += [f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment(code).items()]
     try:
@@ -156,7 +210,7 @@ def _executor(
             python=f"exec {shlex.quote(sys.executable)}",
         )
         executor.update_parameters(
-            **{"job_name": f"{launch.folder.name}-{stage}", "setup": [], **options},
+            **{"job_name": name, "setup": [], **options},
             use_srun=False,
             stderr_to_stdout=True,
             additional_parameters=more,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -11,12 +11,12 @@ import detection.run
 import injection.run
 import training.run
 from core import wholeness
-from core.artifacts import Artifact, as_data
+from core.artifacts import Artifact, as_data, file_name
 from core.progress import STAGE, SWEEP, ends, within
 from detection.config import DetectionStage
 from injection.config import InjectionStage
 from launch.config import PACKAGES, ClusterConfig
-from launch.costs import recorded
+from launch.costs import Made, recorded
 from launch.folder import CellFolder, Launch
 from launch.processes import Processes
 from launch.rest import rest
@@ -32,6 +32,7 @@ class Stages:
     folder: Path = Path()  # the cell's, which processes of their own read and write as well
     code: Path = Path()  # the snapshot that they run
     in_turn: bool = False  # whether the cells of its sweep run here, one after another
+    slice: str | None = None  # of the detection, such as 2/8, where that alone is made
 
     def inject(self, run: str, stage: InjectionStage) -> Artifact:
         """The injection stage, in this process; `run` tells it from the cell's others."""
@@ -47,9 +48,14 @@ class Stages:
         start, own = self._start("detect", run, stage), stage.detection.processes
         return self.make("detect", run, partial(detection.run.run, stage, start), own)
 
-    def make(
-        self, stage: str, run: str, make: Callable[[], Artifact], processes: int = 1
-    ) -> Artifact:
+    def detect_slice(self, run: str, stage: DetectionStage) -> None:
+        """This slice of a detection stage's passes, without scores."""
+        name, own = f"{run} {self.slice}", replace(stage, slice=self.slice)
+        start, processes = self._start("detect", file_name(name), own), own.detection.processes
+        make = partial(detection.run.run_slice, own, start)
+        self.make("detect", name, make, processes)
+
+    def make(self, stage: str, run: str, make: Callable[[], Made], processes: int = 1) -> Made:
         """What `make` gives as a run of a stage, which bars name; its cost is the cell's."""
         name = f"{stage} {run}"
         with within(STAGE, name), within(SWEEP, self._left(name)):
@@ -71,11 +77,11 @@ class Stages:
 
     def _start(
         self, stage: str, run: str, config: TrainingStage | DetectionStage
-    ) -> Callable[[Path], None] | None:
+    ) -> Callable[[Path | None], None] | None:
         """What starts a stage's processes; None: this process does it."""
         processes = self.processes(stage)
 
-        def start(artifact: Path) -> None:
+        def start(artifact: Path | None) -> None:
             given = {"records": str(self.folder), "verify": wholeness.policy()}
             save_config(processes.saved(run), {**as_data(config), **given}, self.code / "conf")
             processes.run(run, artifact)

@@ -127,9 +127,15 @@ def _waits(cell: CellFolder, outcome: Outcome) -> State:
         return State("waiting", problem=f"stopped: {outcome.error}")
     following = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]
     done = [f"{outcome.stage} done"] if outcome.stage else []
-    jobs = cell.read_jobs()
+    jobs, slices = cell.read_jobs(), []
+    if following == "detect":
+        slices = [state(each) for each in cell.slices()]
+    counts = Counter(each.name for each in slices)
+    made = [f"of {len(slices)} slices " + ", ".join(f"{n} {name}" for name, n in counts.items())]
     job = [f"{following}: job {jobs[following]}"] if following in jobs else []
-    return State("waiting", "; ".join([*done, *job]))
+    problems = "; ".join(each.problem for each in slices if each.problem)
+    doing = "; ".join([*done, *made * bool(slices), *job])
+    return State("running" if counts["running"] else "waiting", doing, problem=problems)
 
 
 def _progress(cell: CellFolder) -> tuple[str, str]:

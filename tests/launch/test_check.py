@@ -17,7 +17,7 @@ import injection.corpus
 import injection.export.run
 import training.checkpoint
 import training.masked_lm
-from core.artifacts import MANIFEST, Built, begun, build
+from core.artifacts import MANIFEST, Built, begun, beside, build
 from core.errors import ConfigError
 from core.files import sealed, temporary, unsealed
 from core.lease import building, lease_file
@@ -142,6 +142,19 @@ def test_what_a_process_makes_is_not_removed(runs, capsys):
         assert (folder / "config.yaml").is_file()
         assert f"kept {folder}" in capsys.readouterr().out
     assert states(runs)["model/half-000000000001"] == "unfinished"
+
+
+def test_what_a_process_makes_a_part_of_is_not_removed(runs, capsys):
+    folder = runs / "passes" / "half-000000000001"
+    with beside(folder, {}, "slice-1-of-2") as unfinished:
+        assert unfinished
+        assert states(runs)["passes/half-000000000001"] == "running"
+    found = check(runs)
+    with beside(folder, {}, "slice-2-of-2"):
+        prune(found, lambda question: True)
+        assert (folder / "config.yaml").is_file()
+        assert f"kept {folder}" in capsys.readouterr().out
+    assert states(runs)["passes/half-000000000001"] == "unfinished"
 
 
 def test_the_lease_of_the_dead_is_left_over(runs):

@@ -21,9 +21,10 @@ from analysis.config import CellPaths
 from core import process_records
 from core.errors import ConfigError, DataError, StoppedError
 from core.files import sealed, unsealed
+from launch import run as running
 from launch import snapshot
 from launch.__main__ import main
-from launch.config import ClusterConfig
+from launch.config import ClusterConfig, LaunchConfig, LaunchSettings
 from launch.costs import Cost, read_costs
 from launch.folder import Launch, Outcome, digest
 from launch.saved_config import is_saved, save_config
@@ -81,6 +82,47 @@ def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch, monkeypatch):
         ago(killed, 4)
         monkeypatch.setattr("psutil.pid_exists", lambda pid: pid != os.getpid())
         assert "no sign of life for 4 s" in state(killed).problem
+
+
+def test_the_slices_of_a_cell_are_counted_while_its_scores_wait(launch, tmp_path):
+    cell, *_ = launch.cells()
+    cell.write_outcome(Outcome("waiting", stage="train"))
+    jobs = {f"detect {number}/4": f"8_{number}" for number in range(1, 5)}
+    cell.write_jobs({"train": "7", **jobs, "detect": "9"})
+    done, failed, running, _ = cell.slices()
+    for each in cell.slices():
+        each.folder.mkdir(parents=True)
+    done.write_outcome(Outcome("done"))
+    failed.write_failure(DataError("a text is empty"))
+    of = "train done; of 4 slices 1 done, 1 failed, "
+    assert state(cell).doing == of + "2 waiting; detect: job 9"
+    with running.record_run("detect"):
+        doing = of + "1 running, 1 waiting; detect: job 9"
+        assert state(cell) == State("running", doing, problem="a text is empty")
+    lines = [
+        json.dumps(asdict(Cost("detect", f"clean {n}", 60.0, 1, "cuda", None))) for n in (1, 2)
+    ]
+    (done.folder / "costs.jsonl").write_text("\n".join(lines))
+    assert [cost.run for cost in read_costs(cell.folder)] == ["clean 1", "clean 2"]
+    assert len(launch.cells()) == 4
+
+
+def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
+    cell, *_ = launch.cells()
+    cell.write_outcome(Outcome("waiting", stage="train"))
+    cell.slice("2/8").folder.mkdir(parents=True)
+    made = []
+    monkeypatch.setattr(running, "_check", lambda *_: "plan")
+    monkeypatch.setattr(
+        "launch.pipeline.run_cell", lambda plan, stages: made.append((stages.folder, stages.slice))
+    )
+    settings = LaunchSettings(launch=LaunchConfig(cell=str(cell.folder), slice="2/8"))
+    running._make_slice(OmegaConf.create(), settings, cell, "2/8")
+    assert made == [(cell.folder / "slices" / "2-of-8", "2/8")]
+    assert cell.slice("2/8").read_outcome() == Outcome("done")
+    assert cell.read_outcome() == Outcome("waiting", stage="train")
+    with pytest.raises(ConfigError, match=r"^launch\.slice is '2/8': give cluster\.jobs\.detect"):
+        LaunchConfig(slice="2/8")
 
 
 def test_a_process_takes_away_its_own_sign_of_life_and_no_others(launch):
@@ -169,6 +211,7 @@ def test_a_configuration_is_read_back_as_it_was(tmp_path):
         ({"jobs": {"all": {"time": "24:00:00"}}}, "cluster.jobs.all.time"),
         ({"jobs": {"all": {}}}, "cluster.jobs.all.time"),
         ({"jobs": {"all": {"time": 9}, "trian": {}}}, "cluster.jobs.trian"),
+        ({"jobs": {"all": {"time": 9}, "detect": {"slices": 0}}}, "cluster.jobs.detect.slices"),
         ({"jobs": {"all": {"time": 9}}, "processes": 8}, "cluster.processes"),
     ],
 )

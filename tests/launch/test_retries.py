@@ -38,7 +38,8 @@ def started(tmp_path, monkeypatch):
         cluster = ClusterConfig(processes=2, retries=retries)
         error = None
         try:
-            Scripted(cluster, "train", cell, snapshot.HOME).run("study", artefact)
+            made = artefact if artefact.is_dir() else None
+            Scripted(cluster, "train", cell, snapshot.HOME).run("study", made)
         except UserError as raised:
             error = raised
         return (tmp_path / "starts").read_text().count("\n"), error
@@ -92,6 +93,11 @@ def test_what_is_made_well_is_made_once(started, tmp_path, monkeypatch):
     given = dict(line.split("=", 1) for line in lines if "=" in line)
     assert not given.keys() & {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
     assert given["PYTHONPATH"].split(os.pathsep)[0] == str(snapshot.HOME)
+
+
+def test_what_makes_no_artefact_is_done_once_it_ends_well(started, tmp_path):
+    (tmp_path / "artefact").rmdir()
+    assert started("kill -9 $$", "exit 0") == (2, None)
 
 
 def test_srun_starts_a_task_for_each_of_the_jobs():

@@ -7,13 +7,14 @@ import pickle
 import re
 import shlex
 import sys
+from dataclasses import replace
 
 import pytest
 
 from core.errors import ConfigError
 from launch import slurm
 from launch.config import ClusterConfig
-from launch.folder import Launch
+from launch.folder import Launch, Outcome
 
 pytest.importorskip("submitit")
 
@@ -135,6 +136,40 @@ def test_what_is_submitted_is_what_was_described(launch, spool):
             assert call[-1] == f"launch.stage={stage}"
     _, call, _ = submitted(launch, "103")
     assert call == [sys.executable, "-m", "launch", "report", str(launch.folder)]
+
+
+def test_slices_of_a_cells_detection_come_before_its_scores(launch, spool):
+    jobs = {**CLUSTER.jobs, "detect": {"slices": 3, "time": 30}}
+    cluster, code = replace(CLUSTER, jobs=jobs), launch.folder / "code-1"
+    cells = launch.cells()[:2]
+    slurm.submit(launch, code, cluster, cells, None)
+    for place, (cell, first) in enumerate(zip(cells, (102, 104), strict=True)):
+        slices, scores = (options((spool / str(n - 100)).read_text()) for n in (first, first + 1))
+        trained, stops = f"afterok:101_{place}", {"kill-on-invalid-dep": "yes", "time": "30"}
+        expected = {"array": "0-2%3", "dependency": trained, **stops}
+        assert {**slices, **expected} == slices
+        assert slices["job-name"] == "study-1-detect-slices"
+        expected = {"dependency": f"{trained},afterany:{first}", **stops}
+        assert {**scores, **expected} == scores
+        assert "array" not in scores
+        own = {f"detect {n}/3": f"{first}_{n - 1}" for n in (1, 2, 3)}
+        before = {"inject": f"100_{place}", "train": f"101_{place}"}
+        assert cell.read_jobs() == {**before, **own, "detect": str(first + 1)}
+        for n, each in enumerate(cell.slices(), 1):
+            assert each.read_outcome() == Outcome("waiting")
+            rules, call, _ = submitted(launch, f"{first}_{n - 1}")
+            assert (rules, call) == ((2, 5), slurm.command("detect", cell.folder, f"{n}/3"))
+            assert call[-2:] == ["launch.stage=detect", f"launch.slice={n}/3"]
+        assert submitted(launch, str(first + 1))[1] == slurm.command("detect", cell.folder)
+    assert options((spool / "6").read_text())["dependency"] == "afterany:103:105"
+    said = slurm.described(launch, code, cluster, 2, None)
+    assert "# these two jobs for each of 2 cells:" in said
+    *_, slices, scores, _ = ("#!/bin/bash" + part for part in said.split("#!/bin/bash")[1:])
+    for number, script in ((2, slices), (3, scores)):
+        made = options((spool / str(number)).read_text())
+        waits = made["dependency"].replace("101_0", "<the job before>")
+        waits = waits.replace("102", "<the slices>")
+        assert options(script) == {**made, "dependency": waits}
 
 
 def test_a_job_that_is_refused_is_named_and_those_before_it_stay(launch, spool, monkeypatch):

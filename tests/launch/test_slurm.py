@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from detection import open_scores
+from launch.costs import read_costs
 from launch.folder import CellFolder, Launch
 from tests.launch import slurm_cluster
 from tests.small import SMALL, contents, report_of
@@ -172,6 +173,31 @@ def test_a_preempted_job_goes_on(slurm: Slurm, two_nodes: Path, tmp_path: Path) 
     pd.testing.assert_series_equal(
         losses_of(cell), losses_of(cells(two_nodes)[0]), check_exact=True
     )
+
+
+def test_slices_are_one_jobs_detection_though_one_is_killed_and_one_cancelled(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    pytest.importorskip("submitit")
+    words = [*SMALL, "wandb.mode=disabled", "training.export_steps=[]", "method=[loss,pac]",
+             "method.pac.n=80"]  # fmt: skip
+    said(tmp_path / "one", words, slurm.environment)
+    runs = tmp_path / "cut"
+    slurm.launch(runs, *words, *ON_SLURM, "cluster.jobs.detect.slices=2")
+    (cell,) = cells(runs)
+    jobs = cell.read_jobs()
+    slurm.call("scancel", jobs["detect 1/2"])
+    until(lambda: list(runs.glob("passes/*-swap-*/stats-*")), runs, 600)
+    assert not list(runs.glob("scores/*"))
+    kill(slurm.number(jobs["detect 2/2"]))
+    slurm.drain(runs)
+    assert states(slurm, runs)[cell] == "done", logs(runs)
+    assert slurm.shown(jobs["detect 1/2"])["JobState"] == "CANCELLED"
+    assert "parts are there" in log_of(runs, jobs["detect"]).read_text()
+    assert {cost.run for cost in read_costs(cell.folder) if cost.stage == "detect"} >= {
+        "clean", "clean 2/2", "contaminated",
+    }  # fmt: skip
+    assert made(runs) == made(tmp_path / "one")
 
 
 def test_cells_as_jobs_of_hydras_own_launcher(
