@@ -6,9 +6,9 @@ import inspect
 import itertools
 from collections.abc import Mapping
 from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from core.config import convert
@@ -52,16 +52,19 @@ def _variants(name: str, node: Any) -> list[Method]:
 
 
 def _class(name: str, target: str) -> type[Method]:
+    module, _, called = target.rpartition(".")
     try:
-        kind = get_class(target)
-    except (ImportError, ValueError) as error:
+        kind = getattr(import_module(module), called)
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise ConfigError(
-            f"method.{name}._target_ is {target!r}: there is no such class. Give one below "
-            "detection.methods, such as detection.methods.min_k.MinK."
+            f"method.{name}._target_ is {target!r}: there is no such class ({error}). Give one "
+            "below detection.methods, such as detection.methods.min_k.MinK, or your own."
         ) from error
-    if not issubclass(kind, Method) or inspect.isabstract(kind):
+    known = isinstance(kind, type) and issubclass(kind, Method)
+    if not known or inspect.isabstract(kind):
         raise ConfigError(
             f"method.{name}._target_ is {target!r}: it is not a method. Give a subclass of "
             "detection.methods.base.Method."
         )
-    return kind
+    found: type[Method] = kind
+    return found

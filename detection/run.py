@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,12 +11,15 @@ from typing import Any
 
 from core.artifacts import Artifact, Built, build, is_complete, locate
 from core.config import identity
+from core.content import file_digest
 from core.disk import check_writable, disk_errors
+from core.errors import ConfigError
 from detection.collect import Collector
 from detection.config import DetectionStage, slice_of
 from detection.examples import examples_digest, open_examples
 from detection.export import CSV, export
 from detection.flags import counted, counting, said, together
+from detection.methods.base import Method
 from detection.model import ScoredModel
 from detection.needs import (
     Methods,
@@ -132,10 +136,24 @@ def _make(methods: Methods, examples: Sequence[Text], collector: Collector, fold
     return Built([FILE], {**counts, "flagged": flagged})
 
 
+def _code(kind: type[Method]) -> dict[str, str]:
+    """A method's class; of one from outside also a hash of its file, which may change any day."""
+    named = {"class": kind.__qualname__}
+    if kind.__module__.startswith(f"{__package__}."):
+        return named
+    try:
+        return {**named, "code": file_digest(Path(inspect.getfile(kind)))}
+    except (TypeError, OSError) as error:
+        raise ConfigError(
+            f"the method {kind.__qualname__} has no file that would tell when it changes: put it "
+            "into a module of its own."
+        ) from error
+
+
 def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int]) -> dict[str, Any]:
     """All that can change the table, apart from the inputs."""
     named = {
-        f"{name} {variant}".strip(): {"class": type(method).__qualname__, **identity(method)}
+        f"{name} {variant}".strip(): {**_code(type(method)), **identity(method)}
         for (name, variant), method in methods.items()
     }
     columns = {"columns": COLUMNS.names}

@@ -1,4 +1,5 @@
 import hashlib
+import importlib
 import json
 import shutil
 import subprocess
@@ -244,3 +245,28 @@ def test_a_table_of_an_earlier_version_is_refused(stage):
     pd.read_parquet(path).drop(columns="default").to_parquet(path)
     with pytest.raises(ArtifactError, match="has no column default: .* Score again"):
         read_table(path)
+
+
+def test_a_changed_method_of_ones_own_is_scored_again(stage, tmp_path, monkeypatch):
+    file, node = tmp_path / "own_method.py", {"_target_": "own_method.Own"}
+    monkeypatch.syspath_prepend(tmp_path)
+    folders, values = [], []
+    for factor in ("1.0", "-2.5", "1.0"):
+        file.write_text(
+            "from detection.methods.loss import Loss\n"
+            f"class Own(Loss):\n    def score(self, seen): return {factor} * super().score(seen)"
+        )
+        monkeypatch.delitem(sys.modules, "own_method", raising=False)
+        importlib.invalidate_caches()
+        made = run(stage(method={"own": node, "loss": METHODS["loss"]}))
+        scores = open_scores(made.path).table.pivot(
+            index="example_id", columns="method", values="score"
+        )
+        folders.append(made.path)
+        values.append((scores["own"] / scores["loss"]).round(6).unique().tolist())
+    assert values == [[1.0], [-2.5], [1.0]]
+    assert folders[0] == folders[2] != folders[1]
+    file.write_text("import no_such_module")
+    monkeypatch.delitem(sys.modules, "own_method")
+    with pytest.raises(ConfigError, match=r"no such class \(No module named 'no_such_module'\)"):
+        run(stage(method={"own": node}))
