@@ -11,7 +11,7 @@ import transformers
 from detection.model import kernel
 from detection.model.causal_lm import CausalLM
 from detection.model.head import Head
-from detection.model.kernel import Checked, statistics_of
+from detection.model.kernel import CHECKED, Checked, statistics_of
 from detection.passes import NUMBERS
 from tests.detection import naive
 from tests.rounding import FORWARD
@@ -158,6 +158,15 @@ def test_a_kernel_that_is_wrong_or_fails_is_not_used_and_that_is_said_once(wrong
     assert len(calls) == 2
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("detection.kernel: ")
+
+
+def test_a_kernel_that_is_wrong_of_many_rows_only_is_not_used():
+    def wrong_of_many(_, targets):
+        return [torch.full((len(targets),), float(len(targets) > CHECKED))] * 5
+
+    chosen = Checked(wrong_of_many, lambda _, targets: [torch.zeros(len(targets))] * 5)
+    for _ in range(2):
+        assert not chosen(torch.zeros(3 * CHECKED, 1), torch.zeros(3 * CHECKED))[0].any()
 
 
 def test_a_kernel_that_agrees_is_used():
