@@ -180,7 +180,7 @@ def test_slices_are_one_jobs_detection_though_one_is_killed_and_one_cancelled(
 ) -> None:
     pytest.importorskip("submitit")
     words = [*SMALL, "wandb.mode=disabled", "training.export_steps=[]", "method=[loss,pac]",
-             "method.pac.n=80"]  # fmt: skip
+             "method.pac.n=200"]  # fmt: skip
     said(tmp_path / "one", words, slurm.environment)
     runs = tmp_path / "cut"
     slurm.launch(runs, *words, *ON_SLURM, "cluster.jobs.detect.slices=2")
