@@ -9,7 +9,7 @@ from core import process_records
 from core.progress import CELL, STAGE, SWEEP, progress, within
 from core.terminal import about
 from injection.sources import Document
-from injection.tokenize import Work, tokenize
+from injection.tokenize import Read, Work, tokenize
 from training.config import TrainingStage, WandbConfig
 from training.metrics import Record
 
@@ -44,7 +44,7 @@ def test_the_rate_is_of_the_whole_run(clock, initial):
 
 
 def test_the_tokeniser_ends_at_its_total_and_what_was_there_is_no_work(clock, folder, tmp_path):
-    documents = [Document(str(i), "book", "The bridge is quite old. " * 40) for i in range(9)]
+    documents = [Read(Document(str(i), "book", "The bridge is quite old. " * 40)) for i in range(9)]
     work = Work(tmp_path / "shards", "tests/golden/target")
     tokenize(iter(documents), work, 300, 1, 5_000)
     seen = process_records.read_progress(folder)

@@ -39,8 +39,9 @@ def papers(corpus):
 
 
 def planned(*words):
+    """The plan, where no earlier run says how fast this machine is."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plan(compose("pipeline", list(words)), read=False)
+        return plan(compose("pipeline", ["runs=no-such-folder", *words]), read=False)
 
 
 def on(**jobs):
