@@ -5,7 +5,8 @@
     UserError
     ├── ConfigError      a value, a name or a combination that the configuration does not allow
     ├── DataError        an input file, row or text that can't be used
-    └── ArtifactError    a run folder that is missing, unfinished or not what was expected
+    ├── ArtifactError    a run folder that is missing, unfinished or not what was expected
+    └── ServerError      a server that does not answer, or not as it should
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ class DataError(UserError):
 
 class ArtifactError(UserError):
     """A run folder that is missing, unfinished or not what was expected."""
+
+
+class ServerError(UserError):
+    """A server that does not answer, or not as it should."""
 
 
 class StoppedError(BaseException):

@@ -36,7 +36,7 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("WANDB_SILENT", "true")
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # to its makers, from offline runs too
-    for name in ("DeepSpeed", "matplotlib", "numexpr", "transformers"):
+    for name in ("DeepSpeed", "httpx", "matplotlib", "numexpr", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"(deepspeed|torch|transformers)\..*")
     warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a chart shows a box

@@ -63,7 +63,7 @@ def accuracy(config: DictConfig) -> None:
     for one in stage.models():
         artifact = run(one)
         tables.append(pd.read_parquet(artifact.path / FILE))
-        print(f"{one.model.path}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n")
+        print(f"{one.model.given}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n")
     if len(tables) > 1:
         print(compared(*tables))
 

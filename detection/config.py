@@ -11,7 +11,7 @@ from omegaconf import MISSING
 
 from core.config import register, runtime
 from core.errors import require
-from core.ranges import DEVICE, Ranged, at_least, limited, one_of
+from core.ranges import DEVICE, POSITIVE, Ranged, at_least, limited, one_of
 from injection.sources.tally import ON_ERROR
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -90,25 +90,44 @@ class ExamplesConfig(Ranged, node="examples"):
 
 
 @dataclass(frozen=True)
-class ScoredModelConfig:
-    """The model under test (node `model`)."""
+class ScoredModelConfig(Ranged, node="model"):
+    """The model under test (node `model`): in files at a `path`, or behind a server at a `url`."""
 
-    path: str = MISSING
+    path: str | None = None
     """A model folder of the training stage, a Hugging Face folder, a GGUF file, or a hub id."""
     trust_remote_code: bool = runtime(False)
     """Run the Python code that comes with the model, where it needs some."""
 
+    url: str | None = runtime(None)
+    """What stands before `/completions`, such as http://localhost:8000/v1."""
+    name: str | None = None
+    """The model's name at the server; null: the server's only one."""
+    tokenizer: str | None = None
+    """The served model's tokenizer: a Hugging Face folder or a hub id."""
+    key_env: str | None = runtime(None)
+    """The environment variable that holds the server's key; null: the server wants none."""
+    requests: int = runtime(16, at_least(1))
+    """Requests to the server at once."""
+    timeout_seconds: float = runtime(120.0, POSITIVE)
+    """How long to wait for an answer."""
+    retries: int = runtime(6, at_least(0))
+    """How often a request is sent again after a failure that may pass."""
+    tolerance: float = limited(1e-3, POSITIVE)
+    """Nats: how near a bisection comes, where a server shows too little for anything better."""
+
+    @property
+    def given(self) -> str | None:
+        """The url or the path, if there is one."""
+        return self.url or self.path
+
 
 @dataclass(frozen=True)
-class ReferenceConfig:
-    """A model that has not seen the texts (node `reference`), for the methods that compare."""
+class ReferenceConfig(ScoredModelConfig, node="reference"):
+    """A model that has not seen the texts (node `reference`), for the methods that compare.
 
-    path: str | None = None
-    """A folder, a GGUF file or a hub id; null: none is given. A pipeline that makes the base model
-    then makes another one, of another seed; `base`: the model before the training, an upper
-    bound."""
-    trust_remote_code: bool = runtime(False)
-    """Run the Python code that comes with it, where it needs some."""
+    Where neither a `path` nor a `url` is given, a pipeline that makes the base model makes another
+    one, of another seed. The path `base` is the model before the training, an upper bound.
+    """
 
 
 @dataclass(frozen=True)

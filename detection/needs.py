@@ -52,9 +52,9 @@ def choose_methods(stage: DetectionStage) -> Methods:
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ScoredModel]:
     """The causal models that the chosen methods score with, by role."""
-    models = {"target": open_node("model", stage.model)}
+    models = {"target": open_node("model", stage.model, stage.runs)}
     if "reference" in used:
-        models["reference"] = open_node("reference", stage.reference)
+        models["reference"] = open_node("reference", stage.reference, stage.runs)
     return models
 
 
@@ -149,7 +149,8 @@ def open_resources(stage: DetectionStage, used: Collection[str]) -> Resources:
 def _missing(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
     """The first need without a path; the corpus's held-out texts do for a prefix."""
     for need, what in PATHS.items():
-        if need not in needs_of(method) or getattr(stage, need).path is not None:
+        node = getattr(stage, need)
+        if need not in needs_of(method) or getattr(node, "given", node.path) is not None:
             continue
         if need != "prefix" or held_out_prefix(stage.examples.path) is None:
             why = f"{need}.path, which is null. Give {what}, or leave the method out."

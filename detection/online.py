@@ -81,7 +81,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
             f"method: {', '.join(others)} read more than one pass over the text, which windows do "
             "not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
         )
-    target = open_node("model", stage.model)
+    target = open_node("model", stage.model, stage.runs)
     methods = dict(choose_servable(stage.method, methods, {"target": target}))
     joined = list(join(open_examples(stage.examples), stage.seed))
     texts = [one.text for one in joined]

@@ -27,7 +27,7 @@ import training.masked_lm
 import training.run
 from analysis.config import AnalysisStage, CellPaths, WandbReport
 from core.command import CONF
-from core.config import convert
+from core.config import convert, identity
 from detection.accuracy.run import AccuracyStage
 from detection.collect import Collector
 from detection.config import DetectionStage, ExamplesConfig, ScoredModelConfig
@@ -50,6 +50,7 @@ GIVES = detection.needs.LocalModel.gives
 READING = ("examples.format", "examples.split", "examples.subset", "examples.on_error")
 RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
                 "detection.kernel", "detection.processes")  # fmt: skip
+ASKS = ("url", "key_env", "requests", "timeout_seconds", "retries")  # a server
 
 RUNTIME = {
     "injection": {
@@ -66,10 +67,13 @@ RUNTIME = {
         PRETRAINED + "deepspeed.zero_optimization.stage",
     },
     "masked_lm": {"runs"},
-    "detection": {"runs", "name", "slice", "out", "out_text", *READING, *RUNS_A_MODEL},
+    "detection": {
+        "runs", "name", "slice", "out", "out_text", *READING, *RUNS_A_MODEL,
+        *(f"{role}.{how}" for role in ("model", "reference") for how in ASKS),
+    },
     "accuracy": {
-        "runs", "reference.path", "reference.trust_remote_code", "detection.min_scored_tokens",
-        *READING, *RUNS_A_MODEL,
+        "runs", *(f"reference.{field.name}" for field in fields(ScoredModelConfig)),
+        *(f"model.{how}" for how in ASKS), "detection.min_scored_tokens", *READING, *RUNS_A_MODEL,
     },
     "analysis": {"runs", "cells.0.exports", "cells.0.seconds", "cells.0.gpu_hours", *WANDB},
     "wandb": {"runs"},
@@ -134,8 +138,10 @@ def name(monkeypatch):
         digest = f"{path} {trust_remote_code}"
         return SimpleNamespace(digest=digest, tokenizer_digest=digest, slug="slug", gives=GIVES)
 
-    def open_node(_, node):
-        return open_model(None, node.path, node.trust_remote_code)
+    def open_node(_, node, runs):
+        served = identity(replace(node, path=None))  # what of a server names its model
+        which = "" if served == identity(ScoredModelConfig()) else f" {served}"
+        return open_model(None, f"{node.path}{which}", node.trust_remote_code)
 
     for module in (detection.needs, detection.accuracy.run):
         monkeypatch.setattr(module, "open_node", open_node)

@@ -58,11 +58,11 @@ class AccuracyStage:
     def models(self) -> list[AccuracyStage]:
         """The stage alone, and the same for the reference model where there is one."""
         alone = replace(self, reference=ReferenceConfig())
-        if self.reference.path is None:
+        if self.reference.given is None:
             return [alone]
-        resolve("reference.path", self.reference.path)
-        other = ScoredModelConfig(self.reference.path, self.reference.trust_remote_code)
-        return [alone, replace(alone, model=other)]
+        if self.reference.path is not None:
+            resolve("reference.path", self.reference.path)
+        return [alone, replace(alone, model=self.reference)]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def run(stage: AccuracyStage) -> Artifact:
         DataError: no corpus, or nothing in it can be asked.
         ArtifactError: a corpus or model folder that is unfinished.
     """
-    model = open_node("model", stage.model)
+    model = open_node("model", stage.model, stage.runs)
     asked = ask_corpus(stage)
     inputs = {
         "model": model.digest,

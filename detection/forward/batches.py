@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -11,17 +12,11 @@ import torch
 
 from core.errors import ConfigError, DataError
 from core.progress import progress as progress_bar
-from detection.model.language_model import LanguageModel
+from detection.model.language_model import LanguageModel, Tell
 from detection.passes import Copies, TokenStats
 
 T = TypeVar("T")
 LEAST_PIECE = 64  # tokens: where the memory does not hold these, halving further is no help
-Tell = Callable[[int, int], None]
-"""Called with how many of a batch's rows are done, and how many there are."""
-
-
-def tell_nobody(done: int, total: int) -> None:
-    """For a batch that no bar counts."""
 
 
 def run_sequences(
@@ -48,11 +43,12 @@ def run_sequences(
     def score(
         batch: list[Sequence[int]], called: list[str], _: int, tell: Tell
     ) -> list[TokenStats]:
-        stats = model.stats(batch)
+        stats = model.stats(batch, tell)
         check_finite(stats, called)
         return stats
 
-    return run_batches(sequences, names, batch_tokens, score, progress)
+    budget = sys.maxsize if model.takes_all else batch_tokens
+    return run_batches(sequences, names, budget, score, progress)
 
 
 def run_alone(*given: Any, **named: Any) -> list[Copies]:

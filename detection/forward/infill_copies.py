@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from detection.forward.batches import Tell, check_finite, tell_nobody
+from detection.forward.batches import check_finite
 from detection.forward.infill_branches import Branches, branch_states, make_branches, naive_states
 from detection.model.causal_lm import CausalLM
+from detection.model.language_model import Tell, tell_nobody
 from detection.passes import Copies, Parameter, TokenStats
 
 ALL = "all"
@@ -42,7 +43,7 @@ def run_branches(
     def hidden(ids_BT: Tensor) -> Tensor:
         return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0]
 
-    texts = model.stats(sequences, hidden)
+    texts = model.stats(sequences, hidden=hidden)
     queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
     states = partial(branch_states, model, cache, queries=queries)
     return _all_copies(model, sequences, names, future, texts, states, tell)

@@ -16,7 +16,7 @@ from torch import Tensor
 from detection.forward.batches import run_groups, run_sequences
 from detection.forward.windows import leading_special
 from detection.model.causal_lm import CausalLM
-from detection.model.language_model import LanguageModel
+from detection.model.language_model import LanguageModel, Tell, tell_nobody
 from detection.passes import Copies, TokenStats
 
 log = logging.getLogger(__name__)
@@ -39,9 +39,11 @@ class AfterPrefix(LanguageModel):
         states, self.past = model.states(input_ids=self.prefix_1P, use_cache=True)
         self.last_11X = states[:, -1:]
 
-    def stats(self, sequences: Sequence[Sequence[int]]) -> list[TokenStats]:
+    def stats(
+        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+    ) -> list[TokenStats]:
         """The statistics of each sequence's tokens after the first, behind the prefix."""
-        return self.model.stats(sequences, self.hidden)
+        return self.model.stats(sequences, hidden=self.hidden)
 
     def hidden(self, ids_BT: Tensor) -> Tensor:
         """The hidden states (B, T, X) of each text after the prefix."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import ConfigError, near_names
+from core.errors import ConfigError, near_names, require
 from detection.model.held_model import HeldModel
 from detection.model.local_model import LocalModel
 from detection.model.scored_model import ScoredModel
 from detection.passes import Pass
 
 if TYPE_CHECKING:
-    from detection.config import ReferenceConfig, ScoredModelConfig
+    from detection.config import ScoredModelConfig
 
 __all__ = ["KINDS", "ScoredModel", "model_of", "open_model", "open_node"]
 
@@ -39,6 +40,20 @@ def model_of(wanted: Pass, models: Mapping[str, ScoredModel]) -> ScoredModel:
     return models[wanted.model]
 
 
-def open_node(name: str, node: ScoredModelConfig | ReferenceConfig) -> ScoredModel:
-    """The model of the config node `name`; see `ScoredModel.open`."""
+def open_node(name: str, node: ScoredModelConfig, runs: str) -> ScoredModel:
+    """The model of the config node `name`, in files or behind a server.
+
+    Args:
+        name: the node's.
+        node: where the model is.
+        runs: the folder of all artefacts, where a server's answers are kept.
+
+    Raises:
+        ConfigError: there is none, or the node names two.
+    """
+    if node.url is not None:
+        from detection.model.served.served_model import ServedModel  # few need it
+
+        return ServedModel.at(name, node, Path(runs))
+    require(node.path is not None, f"{name}.path", node.path, "give a model, or a server's url.")
     return open_model(f"{name}.path", str(node.path), trust_remote_code=node.trust_remote_code)

@@ -21,7 +21,7 @@ from core.models import load_model
 from detection.config import DetectionConfig
 from detection.model.head import head_of
 from detection.model.kernel import statistics_of
-from detection.model.language_model import LanguageModel
+from detection.model.language_model import LanguageModel, Tell, tell_nobody
 from detection.passes import TokenStats
 
 
@@ -49,12 +49,16 @@ class CausalLM(LanguageModel):
 
     @torch.inference_mode()
     def stats(
-        self, sequences: Sequence[Sequence[int]], hidden: Callable[[Tensor], Tensor] | None = None
+        self,
+        sequences: Sequence[Sequence[int]],
+        tell: Tell = tell_nobody,
+        hidden: Callable[[Tensor], Tensor] | None = None,
     ) -> list[TokenStats]:
         """One forward over sequences padded on the right, which a causal model's rows never see.
 
         Args:
             sequences: token ids, at least 2 each.
+            tell: is told nothing: a batch is one forward.
             hidden: what gives the hidden states instead of the method of this name.
         """
         rows = [torch.tensor(sequence) for sequence in sequences]

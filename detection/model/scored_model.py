@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from detection.config import DetectionConfig
@@ -16,6 +16,8 @@ UNKNOWN_STEP = -1
 class ScoredModel(ABC):
     """A kind of model is a subclass in a file of its own, and an entry of `detection.model.KINDS`.
 
+    One that is not opened by its path alone is opened in `detection.model.open_node`.
+
     Attributes:
         gives: of `detection.passes.NUMBERS` those that its statistics hold, and what else a view
             may ask for: `states`, hidden states behind keys and values that are kept.
@@ -25,7 +27,7 @@ class ScoredModel(ABC):
         step: the optimizer step of the checkpoint; -1 where it is unknown.
     """
 
-    gives: ClassVar[frozenset[str]]
+    gives: frozenset[str]
     field: str
     digest: str
     slug: str

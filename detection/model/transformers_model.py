@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 from detection.model.scored_model import ScoredModel
 from detection.passes import NUMBERS
@@ -12,7 +12,7 @@ from detection.passes import NUMBERS
 class TransformersModel(ScoredModel):
     """A model with a config of transformers, which gives all."""
 
-    gives: ClassVar[frozenset[str]] = frozenset({*NUMBERS, "states"})
+    gives: frozenset[str] = frozenset({*NUMBERS, "states"})
 
     @property
     @abstractmethod

@@ -71,7 +71,7 @@ def run(stage: ViewStage) -> Path:
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
     texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)
-    models = open_models(stage, {"reference"} if stage.reference.path else ())
+    models = open_models(stage, {"reference"} if stage.reference.given else ())
     tokenizer = _tokenizer(stage, models, texts)
     resources, methods = open_resources(stage, used_by(methods)), named(methods, models)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
@@ -105,7 +105,7 @@ def _stored(methods: Methods, passes: Mapping[Pass, ByText]) -> Methods:
 def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
     for wanted in missing:
         node = "model" if wanted.model == "target" else wanted.model
-        path, given = getattr(stage, node).path, stage.detection
+        path, given = getattr(stage, node).given, stage.detection
         raise ArtifactError(
             f"{node}.path is {path!r}: no pass of it over the texts of examples.path "
             f"({stage.examples.path!r}) is stored below {stage.runs!r}, and view runs no model. "

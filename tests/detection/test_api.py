@@ -128,7 +128,7 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         ({"texts": [TEXTS[0], 3]}, r"^texts\[1\]: .* .a int; .* or set on_error=\"skip\" to"),
         ({"on_error": "ignore"}, "^on_error is 'ignore': choose from stop, skip"),
         ({"model": "/nowhere/model"}, "^model is '/nowhere/model': there is no such folder"),
-        ({"model": None}, "^model: "),
+        ({"model": None}, "^model is None: give a model, or a server"),
         ({"model": 3}, "^model is a int: give a path, a hub id or a loaded PreTrainedModel"),
         ({"tokenizer": "gpt2"}, "^the tokenizer of model is 'str': it is that of a loaded model"),
         ({"methods": None}, "^methods is None: give names"),

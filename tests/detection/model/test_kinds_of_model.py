@@ -35,7 +35,7 @@ class Probabilities(LanguageModel):
     def __init__(self, inner):
         self.inner = inner
 
-    def stats(self, sequences):
+    def stats(self, sequences, tell=None):
         return [TokenStats(logprob=one.logprob) for one in self.inner.stats(sequences)]
 
 

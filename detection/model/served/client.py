@@ -1,0 +1,217 @@
+"""JSON over HTTP: several requests at once, tried again after a failure that may pass.
+
+The key is read from the environment when a client is made. It is in no config, log or error: what
+a server says back is quoted without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from core.errors import ConfigError, ServerError, said
+from detection.config import ScoredModelConfig
+
+J = TypeVar("J")
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+"""The statuses after which the same request may succeed."""
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""Seconds before the first and before a late retry, where the server names none."""
+SAID = 300
+"""Characters of a server's own words that an error quotes."""
+
+
+class RefusedError(ServerError):
+    """The server answered that it will not do this: another status than 200.
+
+    Attributes:
+        status: the HTTP status.
+        words: what the server said, without the key.
+    """
+
+    def __init__(self, message: str, status: int, words: str) -> None:
+        super().__init__(message)
+        self.status, self.words = status, words
+
+
+class Client:
+    """A server's address, asked by up to `server.requests` threads at once.
+
+    Args:
+        field: the config node that names the server, for errors.
+        server: where it is and how it is asked.
+
+    Raises:
+        ConfigError: the address is none, holds a key, or the key's variable is not set.
+    """
+
+    def __init__(self, field: str, server: ScoredModelConfig) -> None:
+        self.field, self.server = field, server
+        self.url = base_url(f"{field}.url", str(server.url))
+        self._key = _key(field, server.key_env)
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        timeout = httpx.Timeout(server.timeout_seconds, pool=None)
+        limits = httpx.Limits(max_connections=server.requests)
+        self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
+        weakref.finalize(self, self._http.close)
+
+    def get(self, path: str) -> Any:
+        """The JSON at `path`; asked once, so that a wrong address is said at once."""
+        return self._ask("GET", path, None, 0)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON that answers `body`.
+
+        Raises:
+            RefusedError: a status that no retry will mend, or that none has mended.
+            ServerError: it can't be reached, or its answers are cut.
+        """
+        return self._ask("POST", path, body, self.server.retries)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, retries: int) -> Any:
+        for left in range(retries, -1, -1):
+            wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (retries - left))
+            try:
+                answer = self._http.request(method, f"{self.url}/{path}", json=body)
+                if answer.status_code == 200:
+                    return answer.json()
+                error: ServerError = self._refused(answer, path)
+                if answer.status_code not in MAY_PASS:
+                    raise error
+                wait = _retry_after(answer) or wait
+            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as cause:
+                error = self._failed(cause)
+            if left:
+                log.info("%s Asked again in %.1f s.", error, wait)
+                time.sleep(wait * random.uniform(1, 1.25))
+        raise error
+
+    def _refused(self, answer: httpx.Response, path: str) -> RefusedError:
+        words = self._said(answer)
+        remedy = ""
+        if answer.status_code in (401, 403):
+            given = self.server.key_env
+            named = f"the key in {given} is refused" if given else "it wants a key"
+            remedy = f" {self.field}.key_env is {given!r}: {named}. Name the variable that has it."
+        return RefusedError(
+            f"{self.field}.url is {self.server.url!r}: {path} answers {answer.status_code} "
+            f"({words}).{remedy}",
+            answer.status_code,
+            words,
+        )
+
+    def _said(self, answer: httpx.Response) -> str:
+        """The message of the usual forms of an error, else the text; never the key."""
+        try:
+            found = answer.json()
+            inner = found.get("error", found.get("detail", found))
+            text = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
+        except (ValueError, AttributeError):
+            text = answer.text
+        words = " ".join(text.split())
+        if self._key:
+            words = words.replace(self._key, "***")
+        return words[:SAID] or "without a word"
+
+    def _failed(self, cause: Exception) -> ServerError:
+        why = {
+            httpx.ConnectError: "it can't be reached",
+            httpx.TimeoutException: f"no answer came within {self.server.timeout_seconds:g} s",
+            ValueError: "its answer is cut, or no JSON",
+        }
+        words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
+        return ServerError(
+            f"{self.field}.url is {self.server.url!r}: {words} ({said(cause)}). See that the "
+            "server runs and that this is its address. What was answered is kept: run the same "
+            "command again."
+        )
+
+
+def base_url(field: str, url: str) -> str:
+    """What stands before `/completions`; a bare address gets the usual `/v1`.
+
+    Raises:
+        ConfigError: it is no address, or has a user, a key or a fragment in it, which is not said.
+    """
+    parts = urlsplit(url)
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{field} has a user, a password or a query in it, which would be written to files. "
+            f"Give the address alone, and put the key into an environment variable that "
+            f"{field.rpartition('.')[0]}.key_env names."
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{field} is {url!r}: give an address such as http://localhost:8000/v1.")
+    return url.rstrip("/") if parts.path.strip("/") else f"{url.rstrip('/')}/v1"
+
+
+def _key(field: str, variable: str | None) -> str:
+    if variable is None:
+        return ""
+    if not os.environ.get(variable):
+        raise ConfigError(
+            f"{field}.key_env is {variable!r}: this environment variable is not set. Set it to the "
+            "server's key, or give null where none is wanted."
+        )
+    return os.environ[variable].strip()
+
+
+def _retry_after(answer: httpx.Response) -> float | None:
+    """Seconds that the server wants to be left alone, where it says so (RFC 9110, 10.2.3)."""
+    words = answer.headers.get("Retry-After", "")
+    try:
+        return max(0.0, float(words))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(words) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def in_parallel(work: Callable[[J], T], jobs: Sequence[J], workers: int) -> Iterator[tuple[int, T]]:
+    """Each job's place and result as they come, of so many at once; the first error is raised.
+
+    The threads are daemons: one that waits for a slow server keeps no process alive that is
+    stopped.
+    """
+    left, lock, stop = iter(enumerate(jobs)), Lock(), Event()
+    found: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+
+    def run() -> None:
+        while not stop.is_set():
+            with lock:
+                job = next(left, None)
+            if job is None:
+                return
+            try:
+                found.put((job[0], work(job[1]), None))
+            except BaseException as error:
+                found.put((job[0], None, error))
+                return
+
+    for _ in range(min(workers, len(jobs))):
+        Thread(target=run, daemon=True).start()
+    try:
+        for _ in jobs:
+            place, result, error = found.get()
+            if error is not None:
+                raise error
+            yield place, result
+    finally:
+        stop.set()

@@ -1,0 +1,184 @@
+"""A model behind a server, which gives what the server shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from core.artifacts import file_name
+from core.errors import ConfigError, ServerError, require
+from core.hub import snapshot
+from core.models import TOKENIZER_FILES, load_tokenizer, resolve, tokenizer_digest
+from detection.config import ScoredModelConfig
+from detection.model.language_model import LanguageModel, Tell, tell_nobody
+from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
+from detection.model.served.answers import Answers, asked, rounded
+from detection.model.served.client import Client, in_parallel
+from detection.model.served.completions import Completions, served_model
+from detection.model.served.probe import (
+    Probe,
+    apart,
+    check_same,
+    folder_of,
+    probe_ids,
+    probed,
+    said,
+)
+from detection.passes import TokenStats
+
+if TYPE_CHECKING:
+    from detection.config import DetectionConfig
+
+KIND = "served"
+
+
+@dataclass(frozen=True)
+class ServedModel(ScoredModel):
+    """A model that a server runs.
+
+    Attributes:
+        server: where it is, and how it is asked.
+        name: what the server calls it.
+        probe: what the server can do, and what it says of the probe's text.
+        answers: the folder of its answers.
+        tokenizer_hash: of the tokenizer's files.
+        limit: the most tokens that the server takes; None where it does not say.
+    """
+
+    field: str
+    server: ScoredModelConfig
+    name: str
+    probe: Probe
+    answers: Path
+    digest: str
+    tokenizer_hash: str
+    limit: int | None
+    slug: str
+    gives: frozenset[str]
+    step: int = UNKNOWN_STEP
+
+    @classmethod
+    def opens(cls, path: str) -> bool:
+        """No path: a server has an address."""
+        return False
+
+    @classmethod
+    def open(cls, field: str, path: str, *, trust_remote_code: bool = False) -> Self:
+        """See `at`."""
+        raise ConfigError(f"{field} is {path!r}: a server has an address. Give it as a url.")
+
+    @classmethod
+    def at(cls, node: str, server: ScoredModelConfig, runs: Path) -> ServedModel:
+        """The model at the address that the config node names, once it is asked what it can do.
+
+        Raises:
+            ConfigError: a wrong address, key, name or tokenizer.
+            ServerError: it does not answer as it should, or not the same twice.
+        """
+        alone = f"{node}.url is given as well: choose one of them."
+        require(server.path is None, f"{node}.path", server.path, alone)
+        client = Client(node, server)
+        remedy = "give the model's tokenizer, a Hugging Face folder or a hub id."
+        require(server.tokenizer is not None, f"{node}.tokenizer", server.tokenizer, remedy)
+        found = served_model(client, server.name)
+        name, own = str(found["id"]), str(server.tokenizer)
+        its_digest = _digest(f"{node}.tokenizer", own)
+        probe = probed(client, name, load_tokenizer(f"{node}.tokenizer", own))
+        folder, digest = folder_of(runs / KIND, name, its_digest, probe)
+        limit, url, slug = found.get("max_model_len"), f"{node}.url", file_name(name)
+        return cls(url, server, name, probe, folder, digest, its_digest, limit, slug, probe.gives)
+
+    @property
+    def path(self) -> str:
+        """The name and the address."""
+        return f"{self.name} at {self.server.url}"
+
+    @property
+    def tokenizer_digest(self) -> str:
+        """A hash of the tokenizer's files."""
+        return self.tokenizer_hash
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens that the server says it takes."""
+        return self.limit
+
+    @property
+    def vocabulary(self) -> int | None:
+        """No server says it."""
+        return None
+
+    def tokenizer(self) -> Any:
+        """The one that was given."""
+        node = self.field.partition(".")[0]
+        return load_tokenizer(f"{node}.tokenizer", str(self.server.tokenizer))
+
+    def load(self, settings: DetectionConfig) -> ServedLM:
+        """The server, ready to be asked: `detection.dtype` and `detection.device` are its own."""
+        client = Client(self.field.partition(".")[0], self.server)
+        model = Completions(client, self.name, self.tokenizer(), self.probe.dialect)
+        return ServedLM(model, Answers(self.answers), self.probe)
+
+
+class ServedLM(LanguageModel):
+    """Asks a server about texts, several at once, and keeps every answer as it comes."""
+
+    takes_all: ClassVar[bool] = True
+
+    def __init__(self, model: Completions, answers: Answers, probe: Probe) -> None:
+        self.model, self.answers, self.probe = model, answers, probe
+
+    def stats(
+        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+    ) -> list[TokenStats]:
+        """What the server shows of each sequence's tokens after the first.
+
+        Raises:
+            ServerError: it fails, or changes its answers meanwhile.
+        """
+        keys = [asked(ids) for ids in sequences]
+        new = {k: ids for k, ids in zip(keys, sequences, strict=True) if k not in self.answers}
+        names, jobs = [*new], [*new.values()]
+        requests = self.model.client.server.requests
+        for done, (place, columns) in enumerate(in_parallel(self._columns, jobs, requests), 1):
+            self.answers[names[place]] = columns
+            tell(done, len(jobs))
+        if jobs:
+            self._check()
+        return [_stats(self.answers[key]) for key in keys]
+
+    def _columns(self, ids: Sequence[int]) -> dict[str, list[float]]:
+        """The numbers of the tokens after the first, by name."""
+        places = self.model.prompt(ids)
+        columns = {"logprob": rounded([place.own for place in places])}
+        if "top_id" in self.probe.gives:
+            tops = [place.best() for place in places]
+            columns["top_logprob"] = rounded([logprob for logprob, _ in tops])
+            columns["top_id"] = [token for _, token in tops]
+        return columns
+
+    def _check(self) -> None:
+        """Raise a ServerError, and keep no answer since the last time, where it has changed."""
+        again = said(self.model, probe_ids(self.model.tokenizer))
+        try:
+            check_same(self.model.client, apart(self.probe.said, again))
+        except ServerError:
+            self.answers.forget()
+            raise
+        self.answers.keep()
+
+
+def _stats(columns: Mapping[str, Sequence[float]]) -> TokenStats:
+    kinds = {"top_id": np.int32}
+    return TokenStats(**{n: np.array(v, kinds.get(n, np.float32)) for n, v in columns.items()})
+
+
+def _digest(field: str, path: str) -> str:
+    """A hash of the tokenizer's files, in a folder or of the hub."""
+    given = resolve(field, path)
+    folder = Path(given) if Path(given).is_dir() else snapshot(field, given, TOKENIZER_FILES)
+    return tokenizer_digest(folder)

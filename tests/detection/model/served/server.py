@@ -1,0 +1,217 @@
+"""A server that answers as the OpenAI-compatible APIs document, and badly where it is told to.
+
+It runs the golden model in a thread of this process. `Server(prompt=False, shows="biased")`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import torch
+
+from core.models import load_model, load_tokenizer
+from tests.detection.golden import GOLDEN
+
+NAME = "golden"
+
+
+@dataclass
+class Server:
+    """What the server does.
+
+    Attributes:
+        folder: the model's.
+        prompt: whether it shows log-probabilities of the prompt.
+        ids: whether it takes token ids; otherwise text.
+        names_ids: whether it writes tokens by their ids.
+        shows: of a generated token `raw` or `biased` log-probabilities, `list` (raw, but of the
+            likeliest tokens only), or `nothing`.
+        bias: whether it takes a logit_bias.
+        most: the most log-probabilities a place.
+        key: what it wants to be given.
+        says_key: whether an error quotes the key.
+        fails: what it answers first, one a request: (status, headers), or `cut`.
+        slow: seconds before each answer.
+        extra: how many tokens too many it counts.
+        chat: whether it has /chat/completions alone.
+        context: the most tokens that it takes.
+        says_context: whether /models tells it.
+        noise: nats by which answers differ, drawn anew for each.
+        changes_after: answers after which it runs another model.
+        another: how far that one's weights are off.
+    """
+
+    folder: Any = GOLDEN / "target"
+    prompt: bool = True
+    ids: bool = True
+    names_ids: bool = True
+    shows: str = "raw"
+    bias: bool = True
+    most: int = 20
+    key: str | None = None
+    says_key: bool = False
+    fails: list[Any] = field(default_factory=list)
+    slow: float = 0.0
+    extra: int = 0
+    chat: bool = False
+    context: int = 512
+    says_context: bool = True
+    noise: float = 0.0
+    changes_after: int | None = None
+    another: float = 0.0
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    tokens: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
+
+    def __enter__(self) -> Server:
+        self._lock = threading.Lock()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    @cached_property
+    def model(self):
+        return load_model("model.path", str(self.folder))
+
+    @cached_property
+    def tokenizer(self):
+        return load_tokenizer("model.path", str(self.folder))
+
+    def logprobs(self, ids):
+        """Log-probabilities (T, V) after each token, as a server computes them: in float32."""
+        with self._lock, torch.inference_mode():
+            logits = self.model(torch.tensor([ids])).logits[0]
+            changed = self.changes_after is not None and len(self.seen) > self.changes_after
+            off = self.another if self.changes_after is None or changed else 0.0
+            generator = torch.Generator().manual_seed(0)
+            logits = logits + off * torch.randn(logits.shape[1], generator=generator)
+            return (logits + self.noise * torch.randn(logits.shape)).log_softmax(-1)
+
+    def answer(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
+        if path == "/v1/models":
+            context = {"max_model_len": self.context} if self.says_context else {}
+            return 200, {"data": [{"id": NAME, **context}]}
+        if path != "/v1/completions" or body is None:
+            return 404, {"detail": "Not Found"}
+        if self.chat:
+            return 404, _error("This is a chat model and not supported in v1/completions.")
+        if body["model"] != NAME:
+            return 404, _error(f"The model `{body['model']}` does not exist.")
+        if not self.names_ids and "return_tokens_as_token_ids" in body:
+            return 400, _error("Unrecognized request argument: return_tokens_as_token_ids")
+        if not self.bias and "logit_bias" in body:
+            return 400, _error("logit_bias is not supported")
+        if (body.get("logprobs") or 0) > self.most:
+            return 400, _error(f"logprobs must be at most {self.most}")
+        prompt = body["prompt"]
+        if isinstance(prompt, str):
+            prompt = self.tokenizer(prompt)["input_ids"]
+        elif not self.ids:
+            return 400, _error("prompt must be a string")
+        if len(prompt) + body["max_tokens"] > self.context:
+            return 400, _error(f"This model's maximum context length is {self.context} tokens.")
+        self.tokens += len(prompt)
+        if body.get("echo"):
+            if not self.prompt:
+                return 400, _error("echo with logprobs is not supported")
+            choice = self._echoed(prompt, body)
+        else:
+            choice = self._generated(prompt, body)
+        return 200, {
+            "choices": [{"index": 0, "text": "", **choice}],
+            "usage": {"prompt_tokens": len(prompt) + self.extra},
+        }
+
+    def name(self, token: int) -> str:
+        return f"token_id:{token}" if self.names_ids else self.tokenizer.decode([token])
+
+    def _top(self, row, n, *always):
+        best = row.topk(n).indices.tolist() if n else []
+        return {self.name(i): float(row[i]) for i in [*always, *best]}
+
+    def _echoed(self, prompt, body):
+        rows, n = self.logprobs(prompt), body["logprobs"]
+        pairs = list(zip(rows, prompt[1:], strict=False))
+        return {"logprobs": {
+            "tokens": [self.name(token) for token in prompt],
+            "token_logprobs": [None, *(float(row[token]) for row, token in pairs)],
+            "top_logprobs": [None, *(self._top(row, n, token) for row, token in pairs)],
+        }}  # fmt: skip
+
+    def _generated(self, prompt, body):
+        row, biased = (raw := self.logprobs(prompt)[-1]), raw.clone()
+        for token, bias in body.get("logit_bias", {}).items():
+            biased[int(token)] += bias
+        biased = biased.log_softmax(-1)
+        chosen = int(biased.argmax())
+        text = self.tokenizer.decode([chosen])
+        if self.shows == "nothing" or body.get("logprobs") is None:
+            return {"text": text, "logprobs": None}
+        shown = biased if self.shows == "biased" else row
+        alone = self.shows == "list"
+        return {"text": text, "logprobs": {
+            "tokens": [self.name(chosen)],
+            "token_logprobs": [None if alone else float(shown[chosen])],
+            "top_logprobs": [self._top(shown, body["logprobs"], *([] if alone else [chosen]))],
+        }}  # fmt: skip
+
+
+def _error(words: str) -> dict[str, Any]:
+    return {"error": {"message": words}}
+
+
+def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._do(None)
+
+        def do_POST(self) -> None:
+            self._do(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _do(self, body: dict[str, Any] | None) -> None:
+            if body is not None:
+                server.seen.append(body)
+            server.at_once += 1
+            server.most_at_once = max(server.most_at_once, server.at_once)
+            time.sleep(server.slow)
+            given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            fault = server.fails.pop(0) if server.fails and body is not None else None
+            headers: dict[str, str] = {}
+            if server.key is not None and given != server.key:
+                quoted = f": {given}" if server.says_key else ""
+                status, found = 401, _error(f"Incorrect API key provided{quoted}.")
+            elif fault and fault != "cut":
+                (status, headers), found = fault, _error("Try again later.")
+            else:
+                status, found = server.answer(self.path, body)
+            server.at_once -= 1
+            text = json.dumps(found).encode()
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(text))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(text[: len(text) // 2] if fault == "cut" else text)
+            self.close_connection = fault == "cut"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
