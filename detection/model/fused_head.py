@@ -2,14 +2,9 @@
 
 Shapes: N rows, X hidden units, V vocabulary, P parts of the vocabulary.
 
-A program takes some rows and a part of the vocabulary, a block at a time. It keeps the largest
-logit so far and, with y = logit − that maximum and e = exp(y), the sums S = Σ e, A = Σ e·y and
-B = Σ e·y². Where the maximum grows by d, every y falls by d and every e by the factor exp(−d):
-
-    S → exp(−d)·S,   A → exp(−d)·(A − d·S),   B → exp(−d)·(B − 2d·A + d²·S)
-
-As y ≤ 0, all terms of a sum have one sign, so that nothing cancels. The parts are merged by the
-same rule. Products are summed in float32, of float32 numbers without TF32.
+A program takes some rows and a part of the vocabulary, a block at a time, and keeps the largest
+logit so far and the sums S, A and B. Parts are merged as blocks are. Products are summed in
+float32, of float32 numbers without TF32.
 """
 
 from __future__ import annotations
@@ -20,12 +15,11 @@ import triton.language as tl
 from torch import Tensor
 
 from detection.model.head import HALF, Head
-from detection.model.token_statistics import finished
+from detection.model.token_statistics import FAR, finished, merged
 
 ROWS, ENTRIES = 128, 128  # of a block; half as many of float32, which takes more registers
 UNITS = 64  # hidden units at a time
 PROGRAMS = 1024  # some eight for each multiprocessor, so that the last ones leave few idle
-FAR = 1000.0  # nats: exp(−FAR) is 0 in float32
 
 
 def fused_statistics(head: Head, hidden_NX: Tensor, targets_N: Tensor) -> list[Tensor]:
@@ -44,28 +38,18 @@ def fused_statistics(head: Head, hidden_NX: Tensor, targets_N: Tensor) -> list[T
     blocks, columns = triton.cdiv(n, rows), triton.cdiv(vocabulary, entries)
     part = triton.cdiv(columns, min(columns, triton.cdiv(PROGRAMS, blocks))) * entries
     parts = triton.cdiv(vocabulary, part)
-    sums_PKN = hidden_NX.new_empty((parts, 5, n), dtype=torch.float32)
+    sums_P5N = hidden_NX.new_empty((parts, 5, n), dtype=torch.float32)
     top_id_PN = targets_N.new_empty((parts, n))
     with torch.cuda.device_of(weight_VX):  # type: ignore[no-untyped-call]
         _part[(blocks, parts)](
             hidden_NX, weight_VX.contiguous(), weight_VX if bias_V is None else bias_V, targets_N,
-            sums_PKN, top_id_PN, n, vocabulary, units, part, head.scale, head.cap or 1.0,
+            sums_P5N, top_id_PN, n, vocabulary, units, part, head.scale, head.cap or 1.0,
             HAS_BIAS=bias_V is not None, HAS_CAP=head.cap is not None,
             WHOLE=units % UNITS == 0, ROWS=rows, ENTRIES=entries,
             UNITS=UNITS if half else UNITS // 2, FAR=FAR,
             num_warps=8 if half else 4, num_stages=3 if half else 2,
         )  # fmt: skip
-    return finished(*merged(sums_PKN, top_id_PN))
-
-
-def merged(sums_PKN: Tensor, top_id_PN: Tensor) -> list[Tensor]:
-    """The target's y, S, A and B over all parts, and the top token."""
-    top_PN, target, total, first, second = sums_PKN.unbind(1)
-    top_N, place = top_PN.max(0)  # of equal ones the first, which has the lowest ids
-    d = (top_N - top_PN).clamp(max=FAR)
-    parts = total, first - d * total, second - 2 * d * first + d * d * total
-    sums = [(torch.exp(-d) * each).sum(0) for each in parts]
-    return [target.sum(0) - top_N, *sums, top_id_PN.gather(0, place[None])[0]]
+    return finished(*merged(sums_P5N, top_id_PN))
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -18,8 +18,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from detection.model.token_statistics import BLOCK
+
 HALF = (torch.bfloat16, torch.float16)
-BLOCK = 4096  # entries of the vocabulary whose 16-bit weights are float32 at a time
 
 
 @dataclass(frozen=True)
@@ -38,28 +39,37 @@ class Head:
     cap: float | None = None
     is_linear: bool = True
 
-    def logits(self, hidden_NX: Tensor) -> Tensor:
-        """Float32 logits (N, V) in memory that is free to overwrite."""
-        logits = self._products(hidden_NX)
-        if self.scale != 1:
-            logits.mul_(self.scale)
-        return logits if self.cap is None else logits.div_(self.cap).tanh_().mul_(self.cap)
+    def logits(self, hidden_NX: Tensor) -> Iterator[Tensor]:
+        """Float32 logits, a block of the vocabulary at a time, in memory that is free to overwrite.
 
-    def _products(self, hidden_NX: Tensor) -> Tensor:
-        """W·h + b. Those of 16-bit weights are summed in float32 and never rounded to 16 bits."""
+        Of 16-bit weights the products are summed in float32 and never rounded to 16 bits.
+        """
+        for logits in self._products(hidden_NX):
+            if self.scale != 1:
+                logits.mul_(self.scale)
+            yield logits if self.cap is None else logits.div_(self.cap).tanh_().mul_(self.cap)
+
+    def _products(self, hidden_NX: Tensor) -> Iterator[Tensor]:
+        """W·h + b, each (N, at most BLOCK)."""
         if not self.is_linear:
-            products: Tensor = self.module(hidden_NX)
-            return products.float()
-        weight_VX, bias_V = self.module.weight, self.module.bias
-        hidden_NX = hidden_NX.to(weight_VX.device)
-        if weight_VX.dtype not in HALF:
-            return F.linear(hidden_NX, weight_VX, bias_V).float()
-        if weight_VX.is_cuda:
-            products = torch.mm(hidden_NX, weight_VX.T, out_dtype=torch.float32)
-        else:
-            blocks = weight_VX.split(BLOCK)
-            products = torch.cat([hidden_NX.float() @ rows.float().T for rows in blocks], dim=1)
-        return products if bias_V is None else products.add_(bias_V)
+            yield from self.module(hidden_NX).float().split(BLOCK, dim=1)
+            return
+        weights, bias_V = self.module.weight.split(BLOCK), self.module.bias
+        hidden_NX = hidden_NX.to(weights[0].device)
+        biases = [None] * len(weights) if bias_V is None else bias_V.split(BLOCK)
+        for weight_BX, bias_B in zip(weights, biases, strict=True):
+            yield _linear(hidden_NX, weight_BX, bias_B)
+
+
+def _linear(hidden_NX: Tensor, weight_BX: Tensor, bias_B: Tensor | None) -> Tensor:
+    """Float32 products (N, B); those of 16-bit weights are summed in float32."""
+    if weight_BX.dtype not in HALF:
+        return F.linear(hidden_NX, weight_BX, bias_B).float()
+    if weight_BX.is_cuda:
+        products = torch.mm(hidden_NX, weight_BX.T, out_dtype=torch.float32)
+    else:
+        products = hidden_NX.float() @ weight_BX.float().T
+    return products if bias_B is None else products.add_(bias_B)
 
 
 @torch.inference_mode()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from detection.model.head import HALF, Head
-from detection.model.token_statistics import rows_at_once, statistics
+from detection.model.token_statistics import BLOCK, rows_at_once, statistics
 
 CHECKED, TOLERANCE = 64, 1e-4  # rows of the first batch; relative, and in nats
 Statistics = Callable[[Tensor, Tensor], list[Tensor]]
@@ -46,9 +46,10 @@ def statistics_of(head: Head | None, vocabulary: int, kernel: str) -> Statistics
 def plain_statistics(
     head: Head | None, vocabulary: int, hidden_NX: Tensor, targets_N: Tensor
 ) -> list[Tensor]:
-    """The statistics from the logits of a few rows at a time."""
+    """The statistics from logits: of some rows and a block of the vocabulary at a time."""
     parts = torch.split(hidden_NX, rows_at_once(vocabulary, hidden_NX.device))
-    return statistics((head.logits(h) if head else h.float() for h in parts), targets_N)
+    rows = (head.logits(h) if head else torch.split(h.float(), BLOCK, 1) for h in parts)
+    return statistics(rows, targets_N)
 
 
 @dataclass

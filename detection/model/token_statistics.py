@@ -1,10 +1,16 @@
-"""Statistics of next-token distributions over the vocabulary.
+"""Statistics of next-token distributions over the vocabulary, a block of it at a time.
 
-Shapes: N positions, V vocabulary. With y = logits − their maximum, e = exp(y) and S = Σ e:
+Shapes: N positions, V vocabulary, K blocks. With top the largest logit of a block, y = logits − top
+and e = exp(y), a block has the sums S = Σ e, A = Σ e·y and B = Σ e·y². Where another block's top is
+larger by d, every y falls by d and every e by the factor exp(−d):
 
-    log p = y − log S,   μ = Σ e·y / S − log S,   σ² = Σ e·y² / S − (Σ e·y / S)²
+    S → exp(−d)·S,   A → exp(−d)·(A − d·S),   B → exp(−d)·(B − 2d·A + d²·S)
 
-The maximum is a safe shift for σ: σ² ≥ p_max·(Σ e·y / S)², so the difference loses no more than a
+As y ≤ 0, all terms of a sum have one sign, so that nothing cancels. Of the whole vocabulary then
+
+    log p = y − log S,   μ = A / S − log S,   σ² = B / S − (A / S)²
+
+The maximum is a safe shift for σ: σ² ≥ p_max·(A / S)², so the difference loses no more than a
 factor 1 / p_max of float32's precision, in practice some 20.
 """
 
@@ -16,60 +22,83 @@ import torch
 from torch import Tensor
 
 STD_FLOOR = 1e-6  # a distribution that float32 holds for certain has no spread to divide by
-BLOCK = 64
+BLOCK = 4096  # entries of the vocabulary
+INNER = 64
+FAR = 1000.0  # nats: exp(−FAR) is 0 in float32
 
 
-def statistics(logits: Iterable[Tensor], targets_N: Tensor) -> list[Tensor]:
+def statistics(rows: Iterable[Iterable[Tensor]], targets_N: Tensor) -> list[Tensor]:
     """What `TokenStats` holds: logprob, mean, std, top_logprob, top_id, each of shape (N,).
 
     Args:
-        logits: float32 logits of the N positions in order, some rows (·, V) at a time; their
-            memory is used as working space. A NaN or an infinity makes its row's statistics NaN.
+        rows: of the N positions some at a time, in order, their float32 logits: one tensor a block
+            of the vocabulary, `BLOCK` wide but for the last. Their memory is used as working space.
+            A NaN or an infinity makes its row's statistics NaN.
         targets_N: the tokens that follow.
     """
     parts, start = [], 0
-    for rows in logits:
-        parts.append(_sums(rows, targets_N[start : start + len(rows)].to(rows.device)))
-        start += len(rows)
+    for blocks in rows:
+        sums = [_sums(block, k * BLOCK, targets_N[start:]) for k, block in enumerate(blocks)]
+        sums_K5N, top_id_KN = map(torch.stack, zip(*sums, strict=True))
+        parts.append(merged(sums_K5N, top_id_KN))
+        start += top_id_KN.shape[1]
     return finished(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def merged(sums_K5N: Tensor, top_id_KN: Tensor) -> list[Tensor]:
+    """The target's y, S, A, B and the top token over all blocks, all (N,).
+
+    Args:
+        sums_K5N: each block's top, its logit of the target (0 where that is in another), S, A, B.
+        top_id_KN: its top token.
+    """
+    top_KN, target, total, first, second = sums_K5N.unbind(1)
+    top_N, place = top_KN.max(0)  # of equal ones the first, which has the lowest ids
+    d = (top_N - top_KN).clamp(max=FAR)
+    parts = total, first - d * total, second - 2 * d * first + d * d * total
+    sums = [(torch.exp(-d) * each).sum(0) for each in parts]
+    return [target.sum(0) - top_N, *sums, top_id_KN.gather(0, place[None])[0]]
 
 
 def finished(
     target: Tensor, total: Tensor, first: Tensor, second: Tensor, top_id: Tensor
 ) -> list[Tensor]:
-    """The statistics from the target's y, S, Σ e·y, Σ e·y², and the top token; all (N,)."""
+    """The statistics from the target's y, S, A, B, and the top token; all (N,)."""
     log_total, mean, square = total.log(), first / total, second / total
     std = (square - mean * mean).clamp_min(STD_FLOOR**2).sqrt()
     return [target - log_total, mean - log_total, std, -log_total, top_id]
 
 
 def rows_at_once(vocabulary: int, device: torch.device) -> int:
-    """Positions whose logits to hold at once: 4 MiB on a CPU, 512 MiB on an accelerator.
+    """Positions to take at once: 8 MiB of a block's logits on a CPU, 512 MiB on an accelerator.
 
-    Few enough to stay in a CPU's caches, enough for its threads and for a matrix product, which
-    wants some 128 rows: a large vocabulary may therefore take up to 32 MiB.
+    Few enough to stay in a CPU's caches, enough for its threads and for a matrix product.
     """
-    if device.type != "cpu":
-        return max(1, 2**27 // vocabulary)
-    return max(1, min(max(128, 2**20 // vocabulary), 2**23 // vocabulary))
+    return (2**21 if device.type == "cpu" else 2**27) // min(vocabulary, BLOCK)
 
 
-def _sums(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, ...]:
-    """The target's y, S, Σ e·y, Σ e·y², and the top token; all but it float32 of shape (N,)."""
-    top_id = _argmax(logits_NV)
-    y = logits_NV.sub_(logits_NV.gather(1, top_id[:, None]))
-    target = y.gather(1, targets_N[:, None])[:, 0]
-    e = y.exp()
-    total = e.sum(-1)
-    return target, total, e.mul_(y).sum(-1), e.mul_(y).sum(-1), top_id
+def _sums(logits_NB: Tensor, start: int, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """A block's sums (5, N) and top tokens (N,), of tokens from `start` on; see `merged`."""
+    rows, width = logits_NB.shape
+    inside_N1 = targets[:rows, None].to(logits_NB.device) - start
+    target = logits_NB.gather(1, inside_N1.clamp(0, width - 1))
+    target = target.where((inside_N1 >= 0) & (inside_N1 < width), 0)
+    best_N1 = _argmax(logits_NB)[:, None]
+    top = logits_NB.gather(1, best_N1)
+    y = logits_NB.sub_(top)
+    p = y.softmax(-1)  # on a CPU faster than exp, and as exact but for its sum: p is e times p_top
+    p_top = p.gather(1, best_N1)[:, 0]
+    sums = p.sum(-1), p.mul_(y).sum(-1), p.mul_(y).sum(-1)
+    each = target[:, 0], *(column / p_top for column in sums)
+    return torch.stack([top[:, 0], *each]), best_N1[:, 0] + start
 
 
-def _argmax(logits_NV: Tensor) -> Tensor:
-    """The first maximum of each row, blocks' maxima first, several times faster on a CPU."""
-    vocabulary = logits_NV.shape[1]
-    if vocabulary % BLOCK or logits_NV.device.type != "cpu":
-        return logits_NV.max(-1).indices
-    blocks_NKB = logits_NV.view(len(logits_NV), -1, BLOCK)
-    block = blocks_NKB.amax(-1).max(-1).indices
-    inside = blocks_NKB[torch.arange(len(blocks_NKB)), block].max(-1).indices
-    return block * BLOCK + inside
+def _argmax(logits_NB: Tensor) -> Tensor:
+    """The first maximum of each row, several times faster on a CPU by maxima of a few entries."""
+    width = logits_NB.shape[1]
+    if width % INNER or logits_NB.device.type != "cpu":
+        return logits_NB.max(-1).indices
+    inner_NKI: Tensor = logits_NB.unflatten(1, (-1, INNER))  # type: ignore[no-untyped-call]
+    place = inner_NKI.amax(-1).max(-1).indices
+    inside = inner_NKI[torch.arange(len(inner_NKI)), place].max(-1).indices
+    return place * INNER + inside
