@@ -58,7 +58,7 @@ ifeq ($(TORCH),cpu)
 	  || $(PIP) --retries 1 --extra-index-url $(TORCH_INDEX) torch==$(TORCH_VERSION)+cpu 2>/dev/null \
 	  || echo "No CPU build of torch $(TORCH_VERSION) was found: taking pip's own, which may be several GB."
 endif
-	$(PIP) --editable '.[embedded,dev]'
+	$(PIP) --editable '.[embedded,build,dev]'
 	touch $@
 
 clean:

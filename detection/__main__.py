@@ -1,4 +1,4 @@
-"""`python -m detection`: score texts; `… thresholds`, `… online`, `… accuracy`, `… view`."""
+"""`python -m detection`: score texts; `… accuracy`, `build`, `online`, `thresholds`, `view`."""
 
 from __future__ import annotations
 
@@ -80,8 +80,22 @@ def view(config: DictConfig) -> None:
     print(f"wrote {run(convert(config, ViewStage))}")
 
 
+def build(config: DictConfig) -> None:
+    """Build a labelled benchmark of dated documents and print its datasheet."""
+    from detection.building.run import BuildStage, run
+
+    artifact = run(convert(config, BuildStage))
+    print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
+
+
 if __name__ == "__main__":
-    stages = {"accuracy": accuracy, "online": online, "thresholds": choose, "view": view}
+    stages = {
+        "accuracy": accuracy,
+        "build": build,
+        "online": online,
+        "thresholds": choose,
+        "view": view,
+    }
     name, stage = "detection", main
     if sys.argv[1:2] and sys.argv[1] in stages:
         name = sys.argv.pop(1)

@@ -18,7 +18,7 @@ FLOORS = {
             "examples methods model store",
         ),
         *("ranks resources build blind overlap", "forward", "views", "flags", "scores loaded"),
-        *("collect", "needs evaluation", "summary", "export", "accuracy thresholds view"),
+        *("collect", "needs evaluation", "summary", "export", "accuracy building thresholds view"),
         *("run online arguments", "api", "__init__ __main__"),
     ),
     "analysis.": (

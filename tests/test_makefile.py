@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
-OWN = "--editable .[embedded,dev]"
+OWN = "--editable .[embedded,build,dev]"
 AT_HAND = "torch==1.2+cpu"
 CPU, FROM_INDEX, PROJECT = (AT_HAND, False), (AT_HAND, True), (OWN, False)  # end, PyTorch's index?
 # The Python of the system, as it makes a venv, and that venv's own, as it is asked for pip.

@@ -1,0 +1,1 @@
+"""Labelled benchmarks made from dated documents, and non-members chosen by overlap."""

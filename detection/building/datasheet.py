@@ -1,0 +1,78 @@
+"""What a benchmark is made of, as JSON, as Markdown, and as a card for the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import yaml
+
+from core.estimates import interval
+from core.metrics import AUROC
+from core.seeds import derive
+from detection.blind import BLIND, blind_baseline, obstacle, warning
+from detection.evaluation import CONFIDENCE, DRAWS, SEED
+
+DATA = "data"
+
+
+def blind_row(texts: Sequence[str], labels: Sequence[int]) -> dict[str, Any]:
+    """The AUROC of a classifier that sees the texts alone, with its interval and what it means."""
+    member = np.array(labels, bool)
+    if problem := obstacle(texts, member):
+        return {"needs": problem}
+    made = blind_baseline(texts, member, derive(SEED, BLIND))
+    sides = np.flatnonzero(member), np.flatnonzero(~member)
+    found = made.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
+    low, high = interval(found, CONFIDENCE)
+    numbers = (round(float(number), 4) for number in (found.value, low, high))
+    said = warning(found.value, low, high)
+    return {**dict(zip(("auroc", "low", "high"), numbers, strict=True)), "warning": said}
+
+
+def markdown(sheet: Mapping[str, Any]) -> str:
+    """The datasheet for a reader: a heading a part, then its table or its values."""
+    lines = [f"# {sheet['name']}", "", sheet["about"]]
+    for title, part in sheet.items():
+        if title not in ("name", "about"):
+            lines += ["", f"## {title.replace('_', ' ').capitalize()}", "", *_part(part)]
+    return "\n".join(lines) + "\n"
+
+
+def card(sheet: Mapping[str, Any], licence: str) -> str:
+    """The hub's README.md: a head that names each set's file, then the datasheet."""
+    sets = sheet["sets"]
+    head = {
+        "license": licence,
+        "pretty_name": sheet["name"],
+        "tags": ["membership-inference", "contamination-detection"],
+        "configs": [
+            {"config_name": one["set"], "data_files": f"{DATA}/{one['set']}.jsonl"} for one in sets
+        ],
+    }
+    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n{markdown(sheet)}"
+
+
+def _part(part: Any) -> Iterator[str]:
+    if isinstance(part, Mapping):
+        yield from (f"- {name.replace('_', ' ')}: {_cell(value)}" for name, value in part.items())
+    elif part:
+        names = list(dict.fromkeys(name for row in part for name in row))
+        yield f"| {' | '.join(name.replace('_', ' ') for name in names)} |"
+        yield f"|{' --- |' * len(names)}"
+        yield from (f"| {' | '.join(_cell(row.get(n, '')) for n in names)} |" for row in part)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Mapping) and "auroc" in value:
+        about = f" {value['warning']}" if value["warning"] else ""
+        return f"{value['auroc']:.3f} [{value['low']:.3f}, {value['high']:.3f}]{about}"
+    if isinstance(value, Mapping):
+        return ", ".join(
+            f"{name.replace('_', ' ')} {_cell(inner)}" for name, inner in value.items()
+        )
+    words = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+    words = words if isinstance(words, str) else json.dumps(value)
+    return words.replace("|", "\\|")

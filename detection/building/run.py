@@ -1,0 +1,259 @@
+"""`python -m detection build`: dated documents become a labelled benchmark.
+
+::
+
+    runs/benchmark/<slug>-<hash>/
+    ├── config.yaml     the resolved config
+    ├── data/           a labelled JSONL for each length, slice and setting
+    ├── datasheet.json  counts, dates, sources with their SHA-256, the blind AUROC, overlap
+    ├── datasheet.md    the same for a reader
+    ├── README.md       the same as a card for the hub, which names the files
+    └── manifest.json
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING
+
+from core.artifacts import Artifact, Built, as_data, build, locate
+from core.config import create, runtime
+from core.content import digests
+from core.errors import DataError, require
+from core.ranges import PART, Range, Ranged, at_least, limited, one_of
+from core.rewording import Exact
+from core.seeds import derive
+from detection.building.datasheet import DATA, blind_row, card, markdown
+from detection.building.dates import MEMBER, NONMEMBER, CutOffs
+from detection.building.rewordings import reworded
+from detection.building.scan import Scan, totals
+from detection.building.sets import ORIGINAL, LabelledSet, Taken, labelled, near_duplicates, take
+from detection.building.sources import Source
+from injection.tasks import Runner
+
+KIND = "benchmark"
+SCAN = "scan"  # what was read, while the benchmark is made
+PLACES = ("paths", "dates", "read_dates")
+"""Where a source's files are: their content names the folder."""
+LENGTHS = Range(
+    lambda lengths: len({*lengths}) == len(lengths) > 0 and min(lengths) > 0,
+    "give lengths in words, each once, such as [32,64].",
+)
+ABOUT = (
+    "Members were created before the first date, non-members from the second on. A model whose "
+    "training data end between the two can have seen the members alone. The blind AUROC is that of "
+    "a classifier that sees the texts and no model. Where its interval does not hold 0.5, dates or "
+    "style tell members, and a detector's AUROC may show no more than that. A text is its "
+    "document's first words, as they stand in the source: its last edit (`changed`) may be later "
+    "than its creation (`created`)."
+)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BuildConfig(Ranged, node="build"):
+    """What is made of the documents (node `build`)."""
+
+    members_before: str = MISSING
+    """Members were created before this date (UTC)."""
+    nonmembers_from: str = MISSING
+    """Non-members were created from this date on (UTC)."""
+    number: int = limited(1000, at_least(10))
+    """Members, and non-members, of each set."""
+    lengths: list[int] = limited([32, 64, 128, 256], LENGTHS)
+    """In words. All sets have the same documents, which are as long as the longest."""
+    candidates: int = limited(4, at_least(1))
+    """Documents that are looked at for each one asked for: many are too short."""
+    near_duplicates: str = limited("report", one_of(("report", "drop")))
+    """Texts that share 13 words in a row with one of the other label: report them, or drop both."""
+    slices: str = limited("none", one_of(("none", "month")))
+    """`month`: a set for each month in which non-members were created, for a moving cut-off."""
+    least_bleu: float = limited(0.75, PART)
+    """A reworded text has a BLEU above it."""
+    processes: int = runtime(1, at_least(1))
+    """Processes that read files side by side."""
+
+
+@dataclass(frozen=True)
+class BuildStage:
+    """Everything that one run needs."""
+
+    runs: str = runtime("runs")
+    seed: int = 0
+    source: dict[str, Any] = field(default_factory=dict)
+    rewording: dict[str, Any] = field(default_factory=dict)
+    build: BuildConfig = field(default_factory=BuildConfig)
+
+
+def run(stage: BuildStage) -> Artifact:
+    """Build the benchmark, or find it built.
+
+    Raises:
+        ConfigError: a setting that can't be, or cut-offs that cross.
+        DataError: input that can't be used, or no document on one side.
+    """
+    cut_offs = CutOffs.of(stage.build.members_before, stage.build.nonmembers_from)
+    source = create("source", stage.source)
+    known = isinstance(source, Source)
+    require(known, "source._target_", stage.source["_target_"], "give a Source; see conf/source.")
+    hashes = digests({file.name: file.path for file in source.files} | dict(source.also_read))
+    settings = {name: value for name, value in stage.source.items() if name not in PLACES}
+    named = replace(stage, source=settings)
+    folder = locate(Path(stage.runs), KIND, source.name, named, hashes)
+    make = partial(_make, stage, source, cut_offs, hashes)
+    artifact = build(folder, stage, hashes, make, named=named)
+    shutil.rmtree(folder / SCAN, ignore_errors=True)  # a killed run needs it up to its manifest
+    return artifact
+
+
+def _make(
+    stage: BuildStage, source: Source, cut_offs: CutOffs, hashes: Mapping[str, str], folder: Path
+) -> Built:
+    own, notes = stage.build, folder / SCAN
+    notes.mkdir(exist_ok=True)
+    source = source.prepared(notes)
+    number = own.number + (max(20, own.number // 5) if own.near_duplicates == "drop" else 0)
+    by_month = own.slices == "month"
+    scan = Scan(
+        source, cut_offs, stage.seed, number * own.candidates, by_month, notes, own.processes
+    )
+    results = Runner(notes, num_proc=own.processes).run("read", scan)
+    groups = scan.merged()
+    _check_sides(groups, totals(results, "sides"))
+    found, looked = take(source, groups, number, max(own.lengths))
+    near = near_duplicates([one for group in found.values() for one in group])
+    if own.near_duplicates == "drop":
+        gone = {one.key for one in near}
+        found = {group: [o for o in each if o.key not in gone] for group, each in found.items()}
+    _check_enough(own, found, looked)
+    sets = [*labelled(found, own.number, own.lengths, source.name)]
+    sets += _reworded(stage, sets)
+    read = {
+        "documents": totals(results, "sides"),
+        "left_out": totals(results, "skipped"),
+        "looked_at": looked,
+        "taken": {group: len(each) for group, each in found.items()},
+    }
+    sheet = {
+        "name": f"{source.name}, before {own.members_before} against from {own.nonmembers_from}",
+        "about": ABOUT,
+        "settings": {
+            "seed": stage.seed,
+            **{k: v for k, v in as_data(own).items() if k != "processes"},
+            "source": {k: v for k, v in stage.source.items() if k not in PLACES},
+            **({"rewording": stage.rewording} if any(s.setting != ORIGINAL for s in sets) else {}),
+        },
+        "sources": [{"file": name, "sha256": digest} for name, digest in hashes.items()],
+        "read": read,
+        "overlap": _overlap(near, own, found, cut_offs),
+        "dates": _dates(totals(results, "months")),
+        "sets": [],
+    }
+    return write(folder, sheet, sets, source.licence)
+
+
+def write(folder: Path, sheet: dict[str, Any], sets: Sequence[LabelledSet], licence: str) -> Built:
+    """Write the sets, and the datasheet with a line for each."""
+    (folder / DATA).mkdir(exist_ok=True)
+    files = {one.name: folder / DATA / f"{one.name}.jsonl" for one in sets}
+    for one in sets:
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in one.rows)
+        files[one.name].write_text("".join(lines), encoding="utf-8", newline="\n")
+    hashes = digests(files)
+    sheet["sets"] = [_said(one, hashes[one.name]) for one in sets]
+    (folder / "datasheet.json").write_text(json.dumps(sheet, indent=1) + "\n")
+    (folder / "datasheet.md").write_text(markdown(sheet))
+    (folder / "README.md").write_text(card(sheet, licence))
+    names = [*(f"{DATA}/{name}.jsonl" for name in files), "datasheet.json", "datasheet.md"]
+    return Built([*names, "README.md"], {"sets": len(sets)})
+
+
+def _said(one: LabelledSet, digest: str) -> dict[str, Any]:
+    texts, labels = ([row[name] for row in one.rows] for name in ("text", "label"))
+    created = [[r["created"] or r["changed"] for r in one.rows if r["label"] == k] for k in (1, 0)]
+    return {
+        "set": one.name,
+        "members": sum(labels),
+        "nonmembers": len(labels) - sum(labels),
+        "members_created": _span(created[0]),
+        "nonmembers_created": _span(created[1]),
+        "characters": sum(map(len, texts)),
+        "blind": blind_row(texts, labels),
+        "sha256": digest,
+    }
+
+
+def _span(dates: Sequence[str]) -> str:
+    return f"{min(dates)[:10]} to {max(dates)[:10]}" if dates else "none"
+
+
+def _reworded(stage: BuildStage, sets: Sequence[LabelledSet]) -> list[LabelledSet]:
+    rewording = create("rewording", stage.rewording) if stage.rewording else Exact()
+    if isinstance(rewording, Exact):
+        return []
+    name = str(stage.rewording["_target_"]).split(".")[-2]
+    seed = derive(stage.seed, "rewording")
+    return [reworded(one, name, rewording, stage.build.least_bleu, seed) for one in sets]
+
+
+def _overlap(
+    near: Sequence[Taken], own: BuildConfig, found: Mapping[str, Sequence[Taken]], line: CutOffs
+) -> dict[str, Any]:
+    members = found.get(MEMBER, [])
+    edited = [
+        one
+        for one in members
+        if (one.document.changed or line.members_before) >= line.members_before
+    ]
+    return {
+        "members_that_share_13_words_with_a_non-member": sum(one.member for one in near),
+        "non-members_that_share_13_words_with_a_member": sum(not one.member for one in near),
+        "these_are": "dropped" if own.near_duplicates == "drop" else "kept",
+        "members_taken": len(members),
+        "members_whose_text_was_edited_after_members_before": len(edited),
+    }
+
+
+def _dates(months: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Documents of each side by year."""
+    found: dict[str, dict[str, int]] = {}
+    for name, count in months.items():
+        side, _, month = name.rpartition(" ")
+        year = found.setdefault(month[:4], {MEMBER: 0, NONMEMBER: 0})
+        year[side] += count
+    return [{"year": year, **sides} for year, sides in sorted(found.items())]
+
+
+def _check_sides(groups: Mapping[str, Any], sides: Mapping[str, int]) -> None:
+    """Raise a DataError where one side has no document."""
+    if MEMBER not in groups or len(groups) < 2:
+        seen = ", ".join(f"{n:,} {side}" for side, n in sides.items()) or "no document"
+        raise DataError(
+            f"source.paths: there are no documents on both sides of the cut-offs ({seen}). Move "
+            "build.members_before or build.nonmembers_from, or give more files."
+        )
+
+
+def _check_enough(
+    own: BuildConfig, found: Mapping[str, Sequence[Taken]], looked: Mapping[str, int]
+) -> None:
+    """Warn of groups with fewer texts than asked for; raise a DataError where a side has none."""
+    sizes = {group: len(each) for group, each in found.items()}
+    if min(sizes.values()) >= own.number:
+        return
+    seen = (f"{sizes[group]} {group} texts among {n:,} documents" for group, n in looked.items())
+    said = (
+        f"build.number is {own.number}, but with {max(own.lengths)} words and more there are "
+        f"{', '.join(seen)}. Give more files, shorter build.lengths, or more build.candidates."
+    )
+    if not (sizes.pop(MEMBER) and any(sizes.values())):
+        raise DataError(said)
+    log.warning(said)

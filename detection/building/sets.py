@@ -1,0 +1,115 @@
+"""From candidates to labelled texts: cut to lengths in words, as many members as non-members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.progress import progress
+from detection.building.dates import MEMBER, Dated
+from detection.building.scan import Keyed
+from detection.building.sources import Source
+from injection.near_duplicates import Item, Keys, across
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A document of a benchmark, with the beginning of its text, as long as the longest length."""
+
+    document: Dated
+    key: int
+    words: tuple[str, ...]
+    member: bool
+
+    def text(self, length: int) -> str:
+        """Its first words, with single blanks."""
+        return " ".join(self.words[:length])
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """As many members as non-members, all of one length.
+
+    Attributes:
+        length: in words.
+        slice: the month in which the non-members were created; "": no month is set apart.
+        setting: `original`, or what reworded the texts.
+        rows: the lines of its file.
+    """
+
+    length: int
+    slice: str
+    setting: str
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """What tells it apart, such as length32-2023-01-swap."""
+        setting = "" if self.setting == ORIGINAL else self.setting
+        return "-".join(filter(None, [f"length{self.length}", self.slice, setting]))
+
+
+def take(
+    source: Source, groups: Mapping[str, Sequence[Keyed]], number: int, longest: int
+) -> tuple[dict[str, list[Taken]], dict[str, int]]:
+    """The first documents of each group that are long enough and repeat no other's text.
+
+    Returns:
+        The documents of each group, up to `number`; and how many candidates were looked at.
+    """
+    found: dict[str, list[Taken]] = {}
+    looked: dict[str, int] = {}
+    seen: set[tuple[str, ...]] = set()
+    bar = progress(desc="texts", total=number * len(groups), unit="text")
+    with bar:
+        for group, candidates in groups.items():
+            own = found[group] = []
+            for place, (key, document) in enumerate(candidates, 1):
+                looked[group] = place
+                words = tuple(source.text(document.raw, longest).split()[:longest])
+                if len(words) == longest and words not in seen:
+                    seen.add(words)
+                    own.append(Taken(document, key, words, group == MEMBER))
+                    bar.update()
+                if len(own) == number:
+                    break
+    return found, looked
+
+
+def near_duplicates(taken: Sequence[Taken]) -> list[Taken]:
+    """Those that share 13 words in a row, or all, with one on the other side."""
+    items = [Item([text], [text]) for text in (one.text(len(one.words)) for one in taken)]
+    return [taken[i] for i in across(items, [one.member for one in taken], Keys(items))]
+
+
+def labelled(
+    found: Mapping[str, Sequence[Taken]], number: int, lengths: Sequence[int], name: str
+) -> Iterator[LabelledSet]:
+    """A set of each length and slice; the shorter texts are the beginnings of the longer ones."""
+    for group in found:
+        if group != MEMBER:
+            size = min(number, len(found[MEMBER]), len(found[group]))
+            both = sorted([*found[MEMBER][:size], *found[group][:size]], key=lambda one: one.key)
+            for length in lengths if size else ():
+                rows = [_row(one, length, f"{name}-{length}") for one in both]
+                yield LabelledSet(length, group.partition(" ")[2], ORIGINAL, rows)
+
+
+def _row(one: Taken, length: int, benchmark: str) -> dict[str, Any]:
+    """A line of the file; `detection.rows` reads id, text, label and benchmark."""
+    own = one.document
+    created, changed = (None if at is None else at.isoformat() for at in (own.created, own.changed))
+    return {
+        "id": own.id,
+        "text": one.text(length),
+        "label": int(one.member),
+        "benchmark": benchmark,
+        "length": length,
+        "setting": ORIGINAL,
+        "title": own.title,
+        "created": created,
+        "changed": changed,
+    }

@@ -1,0 +1,26 @@
+"""The pages of a MediaWiki XML dump."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from detection.building.sources import needed
+from injection.sources.tally import Tally
+
+ARTICLES = 0
+"""The namespace of articles."""
+
+
+def pages(stream: Any, tally: Tally, path: Path) -> Iterator[Any]:
+    """The pages of a dump (mwxml.Page)."""
+    mwxml = needed("mwxml", "source=wikipedia")
+    root = mwxml.element_iterator.ElementIterator.from_file(stream)
+    if root.tag != "mediawiki":
+        tally.bad("no MediaWiki dump", str(path), f"its root is <{root.tag}>, not <mediawiki>")
+        return
+    try:
+        yield from mwxml.Dump.from_element(root).pages
+    except mwxml.errors.MalformedXML as error:
+        tally.bad("no MediaWiki dump", str(path), str(error))

@@ -1,0 +1,81 @@
+"""Dated documents of any origin: JSONL (plain, .gz, .zst), CSV, TSV or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from zoneinfo import ZoneInfo
+
+from core.ranges import Range, limited
+from detection.building.dates import CutOffs, Dated, moment
+from detection.building.sources import Source, Told
+from injection.sources.files import find_shards
+from injection.sources.reading import Reading, Row, Shard, read
+from injection.sources.streamed import MISSING, lookup, value_at
+from injection.sources.tally import Tally
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jsonl(Source):
+    """Rows with a text and a date; fields are paths (`meta.date`)."""
+
+    format: str = "auto"
+    """auto (by suffix), jsonl, csv, tsv or parquet."""
+    text_field: str = "text"
+    created: str = "created"
+    """The field of the date: ISO 8601, or Unix seconds."""
+    changed: str | None = None
+    """The field of the last edit; null: the texts don't change."""
+    title: str | None = "title"
+    id: str | None = None
+    """The field of a unique id; null: the file's name and the row's number."""
+    zone: str | None = limited(None, Range(_is_zone, "give a zone such as UTC or Europe/Paris."))
+    """Of dates that name none; null: such a date can't be used."""
+
+    @cached_property
+    def files(self) -> list[Shard]:
+        """The files, by name."""
+        return find_shards(self.paths, self.format, "source.paths")
+
+    def documents(
+        self, file: Shard, tally: Tally, cut_offs: CutOffs, told: Told
+    ) -> Iterator[Dated]:
+        """See `Source`."""
+        for row in read(file, Reading(tally)):
+            found = self._document(row, tally)
+            if found is not None:
+                yield found
+        told(file.path.stat().st_size)
+
+    def text(self, raw: str, words: int) -> str:
+        """See `Source`."""
+        return raw
+
+    def _document(self, row: Row, tally: Tally) -> Dated | None:
+        text, created = (value_at(row, name, tally) for name in (self.text_field, self.created))
+        if text is None or created is None:
+            return None
+        name = (
+            f"{row.shard.name}:{row.number}" if self.id is None else value_at(row, self.id, tally)
+        )
+        changed = created if self.changed is None else value_at(row, self.changed, tally)
+        title = MISSING if self.title is None else lookup(row.value, self.title)
+        if name is None or changed is None:
+            return None
+        zone = None if self.zone is None else ZoneInfo(self.zone)
+        try:
+            dates = moment(created, zone), moment(changed, zone)
+        except (ValueError, OverflowError, OSError) as error:
+            remedy = "set source.zone, such as source.zone=UTC" if "zone" in str(error) else "ISO"
+            tally.bad("no date", row.where, f"{self.created!r}: {error}; {remedy}")
+            return None
+        return Dated(str(name), "" if title is MISSING else str(title), *dates, str(text))

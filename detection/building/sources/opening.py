@@ -1,0 +1,130 @@
+"""Files of XML as streams: plain, .gz, .bz2, or inside a .7z archive; what is damaged is told."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+from xml.etree.ElementTree import ParseError
+
+from detection.building.sources import Told, needed
+from injection.sources.tally import Tally
+
+PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+BUFFER_BYTES = 1 << 20
+
+
+class _Counted(io.FileIO):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: Path, told: Told) -> None:
+        super().__init__(path)
+        self._told = told
+
+    def readinto(self, buffer: Any) -> int:
+        """As a file does."""
+        size = super().readinto(buffer) or 0
+        self._told(size)
+        return size
+
+
+@contextmanager
+def opened(path: Path, inside: str, told: Told) -> Iterator[BinaryIO]:
+    """The file's bytes, decompressed; of a .7z archive the member whose name ends in `inside`."""
+    with io.BufferedReader(_Counted(path, told), BUFFER_BYTES) as raw:
+        if path.suffix == ".7z":
+            with _member(raw, inside) as stream:
+                yield stream
+        elif unpack := PACKED.get(path.suffix):
+            with unpack(raw) as stream:
+                yield stream
+        else:
+            yield raw
+
+
+@contextmanager
+def damage(tally: Tally, where: Callable[[], str]) -> Iterator[None]:
+    """What can't be read on goes to the tally, with where that is; what came before it counts."""
+    try:
+        yield
+    except ParseError as error:
+        tally.bad("XML cut off or broken", where(), str(error))
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        tally.bad("unreadable file", where(), " ".join(str(error).split()) or repr(error))
+
+
+@contextmanager
+def _member(raw: BinaryIO, inside: str) -> Iterator[BinaryIO]:
+    """A member of an archive, which a thread decompresses into a pipe."""
+    py7zr = needed("py7zr", "a .7z archive")
+    out, into = os.pipe()
+    failed: list[Exception] = []
+    with open(out, "rb", buffering=BUFFER_BYTES) as stream:
+        thread = threading.Thread(target=_unpack, args=(py7zr, raw, inside, into, failed))
+        thread.start()
+        try:
+            with _as_said(failed):
+                yield stream
+        finally:
+            stream.close()  # where nobody reads on, the thread ends at its next block
+            thread.join()
+
+
+@contextmanager
+def _as_said(failed: list[Exception]) -> Iterator[None]:
+    """The thread's error in place of what became of it: XML that ends too early."""
+    try:
+        yield
+    except ParseError as error:
+        if failed:
+            raise OSError(f"the archive: {failed[0]}") from error
+        raise
+    if failed:
+        raise OSError(f"the archive: {failed[0]}")
+
+
+def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, failed: list[Exception]) -> None:
+    class Pipe(py7zr.io.Py7zIO):  # type: ignore[misc]
+        """What py7zr writes to."""
+
+        def write(self, data: bytes) -> int:
+            """Until all is taken."""
+            left = memoryview(data)
+            while left:
+                left = left[os.write(into, left) :]
+            return len(data)
+
+        def read(self, size: int | None = None) -> bytes:
+            return b""
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            return 0
+
+        def flush(self) -> None: ...
+
+        def size(self) -> int:
+            return 0
+
+    class Pipes(py7zr.io.WriterFactory):  # type: ignore[misc]
+        def create(self, filename: str) -> Any:
+            return Pipe()
+
+    try:
+        with suppress(BrokenPipeError), py7zr.SevenZipFile(raw) as archive:
+            names = archive.getnames()
+            wanted = [name for name in names if name.endswith(inside)]
+            if not wanted:
+                raise OSError(f"it has no {inside}, but {', '.join(names) or 'nothing'}")
+            archive.extract(targets=wanted[:1], factory=Pipes())
+    except Exception as error:  # told by the reader
+        failed.append(error)
+    finally:
+        os.close(into)

@@ -1,0 +1,159 @@
+"""Articles of a MediaWiki XML dump: `pages-articles` or `pages-meta-history`.
+
+A page's date is that of its creation. A dump of the full history has it: the first revision's. A
+dump of articles has the last revision alone, so that the date is known in two cases only: the last
+revision has no parent (the page was never edited), or it was made before `build.members_before`
+(the page was there by then, so it is a member). The others are left out and counted, unless
+`source.dates` gives the dates of creation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from core.errors import ConfigError
+from detection.building.dates import CutOffs, Dated
+from detection.building.sources import Source, Told, needed
+from detection.building.sources.dump import ARTICLES, pages
+from detection.building.sources.opening import damage, opened
+from detection.building.sources.page_dates import PageDates, read_dates
+from injection.sources.reading import Shard
+from injection.sources.tally import Tally
+from injection.tasks import made_or_found
+
+HEADING = re.compile(r"^==[^\n]*==[ \t]*$", re.MULTILINE)
+NO_TEXT = ("table", "ref", "references")
+HOLLOW = re.compile(r"\([\s,;:]*\)|\[\s*\]")
+"""Brackets whose content was a template."""
+PREFIX = re.compile(r"([^\s:]+):\S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wikipedia(Source):
+    """Articles, as WikiMIA has them (Shi et al. 2024), as plain text."""
+
+    licence: ClassVar[str] = "cc-by-sa-4.0"
+
+    drop_titles: str = r"^(List|Timeline) of\b"
+    """A regular expression; pages whose title it finds are left out."""
+    dates: str | None = None
+    """When pages were created: a stub-meta-history dump, or a table (CSV, TSV, JSONL, Parquet) of
+    `page_id` and `created`; null: what the dump itself says."""
+    read_dates: str | None = None
+    """Where `prepared` has put them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        needed("mwxml", "source=wikipedia")
+        needed("mwparserfromhell", "source=wikipedia")
+        self.require(self.dates is None or Path(self.dates).is_file(), "dates", "no such file.")
+        try:
+            re.compile(self.drop_titles)
+        except re.error as error:
+            raise ConfigError(
+                f"source.drop_titles is {self.drop_titles!r}: no regular expression ({error})."
+            ) from error
+
+    @property
+    def also_read(self) -> Mapping[str, Path]:
+        """See `Source`."""
+        return {} if self.dates is None else {"dates": Path(self.dates)}
+
+    def prepared(self, folder: Path) -> Source:
+        """The source with the dates in an array, which processes share."""
+        if self.dates is None:
+            return self
+        given, array = Path(self.dates), folder / "dates.npy"
+        made_or_found(folder / "dates.json", [array], lambda: read_dates(given, array))
+        return replace(self, read_dates=str(array))
+
+    @cached_property
+    def _dates(self) -> PageDates | None:
+        return None if self.read_dates is None else PageDates(Path(self.read_dates))
+
+    def documents(
+        self, file: Shard, tally: Tally, cut_offs: CutOffs, told: Told
+    ) -> Iterator[Dated]:
+        """See `Source`."""
+        last, drop = "its beginning", re.compile(self.drop_titles)
+        with (
+            damage(tally, lambda: f"{file.path}, after {last}"),
+            opened(file.path, ".xml", told) as stream,
+        ):
+            for page in pages(stream, tally, file.path):
+                if page.namespace == ARTICLES and page.redirect is None:
+                    last = f"page {page.id} ({page.title})"
+                    if not drop.search(page.title):
+                        found = self._article(page, tally, cut_offs, f"{file.path}, {last}")
+                        if found is not None:
+                            yield found
+
+    def _article(self, page: Any, tally: Tally, cut_offs: CutOffs, where: str) -> Dated | None:
+        """The page; of a member with its history the text that it had before the first date."""
+        created, known, text, changed = None, False, None, None
+        try:
+            for number, revision in enumerate(page):
+                at = None if revision.timestamp is None else _utc(revision.timestamp.unix())
+                if number == 0:
+                    created, known = at, revision.parent_id is None
+                known = known or number > 0
+                later = created is not None and created < cut_offs.members_before
+                if text is None or not (later and at and at >= cut_offs.members_before):
+                    text, changed = revision.text, at
+        except ValueError as error:
+            tally.bad("no date", where, str(error))
+            return None
+        if changed is None or text is None:
+            tally.bad("missing field", where, "it has no revision with a timestamp and a text")
+            return None
+        given = self._dates and self._dates.of(page.id)
+        created = given or (created if known else None)
+        return Dated(str(page.id), page.title, created, changed, text)
+
+    def text(self, raw: str, words: int) -> str:
+        """The plain text of the beginning, section by section until it has enough words."""
+        parse = needed("mwparserfromhell", "source=wikipedia").parse
+        found = ""
+        for section in HEADING.split(raw):
+            found = f"{found}\n{HOLLOW.sub('', _plain(parse(section)))}"
+            if len(found.split()) >= words:
+                break
+        return found
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _plain(code: Any) -> str:
+    """The text of parsed wikitext, without templates, tables, references, files and formulas."""
+    from mwparserfromhell.definitions import is_visible
+
+    parts: list[str] = []
+    for node in code.nodes:
+        match type(node).__name__:
+            case "Text":
+                parts.append(node.value)
+            case "Wikilink" if not _is_apart(str(node.title), node.text):
+                parts.append(_plain(node.text or node.title))
+            case "ExternalLink" if node.title is not None:
+                parts.append(_plain(node.title))
+            case "HTMLEntity":
+                parts.append(node.normalize())
+            case "Tag" if node.contents is not None and is_visible(tag := str(node.tag)):
+                parts.append("" if tag.lower() in NO_TEXT else _plain(node.contents))
+    return "".join(parts)
+
+
+def _is_apart(title: str, shown: Any) -> bool:
+    """Whether a link leads out of the articles and shows no word: a file, a category."""
+    found = PREFIX.match(title)
+    return found is not None and (
+        shown is None or "|" in str(shown) or not found.group(1).islower()
+    )

@@ -1,0 +1,195 @@
+import bz2
+import json
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+
+from core.errors import ConfigError, DataError
+from detection.building import datasheet
+from tests.dumps import HEAD, drawn_dates, page, stack_exchange, wikipedia, wikitext
+
+from .conftest import jsonl, texts
+
+pytest.importorskip("mwxml", reason="pip install '.[build]'")
+pytest.importorskip("mwparserfromhell", reason="pip install '.[build]'")
+BEFORE, BETWEEN, AFTER = (datetime(year, 5, 1, tzinfo=UTC) for year in (2014, 2017, 2020))
+
+
+@pytest.fixture(autouse=True)
+def no_blind(monkeypatch):
+    monkeypatch.setattr(datasheet, "obstacle", lambda *_: "time")
+
+
+@pytest.mark.parametrize("suffix", ["xml", "xml.bz2"])
+def test_a_dump_of_articles_gives_their_words(built, tmp_path, suffix):
+    own, dates = texts(100), drawn_dates(100)
+    path = wikipedia(tmp_path / f"enwiki.{suffix}", own, dates)
+    rows, sheet, _ = built("source=wikipedia", f"source.paths={path}")
+    for row in rows["length16"]:
+        place = int(row["id"]) - 1
+        assert row["text"] == " ".join(own[place].split()[:16])
+        assert row["created"] == dates[place].replace(microsecond=0).isoformat()
+        assert row["title"] == f"Thing {place + 1}"
+    assert sum(sheet["read"]["documents"].values()) == 98  # without lists, talk and redirects
+
+
+def dump(path, *pages):
+    path.write_text(f"{HEAD}{''.join(pages)}</mediawiki>\n")
+    return path
+
+
+def test_only_what_is_known_of_a_page_makes_a_label(built, tmp_path):
+    own = [wikitext(text) for text in texts(60)]
+    kinds = [(BEFORE, False), (AFTER, False), (BEFORE, True), (AFTER, True)]
+    pages = [page(n, f"P{n}", text, [kinds[n % 4]]) for n, text in enumerate(own, 4)]
+    path = dump(tmp_path / "enwiki.xml", *pages)
+    words = ["source=wikipedia", f"source.paths={path}", "build.number=30"]
+    rows, sheet, _ = built(*words)
+    assert sheet["read"]["documents"] == {"member": 30, "non-member": 15, "of unknown date": 15}
+    assert {int(r["id"]) % 4 for r in rows["length8"] if not r["label"]} == {1}
+    table = jsonl(tmp_path / "dates.jsonl", [
+        {"page_id": n, "created": f"{2010 + 10 * (n % 8 > 3)}-01-01T00:00:00Z"} for n in range(64)
+    ])  # fmt: skip
+    rows, sheet, _ = built(*words, f"source.dates={table}", "build.number=32")
+    assert sheet["read"]["documents"] == {"member": 28, "non-member": 32}
+    assert {int(r["id"]) % 8 > 3 for r in rows["length8"] if not r["label"]} == {True}
+
+
+def test_a_stub_dump_gives_the_dates(built, tmp_path):
+    own = [wikitext(text) for text in texts(40)]
+    first = [BEFORE if n % 2 else AFTER for n in range(40)]
+    pages = [page(n, f"P{n}", text, [(AFTER, True)]) for n, text in enumerate(own)]
+    stubs = [page(n, f"P{n}", "", [(first[n], False), (AFTER, True)]) for n in range(40)]
+    stub = tmp_path / "stub-meta-history.xml.bz2"
+    stub.write_bytes(bz2.compress(dump(tmp_path / "stub.xml", *stubs).read_bytes()))
+    path = dump(tmp_path / "enwiki.xml", *pages)
+    rows = built("source=wikipedia", f"source.paths={path}", f"source.dates={stub}")[0]
+    assert all(row["label"] == int(row["id"]) % 2 for row in rows["length8"])
+
+
+def test_a_members_text_is_that_before_the_first_date_where_the_dump_has_it(built, tmp_path):
+    def history(number, *revisions):
+        parts = [page(number, f"P{number}", wikitext(t), [(at, n > 0)]) for n, (at, t) in revisions]
+        head = parts[0][: parts[0].index("    <revision>")]
+        own = (part[part.index("    <revision>") : part.index("  </page>")] for part in parts)
+        return f"{head}{''.join(own)}  </page>\n"
+
+    old, new = texts(60)[:30], texts(60)[30:]
+    pages = [
+        history(n, *enumerate([(BEFORE if n % 2 else AFTER, old[n]), (AFTER, new[n])]))
+        for n in range(30)
+    ]
+    path = dump(tmp_path / "history.xml", *pages)
+    rows, sheet, _ = built("source=wikipedia", f"source.paths={path}")
+    for row in rows["length8"]:
+        own = old if row["label"] else new
+        assert row["text"] == " ".join(own[int(row["id"])].split()[:8])
+    assert sheet["overlap"]["members_whose_text_was_edited_after_members_before"] == 0
+
+
+@pytest.mark.parametrize("name", ["things/Posts.xml", "things.7z"])
+def test_questions_have_neither_code_nor_formulas(built, tmp_path, name):
+    if name.endswith("7z"):
+        pytest.importorskip("py7zr", reason="pip install '.[build]'")
+    own, dates = texts(80), drawn_dates(80)
+    (tmp_path / "in" / "things").mkdir(parents=True)
+    stack_exchange(tmp_path / "in" / name, own, dates)
+    rows, sheet, _ = built("source=stackexchange", f"source.paths={tmp_path / 'in'}")
+    assert sum(sheet["read"]["documents"].values()) == 80  # no answers
+    for row in rows["length16"]:
+        number = int(row["id"].removeprefix("things-")) // 2 - 1
+        plain = f"{own[number][:200]} {own[number][200:]}".split()
+        assert row["text"].split() == plain[:16]
+        assert row["label"] == (dates[number].year < 2016)
+
+
+def test_a_question_that_was_answered_after_the_first_date_is_no_member(built, tmp_path):
+    dates = [datetime(2015, 12, 31, 12, tzinfo=UTC), *[BEFORE] * 12, *[AFTER] * 12]
+    path = stack_exchange(tmp_path / "Posts.xml", texts(25), dates)
+    words = ["source=stackexchange", f"source.paths={path}"]
+    assert built(*words)[1]["read"]["documents"] == {
+        "edited since": 1, "member": 12, "non-member": 12
+    }  # fmt: skip
+    kept = built(*words, "source.unchanged_members=false")[1]
+    assert kept["read"]["documents"] == {"member": 13, "non-member": 12}
+
+
+@pytest.mark.parametrize("kind", ["wikipedia", "stackexchange"])
+def test_what_came_before_a_dump_is_cut_off_is_kept_where_asked(built, tmp_path, kind):
+    make = {"wikipedia": wikipedia, "stackexchange": stack_exchange}[kind]
+    path = make(tmp_path / "Posts.xml", texts(120), drawn_dates(120))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    words = [f"source={kind}", f"source.paths={path}"]
+    with pytest.raises(DataError, match=r"Posts.xml, after (page|row) .*cut off.*on_error=skip"):
+        built(*words)
+    sheet = built(*words, "source.on_error=skip")[1]
+    assert 60 < sum(sheet["read"]["documents"].values()) < 90
+    assert sheet["read"]["left_out"] == {"XML cut off or broken": 1}
+
+
+def test_a_packed_dump_that_is_cut_off_is_told(built, tmp_path):
+    path = wikipedia(tmp_path / "enwiki.xml.bz2", texts(120), drawn_dates(120))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"enwiki.xml.bz2.*end-of-stream"):
+        built("source=wikipedia", f"source.paths={path}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "said"),
+    [
+        ("wikipedia", "<posts><row /></posts>", "its root is <posts>, not <mediawiki>"),
+        ("stackexchange", "<mediawiki></mediawiki>", "its root is <mediawiki>, not <posts>"),
+        ("wikipedia", "", "no element found"),
+        ("stackexchange", "", "no element found"),
+        ("wikipedia", "<mediawiki><odd /></mediawiki>", "no MediaWiki dump"),
+        ("stackexchange", '<posts><row Id="1" PostTypeId="1" Body="a" /></posts>', "CreationDate"),
+    ],
+)
+def test_a_foreign_or_an_empty_file_is_told(built, tmp_path, kind, content, said):
+    path = tmp_path / "Posts.xml"
+    path.write_text(content)
+    with pytest.raises(DataError, match=said):
+        built(f"source={kind}", f"source.paths={path}")
+
+
+@pytest.mark.parametrize(
+    ("created", "said"),
+    [
+        ("2015-03-01", "names no time zone; set source.zone"),
+        ("last year", "Invalid isoformat"),
+        (None, "null field"),
+    ],
+)
+def test_a_date_that_says_too_little_is_told(built, tmp_path, created, said):
+    path = jsonl(tmp_path / "in.jsonl", [{"text": "a", "created": created}])
+    with pytest.raises(DataError, match=f"in.jsonl, row 1: .*{said}"):
+        built("source=jsonl", f"source.paths={path}")
+
+
+def test_a_missing_date_field_is_told_with_those_that_there_are(built, tmp_path):
+    path = jsonl(tmp_path / "in.jsonl", [{"text": "a", "date": "2020"}])
+    with pytest.raises(DataError, match="no 'created'; its fields are text, date"):
+        built("source=jsonl", f"source.paths={path}")
+
+
+def test_dates_without_a_zone_take_the_one_that_is_given(built, tmp_path):
+    at = ["2015-12-31T23:30:00", "2019-01-01T00:30:00"]
+    rows = [{"text": text, "created": at[n % 2]} for n, text in enumerate(texts(40))]
+    path = jsonl(tmp_path / "in.jsonl", rows)
+    words = ["source=jsonl", f"source.paths={path}"]
+    count = {}
+    for zone in ("UTC", "Asia/Tokyo"):
+        sides = built(*words, f"source.zone={zone}", "build.nonmembers_from=2018-12-31")[1]
+        count[zone] = Counter(sides["read"]["documents"])
+    assert count["UTC"] == count["Asia/Tokyo"] == {"member": 20, "non-member": 20}
+    with pytest.raises(DataError, match="no documents on both sides .*20 between"):
+        built(*words, "source.zone=Asia/Tokyo")
+    assert json.dumps(count)
+
+
+def test_a_package_that_is_missing_is_named(built, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "mwxml", None)
+    path = dump(tmp_path / "enwiki.xml")
+    with pytest.raises(ConfigError, match=r"source=wikipedia needs mwxml.*\[build\]"):
+        built("source=wikipedia", f"source.paths={path}")
