@@ -43,6 +43,12 @@ class Place:
             raise ServerError(f"The server shows no log-probability of the token {self.token!r}.")
         return self.logprob
 
+    @property
+    def shown(self) -> dict[str, float]:
+        """The log-probabilities of the likeliest tokens and of the one that is there."""
+        own = {} if self.logprob is None else {self.token: self.logprob}
+        return {**self.top, **own}
+
     def best(self) -> tuple[float, int]:
         """The likeliest token's log-probability, and its id: the lowest where several are."""
         named = ((logprob, -int(name.removeprefix(ID))) for name, logprob in self.top.items())
@@ -72,7 +78,7 @@ class Completions:
         self.client, self.name, self.tokenizer = client, name, tokenizer
         self.dialect = dialect
 
-    def prompt(self, ids: Sequence[int], top: int = 1) -> list[Place]:
+    def prompt(self, ids: Sequence[int], top: int) -> list[Place]:
         """What the server shows of the text's tokens after the first.
 
         Raises:
@@ -94,9 +100,25 @@ class Completions:
         places = _places(choice)
         return places[0] if places else Place(str(choice.get("text", "")), None, {})
 
-    def written(self, token: int) -> str:
+    def write(self, ids: Sequence[int], tokens: int) -> str:
+        """So many greedy tokens after these, as text."""
+        return str(self._complete(ids, max_tokens=tokens, temperature=0).get("text", ""))
+
+    def name_of(self, token: int) -> str:
         """The token as the server writes it."""
         return f"{ID}{token}" if self.dialect.names_ids else str(self.tokenizer.decode([token]))
+
+    def token(self, name: str) -> int | None:
+        """The only token that the server writes so; None: the name does not tell."""
+        if self.dialect.names_ids:
+            return int(name.removeprefix(ID))
+        ids = self.tokenizer(name, add_special_tokens=False)["input_ids"]
+        return ids[0] if len(ids) == 1 and self.name_of(ids[0]) == name else None
+
+    def unseen(self, ids: Sequence[int]) -> ServerError:
+        """The error where no bias makes the last token the server's choice."""
+        token = self.name_of(ids[-1])
+        return self._cut(ids, f"no bias shows the last token, {token!r}")
 
     def _complete(self, ids: Sequence[int], **options: Any) -> dict[str, Any]:
         """The only choice of an answer to these tokens, which the server counts as this does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,24 +16,19 @@ from core.models import TOKENIZER_FILES, load_tokenizer, resolve, tokenizer_dige
 from detection.config import ScoredModelConfig
 from detection.model.language_model import LanguageModel, Tell, tell_nobody
 from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
-from detection.model.served.answers import Answers, asked, rounded
+from detection.model.served.answers import Answers, asked
 from detection.model.served.client import Client, in_parallel
 from detection.model.served.completions import Completions, served_model
-from detection.model.served.probe import (
-    Probe,
-    apart,
-    check_same,
-    folder_of,
-    probe_ids,
-    probed,
-    said,
-)
+from detection.model.served.probe import Probe, apart, check_same, folder_of, probed, said
+from detection.model.served.ways import WAYS, Columns, Way
 from detection.passes import TokenStats
 
 if TYPE_CHECKING:
     from detection.config import DetectionConfig
 
 KIND = "served"
+Question = tuple[str, tuple[Sequence[int], int]]
+"""What names a question, the text's tokens, and where the question ends."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,9 @@ class ServedModel(ScoredModel):
         """The server, ready to be asked: `detection.dtype` and `detection.device` are its own."""
         client = Client(self.field.partition(".")[0], self.server)
         model = Completions(client, self.name, self.tokenizer(), self.probe.dialect)
-        return ServedLM(model, Answers(self.answers), self.probe)
+        way = WAYS[self.probe.way](model, self.probe.top, self.server.tolerance)
+        way.numbers = self.gives
+        return ServedLM(way, Answers(self.answers), self.probe.said)
 
 
 class ServedLM(LanguageModel):
@@ -129,8 +126,9 @@ class ServedLM(LanguageModel):
 
     takes_all: ClassVar[bool] = True
 
-    def __init__(self, model: Completions, answers: Answers, probe: Probe) -> None:
-        self.model, self.answers, self.probe = model, answers, probe
+    def __init__(self, way: Way, answers: Answers, said: Sequence[float]) -> None:
+        """Args: how it is asked, what it has answered, and what it said of the probe's text."""
+        self.way, self.answers, self.said = way, answers, said
 
     def stats(
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
@@ -140,40 +138,47 @@ class ServedLM(LanguageModel):
         Raises:
             ServerError: it fails, or changes its answers meanwhile.
         """
-        keys = [asked(ids) for ids in sequences]
-        new = {k: ids for k, ids in zip(keys, sequences, strict=True) if k not in self.answers}
-        names, jobs = [*new], [*new.values()]
-        requests = self.model.client.server.requests
-        for done, (place, columns) in enumerate(in_parallel(self._columns, jobs, requests), 1):
-            self.answers[names[place]] = columns
-            tell(done, len(jobs))
-        if jobs:
-            self._check()
-        return [_stats(self.answers[key]) for key in keys]
+        keys = [self._keys(ids) for ids in sequences]
+        new = {
+            key: (ids, end)
+            for ids, own in zip(sequences, keys, strict=True)
+            for key, end in own.items()
+            if key not in self.answers
+        }
+        self._ask([*new.items()], tell)
+        return [_joined([self.answers[key] for key in own]) for own in keys]
 
-    def _columns(self, ids: Sequence[int]) -> dict[str, list[float]]:
-        """The numbers of the tokens after the first, by name."""
-        places = self.model.prompt(ids)
-        columns = {"logprob": rounded([place.own for place in places])}
-        if "top_id" in self.probe.gives:
-            tops = [place.best() for place in places]
-            columns["top_logprob"] = rounded([logprob for logprob, _ in tops])
-            columns["top_id"] = [token for _, token in tops]
-        return columns
+    def _keys(self, ids: Sequence[int]) -> dict[str, int]:
+        """What names each question about the text → where it ends."""
+        return {asked(ids[:end]): end for end in self.way.ends(len(ids))}
+
+    def _ask(self, questions: Sequence[Question], tell: Tell) -> None:
+        """Keep the answers to these, as they come."""
+
+        def ask(question: Question) -> None:
+            key, (ids, end) = question
+            self.answers[key] = self.way.answer(ids[:end])
+
+        asking = in_parallel(ask, questions, self.way.model.client.server.requests)
+        for done, _ in enumerate(asking, 1):
+            tell(done, len(questions))
+        if questions:
+            self._check()
 
     def _check(self) -> None:
         """Raise a ServerError, and keep no answer since the last time, where it has changed."""
-        again = said(self.model, probe_ids(self.model.tokenizer))
         try:
-            check_same(self.model.client, apart(self.probe.said, again))
+            check_same(self.way.model.client, apart(self.said, said(self.way)))
         except ServerError:
             self.answers.forget()
             raise
         self.answers.keep()
 
 
-def _stats(columns: Mapping[str, Sequence[float]]) -> TokenStats:
+def _joined(answers: Sequence[Columns]) -> TokenStats:
+    """What the answers to a text's questions say, one after another."""
     kinds = {"top_id": np.int32}
+    columns = {name: [v for answer in answers for v in answer[name]] for name in answers[0]}
     return TokenStats(**{n: np.array(v, kinds.get(n, np.float32)) for n, v in columns.items()})
 
 

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -44,7 +44,8 @@ class Server:
         says_context: whether /models tells it.
         noise: nats by which answers differ, drawn anew for each.
         changes_after: answers after which it runs another model.
-        another: how far that one's weights are off.
+        another: how far that one's logits are off.
+        impossible: a token of probability 0.
     """
 
     folder: Any = GOLDEN / "target"
@@ -65,6 +66,7 @@ class Server:
     noise: float = 0.0
     changes_after: int | None = None
     another: float = 0.0
+    impossible: int | None = None
     seen: list[dict[str, Any]] = field(default_factory=list)
     tokens: int = 0
     at_once: int = 0
@@ -85,20 +87,18 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
-    @cached_property
-    def model(self):
-        return load_model("model.path", str(self.folder))
-
-    @cached_property
+    @property
     def tokenizer(self):
-        return load_tokenizer("model.path", str(self.folder))
+        return loaded(self.folder)[1]
 
     def logprobs(self, ids):
         """Log-probabilities (T, V) after each token, as a server computes them: in float32."""
-        with self._lock, torch.inference_mode():
-            logits = self.model(torch.tensor([ids])).logits[0]
+        with self._lock:
+            logits = computed(self.folder, tuple(ids)).clone()
             changed = self.changes_after is not None and len(self.seen) > self.changes_after
             off = self.another if self.changes_after is None or changed else 0.0
+            if self.impossible is not None:
+                logits[:, self.impossible] = -1e4
             generator = torch.Generator().manual_seed(0)
             logits = logits + off * torch.randn(logits.shape[1], generator=generator)
             return (logits + self.noise * torch.randn(logits.shape)).log_softmax(-1)
@@ -172,6 +172,17 @@ class Server:
         }}  # fmt: skip
 
 
+@cache
+def loaded(folder):
+    return load_model("model.path", str(folder)), load_tokenizer("model.path", str(folder))
+
+
+@cache
+def computed(folder, ids):
+    with torch.inference_mode():
+        return loaded(folder)[0](torch.tensor([ids])).logits[0]
+
+
 def _error(words: str) -> dict[str, Any]:
     return {"error": {"message": words}}
 
@@ -179,6 +190,7 @@ def _error(words: str) -> dict[str, Any]:
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self._do(None)

@@ -1,0 +1,73 @@
+"""A token's log-probability from a server that shows only its likeliest tokens.
+
+After Ye et al. 2024, section 4.4. With p the model's probability of a token and p′ the one under a
+bias b on its logit (eq. 8):
+
+    p′ = p·eᵇ / (1 − p + p·eᵇ),   so   logit p = logit p′ − b
+
+An error of δ in log p′ is one of δ·(1 − p + p·eᵇ) in log p. So the bias must not be larger than it
+takes to see the token: with log p ≤ u, b = log(SPREAD) − u keeps the factor below 1 + SPREAD.
+
+Where no probability changes with the bias, the likeliest token does: at the bias log(p_top / p).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+SPREAD = 100.0
+"""How much larger than the server's own rounding an error may get by `closed_form`."""
+MOST = 100.0
+"""Nats: the largest bias that servers take."""
+ROUNDING = 1e-5
+"""How far probabilities that a server shows may be off."""
+
+
+def unbiased(shown: float, bias: float) -> float:
+    """Log p of a token whose log-probability is `shown` under the bias: eq. 8."""
+    if shown >= 0:  # for all that float32 tells, p′ is 1
+        return 0.0
+    logit = shown - math.log(-math.expm1(shown)) - bias
+    return -math.log1p(math.exp(-logit)) if logit > 0 else logit - math.log1p(math.exp(logit))
+
+
+def closed_form(ask: Callable[[float], Mapping[str, float]], token: str) -> float | None:
+    """The token's log-probability, by eq. 8; None: it is below −MOST nats.
+
+    Args:
+        ask: for a bias on the token, the likeliest tokens' log-probabilities under it.
+        token: as the server writes it.
+    """
+    upper = 0.0
+    while (bias := math.log(SPREAD) - upper) < MOST:
+        top = ask(bias)
+        if token in top:
+            return unbiased(top[token], bias)
+        rest = 1 - sum(map(math.exp, top.values())) + ROUNDING  # what is left for all other tokens
+        upper = unbiased(min(*top.values(), math.log(max(rest, ROUNDING))), bias)
+    return None
+
+
+def bisected(
+    is_top: Callable[[float], bool], tolerance: float, low: float = 0.0, high: float = MOST
+) -> float | None:
+    """log(p_top / p) within the tolerance; None: it is above `high`.
+
+    Args:
+        is_top: whether the token is the likeliest under a bias on it.
+        tolerance: in nats.
+        low: what it is at least.
+        high: what it is at most.
+    """
+    if not is_top(high):
+        return None
+    while high - low > 2 * tolerance:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_top(middle) else (middle, high)
+    return (low + high) / 2
+
+
+def bisection_queries(tolerance: float) -> float:
+    """How many a token takes at most, with one for the list: log2(range / tolerance) + 2."""
+    return math.log2(MOST / tolerance) + 2

@@ -1,0 +1,133 @@
+"""Log-probabilities tracked through a server's likeliest tokens, against the model's own."""
+
+import math
+
+import numpy as np
+import pytest
+
+from core.errors import ServerError
+from detection.config import DetectionConfig, ScoredModelConfig
+from detection.model import open_node
+from detection.model.served.tracking import SPREAD, bisected, closed_form, unbiased
+from detection.model.served.ways import WAYS
+from tests.detection.golden import examples
+from tests.detection.model.served.conftest import FOLDER
+from tests.detection.model.served.server import Server
+from tests.rounding import FORWARD
+
+TOLERANCE = 1e-3
+
+
+def distribution(*logits):
+    logits = np.array(logits, float)
+    return logits - np.logaddexp.reduce(logits)
+
+
+def biased_server(logprobs, n):
+    """What shows the n likeliest tokens under a bias on token 0, and the biases that were asked."""
+    asked = []
+
+    def ask(bias):
+        asked.append(bias)
+        shown = logprobs + bias * (np.arange(len(logprobs)) == 0)
+        shown = shown - np.logaddexp.reduce(shown)
+        best = np.argsort(-shown, kind="stable")[:n]
+        return {str(i): float(np.float32(shown[i])) for i in best}
+
+    return ask, asked
+
+
+@pytest.mark.parametrize("n", [1, 5, 20])
+@pytest.mark.parametrize("logit", [-30.0, -12.0, -5.0, -1.0, 0.0, 3.0, 20.0])
+def test_closed_form(logit, n):
+    others = distribution(*np.linspace(0, -8, 200))
+    logprobs = distribution(logit, *others)
+    ask, asked = biased_server(logprobs, n)
+    found = closed_form(ask, "0")
+    assert found == pytest.approx(logprobs[0], abs=2 * SPREAD * 2.0**-23)
+    assert len(asked) <= (9 if n == 1 else 4)
+
+
+def test_equation():
+    """Ye et al.'s example: a true −11.31, which their eq. 16 makes −8.69 at a bias of 20."""
+    p = math.exp(-11.31)
+    biased = p * math.exp(20) / (1 - p + p * math.exp(20))
+    assert unbiased(math.log(biased), 20) == pytest.approx(-11.31, abs=1e-9)
+    assert unbiased(0.0, 3) == unbiased(1e-7, 3) == 0.0  # rounded to certainty, and beyond it
+
+
+def test_a_token_that_no_bias_shows_has_no_number():
+    assert closed_form(biased_server(distribution(-300, 0, 0), 1)[0], "0") is None
+    assert bisected(lambda bias: bias > 300, TOLERANCE) is None
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-4, 7.123, 99.9])
+def test_bisection(gap):
+    asked = []
+    found = bisected(lambda bias: asked.append(bias) or bias >= gap, TOLERANCE)  # a tie is won
+    assert abs(found - gap) <= TOLERANCE
+    assert len(asked) + 1 <= math.log2(100 / TOLERANCE) + 2
+
+
+def tracked(tmp_path, ids, **does):
+    """Of one text's tokens: log p by the way that the probe finds, its name, queries a token."""
+    with Server(prompt=False, **does) as server:
+        node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER), tolerance=TOLERANCE)
+        model = open_node("model", node, str(tmp_path))
+        loaded, before = model.load(DetectionConfig()), len(server.seen)
+        (stats,) = loaded.stats([ids])
+        checks = len(server.seen)
+        loaded._check()
+        queries = (checks - before - (len(server.seen) - checks)) / (len(ids) - 1)
+    return stats.logprob, model.probe.way, queries
+
+
+@pytest.mark.parametrize("names_ids", [True, False])
+@pytest.mark.parametrize(
+    ("shows", "way", "error", "most"),
+    [
+        ("raw", "forced token, raw", FORWARD, 1.0),
+        ("biased", "biased, closed form", 1e-4, 1.1),
+        ("list", "top-n, then bisection", TOLERANCE + FORWARD, math.log2(100 / TOLERANCE) + 2),
+    ],
+)
+def test_tracked_is_exact(tmp_path, decoder, tokenizer, shows, way, error, most, names_ids):
+    ids = tokenizer(examples()[0]["text"])["input_ids"][:14]
+    (exact,) = decoder.stats([ids])
+    found, by, queries = tracked(tmp_path, ids, shows=shows, names_ids=names_ids)
+    assert by == way
+    assert np.abs(found - exact.logprob).max() <= error
+    assert queries <= most
+
+
+def test_the_argmax_alone_tells_the_gap(tmp_path, decoder, tokenizer):
+    ids = tokenizer(examples()[0]["text"])["input_ids"][:8]
+    (exact,) = decoder.stats([ids])
+    with Server(prompt=False, shows="nothing") as server:
+        node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER), tolerance=TOLERANCE)
+        model = open_node("model", node, str(tmp_path))
+        assert model.probe.way == "argmax only, bisection"
+        assert model.gives == frozenset()
+        way = model.load(DetectionConfig()).way
+        for end in range(2, len(ids) + 1):
+            gap = exact.top_logprob[end - 2] - exact.logprob[end - 2]
+            assert way.gap(ids[:end]) == pytest.approx(gap, abs=TOLERANCE + FORWARD)
+
+
+def test_sampling_alone_gives_nothing(tmp_path):
+    with Server(prompt=False, shows="nothing", bias=False) as server:
+        node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
+        model = open_node("model", node, str(tmp_path))
+    assert model.probe.way == "sampling only"
+    assert model.probe.written
+    assert [*WAYS][-1] == model.probe.way
+
+
+def test_what_no_bias_shows_is_named(tmp_path, tokenizer):
+    ids = tokenizer(examples()[0]["text"])["input_ids"][:4]
+    with Server(prompt=False) as server:
+        node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
+        model = open_node("model", node, str(tmp_path)).load(DetectionConfig())
+        server.impossible = ids[-1]
+        with pytest.raises(ServerError, match="no bias shows the last token, 'token_id:"):
+            model.stats([ids])
