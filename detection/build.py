@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from core.config import convert
 from core.errors import ConfigError, near_names, require
+from detection.config import METHODS
 from detection.methods.base import Method
 
 
@@ -20,12 +21,18 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
     """The methods of the config node `method`, by name and variant.
 
     A hyperparameter given as a list makes one method for each of its values: several variants
-    cost no further pass.
+    cost no further pass. `method=all` is without those for which the model writes.
 
     Raises:
         ConfigError: an unknown target or hyperparameter, or a value out of range.
     """
-    return {(name, m.variant): m for name, node in nodes.items() for m in _variants(name, node)}
+    built = {(name, m.variant): m for name, node in nodes.items() for m in _variants(name, node)}
+    return {key: m for key, m in built.items() if not (m.generates and is_all(nodes))}
+
+
+def is_all(names: Collection[str]) -> bool:
+    """Whether these are all methods of conf/method."""
+    return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
 
 
 def _variants(name: str, node: Any) -> list[Method]:

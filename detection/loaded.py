@@ -92,7 +92,8 @@ class LoadedModel(Reader):
     def _checked(
         self, wanted: Pass, owner: Text, copy: int, version: str, ids: list[int]
     ) -> Tokens:
-        if len(ids) < 2:
+        view = view_of(wanted)
+        if len(ids) < view.least:
             is_version = f" ({owner.text[:40]!r}), in the view {wanted.view_key},"
             raise DataError(
                 f"text {owner.example_id}{is_version * (version != owner.text)} is "
@@ -106,7 +107,7 @@ class LoadedModel(Reader):
                 f"{owner.example_id} the token {max(ids)}, but the model's vocabulary has "
                 f"{vocabulary}. Give the model its own tokenizer."
             )
-        too_long = context is not None and len(ids) > context
+        too_long = view.cuts and context is not None and len(ids) > context
         # A version may have a few tokens more than its text, whose own pass is checked: it is cut.
         if too_long and self.settings.long_texts == "error" and version == owner.text:
             raise DataError(

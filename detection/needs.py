@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from core.errors import ConfigError
-from detection.build import build_methods
-from detection.config import METHODS, DetectionStage
+from detection.build import build_methods, is_all
+from detection.config import DetectionStage
 from detection.flags import UPPER_BOUND
 from detection.methods.base import Method
 from detection.model import ScoredModel, model_of, open_node
@@ -47,7 +47,14 @@ def choose_methods(stage: DetectionStage) -> Methods:
     Raises:
         ConfigError: a method chosen by name needs a path that is not given.
     """
-    return _served(stage.method, build_methods(stage.method), partial(_missing, stage))
+    methods = build_methods(stage.method)
+    if slow := sorted(set(stage.method) - {name for name, _ in methods}):
+        log.info(
+            "method=all leaves out %s: the model writes for them, which takes far longer than "
+            "reading. Choose them by name: method=[%s].",
+            *(", ".join(slow), ",".join(slow)),
+        )
+    return _served(stage.method, methods, partial(_missing, stage))
 
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ScoredModel]:
@@ -80,7 +87,7 @@ def _served(
     lack: Callable[[Method], tuple[str, str] | None],
 ) -> Methods:
     """The methods without those that `lack` something; it says what, for the log and the error."""
-    everything = set(chosen) >= {path.stem for path in METHODS.glob("*.yaml")}
+    everything = is_all(chosen)
     served: dict[tuple[str, str], Method] = {}
     for (name, variant), method in methods.items():
         if (lacking := lack(method)) is None:

@@ -1,14 +1,15 @@
 """The pass, the unit of cost: one forward of one model over one view of the examples.
 
-A pass yields a few numbers for each token, never the logits. A method names the passes that it
-needs; the numbers reach it as an `Example`.
+A pass yields a few numbers for each token, never the logits; or what the model writes after a
+text's first part. A method names the passes that it needs; what they yield reaches it as an
+`Example`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,10 @@ class TokenStats:
     def __len__(self) -> int:
         return len(self.logprob)
 
+    def scored_tokens(self) -> int:
+        """How many tokens of the text are scored."""
+        return len(self)
+
     def __getitem__(self, part: slice) -> TokenStats:
         return TokenStats(**{name: column[part] for name, column in vars(self).items()})
 
@@ -100,9 +105,30 @@ class TokenStats:
         return TokenStats(**{name: np.concatenate(parts) for name, parts in columns.items()})
 
 
+class Continuation(TokenStats):
+    """What a model wrote after the first part of a text.
+
+    Attributes:
+        ids: its L tokens, int32, without the one that ended it.
+        text: the same in characters.
+        scored: how many tokens the whole text before has that could be scored.
+    """
+
+    ids: Ids
+    text: str
+    scored: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def scored_tokens(self) -> int:
+        """Of the text that it was written to, not of itself."""
+        return self.scored
+
+
 NUMBERS = tuple(TokenStats.__annotations__)
 Copies = tuple[TokenStats, ...]
-"""The statistics of every copy of one text, in the view's order."""
+"""The statistics of every copy of one text, or what was written after it, in the view's order."""
 
 
 class UndeclaredNumberError(LookupError):
@@ -141,3 +167,7 @@ class Example:
                 "Add it to the method's `passes`."
             )
         return self.copies[wanted]
+
+    def continuations(self, wanted: Pass) -> tuple[Continuation, ...]:
+        """What the model wrote after the text's first part, in the order of their numbers."""
+        return cast(tuple[Continuation, ...], self.all_stats(wanted))

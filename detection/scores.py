@@ -121,7 +121,7 @@ def score_tables(
     texts = Texts.of(examples)
     places = texts.order("sha256")
     for place, text in zip(places, texts.take(places), strict=True):
-        why_not = unranked(text.text, len(scored[text.sha256][0]), min_scored_tokens)
+        why_not = unranked(text.text, scored[text.sha256][0].scored_tokens(), min_scored_tokens)
         for key, column in found.items():
             score, flag = judged(methods[key], seen(methods[key], text, passes), why_not)
             column[place] = score, flags.setdefault(flag, len(flags)), not why_not

@@ -5,7 +5,8 @@
     runs/passes/<model>-<view>-<hash>/
     ├── config.yaml          model, view, dtype, what was done with long texts
     ├── stats-00000.parquet  one row a text of the view: text_sha256, copy, truncated, and one list
-    ├── …                    of T-1 float32 (top_id: int32) a number of TokenStats
+    ├── …                    of T-1 float32 (top_id: int32) a number of TokenStats; or what a
+    │                        Continuation holds
     └── manifest.json
 
 The texts are in the order of their SHA-256. A part is written when its texts are done, and read a
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +29,7 @@ import pyarrow.parquet as pq
 
 from core.errors import ArtifactError
 from core.parquet_files import writing
-from detection.passes import NUMBERS, Copies, TokenStats
+from detection.passes import NUMBERS, Continuation, Copies, TokenStats
 
 KIND = "passes"
 PARTS = "stats-*.parquet"
@@ -35,6 +37,7 @@ GROUP_TOKENS = 2**14
 """Scored tokens that are written, and read, at a time; a text of more is not divided."""
 TEXT = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
 LISTS = {name: pa.list_(pa.int32() if name == "top_id" else pa.float32()) for name in NUMBERS}
+COLUMNS = {**LISTS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": pa.int32()}
 BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
 DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)
 """What pyarrow, and reading what it gives, raise of a file that is no whole Parquet file."""
@@ -66,14 +69,14 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
     The same rows give the same bytes.
     """
-    schema = _schema([name for name in NUMBERS if name in vars(rows[0].stats)])
+    schema = _schema([name for name in COLUMNS if name in vars(rows[0].stats)])
     with writing(path, schema, keep=True) as writer:
         for group in _groups(rows):
             writer.write_table(_table(group, schema))
 
 
 def _schema(numbers: Iterable[str]) -> pa.Schema:
-    return pa.schema([*TEXT, *((name, LISTS[name]) for name in numbers if name in LISTS)])
+    return pa.schema([*TEXT, *((name, COLUMNS[name]) for name in numbers if name in COLUMNS)])
 
 
 def is_whole(path: Path, texts: Sequence[str]) -> bool:
@@ -138,10 +141,11 @@ class _Part:
     def read(self, group: int) -> dict[str, Copies]:
         with self._opened() as file:
             table = file.read_row_group(group, use_threads=False)
-            split = {n: _arrays(table[n]) for n in NUMBERS if n in table.column_names}
+            split = {n: _values(table[n]) for n in COLUMNS if n in table.column_names}
+            kind = Continuation if "ids" in split else TokenStats
             found: dict[str, list[TokenStats]] = {}
             for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
-                stats = TokenStats(**{name: column[row] for name, column in split.items()})
+                stats = kind(**{name: column[row] for name, column in split.items()})
                 found.setdefault(sha256, []).append(stats)
             if next(iter(found)) != self.firsts[group]:
                 raise ValueError("a row group begins with another text than it says")
@@ -179,12 +183,18 @@ def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
     ends = np.cumsum([0, *(len(row.stats) for row in rows)]).astype(np.int32)
     for name in schema.names[len(TEXT) :]:
-        values = np.concatenate([getattr(row.stats, name) for row in rows])
-        columns.append(pa.ListArray.from_arrays(ends, values, type=LISTS[name]))
+        values = [getattr(row.stats, name) for row in rows]
+        if not pa.types.is_list(COLUMNS[name]):
+            columns.append(pa.array(values, COLUMNS[name]))
+            continue
+        columns.append(pa.ListArray.from_arrays(ends, np.concatenate(values), type=COLUMNS[name]))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _arrays(column: pa.ChunkedArray) -> list[np.ndarray]:
-    """The lists of a column as views of one array."""
+def _values(column: pa.ChunkedArray) -> Sequence[Any]:
+    """A column's values, or its lists as views of one array."""
+    if not pa.types.is_list(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
     lists = pa.concat_arrays(column.chunks)
     return np.split(lists.values.to_numpy(), lists.offsets.to_numpy()[1:-1])

@@ -96,6 +96,7 @@ VALUES = {
     "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
     "detection.kernel": "plain",
     "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,
+    "method.samia.share": 0.3, "method.cdd.share": 0.3,
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
     "cells.0.exports": ["another"], "benchmark": None,
@@ -186,6 +187,8 @@ def composed(config, schema, *overrides):
         return convert(compose(config, list(overrides)), schema)
 
 
+METHODS = ",".join(path.stem for path in (CONF / "method").glob("*.yaml") if path.stem != "loss")
+"""Not all: `method=all` would leave out those for which the model writes."""
 DETECTED = ("examples.path=texts", "model.path=model")
 STAGES = {
     "injection": (injection.run.run, lambda: composed(
@@ -194,7 +197,7 @@ STAGES = {
         "training", TrainingStage, "corpus_folder=corpus")),
     "masked_lm": (training.masked_lm.train_masked_lm, lambda: MaskedLMStage("runs", "corpus")),
     "detection": (detection.run.run, lambda: composed(
-        "detection", DetectionStage, *DETECTED, "method=all", "reference.path=reference",
+        "detection", DetectionStage, *DETECTED, f"method=[{METHODS}]", "reference.path=reference",
         "masked_lm.path=masked_lm", "prefix.path=prefix")),
     "accuracy": (detection.accuracy.run.run, lambda: replace(
         composed("accuracy", AccuracyStage, *DETECTED), benchmark={})),

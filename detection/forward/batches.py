@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from core.progress import progress as progress_bar
 from detection.model.language_model import LanguageModel, Tell
 from detection.passes import Copies, TokenStats
 
+S = TypeVar("S", bound=Sized)
 T = TypeVar("T")
 LEAST_PIECE = 64  # tokens: where the memory does not hold these, halving further is no help
 
@@ -57,7 +58,7 @@ def run_alone(*given: Any, **named: Any) -> list[Copies]:
 
 
 def run_batches(
-    sequences: Sequence[Sequence[int]],
+    sequences: Sequence[S],
     names: Sequence[str],
     batch_tokens: int,
     score: Callable[..., Sequence[T]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from detection.config import DetectionConfig
 from detection.forward.windows import leading_special, merge_copies, split
@@ -15,6 +16,8 @@ from detection.ranks.slices import Task
 from detection.ranks.spread import run_slices, spread
 from detection.resources import Resources
 from detection.texts import Text
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ class Reader:
         return self.source.load(self.settings)
 
     def spread(
-        self, task: Task[Copies], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
-    ) -> list[Copies]:
+        self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
+    ) -> list[T]:
         """The task's result for each of the texts, by one process or by several.
 
         Args:

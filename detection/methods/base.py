@@ -19,9 +19,12 @@ class Method(Ranged, ABC):
 
     Attributes:
         numbers: those of `TokenStats` that it reads; not every model gives all.
+        generates: whether the model writes for it, which takes far longer than reading does:
+            `method=all` leaves it out.
     """
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob",)
+    generates: ClassVar[bool] = False
 
     @property
     def passes(self) -> tuple[Pass, ...]:

@@ -21,7 +21,8 @@ from core.models import load_model
 from detection.config import DetectionConfig
 from detection.model.head import head_of
 from detection.model.kernel import statistics_of
-from detection.model.language_model import LanguageModel, Tell, tell_nobody
+from detection.model.language_model import LanguageModel, Prompt, Tell, tell_nobody
+from detection.model.writing import written
 from detection.passes import TokenStats
 
 
@@ -66,6 +67,18 @@ class CausalLM(LanguageModel):
         each = zip((hidden or self.hidden)(ids_BT), rows, strict=True)
         hidden_NX = torch.cat([states[: len(row) - 1] for states, row in each])
         return self.stats_of(hidden_NX, [np.array(sequence[1:]) for sequence in sequences])
+
+    def write(
+        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+    ) -> list[list[int]]:
+        """What follows each prompt; those of one length are run together, without padding."""
+        shapes = [(len(prompt.ids), prompt.tokens) for prompt in prompts]
+        found = dict[int, list[int]]()
+        for shape in sorted(set(shapes)):
+            places = [i for i, other in enumerate(shapes) if other == shape]
+            rows = written(self.hf, self.device, [prompts[i] for i in places], temperature)
+            found.update(zip(places, rows, strict=True))
+        return [found[i] for i in range(len(prompts))]
 
     def stats_of(self, hidden_NX: Tensor, targets: Sequence[NDArray[np.int64]]) -> list[TokenStats]:
         """Each text's statistics of its `targets`, from the states before them, all in a row."""

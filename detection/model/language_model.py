@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from detection.passes import TokenStats
@@ -14,6 +15,25 @@ Tell = Callable[[int, int], None]
 
 def tell_nobody(done: int, total: int) -> None:
     """For a batch that no bar counts."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a model is to go on from.
+
+    Attributes:
+        ids: token ids, at least 1.
+        tokens: how many it writes at most.
+        seed: of its draws: what is drawn follows from it alone.
+    """
+
+    ids: Sequence[int]
+    tokens: int
+    seed: int = 0
+
+    def __len__(self) -> int:
+        """Tokens when all is written."""
+        return len(self.ids) + self.tokens
 
 
 class LanguageModel(ABC):
@@ -32,3 +52,15 @@ class LanguageModel(ABC):
             sequences: token ids, at least 2 each.
             tell: is told how far a batch is that takes long.
         """
+
+    def write(
+        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+    ) -> list[list[int]]:
+        """The token ids that follow each prompt, without what ends the text.
+
+        Args:
+            prompts: those of one batch.
+            temperature: of the draws; 0: the most probable token each time.
+            tell: is told how far a batch is that takes long.
+        """
+        raise NotImplementedError

@@ -20,7 +20,8 @@ class ScoredModel(ABC):
 
     Attributes:
         gives: of `detection.passes.NUMBERS` those that its statistics hold, and what else a view
-            may ask for: `states`, hidden states behind keys and values that are kept.
+            may ask for: `states`, hidden states behind keys and values that are kept, and
+            `continuations`, what it writes after a prompt.
         field: the config field that named it, for errors.
         digest: a hash that changes with the weights.
         slug: a readable name for folders.

@@ -12,7 +12,7 @@ from detection.passes import NUMBERS
 class TransformersModel(ScoredModel):
     """A model with a config of transformers, which gives all."""
 
-    gives: frozenset[str] = frozenset({*NUMBERS, "states"})
+    gives: frozenset[str] = frozenset({*NUMBERS, "states", "continuations"})
 
     @property
     @abstractmethod

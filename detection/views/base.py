@@ -25,6 +25,8 @@ class View:
         counts: whether a text's first statistics are those of all the text's own tokens, so that
             they show how many of them are scored.
         asks: what the model must be able to give (`ScoredModel.gives`).
+        least: the fewest tokens that a version may have; the first is not scored.
+        cuts: whether a version longer than the context is cut, or read in windows, before.
     """
 
     make: Callable[..., list[Sequence[str]]]
@@ -32,6 +34,8 @@ class View:
     rewords: bool = True
     counts: bool = False
     asks: frozenset[str] = frozenset()
+    least: int = 2
+    cuts: bool = True
 
     def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
         """Of the passes of this view and model the one that holds all that is wanted."""

@@ -1,0 +1,88 @@
+"""The methods that read what a model writes, beside loops of their definitions."""
+
+import math
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core.halves import halves
+from detection.methods.cdd import Cdd, edit_distances
+from detection.methods.samia import Samia
+from detection.passes import Continuation, Example
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "on", "the", "it"]
+
+
+def continuation(rng, most=12):
+    ids = rng.integers(0, 5, rng.integers(0, most)).astype(np.int32)
+    return Continuation(ids=ids, text=" ".join(rng.choice(WORDS, rng.integers(0, most))), scored=9)
+
+
+def distance(one, other):
+    """Levenshtein's, by the recursion's table."""
+    table = [[max(i, j) for j in range(len(other) + 1)] for i in range(len(one) + 1)]
+    for i, a in enumerate(one, 1):
+        for j, b in enumerate(other, 1):
+            around = (table[i - 1][j] + 1, table[i][j - 1] + 1, table[i - 1][j - 1] + (a != b))
+            table[i][j] = min(around)
+    return table[-1][-1]
+
+
+def test_a_text_is_cut_behind_a_word():
+    assert halves(" one two\n three  four ", 0.5) == (" one two", "\n three  four ")
+    assert halves("one two three", 0.5) == ("one", " two three")
+    assert halves("one", 0.5) == ("one", "")
+    assert halves(" \n", 0.5) == (" \n", "")
+    assert halves(" ".join("a" * 100), 0.29)[0].count("a") == 29
+
+
+def test_edit_distances_are_the_tables():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        one, *others = (continuation(rng).ids for _ in range(8))
+        assert edit_distances(one, others).tolist() == [distance(one, each) for each in others]
+
+
+def test_peaks_are_a_loops():
+    rng = np.random.default_rng(1)
+    for alpha in (0.0, 0.05, 0.29, 1.0):
+        method = Cdd(alpha=alpha, n=20)
+        greedy, drawn = method.passes
+        one, *others = [continuation(rng) for _ in range(24)]
+        example = Example("x", "one two", {greedy: (one,), drawn: tuple(others)})
+        others = others[:20]
+        longest = max(len(each.ids) for each in [one, *others])
+        near = [distance(one.ids, e.ids) <= math.floor(alpha * longest + 1e-9) for e in others]
+        assert method.score(example) == sum(near) / 20
+    one.ids = one.ids[:0]
+    assert method.flag(example) == "the model ends the text after the prompt"
+    assert method.flag(replace(example, text="one")) == "no word after the prompt"
+
+
+@pytest.mark.parametrize("gram", [1, 2, 3])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_recall_is_a_loops(gram, compressed):
+    rng = np.random.default_rng(gram)
+    method = Samia(n=4, gram=gram, compressed=compressed)
+    drawn = tuple(continuation(rng, 30) for _ in range(6))
+    text = " ".join(rng.choice(WORDS, 24))
+    found = []
+    for one in drawn[:4]:
+        rest, own = text.split()[12:], one.text.split()
+        left = [own[i : i + gram] for i in range(len(own) - gram + 1)]
+        wanted = [rest[i : i + gram] for i in range(len(rest) - gram + 1)]
+        hits = 0
+        for each in wanted:
+            if each in left:
+                left.remove(each)
+                hits += 1
+        found.append(hits / len(wanted) * (len(zlib.compress(one.text.encode())) ** compressed))
+    example = Example("x", text, {method.passes[0]: drawn})
+    assert method.score(example) == pytest.approx(np.mean(found), rel=1e-12)
+    assert method.flag(example) == ""
+    short = replace(example, text="one two" + " three" * (gram - 2))
+    assert method.score(short) == 0 or gram == 1
+    assert (method.flag(short) == "") == (gram == 1)
+    assert method.flag(replace(example, text="one")).startswith(f"fewer than {gram} words")
