@@ -197,7 +197,7 @@ def test_all_methods_score_a_windowed_text(
         detection=WINDOWED,
     )
     table = open_scores(run(stage).path).table
-    assert set(table["method"]) == set(stage.method)
+    assert set(table["method"]) == set(stage.method) - {"cdd", "samia"}  # the model writes
     assert np.isfinite(table["score"]).all()
     assert len(table) == 2 * len(table.drop_duplicates(["method", "variant"]))
     manifests = list((tmp_path / "runs" / "passes").glob(f"*/{MANIFEST}"))
