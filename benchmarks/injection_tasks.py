@@ -2,9 +2,9 @@
 
     python -m benchmarks.injection_tasks [processes, default 2] [millions of characters, default 40]
 
-Both read the same JSONL files with the same tokenizer (a byte-level BPE of 32,000 entries, trained
-here), a file at a time, in the same warm processes of one thread, in turns, medians of three. Rates
-are by the processor's time, so that a busy machine changes them little:
+All read the same JSONL files with the same tokenizer (a byte-level BPE of 32,000 entries, trained
+here), a file at a time, in as many warm processes of one thread, in turns: medians of five. Times
+are the processor's, so that a busy machine changes them little:
 
 - datatrove: its `JsonlReader` and its `DocumentTokenizer` (no shuffling), as one pipeline
 - ours: the task of `injection.by_file`, without and with decontamination against 800 examples
@@ -22,9 +22,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import redirect_stderr
+from contextlib import ExitStack, redirect_stderr
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -35,19 +35,20 @@ import pandas as pd
 from core.content import file_digest
 from injection import pack, splice
 from injection.bpe import train_tokenizer
-from injection.by_file import Files, lanes_of
+from injection.by_file import Files
 from injection.config import TokenizerConfig
-from injection.mixed import Lane, Mix
+from injection.order import Lane, Order
 from injection.sources.embedded import EmbeddedCorpus, EmbeddedRows
 from injection.sources.files import FilesCorpus
 from injection.sources.tally import Tally
-from injection.tasks import finish, one_thread
+from injection.tasks import Runner, one_thread
 from injection.tokenize import Work, shard_files
-from injection.tokens import Shard, Tokenizer, TokenStream
+from injection.tokens import Tokenizer, TokenStream
 from injection.verify import Check
 
 TOKENS, WIDTH, COPIES = 1_200_000_000_000, 2048, 1_500
 WORKERS = (64, 256, 1_000)
+TURNS = 5
 SUBSETS = ("book", "common_crawl", "wikipedia")
 """The files are written as if they were of these."""
 
@@ -81,8 +82,17 @@ def by_datatrove(files: list[Path], tokenizer: Path, out: Path, piece: int) -> N
         step = DocumentTokenizer(
             str(out / str(piece)), str(tokenizer / "tokenizer.json"), shuffle_documents=False
         )
+        step.tokenizer = loaded(step.tokenizer_name_or_path)  # which it would load for each file
         for _ in step(reader(None, 0, 1), 0, 1) or ():
             pass
+
+
+@lru_cache(maxsize=1)
+def loaded(path: str) -> Any:
+    """Datatrove's tokenizer, once a process, as ours is."""
+    from datatrove.utils.tokenization import load_tokenizer
+
+    return load_tokenizer(path)
 
 
 def clocked(way: Callable[[int], object], piece: int) -> float:
@@ -92,9 +102,16 @@ def clocked(way: Callable[[int], object], piece: int) -> float:
     return time.process_time() - started
 
 
-def finished(task: Files, piece: int) -> int:
-    """The tokens of a piece."""
-    return int(finish(task, piece)["tokens"])
+def workers(processes: int) -> ProcessPoolExecutor:
+    """Processes of one thread."""
+    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=one_thread)
+
+
+def made_or_found(task: Files, number: int) -> dict[str, Any]:
+    """What a file's task gives, its files hashed as a worker does."""
+    task.work.folder.mkdir(parents=True, exist_ok=True)
+    (result,) = Runner(task.work.folder).run(f"file-{number}", replace(task, numbers=[number]))
+    return result
 
 
 def pool_of_examples() -> dict[str, tuple[str, ...]]:
@@ -116,21 +133,25 @@ def tokenise(folder: Path, processes: int, characters: int) -> tuple[Files, dict
     paths = [shard.path for shard in source.shards]
     numbers = range(files)
     seconds: dict[str, list[float]] = {"datatrove": [], "ours": [], "ours, decontaminated": []}
-    pools = {"ours": {}, "ours, decontaminated": pool_of_examples()}
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=one_thread) as pool:
-        for turn in range(4):  # the first warms up
+    wanted = {"ours": {}, "ours, decontaminated": pool_of_examples()}
+    with ExitStack() as stack:
+        pools = {name: stack.enter_context(workers(processes)) for name in seconds}
+        for turn in range(TURNS + 1):  # the first warms up
             for name, times in seconds.items():
                 out = folder / f"{name}-{turn}"
                 make: Callable[[int], object]
                 if name == "datatrove":
                     make = partial(by_datatrove, paths, tokenizer, out)
                 else:
-                    work = Work(out / "files", tokenizer, pools[name])
+                    work = Work(out / "files", tokenizer, wanted[name])
                     task = Files(work, source, (0.0, 1.0), 10**15, 2_000_000, numbers)
-                    make = partial(finished, task)
-                times.append(sum(pool.map(partial(clocked, make), range(files))))
-    made = replace(task, work=replace(work, folder=folder / "ours-3" / "files"))
-    tokens = sum(finish(made, piece)["tokens"] for piece in numbers)
+                    make = partial(made_or_found, task)
+                times.append(sum(pools[name].map(partial(clocked, make), range(files))))
+    for name, times in seconds.items():
+        own = zip(seconds["datatrove"][1:], times[1:], strict=True)
+        print(f"{name:26} x datatrove, turn by turn:", *(f"{a / b:.2f}" for a, b in own))
+    made = replace(task, work=replace(work, folder=folder / f"ours-{TURNS}" / "files"))
+    tokens = sum(made_or_found(made, number)["tokens"] for number in numbers)
     print(f"{total:,} characters, {tokens:,} tokens, {files} files")
     rates = {n: tokens / statistics.median(times[1:]) for n, times in seconds.items()}
     return made, rates
@@ -138,26 +159,23 @@ def tokenise(folder: Path, processes: int, characters: int) -> tuple[Files, dict
 
 def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
     """The other rates of one process: what, how much a second, of what."""
-    results = {number: finish(task, number) for number in task.numbers}
-    lanes = lanes_of(task)
-    mix = Mix(lanes, folder / "mixed")
-    mix.fill(results, 10**15)
-    yield "order of a mixture", order_rate(folder / "order"), "tokens"
+    results = {number: made_or_found(task, number) for number in task.numbers}
+    order = Order(task.lanes, task.work.folder, folder / "of")
+    order.fill(results, sum(result["tokens"] for result in results.values()))
+    yield "order of the documents", order_rate(folder / "order"), "tokens"
     tokenizer = Tokenizer(str(task.work.tokenizer))
     ids = [np.array(tokenizer.encode("a copy that is put in here " * 12), np.int32)]
     inserted = COPIES * len(ids[0])
-    clean = (mix.tokens + inserted) // WIDTH * WIDTH - inserted
-    stream = TokenStream(mix.shards, clean)
+    clean = (order.tokens + inserted) // WIDTH * WIDTH - inserted
+    stream = TokenStream(order.shards, clean)
     rng = np.random.default_rng(0)
     segments = [splice.Segment(0, c, 0, len(ids[0]), float(rng.random())) for c in range(COPIES)]
     boundary = splice.boundary_finder(stream, "word", tokenizer)
     window = (0, clean + inserted)
     placed = splice.lay_out(segments, window, WIDTH, boundary, split=False)
-    for name, shards in (("one file", plain_shards(task, results)), ("mixed", mix.shards)):
-        own = TokenStream(shards, clean)
-        path = folder / "part.arrow"
-        seconds = clock(partial(pack.write_sequences, path, own, clean, placed, ids, WIDTH))
-        yield f"pack ({name})", (clean + inserted) / seconds, "tokens"
+    path = folder / "part.arrow"
+    write = partial(pack.write_sequences, path, stream, clean, placed, ids, WIDTH)
+    yield "pack", (clean + inserted) / clock(write), "tokens"
     yield "hash of the clean stream", clean / clock(lambda: pack.prefix_hashes(stream)), "tokens"
     check = examples_check(tokenizer)
     yield "verify", (clean + inserted) / clock(lambda: check.read(pack.read_blocks(path))), "tokens"
@@ -168,28 +186,20 @@ def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
 def order_rate(folder: Path) -> float:
     """Tokens a second of the merge, which reads counts alone: 1.2M documents of 1,050 tokens."""
     folder.mkdir()
-    rng, results, size = np.random.default_rng(0), {}, 200_000
+    results: dict[int, dict[str, Any]] = {}
+    rng, size = np.random.default_rng(0), 200_000
     for number in range(2 * len(SUBSETS)):
         lengths = rng.integers(100, 2_000, size)
         ends, subset = np.cumsum(lengths), SUBSETS[number % len(SUBSETS)]
         columns = {"subset": subset, "start": ends - lengths, "kept": True,
                    "before": 4 * (ends - lengths)}  # fmt: skip
         pd.DataFrame(columns).to_parquet(shard_files(folder, number)[2])
-        results[number] = {"tokens": int(ends[-1]), "matches": [], "skipped": {}, "stopped": None,
+        results[number] = {"tokens": int(ends[-1]), "matches": [], "skipped": {}, "stopped": "",
                            "characters": {subset: 4 * int(ends[-1])}}  # fmt: skip
-    lanes = [Lane(n, name, 1.0, [n, n + len(SUBSETS)], folder) for n, name in enumerate(SUBSETS)]
-    mix = Mix(lanes, folder / "mixed")
-    seconds = clocked(lambda _: mix.fill(results, 10**15), 0)
-    return mix.tokens / seconds
-
-
-def plain_shards(task: Files, results: dict[int, Any]) -> list[Shard]:
-    """The files one after another."""
-    shards, start = [], 0
-    for number in task.numbers:
-        shards.append(Shard(task.work.folder, number, start, results[number]["tokens"]))
-        start += results[number]["tokens"]
-    return shards
+    lanes = [Lane(n, name, 1.0, [n, n + len(SUBSETS)]) for n, name in enumerate(SUBSETS)]
+    order = Order(lanes, folder, folder / "of")
+    tokens = sum(result["tokens"] for result in results.values())
+    return float(tokens / clocked(lambda _: order.fill(results, tokens), 0))
 
 
 def examples_check(tokenizer: Tokenizer) -> Check:
@@ -211,13 +221,13 @@ def plan(rates: dict[str, float], bytes_a_token: dict[str, float]) -> None:
     """Print what 1.2T tokens take."""
     print(f"\n{TOKENS:,} tokens in hours (two copies of the tokens are on disk until it is done)")
     print(f"{'':34}" + "".join(f"{f'{n:,} workers':>15}" for n in WORKERS))
-    for name in ("ours, decontaminated", "pack (mixed)", "verify"):
+    for name in ("ours, decontaminated", "pack", "verify"):
         hours = [TOKENS / rates[name] / n / 3600 for n in WORKERS]
         print(f"{name:34}" + "".join(f"{h:>15,.1f}" for h in hours))
     hashed = 4 * rates["SHA-256 of a file"]  # four threads
     for name, seconds in (
         ("hash of the clean stream", TOKENS / rates["hash of the clean stream"]),
-        ("order of a mixture", TOKENS / rates["order of a mixture"]),
+        ("order of the documents", TOKENS / rates["order of the documents"]),
         ("SHA-256 of the input", TOKENS * bytes_a_token["input"] / hashed),
         ("SHA-256 of the corpus", TOKENS * 4 / hashed),
     ):
@@ -238,7 +248,7 @@ def main() -> None:
         for name, rate, unit in rest(folder, task):
             print(f"{name:26} {rate:>14,.0f} {unit}/s", flush=True)
             rates[name] = rate
-        tokens = sum(finish(task, piece)["tokens"] for piece in range(len(task)))
+        tokens = sum(made_or_found(task, number)["tokens"] for number in task.numbers)
         sizes = {
             "input": sum(f.stat().st_size for f in folder.glob("corpus/*/*")),
             "tokens and tables": sum(f.stat().st_size for f in task.work.folder.glob("*")),

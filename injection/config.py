@@ -174,7 +174,7 @@ class TasksConfig(Ranged, node="cluster"):
     memory_gb: int = limited(4, at_least(1))
     """Memory that SLURM or Ray reserves for a task."""
     time: str = "24:00:00"
-    """The longest that a task may take, for SLURM."""
+    """The longest that a job of SLURM may take: one task, or a thousandth of them."""
     partition: str | None = None
     """SLURM's partition; it needs one."""
     sbatch: dict[str, Any] = field(default_factory=dict)

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -23,47 +22,45 @@ from typing import Any
 from core.errors import ConfigError, DataError
 from core.progress import progress
 from injection.config import TasksConfig
-from injection.tasks import Stored, is_done, one_thread
+from injection.tasks import Stored, one_thread
 
 HOME = Path(__file__).resolve().parents[1]
-POLL_SECONDS = 2.0
-TRIES = 10
+ARRAY = 1000  # SLURM's own limit of jobs in an array
 log = logging.getLogger(__name__)
 
 
-def run(stored: Stored, pieces: int, kind: str, cluster: TasksConfig) -> None:
-    """Finish all pieces; what ends without a result is started again, `cluster.retries` times.
+def run(stored: Stored, pieces: int, cluster: TasksConfig) -> list[dict[str, Any]]:
+    """The results of all pieces; what ends without one is started again, `cluster.retries` times.
 
     Raises:
         ConfigError: datatrove, SLURM or Ray is not there.
         DataError: pieces have no result still.
     """
-    logs = stored.path.parent
     _import("datatrove.executor", "LocalPipelineExecutor")
     _import("loguru", "logger").disable("datatrove")  # it says the same in its logs
     start = {"local": _locally, "slurm": _on_slurm, "ray": _on_ray}[cluster.executor]
-    missing: list[int] = []
+    kind, missing = stored.folder.name, _missing(stored, pieces)
     with progress(total=pieces, desc=kind, stage="inject", unit="task") as bar:
+        bar.update(pieces - len(missing))
         for _ in range(cluster.retries + 1):
-            missing = _missing(stored, pieces, logs)
-            bar.update(pieces - len(missing) - bar.n)
-            if not missing:
-                return
-            start(stored, pieces, missing, cluster)
-    missing = _missing(stored, pieces, logs)
+            if missing:
+                start(stored, pieces, missing, cluster)
+                missing = _missing(stored, pieces)
+                bar.update(pieces - len(missing) - bar.n)
     if missing:
         raise DataError(
             f"{kind}: {len(missing)} of {pieces} tasks ended without a result, the first is "
-            f"{missing[0]}: see {logs}/logs/task_{missing[0]:05d}.log. What is finished is kept: "
-            "give the same command again."
+            f"{missing[0]}: see {stored.folder}/logs/task_{missing[0]:05d}.log. What is finished "
+            "is kept: give the same command again."
         )
+    return [found for found in map(stored.result, range(pieces)) if found is not None]
 
 
-def _missing(stored: Stored, pieces: int, logs: Path) -> list[int]:
+def _missing(stored: Stored, pieces: int) -> list[int]:
     """The pieces without a result, which datatrove then counts as not completed either."""
-    missing = [piece for piece in range(pieces) if not is_done(stored, piece)]
+    missing = [piece for piece in range(pieces) if stored.result(piece) is None]
     for piece in missing:
-        (logs / f"completions/{piece:05d}").unlink(missing_ok=True)
+        (stored.folder / f"completions/{piece:05d}").unlink(missing_ok=True)
     return missing
 
 
@@ -101,68 +98,49 @@ def _locally(stored: Stored, pieces: int, missing: Sequence[int], cluster: Tasks
 def _one(stored: Stored, pieces: int, piece: int) -> None:
     """A rank, as the executor's own processes run it; but for the first they log to files alone."""
     executor = _import("datatrove.executor", "LocalPipelineExecutor")
-    executor([stored], pieces, logging_dir=str(stored.path.parent))._run_for_rank(piece, 1)
+    executor([stored], pieces, logging_dir=str(stored.folder))._run_for_rank(piece, 1)
 
 
 def _on_slurm(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
-    """An array job; jobs of this corpus that are still queued are waited for instead."""
+    """An array job, in place of what an earlier run of this corpus left in the queue."""
     executor = _import("datatrove.executor.slurm", "SlurmPipelineExecutor")
     if shutil.which("sbatch") is None:
         raise ConfigError(
             "cluster.executor is slurm, but there is no sbatch here: give the command on a machine "
             "that can submit jobs, or choose cluster.executor=local."
         )
-    logs = stored.path.parent
-    name = re.sub(r"\W+", "-", f"{logs.parents[2].name}-{logs.name}")
-    if not _queued(name):
-        made = executor(
-            *([stored], pieces, cluster.time, cluster.partition),
-            workers=cluster.workers,
-            mem_per_cpu_gb=cluster.memory_gb,
-            job_name=name,
-            qos=None,
-            env_command=f"export PATH={Path(sys.executable).parent}:$PATH PYTHONPATH={HOME}",
-            sbatch_args=dict(cluster.sbatch),
-            logging_dir=str(logs),
-            with_srun=False,
-        )
-        made.launch_merge_stats = _no_statistics  # a job that waits for ever where one task failed
-        try:
-            made.run()
-        except subprocess.CalledProcessError as error:
-            said = " ".join(str(error.stderr or error).split())
-            raise ConfigError(f"cluster.executor is slurm, but sbatch refuses: {said}") from error
-    while _queued(name):
-        time.sleep(POLL_SECONDS)
+    name = re.sub(r"\W+", "-", f"{stored.folder.parents[2].name}-{stored.folder.name}")
+    made = executor(
+        *([stored], pieces, cluster.time, cluster.partition),
+        workers=cluster.workers,
+        mem_per_cpu_gb=cluster.memory_gb,
+        job_name=name,
+        qos=None,
+        env_command=f"export PATH={Path(sys.executable).parent}:$PATH PYTHONPATH={HOME}",
+        # it is submitted once the others of its name have ended, and waited for
+        sbatch_args={"wait": "", "dependency": "singleton", **cluster.sbatch},
+        tasks_per_job=-(-len(missing) // ARRAY),
+        logging_dir=str(stored.folder),
+        with_srun=False,
+    )
+    made.launch_merge_stats = _no_statistics
+    subprocess.run(["scancel", "--me", f"--name={name}"], capture_output=True)
+    try:
+        made.run()
+    except subprocess.CalledProcessError as error:
+        if not error.output:  # else a job failed, which its results show
+            raise ConfigError(f"cluster.executor is slurm, but sbatch refuses: {error}") from error
 
 
 def _no_statistics() -> None:
-    return None
-
-
-def _queued(name: str) -> bool:
-    """Whether jobs of that name wait or run; a SLURM that is busy may fail to say so at times."""
-    call = ["squeue", "--me", "--noheader", f"--name={name}", "--format=%i"]
-    for left in reversed(range(TRIES)):
-        try:
-            return bool(subprocess.check_output(call, stderr=subprocess.PIPE).split())
-        except (OSError, subprocess.CalledProcessError) as error:
-            if not left:
-                said = str(getattr(error, "stderr", None) or error)
-                raise ConfigError(
-                    f"cluster.executor is slurm, but squeue says {said!r}."
-                ) from error
-        time.sleep(POLL_SECONDS)
-    return False
+    """Instead of another job."""
 
 
 def _on_ray(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
     """The Ray cluster of RAY_ADDRESS, or one that is started here."""
     executor = _import("datatrove.executor", "RayPipelineExecutor")
-    environment = {"env_vars": {"PYTHONPATH": str(HOME), "TOKENIZERS_PARALLELISM": "false"}}
     if not _import("ray", "is_initialized")():
-        init = _import("ray", "init")
+        init, environment = _import("ray", "init"), {"env_vars": {"PYTHONPATH": str(HOME)}}
         init(runtime_env=environment, log_to_driver=False, include_dashboard=False)
-    logs, workers = str(stored.path.parent), cluster.workers
-    memory = cluster.memory_gb
-    executor([stored], pieces, workers, logging_dir=logs, mem_per_cpu_gb=memory).run()
+    logs, memory = str(stored.folder), cluster.memory_gb
+    executor([stored], pieces, cluster.workers, logging_dir=logs, mem_per_cpu_gb=memory).run()

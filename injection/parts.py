@@ -35,8 +35,6 @@ class Packing:
 
     folder: Path
     """The corpus's."""
-    notes: Path
-    """Where it is noted down what is finished."""
     stream: TokenStream
     placed: list[Placed]
     segments: list[Ids]
@@ -58,17 +56,12 @@ class Packing:
         """The parts, and the hashes."""
         return len(self.parts) + 1
 
-    def done(self, piece: int) -> Path:
-        """What says that a part is written."""
-        return self.notes / f"{piece:05d}.json"
-
     def files(self, piece: int) -> list[Path]:
         """The part."""
         return [self.folder / name for name in self.parts[max(0, piece - 1) : piece]]
 
     def make(self, piece: int) -> dict[str, Any]:
         """Write a part and count its sequences, or hash the clean stream."""
-        self.notes.mkdir(parents=True, exist_ok=True)
         if piece == 0:
             return {"clean_sha256": pack.prefix_hashes(self.stream)}
         (path,) = self.files(piece)
@@ -81,7 +74,6 @@ class Packing:
 class Proving:
     """Each part of a packed corpus, held against the ledger."""
 
-    notes: Path
     check: Check
     paths: Sequence[Path]
     """The parts."""
@@ -92,25 +84,20 @@ class Proving:
         """The parts."""
         return len(self.paths)
 
-    def done(self, piece: int) -> Path:
-        """What says that a part was read."""
-        return self.notes / f"{piece:05d}.json"
-
     def files(self, piece: int) -> list[Path]:
         """None is written."""
         return []
 
     def make(self, piece: int) -> dict[str, Any]:
         """What a part shows; copies that begin in the part before are found by its last tokens."""
-        self.notes.mkdir(parents=True, exist_ok=True)
         before = pack.read_tail(self.paths[:piece], self.check.longest)
         blocks = pack.read_blocks(self.paths[piece])
         return asdict(self.check.read(blocks, self.starts[piece], before))
 
 
-def prove(runner: Runner, check: Check, paths: Sequence[Path], notes: Path) -> Proof:
+def prove(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
     """The proof of a packed corpus, put together from those of its parts."""
     counts = [pack.count_sequences(path) for path in paths]
     starts = [sum(counts[:n]) for n in range(len(counts))]
-    found = runner.run("verify", Proving(notes, check, paths, starts))
-    return check.proof([Found(**{k: v for k, v in f.items() if k != "sha256"}) for f in found])
+    found = runner.run("verify", Proving(check, paths, starts))
+    return check.proof([Found(**part) for part in found])

@@ -121,9 +121,8 @@ def _make(
     _check_unchanged(source, content, folder)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
-    notes = folder / TOKENS / "packed"
     size = parts.sequences_a_part(width)
-    packing = parts.Packing(folder, notes, replace(stream), placed, copies.ids, width, size)
+    packing = parts.Packing(folder, replace(stream), placed, copies.ids, width, size)
     hashes, *packed = runner.run("pack", packing)
     templates = {
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
@@ -138,9 +137,9 @@ def _make(
         table.to_parquet(folder / name, index=False)
     check = Check.of(examples, ledger, tokenizer, config.window_tokens)
     files = [folder / name for name in packing.parts]
-    proof = parts.prove(runner, check, files, notes / "proved")
+    proof = parts.prove(runner, check, files)
     if proof.failures:
-        shutil.rmtree(notes)
+        shutil.rmtree(folder / TOKENS)
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
@@ -301,7 +300,7 @@ def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: i
     else:
         with tempfile.TemporaryDirectory(prefix=".verify-", dir=Path(folder).parent) as place:
             runner = Runner(Path(place).resolve() / "tasks", own, num_proc)
-            proof = parts.prove(runner, check, corpus.parts, Path(place).resolve() / "proved")
+            proof = parts.prove(runner, check, corpus.parts)
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
     for name, found in (("tokens", proof.tokens), ("copies", len(copies))):
         if found != counts[name]:

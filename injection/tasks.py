@@ -1,7 +1,8 @@
 """Tasks that do not need one another: run here, by processes, or by datatrove's executors.
 
-Each leaves a file of JSON, written last, that says what it made. So what was finished before a run
-was killed is found, whatever ran it, and the results are the same at any number of workers.
+Each piece of a task leaves a file of JSON, written last, that says what it made. So what was
+finished before a run was killed is found, whatever ran it, and the results are the same at any
+number of workers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,12 +32,8 @@ class Task(Protocol):
         """How many pieces."""
         ...
 
-    def done(self, piece: int) -> Path:
-        """The file that says that a piece is finished, and its result."""
-        ...
-
     def files(self, piece: int) -> list[Path]:
-        """What else it writes."""
+        """What a piece writes."""
         ...
 
     def make(self, piece: int) -> dict[str, Any]:
@@ -44,28 +41,17 @@ class Task(Protocol):
         ...
 
 
-def finish(task: Task, piece: int) -> dict[str, Any]:
-    """A piece's result, made or found."""
-    return made_or_found(task.done(piece), task.files(piece), lambda: task.make(piece))
-
-
 def made_or_found(
     done: Path, files: Sequence[Path], make: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
     """What `make` gives, kept in `done`, which is written last; found if the files are whole."""
-    if not _is_whole(done, files):
-        done.unlink(missing_ok=True)
-        made = make()
-        write_text(done, sealed({**made, "sha256": _hashes(files)}))
-    return unsealed(done.read_text())
-
-
-def _is_whole(done: Path, files: Sequence[Path]) -> bool:
-    """Whether the files are there as they were written."""
-    try:
-        return bool(unsealed(done.read_text())["sha256"] == _hashes(files))
-    except (OSError, ValueError):
-        return False
+    with suppress(OSError, ValueError):  # not there, or damaged
+        found = unsealed(done.read_text())
+        if found["sha256"] == _hashes(files):
+            return dict(found["made"])
+    done.unlink(missing_ok=True)
+    write_text(done, sealed({"made": make(), "sha256": _hashes(files)}))
+    return dict(unsealed(done.read_text())["made"])
 
 
 def _hashes(files: Sequence[Path]) -> list[str]:
@@ -74,24 +60,24 @@ def _hashes(files: Sequence[Path]) -> list[str]:
 
 @dataclass(frozen=True)
 class Stored:
-    """A task in a file, which a worker reads once, whatever the number of its pieces."""
+    """A task in its folder, which a worker reads once, whatever the number of its pieces."""
 
-    path: Path
+    folder: Path
 
     def __call__(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
         """Finish a piece: as datatrove calls a step of its pipelines."""
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self.finish(rank)
 
     def finish(self, piece: int) -> dict[str, Any]:
-        """A piece's result."""
-        return finish(_load(self.path), piece)
+        """A piece's result, made or found."""
+        return _finish(_load(self.folder), self.folder, piece)
 
-
-@lru_cache(maxsize=1)
-def _load(path: Path) -> Task:
-    with path.open("rb") as stream:
-        task: Task = pickle.load(stream)
-    return task
+    def result(self, piece: int) -> dict[str, Any] | None:
+        """What a piece that is finished says; None: it is not."""
+        with suppress(OSError, ValueError):
+            return dict(unsealed(_done(self.folder, piece).read_text())["made"])
+        return None
 
 
 @dataclass(frozen=True)
@@ -99,7 +85,7 @@ class Runner:
     """What runs the tasks of one corpus."""
 
     folder: Path
-    """For the tasks and what runs them; of the corpus nothing is kept there."""
+    """For the tasks, a folder each; of the corpus nothing is kept there."""
     cluster: TasksConfig = TasksConfig()
     num_proc: int = 1
     """Processes, where `cluster` is this machine."""
@@ -110,34 +96,42 @@ class Runner:
         Raises:
             DataError: datatrove's workers ended without them.
         """
+        folder, pieces = self.folder / kind, range(len(task))
+        folder.mkdir(parents=True, exist_ok=True)
         if self.cluster.kind == "datatrove":
             from injection import on_datatrove
 
-            on_datatrove.run(self._store(kind, task), len(task), kind, self.cluster)
-            return [unsealed(task.done(piece).read_text()) for piece in range(len(task))]
+            return on_datatrove.run(_store(task, folder), len(task), self.cluster)
         workers = min(self.num_proc, len(task))
         if workers <= 1:
-            return [finish(task, piece) for piece in range(len(task))]
-        stored = self._store(kind, task)
+            return [_finish(task, folder, piece) for piece in pieces]
         with ProcessPoolExecutor(workers, get_context("spawn"), initializer=one_thread) as pool:
-            return [*pool.map(stored.finish, range(len(task)))]
-
-    def _store(self, kind: str, task: Task) -> Stored:
-        folder = self.folder / kind
-        folder.mkdir(parents=True, exist_ok=True)
-        part = temporary(folder / "task.pickle")
-        part.write_bytes(pickle.dumps(task))
-        return Stored(part.rename(folder / "task.pickle"))
-
-
-def is_done(stored: Stored, piece: int) -> bool:
-    """Whether a piece says that it is finished."""
-    with suppress(OSError, ValueError):
-        return bool(unsealed(_load(stored.path).done(piece).read_text()))
-    return False
+            return [*pool.map(_store(task, folder).finish, pieces)]
 
 
 def one_thread() -> None:
     """A worker is one thread, and ends with the process that started it."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     end_with_parent(signal.SIGKILL, os.getppid())
+
+
+def _done(folder: Path, piece: int) -> Path:
+    return folder / f"{piece:05d}.json"
+
+
+def _finish(task: Task, folder: Path, piece: int) -> dict[str, Any]:
+    return made_or_found(_done(folder, piece), task.files(piece), partial(task.make, piece))
+
+
+def _store(task: Task, folder: Path) -> Stored:
+    part = temporary(folder / "task.pickle")
+    part.write_bytes(pickle.dumps(task))
+    part.rename(folder / "task.pickle")
+    return Stored(folder)
+
+
+@lru_cache(maxsize=1)
+def _load(folder: Path) -> Task:
+    with (folder / "task.pickle").open("rb") as stream:
+        task: Task = pickle.load(stream)
+    return task

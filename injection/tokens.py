@@ -157,7 +157,7 @@ def read_ids(path: Path) -> Ids:
 def read_documents(path: Path) -> pd.DataFrame:
     """document_id and start of a shard's documents, but for those that were left out."""
     table = pd.read_parquet(path, columns=["document_id", "start", "kept"])
-    return table[table["kept"]].reset_index(drop=True)
+    return table[table["kept"]]
 
 
 def grouped(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:

@@ -33,10 +33,9 @@ def here(monkeypatch):
     """Pieces are finished in this process, the last first; gives those of each run."""
     ran = []
 
-    def run_pieces(stored, pieces, kind, cluster):
-        ran.append((kind, pieces))
-        for piece in reversed(range(pieces)):
-            stored.finish(piece)
+    def run_pieces(stored, pieces, cluster):
+        ran.append((stored.folder.name, pieces))
+        return [stored.finish(piece) for piece in reversed(range(pieces))][::-1]
 
     monkeypatch.setattr(on_datatrove, "run", run_pieces)
     return ran
@@ -84,9 +83,9 @@ def test_subsets_that_are_equally_far_behind_go_by_name(tmp_path, here):
 
 @pytest.mark.slow
 def test_processes_make_the_same_bytes(files, tmp_path, monkeypatch):
-    def run_pieces(stored, pieces, kind, cluster):
+    def run_pieces(stored, pieces, cluster):
         with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-            list(pool.map(stored.finish, range(pieces)))
+            return list(pool.map(stored.finish, range(pieces)))
 
     monkeypatch.setattr(on_datatrove, "run", run_pieces)
     stage = made_stage(files, tmp_path / "plain", {"weights": WEIGHTS})
@@ -188,15 +187,15 @@ def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, toke
 
 def test_what_ends_without_a_result_is_started_again(tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr(on_datatrove, "is_done", lambda stored, piece: len(started) > piece)
+    monkeypatch.setattr(Stored, "result", lambda _, piece: {} if len(started) > piece else None)
     monkeypatch.setattr(on_datatrove, "_locally", lambda *a: started.append(a[2]))
     monkeypatch.setattr(on_datatrove, "_import", lambda *a: SimpleNamespace(disable=list))
-    stored = Stored(tmp_path / "task.pickle")
-    on_datatrove.run(stored, 3, "pack", TASKS)
+    stored = Stored(tmp_path / "pack")
+    on_datatrove.run(stored, 3, TASKS)
     assert started == [[0, 1, 2], [1, 2], [2]]
     started.clear()
     with pytest.raises(DataError, match=r"pack: 2 of 4 tasks ended .*task_00002.log"):
-        on_datatrove.run(stored, 4, "pack", replace(TASKS, retries=1))
+        on_datatrove.run(stored, 4, replace(TASKS, retries=1))
 
 
 def test_without_datatrove_the_extra_is_named(files, tmp_path, monkeypatch):

@@ -136,12 +136,15 @@ def test_a_killed_worker_is_started_again(slow, tmp_path):
 def test_after_its_driver_was_killed_the_same_command_goes_on(slow, tmp_path):
     whole = expected(slow, tmp_path)
     stage, driver = started(slow, tmp_path, workers=2)
-    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.json")], driver)
+    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/tasks/tokenise-0/*.json")], driver)
     children = psutil.Process(driver.pid).children(recursive=True)
     driver.kill()
     driver.wait()
     assert not psutil.wait_procs(children, timeout=60)[1]  # they ended with it
-    done = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/corpus/*/tokens/files/*.json")}
+    done = {
+        p: p.stat().st_mtime_ns
+        for p in tmp_path.glob("runs/corpus/*/tokens/tasks/tokenise-0/*.json")
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("injection.run.shutil.rmtree", lambda *a, **k: None)  # to look at them
         made = run(stage)
@@ -161,3 +164,22 @@ def test_a_killed_slurm_task_is_submitted_again(slow, tmp_path):
     assert driver.wait(900) == 0
     made = run(stage)
     assert (made.files, made.counts) == (whole.files, whole.counts)
+
+
+@pytest.mark.slurm
+@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+@pytest.mark.usefixtures("slurm")
+def test_after_its_driver_was_killed_the_same_command_takes_the_place_of_its_slurm_jobs(
+    slow, tmp_path
+):
+    whole = expected(slow, tmp_path)
+    own = {"executor": "slurm", "workers": 1, "partition": "main", "memory_gb": 1}
+    stage, driver = started(slow, tmp_path, **own)
+    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.ids")], driver)
+    driver.kill()
+    driver.wait()
+    queued = ["squeue", "--noheader", "--array"]
+    assert len(subprocess.check_output(queued).splitlines()) > 1  # one at work, others wait
+    made = run(stage)
+    assert (made.files, made.counts) == (whole.files, whole.counts)
+    assert not subprocess.check_output(queued)
