@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pandas as pd
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from core.command import command, said
 from core.config import convert
 from detection.config import DetectionStage
 from detection.ranks.group import served
 from detection.thresholds.run import ThresholdStage, decide
+
+EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
+"""`thresholds examples=FILE` under a name by which Hydra does not look for conf/examples/FILE."""
 
 
 def main(config: DictConfig) -> None:
@@ -70,6 +74,8 @@ def accuracy(config: DictConfig) -> None:
 
 def choose(config: DictConfig) -> None:
     """Choose thresholds, or apply them."""
+    with open_dict(config):
+        config.examples = config.pop(FILE_OF_EXAMPLES)
     decide(convert(config, ThresholdStage))
 
 
@@ -100,4 +106,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1] in stages:
         name = sys.argv.pop(1)
         stage = stages[name]
+    if stage is choose:
+        sys.argv[1:] = [EXAMPLES.sub(FILE_OF_EXAMPLES, word) for word in sys.argv[1:]]
     sys.exit(said(lambda: served(lambda: command(name, stage))))

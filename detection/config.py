@@ -71,6 +71,36 @@ class DetectionConfig(Ranged, node="detection"):
         return {} if self.dtype == "float32" else {"logits": "float32"}
 
 
+@dataclass  # not frozen: OmegaConf fills in no frozen one within a list
+class PlaceConfig:
+    """Where rows of a benchmark stand. `{length}` and other axes stand for the part's own value."""
+
+    path: str | None = None
+    """A data set on the hub; null: that of the source."""
+    subset: str | None = None
+    """Its configuration."""
+    split: str | None = None
+    """Its split; null: its `files` are read instead."""
+    files: str | None = None
+    """A glob pattern of files in a folder of downloaded ones; JSONL may have a string a line."""
+
+
+@dataclass
+class SourceConfig(PlaceConfig):
+    """Some rows of a benchmark: all rows of a part are those of all sources that have it."""
+
+    has: dict[str, list[Any]] = field(default_factory=dict)
+    """Axis (see `AXES`) → the values that it has."""
+    label: int | None = None
+    """Of all its rows; null: the rows have their own."""
+    neighbors: PlaceConfig | None = None
+    """Reworded versions of its texts: a row of several a text, or as many rows a text."""
+
+
+AXES = ("domain", "length", "setting")
+"""What the parts of a benchmark may differ in."""
+
+
 @dataclass(frozen=True)
 class ExamplesConfig(Ranged, node="examples"):
     """The texts to score (node `examples`)."""
@@ -87,6 +117,22 @@ class ExamplesConfig(Ranged, node="examples"):
     """Which configuration of a hub data set."""
     on_error: str = runtime("stop", one_of(ON_ERROR))
     """A row that can't be used: stop, or skip (leave it out and count it)."""
+    name: str | None = runtime(None)
+    """Of a labelled benchmark, as conf/examples has them; null: the rows are none."""
+    domain: Any = runtime(None)
+    """Of a benchmark: one or several of its domains; null: all."""
+    length: Any = runtime(None)
+    """Of a benchmark: one or several lengths of its texts; null: all."""
+    setting: Any = runtime(None)
+    """Of a benchmark: one or several of its settings; null: all."""
+    same_texts: list[str] = runtime([])
+    """Of a benchmark: the axes along which parts are about the same texts."""
+    columns: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
+    """Of a benchmark: `text`, `label` or `id` → what its rows call it, where that is another."""
+    sources: list[SourceConfig] = runtime([])
+    """Of a benchmark: where its rows stand; see `SourceConfig`."""
+    papers: str | None = runtime(None)
+    """Of a benchmark: a CSV of the papers' own figures, in detection/benchmarks/papers."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from core.artifacts import is_complete
 from core.errors import DataError
 from core.estimates import ALL
+from detection.benchmarks.rows import benchmark_rows, check_sides
 from detection.config import ExamplesConfig
 from detection.rows import folded, raw_rows, said_names
 from detection.texts import Text, Texts
@@ -41,6 +42,10 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     """
     path, tally = Path(examples.path).expanduser(), Tally(examples.on_error, "examples.on_error")
     source = f"examples.path is {examples.path!r}"
+    if examples.name is not None:
+        found = texts_of(benchmark_rows(examples, tally), tally, source)
+        check_sides(examples, found)
+        return found
     if is_complete(path) or (path / "examples.parquet").is_file():
         return _checked(source, Texts.of(_corpus_rows(path)))
     return texts_of(raw_rows(examples, tally), tally, source)

@@ -13,6 +13,7 @@ from detection.flags import UPPER_BOUND
 from detection.methods.base import Method
 from detection.model import ScoredModel, model_of, open_node
 from detection.model.local_model import LocalModel
+from detection.neighbors import Neighbors, has_neighbors
 from detection.prefix_texts import Prefix, held_out_prefix, open_prefix
 from detection.resources import Resources
 from detection.views import view_of
@@ -150,11 +151,15 @@ def open_resources(stage: DetectionStage, used: Collection[str]) -> Resources:
     if "masked_lm" in used:
         masked_lm = LocalModel.open("masked_lm.path", str(stage.masked_lm.path))
     prefix = _prefix(stage) if "prefix" in used else None
-    return Resources(stage.seed, masked_lm, prefix, stage.detection.device)
+    neighbors = Neighbors(stage.examples) if "neighbors" in used else None
+    return Resources(stage.seed, masked_lm, prefix, stage.detection.device, neighbors=neighbors)
 
 
 def _missing(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
     """The first need without a path; the corpus's held-out texts do for a prefix."""
+    if "neighbors" in needs_of(method) and not has_neighbors(stage.examples):
+        what = "a benchmark with neighbours of its own, such as examples=mimir with its folder"
+        return what, f"{what}. Give it, or augmentation=masked_lm."
     for need, what in PATHS.items():
         node = getattr(stage, need)
         if need not in needs_of(method) or getattr(node, "given", node.path) is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from detection.model.local_model import LocalModel
+from detection.neighbors import Neighbors
 from detection.prefix_texts import Prefix
 from detection.texts import Text
 
@@ -22,6 +23,7 @@ class Resources:
             version's number alone, never from the examples' order.
         masked_lm: the masked language model, where one is given.
         prefix: the non-members' texts, where they are given.
+        neighbors: the benchmark's own versions of its texts, where it has some.
         device: where the masked language model runs; no part of a pass's identity.
         runs: the folder of artefacts, for what is made once for all models; None: made each time.
     """
@@ -31,6 +33,7 @@ class Resources:
     prefix: Prefix | None = None
     device: str = "auto"
     runs: Path | None = None
+    neighbors: Neighbors | None = None
 
     def identity(
         self, needs: Sequence[str], texts: Sequence[Text]
@@ -41,6 +44,8 @@ class Resources:
             digests["masked_lm"] = self.masked_lm.digest
         if "prefix" in needs and self.prefix is not None:
             digests["prefix"] = self.prefix.identity(texts)
+        if "neighbors" in needs and self.neighbors is not None:
+            digests["neighbors"] = self.neighbors.identity(texts)
         return {"seed": self.seed} if "seed" in needs else {}, digests
 
     def shared(self, needs: Collection[str]) -> dict[str, str]:

@@ -30,8 +30,10 @@ STREAMED = ("jsonl", "csv", "tsv")
 log = logging.getLogger(__name__)
 
 
-def raw_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
+def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) -> Iterator[Row]:
     """The rows, wherever they come from; what can't be read goes to the tally.
+
+    `bare` is the column of a line of JSONL that is a string or a list, where that may be.
 
     Raises:
         ConfigError: a file or a stream of another kind.
@@ -43,9 +45,9 @@ def raw_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
         remedy = f"choose from {', '.join(STREAMED)}, or give a file."
         require(kind in STREAMED, "examples.format", kind, remedy)
         stream = STANDARD_INPUT if path == "-" else source
-        yield from read(Shard(stream, str(stream), kind), Reading(tally))
+        yield from read(Shard(stream, str(stream), kind), Reading(tally, bare=bare))
     elif source.is_file():
-        yield from _file_rows(examples, tally)
+        yield from _file_rows(examples, Reading(tally, bare=bare))
     elif source.is_dir():
         yield from _numbered(source, _saved_rows(source, examples.split))
     elif HUB_ID.fullmatch(path) and not Path(path.split("/")[0]).exists():
@@ -84,12 +86,12 @@ def folded(name: object) -> str:
     return str(name).strip().lower()
 
 
-def _file_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
+def _file_rows(examples: ExamplesConfig, reading: Reading) -> Iterator[Row]:
     for shard in find_shards(examples.path, examples.format, "examples.path"):
         remedy = "plain text has no rows: give a JSONL, CSV, TSV or Parquet file."
         require(shard.format != "text", "examples.path", examples.path, remedy)
         names: Mapping[str, list[str]] | None = None
-        for row in read(shard, Reading(tally)):
+        for row in read(shard, reading):
             if names is None:  # the file could be read
                 names = _parquet_classes(shard)
             yield row._replace(value=_named(row.value, names)) if names else row

@@ -47,7 +47,10 @@ QUESTIONS = tuple(
     for name in ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 )
 GIVES = detection.needs.LocalModel.gives
-READING = ("examples.format", "examples.split", "examples.subset", "examples.on_error")
+READING = (
+    *(f"examples.{name}" for name in ("format", "split", "subset", "on_error", "name", "domain")),
+    *(f"examples.{name}" for name in ("length", "setting", "columns", "papers")),
+)  # those that choose texts are in the texts' own digest
 RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
                 "detection.kernel", "detection.processes")  # fmt: skip
 ASKS = ("url", "key_env", "requests", "timeout_seconds", "retries")  # a server
@@ -92,7 +95,7 @@ VALUES = {
     "tokenizer.path": "another", "tokenizer.vocab_size": 700,
     "model.path": "another", "reference.path": "another", "masked_lm.path": "another",
     "prefix.path": "another", "slice": "2/8", "out": "another", "masked_lm.mask_share": 0.3,
-    "examples.on_error": "skip",
+    "examples.on_error": "skip", "examples.same_texts": None, "examples.sources": None,
     "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
     "detection.kernel": "plain",
     "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,

@@ -15,10 +15,13 @@ FLOORS = {
         *(
             "config passes texts",
             "prefix_texts blind_classifiers rows",
+            "benchmarks",
             "examples methods model store",
+            "neighbors",
         ),
-        *("ranks resources build blind overlap", "forward", "views", "flags", "scores loaded"),
-        *("collect", "needs evaluation", "summary", "export", "accuracy building thresholds view"),
+        *("ranks resources build blind overlap matching", "forward", "views", "flags"),
+        *("scores loaded", "collect", "needs evaluation", "summary", "export"),
+        "accuracy building thresholds view",
         *("run online arguments", "api", "__init__ __main__"),
     ),
     "analysis.": (

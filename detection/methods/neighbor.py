@@ -23,7 +23,7 @@ class Neighbor(Method):
     """
 
     augmentation: str = limited("masked_lm", one_of(AUGMENTATIONS))
-    """masked_lm (the paper's), swap, delete or lowercase."""
+    """masked_lm (the paper's), swap, delete, lowercase, or given: the benchmark's own."""
 
     n: int = limited(25, at_least(1))
     """Neighbours of a text, 1 or more: as in the papers' comparisons."""

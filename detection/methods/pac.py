@@ -23,7 +23,7 @@ class Pac(Method):
     """
 
     augmentation: str = limited("swap", one_of(AUGMENTATIONS))
-    """swap (the paper's), delete, lowercase or masked_lm: the ablation of the paper's table 2."""
+    """swap (the paper's), delete, lowercase, masked_lm (its table 2), or given: the benchmark's."""
 
     n: int = limited(5, at_least(1))
     """Augmented versions of a text, 1 or more; the paper's default. Lower case is but one."""

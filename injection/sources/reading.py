@@ -61,11 +61,15 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read: the tally of bad rows, the columns needed (None: all), `str`'s error handler."""
+    """How to read: the tally of bad rows, the columns needed (None: all), `str`'s error handler.
+
+    `bare` is the column of a JSON line that is a string or a list (None: it is a bad row).
+    """
 
     tally: Tally
     columns: tuple[str, ...] | None = None
     encoding_errors: str = "strict"
+    bare: str | None = None
 
     def decode(self, raw: bytes, where: str) -> str | None:
         """The bytes as text, or None where they are not UTF-8, which the tally counts."""
@@ -103,6 +107,8 @@ def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             reading.tally.bad("line is not JSON", row.where, str(error))
             continue
+        if reading.bare is not None and isinstance(value, str | list):
+            value = {reading.bare: value}
         if isinstance(value, dict):
             yield row._replace(value=value)
         else:

@@ -32,6 +32,7 @@ from detection.methods.reference import Reference
 from detection.methods.surp import Surp
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
+from detection.neighbors import Neighbors
 from detection.passes import ORIGINAL, Example, Pass, TokenStats
 from detection.prefix_texts import check_disjoint, open_prefix
 from detection.resources import Resources
@@ -180,6 +181,16 @@ def stored(tmp_path):
     return len(list((tmp_path / "passes").iterdir()))
 
 
+class Given(Neighbors):
+    """Neighbours at hand; here `examples` is what they begin with."""
+
+    def of(self, text, n):
+        return [f"{self.examples} {text.text}"] * n
+
+    def identity(self, texts):
+        return self.examples
+
+
 def test_a_view_is_stored_under_all_that_it_draws_on(toy_models, resources, tmp_path, prefix_file):
     def collect(wanted, resources):
         Collector(tmp_path, toy_models, TEXTS, DetectionConfig(), resources).collect([wanted])
@@ -187,18 +198,21 @@ def test_a_view_is_stored_under_all_that_it_draws_on(toy_models, resources, tmp_
 
     other_model = open_model("masked_lm.path", str(save_masked_model(tmp_path / "other")))
     (tmp_path / "more.txt").write_text(prefix_file.read_text() + "One more.\n")
+    resources = replace(resources, neighbors=Given("own"))
     others = {
         "seed": replace(resources, seed=1),
         "masked_lm": replace(resources, masked_lm=replace(other_model, digest="another")),
         "prefix": replace(resources, prefix=open_prefix(str(tmp_path / "more.txt"))),
+        "neighbors": replace(resources, neighbors=Given("other")),
     }
     expected = 0
     options = {"swap": {"n": 1, "share": 0.3}, "prefix": {"shots": 1}, "infill": {"future": 1}}
+    options["given"] = {"n": 1}
     options["delete"] = options["masked_lm"] = options["swap"]
     options["greedy"] = {"share": 0.5, "tokens": 2}
     options["sampled"] = {**options["greedy"], "n": 1, "temperature": 1.0}
-    for name, view in VIEWS.items():
-        wanted = Pass(view=name, **options.get(name, {}))
+    for name in sorted(VIEWS, key=lambda name: name != "original"):  # which others read
+        view, wanted = VIEWS[name], Pass(view=name, **options.get(name, {}))
         expected += 1
         assert collect(wanted, resources) == expected
         for what, other in others.items():

@@ -1,0 +1,1 @@
+"""Labelled benchmarks of real models' pretraining data: their parts and rows."""

@@ -1,0 +1,81 @@
+"""A benchmark's parts, such as WikiMIA's 32 words, paraphrased: which are asked for and there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from core.errors import ConfigError
+from detection.config import AXES, ExamplesConfig, SourceConfig
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One combination of the axes' values, and the sources of its rows."""
+
+    values: Mapping[str, str]
+    sources: Sequence[SourceConfig]
+
+
+def chosen(examples: ExamplesConfig) -> dict[str, list[str]]:
+    """For each of the benchmark's axes the values that are asked for; all of an axis unless said.
+
+    Raises:
+        ConfigError: a value that no source has.
+    """
+    found: dict[str, list[str]] = {}
+    for axis in AXES:
+        known = list(dict.fromkeys(str(v) for s in examples.sources for v in s.has.get(axis, [])))
+        asked = _several(getattr(examples, axis))
+        if unknown := [value for value in asked if known and value not in known]:
+            raise ConfigError(
+                f"examples.{axis} is {unknown[0]!r}: {examples.name} has {', '.join(known)}."
+            )
+        if asked or known:
+            found[axis] = asked or known
+    return found
+
+
+def parts_of(examples: ExamplesConfig) -> list[Part]:
+    """The parts that are asked for; of those that no source has it is said that they are left out.
+
+    Raises:
+        ConfigError: none is left, or a value that no source has.
+    """
+    asked = {axis: v for axis, v in chosen(examples).items() if _known(examples, axis)}
+    parts = []
+    for combination in product(*asked.values()):
+        values = dict(zip(asked, combination, strict=True))
+        sources = [source for source in examples.sources if _has(source, values)]
+        if sources:
+            parts.append(Part(values, sources))
+        else:
+            log.warning("%s has no %s: it is left out.", examples.name, words(values))
+    if not parts:
+        asked_for = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in asked.items())
+        raise ConfigError(f"{asked_for}: {examples.name} has no such part. Leave one of them out.")
+    return parts
+
+
+def words(values: Mapping[str, str]) -> str:
+    """Such as "length 32, setting original"."""
+    return ", ".join(f"{axis} {value}" for axis, value in values.items())
+
+
+def _known(examples: ExamplesConfig, axis: str) -> bool:
+    return any(axis in source.has for source in examples.sources)
+
+
+def _has(source: SourceConfig, values: Mapping[str, str]) -> bool:
+    return all(value in map(str, source.has.get(axis, [value])) for axis, value in values.items())
+
+
+def _several(value: object) -> list[str]:
+    """What one or several values are as texts."""
+    if value is None:
+        return []
+    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]

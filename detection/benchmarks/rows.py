@@ -1,0 +1,190 @@
+"""The rows of a labelled benchmark, as `detection.examples` reads any: id, text, label, benchmark.
+
+An id is `<benchmark>/<values of the part>/<the row's own id or its number>`, so that it is the same
+whatever else is read, from the hub and from a file. The first two name the part: the row's
+`benchmark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from core.errors import ConfigError, DataError
+from core.hub import snapshot
+from detection.benchmarks.parts import Part, chosen, parts_of
+from detection.config import AXES, ExamplesConfig, PlaceConfig
+from detection.rows import folded, raw_rows
+from detection.texts import Texts
+from injection.sources.files import FORMATS
+from injection.sources.reading import Row
+from injection.sources.tally import Tally
+
+HUB = "hub"
+"""What `examples.path` is where each source names its own data set."""
+TEXT = "text"
+SIDES = {1: "member", 0: "non-member"}
+MOST_NAMED = 10
+SAVED = ("dataset_dict.json", "state.json")
+"""What shows that datasets' save_to_disk wrote a folder."""
+
+
+def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
+    """The rows of the parts that are asked for.
+
+    Raises:
+        ConfigError: there is no such part.
+        DataError: a file, a split or a column that is not there.
+    """
+    parts = parts_of(examples)
+    if is_file(examples.path):
+        only = parts[0].values if len(parts) == 1 else {}
+        rows = raw_rows(_plain(examples), tally, bare=TEXT)
+        yield from _of_part(rows, examples, parts, only, None)
+        return
+    for part in parts:
+        for source in part.sources:
+            rows = place_rows(placed(source, source, part, examples), examples, tally)
+            yield from _of_part(rows, examples, parts, part.values, source.label)
+
+
+def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
+    """Raise a DataError unless each part has members and non-members."""
+    for name in texts.column("benchmark").unique().to_pylist():
+        labels = texts.column("label").filter(pc.equal(texts.column("benchmark"), name))
+        if {True, False} <= set(labels.unique().to_pylist()):
+            continue
+        counts = {str(c["values"]): c["counts"].as_py() for c in labels.value_counts()}
+        known = {"True": "members", "False": "non-members", "None": "without a label"}
+        has = ", ".join(f"{n} {known[value]}" for value, n in counts.items())
+        raise DataError(
+            f"examples.path is {examples.path!r}: {name} has {has}, and a benchmark needs members "
+            f"and non-members. Look at its column {examples.columns.get('label', 'label')!r} (1 is "
+            "a member), or score it without examples=…: examples.path alone."
+        )
+
+
+def placed(
+    place: PlaceConfig, source: PlaceConfig, part: Part, examples: ExamplesConfig
+) -> PlaceConfig:
+    """A place of a source, with the part's values in it, and the path that the user gave."""
+
+    def filled(text: str | None) -> str | None:
+        return text and text.format_map(part.values)
+
+    path = (place.path or source.path) if examples.path == HUB else examples.path
+    return PlaceConfig(path, filled(place.subset), filled(place.split), filled(place.files))
+
+
+def place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
+    """The raw rows of a place: of a data set's split, or of files in a folder."""
+    folder = Path(place.path or "").expanduser()
+    if not folder.is_dir() and (place.split is None):
+        folder = snapshot("examples.path", str(place.path), [place.files or "*"], kind="dataset")
+    if not folder.is_dir() or any((folder / name).is_file() for name in SAVED):
+        own = replace(_plain(examples), path=str(place.path), subset=place.subset)
+        yield from raw_rows(replace(own, split=place.split or examples.split), tally)
+        return
+    files = _files(folder, place.files or "*")
+    for file in files:
+        own = replace(_plain(examples), path=str(file))
+        for row in raw_rows(own, tally, bare=TEXT):
+            name = {examples.columns.get("id") or "id": f"{file.name}-{row.number - 1}"}
+            yield row if len(files) == 1 else row._replace(value={**name, **row.value})
+
+
+def _plain(examples: ExamplesConfig) -> ExamplesConfig:
+    """The same reading of what is no benchmark."""
+    return ExamplesConfig(examples.path, examples.format, on_error=examples.on_error)
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """The folder's files of that name, at any depth.
+
+    Raises:
+        DataError: there is none.
+    """
+    kinds = {suffix for suffix, kind in FORMATS.items() if kind != "text"}
+    known = [p for p in sorted(folder.rglob("*")) if kinds & {*p.suffixes} and p.is_file()]
+    names = {path: path.relative_to(folder).as_posix() for path in known}
+    found = [path for path, name in names.items() if fnmatchcase(f"/{name}", f"*/{pattern}")]
+    if not found:
+        some = ", ".join([*names.values()][:MOST_NAMED]) or "no file of a known kind"
+        raise DataError(
+            f"examples.path is {str(folder)!r}: it has no file {pattern}. It has {some}"
+            f"{' …' * (len(known) > MOST_NAMED)}."
+        )
+    return found
+
+
+def is_file(path: str) -> bool:
+    """Whether the rows come from one file, or from a stream."""
+    source = Path(path).expanduser()
+    return path == "-" or source.is_file() or source.is_fifo()
+
+
+def _of_part(
+    rows: Iterable[Row],
+    examples: ExamplesConfig,
+    parts: Sequence[Part],
+    values: Mapping[str, str],
+    label: int | None,
+) -> Iterator[Row]:
+    """The rows that are asked for, of a part with these values; a row's own columns go before.
+
+    Raises:
+        ConfigError: a row of a file of several parts does not say of which it is.
+        DataError: a column that is not there.
+    """
+    asked = chosen(examples)
+    for row in _checked(rows, examples, label):
+        found = {**values, **_own(row)}
+        if lacks := sorted(parts[0].values.keys() - found.keys()):
+            choices = " ".join(f"examples.{axis}={asked[axis][0]}" for axis in lacks)
+            raise ConfigError(
+                f"examples.path is {examples.path!r}: one file is read as {len(parts)} parts of "
+                f"{examples.name}, but a row has no column {', '.join(lacks)}. Say which part it "
+                f"is, such as {choices}, or give the folder of all files."
+            )
+        if all(value in asked.get(axis, [value]) for axis, value in found.items()):
+            yield _renamed(row, examples, [found[a] for a in AXES if a in found], label)
+
+
+def _checked(rows: Iterable[Row], examples: ExamplesConfig, label: int | None) -> Iterator[Row]:
+    """The rows; raises a DataError where the first lacks a column that is needed."""
+    rows = iter(rows)
+    for first in islice(rows, 1):
+        found = [*map(folded, first.value)]
+        for name in ["text"] + ["label"] * (label is None):
+            column = examples.columns.get(name) or name
+            if folded(column) not in found:
+                raise DataError(
+                    f"{first.where}: there is no column {column!r}, as {examples.name} calls the "
+                    f"{name}; its columns are {', '.join(map(str, first.value)) or 'none'}. Name "
+                    f"the right one by examples.columns.{name}=…."
+                )
+        yield first
+    yield from rows
+
+
+def _own(row: Row) -> dict[str, str]:
+    """The row's own values of axes."""
+    fields = {folded(name): value for name, value in row.value.items()}
+    return {axis: str(fields[axis]) for axis in AXES if fields.get(axis) not in (None, "")}
+
+
+def _renamed(row: Row, examples: ExamplesConfig, values: Sequence[str], label: int | None) -> Row:
+    """The row with the fields that every row has, under their usual names."""
+    fields = {folded(name): value for name, value in row.value.items()}
+    columns = {name: examples.columns.get(name) or name for name in ("id", "text", "label")}
+    found = {name: fields.get(folded(column)) for name, column in columns.items()}
+    name = "/".join([str(fields.get("benchmark") or examples.name), *values])
+    own = row.number - 1 if found["id"] in (None, "") else found["id"]
+    if label is not None:  # of a source of one side, whose numbers the other side has as well
+        found["label"], own = label, f"{SIDES[label]}-{own}"
+    return row._replace(value={**found, "id": f"{name}/{own}", "benchmark": name})

@@ -1,0 +1,66 @@
+"""A few rows of each benchmark's layout, made by hand: the columns and files of the real ones."""
+
+import json
+
+SEEN = "The harbour festival of 2014 drew 300 boats"
+UNSEEN = "The lighthouse fair of 2023 drew 40 kites"
+
+
+def write(folder, files):
+    """Files of JSON lines: name → what stands in each line."""
+    for name, lines in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def wikimia(folder):
+    """`input` and `label` (1 = seen); no paraphrases of 256 words."""
+    files = {}
+    for length in (32, 64, 128, 256):
+        rows = [
+            {"input": f"{text} and {length} more.", "label": label}
+            for label, text in ((0, UNSEEN), (1, SEEN))
+        ]
+        files[f"data/WikiMIA_length{length}.jsonl"] = rows
+        flat = [
+            {"input": f"{row['input']} {n}", "label": row["label"]} for row in rows for n in "ab"
+        ]
+        if length < 256:
+            files[f"WikiMIA_length{length}_perturbed.jsonl"] = flat
+            again = [{**row, "input": "So " + row["input"]} for row in rows]
+            files[f"WikiMIA_length{length}_paraphrased.jsonl"] = again
+            files[f"WikiMIA_length{length}_paraphrased_perturbed.jsonl"] = flat
+    return write(folder, files)
+
+
+def mimir(folder, domains=("arxiv", "github"), settings=("ngram_13_0.8",), n=25):
+    """A JSON string a line; members below train, the others below test; neighbours in lists."""
+    files = {}
+    for domain in domains:
+        for setting in settings:
+            for side, text in (("train", SEEN), ("test", UNSEEN)):
+                lines = [f"{text}, says {domain}'s {setting} line {row}." for row in range(2)]
+                name = f"{domain}_{setting}"
+                files[f"cache_100_200_1000_512/{side}/{name}.jsonl"] = lines
+                swap = "_neighbors_25_bert_in_place_swap"
+                files[f"cache_100_200_1000_512/{side}_neighbors/{name}{swap}.jsonl"] = [
+                    [f"{line} Neighbour {k}." for k in range(n)] for line in lines
+                ]
+    return write(folder, files)
+
+
+def stackmia(folder):
+    """`snippet` and `label`."""
+    rows = [{"snippet": SEEN, "label": 1}, {"snippet": UNSEEN, "label": 0}]
+    return write(folder, {f"StackMIA_text_length{n}.jsonl": rows for n in (32, 64, 128, 256)})
+
+
+def bookmia(folder):
+    """`snippet` and `label`, with the book."""
+    rows = [
+        {"book_id": k, "book": f"Book {k}", "snippet_id": 0, "snippet": f"{text}.", "label": label}
+        for k, (label, text) in enumerate(((1, SEEN), (0, UNSEEN)))
+    ]
+    return write(folder, {"BookMIA.jsonl": rows})

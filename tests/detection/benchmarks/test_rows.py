@@ -1,0 +1,97 @@
+import logging
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from core.command import CONF
+from core.config import convert
+from core.errors import ConfigError, DataError
+from detection.config import DetectionStage
+from detection.examples import open_examples
+
+from . import layouts
+from .layouts import SEEN, UNSEEN, write
+
+
+def opened(benchmark, path, *overrides):
+    words = [f"examples={benchmark}", f"examples.path='{path}'", "model.path=x", *overrides]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return open_examples(convert(compose("detection", words), DetectionStage).examples)
+
+
+def test_wikimia_is_read_by_length_and_setting(tmp_path, caplog):
+    texts = opened("wikimia", layouts.wikimia(tmp_path))
+    assert len({t.example_id for t in texts}) == 2 * (4 + 3) == len(texts)
+    one = texts[2 * 2]
+    assert (one.example_id, one.benchmark) == ("wikimia/64/original/0", "wikimia/64/original")
+    assert (one.text, one.label) == (f"{UNSEEN} and 64 more.", False)
+    assert "wikimia has no length 256, setting paraphrased" in caplog.text
+    few = opened("wikimia", tmp_path, "examples.length=64", "examples.setting=[original]")
+    assert [*few] == [*texts[4:6]]  # ids and texts are the same whatever else is read
+
+
+def test_one_file_is_one_part_or_says_which(tmp_path):
+    file = layouts.wikimia(tmp_path) / "data" / "WikiMIA_length32.jsonl"
+    part = "examples.length=32", "examples.setting=original"
+    assert opened("wikimia", file, *part)[1].example_id == "wikimia/32/original/1"
+    with pytest.raises(ConfigError, match=r"as 7 parts.*no column length, setting.*length=32"):
+        opened("wikimia", file)
+    rows = [{"text": t, "label": n, "length": k} for n, t in enumerate("ab") for k in (8, 16)]
+    mine = write(tmp_path, {"mine.jsonl": rows}) / "mine.jsonl"
+    assert [t.benchmark for t in opened("jsonl", mine)] == ["jsonl/8", "jsonl/16"] * 2
+    short = opened("jsonl", mine, "examples.length=8", "examples.name=mine")
+    assert [t.example_id for t in short] == ["mine/8/0", "mine/8/2"]
+
+
+def test_mimirs_lines_are_strings_and_its_files_say_the_label(tmp_path):
+    folder = layouts.mimir(tmp_path)
+    texts = opened("mimir", folder, "examples.domain=[arxiv,github]")
+    assert [t.label for t in texts] == [True, True, False, False] * 2
+    assert texts[2].text == f"{UNSEEN}, says arxiv's ngram_13_0.8 line 0."
+    assert texts[2].example_id == "mimir/arxiv/ngram_13_0.8/non-member-0"
+    with pytest.raises(DataError, match=r"no file train/github_ngram_7_0.2.*It has cache_100"):
+        opened("mimir", folder, "examples.domain=github", "examples.setting=ngram_7_0.2")
+
+
+@pytest.mark.parametrize("name", ["stackmia", "bookmia"])
+def test_snippets(name, tmp_path):
+    texts = opened(name, getattr(layouts, name)(tmp_path))
+    assert {(t.text.rstrip("."), t.label) for t in texts} == {(SEEN, True), (UNSEEN, False)}
+    assert len({t.example_id for t in texts}) == len(texts)
+
+
+def test_files_of_one_part_have_ids_of_their_own(tmp_path):
+    rows = [{"snippet": SEEN, "label": 1}, {"snippet": UNSEEN, "label": 0}]
+    folder = write(tmp_path, {"a.jsonl": rows, "b.jsonl": rows[:1]})
+    ids = [t.example_id for t in opened("bookmia", folder)]
+    assert ids == ["bookmia/a.jsonl-0", "bookmia/a.jsonl-1", "bookmia/b.jsonl-0"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "said"),
+    [
+        ([{"txt": "a", "label": 1}], [], r"no column 'input'.*columns are txt, label.*columns\.te"),
+        ([{"input": "a"}], [], r"no column 'label'.*columns are input"),
+        ([{"input": "a", "label": 1}], [], r"1 members, and a benchmark needs members and non-m"),
+        ([{"input": "a", "label": 2}], [], "label is 2"),
+        ([], ["examples.length=512"], r"examples\.length is '512': wikimia has 32, 64, 128, 256"),
+        ([], ["examples.length=256", "examples.setting=paraphrased"], r"wikimia has no such part"),
+    ],
+)
+def test_bad_input_is_one_paragraph(rows, words, said, tmp_path, caplog):
+    caplog.set_level(logging.ERROR)
+    write(tmp_path, {"WikiMIA_length32.jsonl": rows})
+    words = words or ["examples.length=32", "examples.setting=original"]
+    with pytest.raises((ConfigError, DataError), match=said) as error:
+        opened("wikimia", tmp_path, *words)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_of_save_to_disk(tmp_path):
+    import datasets
+
+    rows = datasets.Dataset.from_list([{"input": SEEN, "label": 1}, {"input": UNSEEN, "label": 0}])
+    datasets.DatasetDict({"WikiMIA_length32": rows}).save_to_disk(tmp_path)
+    assert len(opened("wikimia", tmp_path, "examples.length=32", "examples.setting=original")) == 2
+    with pytest.raises(DataError, match="'WikiMIA_length64': the data set has WikiMIA_length32"):
+        opened("wikimia", tmp_path, "examples.length=64", "examples.setting=original")
