@@ -105,15 +105,17 @@ def test_a_vocabulary_that_no_block_divides():
 @pytest.mark.parametrize("block", [64, 80, 192])
 def test_statistics_of_ties_and_of_nearly_certain_tokens_are_a_loops(block, monkeypatch):
     """Of equal logits the first is the top token; σ is floored where float32 sees none at all."""
-    rows = torch.zeros(5, 192).double()
+    torch.manual_seed(0)
+    rows = torch.zeros(10, 192).double()
     rows[0, [70, 71, 130]] = 9.0  # within a block of 64 and across two
     rows[1, [3, 190]] = 5.0
     rows[2, 100] = 15.0
     rows[3, 7] = 25.0
     rows[4, 7] = 1e4
-    targets = torch.tensor([71, 3, 100, 8, 7])
+    rows[5:] = (3 * torch.randn(5, 192)).float()  # no block is without a share
+    targets = torch.tensor([71, 3, 100, 8, 7, 0, 63, 64, 80, 191])  # the blocks' edges among them
     monkeypatch.setattr(token_statistics, "BLOCK", block)
-    found = statistics([part.float().split(block, 1) for part in (rows[:2], rows[2:])], targets)
+    found = statistics([part.float().split(block, 1) for part in rows.split(4)], targets)
     for t, (row, target) in enumerate(zip(rows.tolist(), targets.tolist(), strict=True)):
         total = math.log(math.fsum(math.exp(v - max(row)) for v in row)) + max(row)
         logp = [v - total for v in row]
