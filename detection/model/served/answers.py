@@ -24,9 +24,9 @@ import numpy as np
 FILES = "answers-*.jsonl"
 
 
-def asked(ids: Sequence[int]) -> str:
-    """What names these tokens."""
-    return hashlib.sha256(np.asarray(ids, dtype="<i4").tobytes()).hexdigest()[:32]
+def asked(ids: Sequence[int], how: str = "") -> str:
+    """What names these tokens, and how it is asked about them."""
+    return hashlib.sha256(np.asarray(ids, dtype="<i4").tobytes() + how.encode()).hexdigest()[:32]
 
 
 class Answers:

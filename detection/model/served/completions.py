@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.errors import ConfigError, ServerError, near_names
+from detection.model.language_model import Prompt
 from detection.model.served.client import Client, RefusedError
 
 ID = "token_id:"
@@ -103,6 +104,26 @@ class Completions:
     def write(self, ids: Sequence[int], tokens: int) -> str:
         """So many greedy tokens after these, as text."""
         return str(self._complete(ids, max_tokens=tokens, temperature=0).get("text", ""))
+
+    def continued(self, prompt: Prompt, temperature: float) -> list[int]:
+        """The tokens that follow the prompt, without what ends the text.
+
+        They are those of the server's text where it names no ids.
+        """
+        choice = self._complete(
+            prompt.ids,
+            max_tokens=prompt.tokens,
+            temperature=temperature,
+            seed=prompt.seed % 2**31,  # as many as every server takes
+            top_p=1,
+            **({"logprobs": 1} if self.dialect.names_ids else {}),
+        )
+        ids: list[int] = [int(place.token.removeprefix(ID)) for place in _places(choice)]
+        if not self.dialect.names_ids:
+            text = str(choice.get("text", ""))
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        end = self.tokenizer.eos_token_id
+        return ids[: ids.index(end)] if end in ids else ids
 
     def name_of(self, token: int) -> str:
         """The token as the server writes it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,7 +15,7 @@ from core.errors import ConfigError, ServerError, require
 from core.hub import snapshot
 from core.models import TOKENIZER_FILES, load_tokenizer, resolve, tokenizer_digest
 from detection.config import ScoredModelConfig
-from detection.model.language_model import LanguageModel, Tell, tell_nobody
+from detection.model.language_model import LanguageModel, Prompt, Tell, tell_nobody
 from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
 from detection.model.served.answers import Answers, asked
 from detection.model.served.client import Client, in_parallel
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from detection.config import DetectionConfig
 
 KIND = "served"
-Question = tuple[str, tuple[Sequence[int], int]]
-"""What names a question, the text's tokens, and where the question ends."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,8 @@ class ServedModel(ScoredModel):
         probe = probed(client, name, load_tokenizer(f"{node}.tokenizer", own))
         folder, digest = folder_of(runs / KIND, name, its_digest, probe)
         limit, url, slug = found.get("max_model_len"), f"{node}.url", file_name(name)
-        return cls(url, server, name, probe, folder, digest, its_digest, limit, slug, probe.gives)
+        gives = probe.gives | {"continuations"}
+        return cls(url, server, name, probe, folder, digest, its_digest, limit, slug, gives)
 
     @property
     def path(self) -> str:
@@ -117,7 +117,7 @@ class ServedModel(ScoredModel):
         client = Client(self.field.partition(".")[0], self.server)
         model = Completions(client, self.name, self.tokenizer(), self.probe.dialect)
         way = WAYS[self.probe.way](model, self.probe.top, self.server.tolerance)
-        way.numbers = self.gives
+        way.numbers = self.probe.gives
         return ServedLM(way, Answers(self.answers), self.probe.said)
 
 
@@ -140,26 +140,39 @@ class ServedLM(LanguageModel):
         """
         keys = [self._keys(ids) for ids in sequences]
         new = {
-            key: (ids, end)
+            key: partial(self.way.answer, ids[:end])
             for ids, own in zip(sequences, keys, strict=True)
             for key, end in own.items()
             if key not in self.answers
         }
-        self._ask([*new.items()], tell)
+        self._ask(new, tell)
         return [_joined([self.answers[key] for key in own]) for own in keys]
+
+    def write(
+        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+    ) -> list[list[int]]:
+        """What the server writes after each prompt; draws are its own, by the seed.
+
+        Raises:
+            ServerError: it fails, or changes its answers meanwhile.
+        """
+        keys = [asked([*p.ids, -p.tokens], f"{temperature} {p.seed}") for p in prompts]
+        new = {k: p for k, p in zip(keys, prompts, strict=True) if k not in self.answers}
+        write = partial(self.way.model.continued, temperature=temperature)
+        self._ask({key: partial(write, prompt) for key, prompt in new.items()}, tell)
+        return [self.answers[key] for key in keys]
 
     def _keys(self, ids: Sequence[int]) -> dict[str, int]:
         """What names each question about the text → where it ends."""
         return {asked(ids[:end]): end for end in self.way.ends(len(ids))}
 
-    def _ask(self, questions: Sequence[Question], tell: Tell) -> None:
-        """Keep the answers to these, as they come."""
+    def _ask(self, questions: Mapping[str, Callable[[], Any]], tell: Tell) -> None:
+        """Keep the answers to these, by what names them, as they come."""
 
-        def ask(question: Question) -> None:
-            key, (ids, end) = question
-            self.answers[key] = self.way.answer(ids[:end])
+        def ask(key: str) -> None:
+            self.answers[key] = questions[key]()
 
-        asking = in_parallel(ask, questions, self.way.model.client.server.requests)
+        asking = in_parallel(ask, [*questions], self.way.model.client.server.requests)
         for done, _ in enumerate(asking, 1):
             tell(done, len(questions))
         if questions:

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 from core.models import load_model, load_tokenizer
+from detection.model.causal_lm import CausalLM
+from detection.model.language_model import Prompt
 from tests.detection.golden import GOLDEN
 
 NAME = "golden"
@@ -154,7 +156,18 @@ class Server:
             "top_logprobs": [None, *(self._top(row, n, token) for row, token in pairs)],
         }}  # fmt: skip
 
+    def _written(self, prompt, body):
+        wanted = [Prompt(prompt, body["max_tokens"], body.get("seed", 0))]
+        model = CausalLM(loaded(self.folder)[0])
+        with self._lock:
+            (ids,) = model.write(wanted, body["temperature"])
+        named = {"tokens": [self.name(i) for i in ids], "token_logprobs": [None] * len(ids)}
+        text = self.tokenizer.decode(ids)
+        return {"text": text, "logprobs": named if body.get("logprobs") else None}
+
     def _generated(self, prompt, body):
+        if body["max_tokens"] > 1:
+            return self._written(prompt, body)
         row, biased = (raw := self.logprobs(prompt)[-1]), raw.clone()
         for token, bias in body.get("logit_bias", {}).items():
             biased[int(token)] += bias

@@ -107,7 +107,7 @@ def test_the_argmax_alone_tells_the_gap(tmp_path, decoder, tokenizer):
         node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER), tolerance=TOLERANCE)
         model = open_node("model", node, str(tmp_path))
         assert model.probe.way == "argmax only, bisection"
-        assert model.gives == frozenset()
+        assert model.gives == {"continuations"}
         way = model.load(DetectionConfig()).way
         for end in range(2, len(ids) + 1):
             gap = exact.top_logprob[end - 2] - exact.logprob[end - 2]
