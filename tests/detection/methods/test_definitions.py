@@ -37,7 +37,7 @@ CASES = {
 LENGTHS = (1, 2, 5, 7, 32, 33, 100)
 TEXTS = {**{str(n): n for n in LENGTHS}, "certain": 6, "far": 21}
 FRACTION = "give a fraction above 0 and at most 1."
-VIEWS = "choose from swap, delete, lowercase, masked_lm."
+VIEWS = "choose from swap, delete, lowercase, masked_lm, given."
 VERSIONS, SHARE = "give 1 or more.", "give a fraction above 0"
 FUTURE = "give a number of tokens, 0 or more, or auto, or all."
 
