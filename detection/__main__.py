@@ -1,4 +1,4 @@
-"""`python -m detection`: score texts; `… accuracy`, `build`, `online`, `thresholds`, `view`."""
+"""`python -m detection`: score texts; `… accuracy`, `build`, `extraction`, `online`, and so on."""
 
 from __future__ import annotations
 
@@ -72,6 +72,18 @@ def accuracy(config: DictConfig) -> None:
         print(compared(*tables))
 
 
+def extraction(config: DictConfig) -> None:
+    """Print what share of the members, and of the non-members, comes back word for word."""
+    from detection.extraction.run import FILE, ExtractionStage, run
+    from detection.extraction.summary import summary
+
+    stages = convert(config, ExtractionStage).models()
+    made = dict(zip(("model", "reference"), map(run, stages), strict=False))
+    tables = {name: pd.read_parquet(artifact.path / FILE) for name, artifact in made.items()}
+    print(summary(tables, made["model"].counts["left_out"]))
+    print("\n".join(f"wrote {artifact.path}" for artifact in made.values()))
+
+
 def choose(config: DictConfig) -> None:
     """Choose thresholds, or apply them."""
     with open_dict(config):
@@ -98,6 +110,7 @@ if __name__ == "__main__":
     stages = {
         "accuracy": accuracy,
         "build": build,
+        "extraction": extraction,
         "online": online,
         "thresholds": choose,
         "view": view,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,17 @@ def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
     if tally.skipped:
         log.warning("%s: %s", source, skips(tally.skipped))
     return _checked(source, found)
+
+
+def occurrences_of(path: str) -> Mapping[str, int]:
+    """How many times a corpus folder has each of its examples, by id; of other texts: none."""
+    folder = Path(path).expanduser()
+    if not is_complete(folder):
+        return {}
+    import injection
+
+    table = injection.open_corpus(folder).examples
+    return dict(zip(table["example_id"].astype(str), table["occurrences"].map(int), strict=True))
 
 
 def examples_digest(examples: Sequence[Text]) -> str:

@@ -18,6 +18,7 @@ import core.artifacts
 import detection.accuracy.run
 import detection.build
 import detection.collect
+import detection.extraction.run
 import detection.needs
 import detection.run
 import injection.export.run
@@ -31,6 +32,7 @@ from core.config import convert, identity
 from detection.accuracy.run import AccuracyStage
 from detection.collect import Collector
 from detection.config import DetectionStage, ExamplesConfig, ScoredModelConfig
+from detection.extraction.run import ExtractionStage
 from detection.passes import Pass
 from detection.texts import Text
 from injection.config import InjectionStage, TasksConfig
@@ -78,6 +80,10 @@ RUNTIME = {
         "runs", *(f"reference.{field.name}" for field in fields(ScoredModelConfig)),
         *(f"model.{how}" for how in ASKS), "detection.min_scored_tokens", *READING, *RUNS_A_MODEL,
     },
+    "extraction": {
+        "runs", *(f"reference.{field.name}" for field in fields(ScoredModelConfig)),
+        *(f"model.{how}" for how in ASKS), "detection.min_scored_tokens", *READING, *RUNS_A_MODEL,
+    },
     "analysis": {"runs", "cells.0.exports", "cells.0.seconds", "cells.0.gpu_hours", *WANDB},
     "wandb": {"runs"},
     "export": {"runs", "out"},
@@ -100,6 +106,7 @@ VALUES = {
     "detection.kernel": "plain",
     "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,
     "method.samia.share": 0.3, "method.cdd.share": 0.3,
+    "extraction.target": "answer", "extraction.prefix_tokens": [7],
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
     "cells.0.exports": ["another"], "benchmark": None,
@@ -121,7 +128,7 @@ def name(monkeypatch):
         raise Named(core.artifacts.locate(*arguments).name[-12:])  # the hash
 
     for module in (injection.run, injection.export.run, training.run, training.masked_lm,
-                   detection.run, detection.accuracy.run, analysis.run,
+                   detection.run, detection.accuracy.run, detection.extraction.run, analysis.run,
                    analysis.mirror.report):  # fmt: skip
         monkeypatch.setattr(module, "locate", located)
 
@@ -147,7 +154,7 @@ def name(monkeypatch):
         which = "" if served == identity(ScoredModelConfig()) else f" {served}"
         return open_model(None, f"{node.path}{which}", node.trust_remote_code)
 
-    for module in (detection.needs, detection.accuracy.run):
+    for module in (detection.needs, detection.accuracy.run, detection.extraction.run):
         monkeypatch.setattr(module, "open_node", open_node)
     monkeypatch.setattr(detection.needs, "LocalModel", SimpleNamespace(open=open_model))
     monkeypatch.setattr(detection.needs, "open_prefix", lambda path: SimpleNamespace(
@@ -165,6 +172,10 @@ def name(monkeypatch):
         detection.accuracy.run, "ask_corpus", lambda _: SimpleNamespace(questions="x")
     )
     monkeypatch.setattr(detection.accuracy.run, "questions_digest", lambda _: "x")
+    monkeypatch.setattr(detection.extraction.run, "open_examples", lambda own: own.path)
+    monkeypatch.setattr(detection.extraction.run, "targets_digest", lambda texts, _: texts)
+    monkeypatch.setattr(detection.extraction.run, "occurrences_of", lambda _: {})
+    monkeypatch.setattr(detection.extraction.run, "ask_corpus", lambda _: None)
 
     def open_cell(paths):
         digests = {n: getattr(paths, n) for n in ("corpus", "model", "clean", "contaminated")}
@@ -204,6 +215,8 @@ STAGES = {
         "masked_lm.path=masked_lm", "prefix.path=prefix")),
     "accuracy": (detection.accuracy.run.run, lambda: replace(
         composed("accuracy", AccuracyStage, *DETECTED), benchmark={})),
+    "extraction": (detection.extraction.run.run, lambda: replace(
+        composed("extraction", ExtractionStage, *DETECTED), benchmark={})),
     "analysis": (analysis.run.run, lambda: composed(
         "analysis", AnalysisStage, "cells=[{corpus: a, model: b, clean: c, contaminated: d}]")),
     "wandb": (analysis.mirror.report.write_wandb_report, lambda: WandbReport(project="a")),

@@ -22,7 +22,7 @@ FLOORS = {
         *("ranks resources build blind overlap matching", "forward", "views", "flags"),
         *("scores loaded", "collect", "needs evaluation", "summary", "export"),
         "accuracy building thresholds view",
-        *("run online arguments", "api", "__init__ __main__"),
+        *("run online arguments extraction", "api", "__init__ __main__"),
     ),
     "analysis.": (
         *("config conditions folder glossary", "cells training_record examples", "methods facts"),

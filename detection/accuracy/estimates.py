@@ -41,13 +41,15 @@ def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
     return found
 
 
-def lines(table: pd.DataFrame) -> dict[str, Line]:
+def lines(table: pd.DataFrame, *, wilson: bool = False) -> dict[str, Line]:
     """For each benchmark, and on average, the mean of `value` of each kind, and the difference.
 
     What is not there is left out: a difference needs both kinds. Members that were inserted no
-    time are neither kind.
+    time are neither kind. With `wilson` the means are shares, which may be 0: their intervals are
+    Wilson's (`core.estimates.intervals`), which then have a width as well.
     """
-    found = {str(name): _line(str(name), rows) for name, rows in table.groupby("benchmark")}
+    groups = table.groupby("benchmark")
+    found = {str(name): _line(str(name), rows, wilson=wilson) for name, rows in groups}
     whole = {h: [line[h] for line in found.values() if h in line] for h in HEADS}
     if len(found) > 1:
         found[AVERAGE] = {h: mean(e) for h, e in whole.items() if len(e) == len(found)}
@@ -61,17 +63,19 @@ def _sides(rows: pd.DataFrame) -> tuple[Scores, Scores]:
     return members.to_numpy(np.float64), others.to_numpy(np.float64)
 
 
-def _line(name: str, rows: pd.DataFrame) -> Line:
+def _line(name: str, rows: pd.DataFrame, *, wilson: bool) -> Line:
     members, others = _sides(rows)
     line: Line = {}
     seed = derive(SEED, "accuracy", name)
     drawn = resample(max(1, len(members)), max(1, len(others)), DRAWS, seed)
     if len(members):
         draws = drawn.members @ members / len(members)
-        line["members"] = Estimate(len(members), 0, float(members.mean()), draws)
+        trials = len(members) if wilson else None
+        line["members"] = Estimate(len(members), 0, float(members.mean()), draws, trials)
     if len(others):
         draws = drawn.nonmembers @ others / len(others)
-        line["non-members"] = Estimate(0, len(others), float(others.mean()), draws)
+        trials = len(others) if wilson else None
+        line["non-members"] = Estimate(0, len(others), float(others.mean()), draws, trials)
     if len(line) == 2:
         a, b = line["members"], line["non-members"]
         sizes = len(members), len(others)

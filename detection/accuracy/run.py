@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class AccuracyStage:
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
     """What names each benchmark's options; for others it is what the corpus records."""
 
-    def models(self) -> list[AccuracyStage]:
+    def models(self) -> list[Self]:
         """The stage alone, and the same for the reference model where there is one."""
         alone = replace(self, reference=ReferenceConfig())
         if self.reference.given is None:

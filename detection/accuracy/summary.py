@@ -73,8 +73,8 @@ def _means(title: str, table: pd.DataFrame) -> list[str]:
     ]
     for name, line in found.items():
         guess = chances.mean() if name == AVERAGE else chances[name]
-        cells = "".join(f"{_cell(line.get(h), h):>30}" for h in HEADS)
-        cells += "".join(f"{_p(p):>8}" for p in tested.get(name, (None, None)))
+        cells = "".join(f"{cell(line.get(h), h):>30}" for h in HEADS)
+        cells += "".join(f"{p_words(p):>8}" for p in tested.get(name, (None, None)))
         rows.append(f"{name:{width}}{ways.get(name, ''):11}{cells}{guess:>8.3f}")
     return rows
 
@@ -122,7 +122,7 @@ def _occurrences(table: pd.DataFrame) -> list[str]:
             kind = "members" if n else "non-members"
             one = found[n].get(name, {}).get(kind)
             if one is not None:
-                rows.append(f"{n:<13}{name:{width}}{_cell(one, kind):>30}")
+                rows.append(f"{n:<13}{name:{width}}{cell(one, kind):>30}")
     return rows
 
 
@@ -149,7 +149,8 @@ def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> lis
     return ["", *notes] if notes else []
 
 
-def _cell(found: Estimate | None, kind: str) -> str:
+def cell(found: Estimate | None, kind: str = "") -> str:
+    """An estimate with its interval and, but for a difference, its number of examples."""
     if found is None or kind == "difference":
         return _share(found)
     return f"{_share(found)} ({found.n_members or found.n_nonmembers})"
@@ -159,5 +160,6 @@ def _share(found: Estimate | None) -> str:
     return "-" if found is None else figure(found)
 
 
-def _p(value: float | None) -> str:
+def p_words(value: float | None) -> str:
+    """A p-value, if there is one."""
     return "-" if value is None else f"{value:.4f}"

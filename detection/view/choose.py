@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
-from core.artifacts import is_complete
 from core.errors import ConfigError
 from core.seeds import derive
 from detection.texts import Text, Texts
@@ -35,17 +33,6 @@ def chosen(examples: Texts, count: int, ids: Sequence[str] | None, seed: int) ->
                 f"{', '.join(list(place_of)[:3])}."
             )
     return [examples[place_of[name]] for name in ids]
-
-
-def occurrences_of(path: str) -> Mapping[str, int]:
-    """How many times a corpus folder has each of its examples, by id; of other texts: none."""
-    folder = Path(path).expanduser()
-    if not is_complete(folder):
-        return {}
-    import injection
-
-    table = injection.open_corpus(folder).examples
-    return dict(zip(table["example_id"].astype(str), table["occurrences"].map(int), strict=True))
 
 
 def _drawn(examples: Texts, label: bool | None, count: int, seed: int) -> list[Text]:

@@ -19,14 +19,14 @@ from core.files import write_text
 from core.ranges import Ranged, at_least, limited
 from detection.collect import Collector
 from detection.config import DetectionStage
-from detection.examples import open_examples
+from detection.examples import occurrences_of, open_examples
 from detection.methods.reference import REFERENCE
 from detection.model import ScoredModel
 from detection.needs import Methods, choose_methods, named, open_models, open_resources, used_by
 from detection.passes import ORIGINAL, Pass
 from detection.store import ByText
 from detection.texts import Text
-from detection.view.choose import chosen, occurrences_of
+from detection.view.choose import chosen
 from detection.view.page import page
 from detection.view.shown import Reading, show
 

@@ -17,6 +17,7 @@ from tests.bad_inputs.row import M, Row, bad, values
 detect = partial(bad, "detection")
 online = partial(bad, "detection online")
 accuracy = partial(bad, "detection accuracy")
+extraction = partial(bad, "detection extraction")
 thresholds = partial(bad, "detection thresholds")
 view = partial(bad, "detection view")
 
@@ -230,6 +231,12 @@ ROWS = [
     accuracy("+benchmark.user.drawn_options=1", "drawn_options", "1", slow=True),
     accuracy("benchmark.user.chosen_by=luck", "chosen_by", "luck", slow=True),
     accuracy("+benchmark.user.drawn_options=3 reference.path=./nowhere", "reference.path", "./nowhere", slow=True),
+    # extraction
+    extraction("extraction.tokens=0", "extraction.tokens", "0"),
+    extraction("extraction.prefix_tokens=[]", "extraction.prefix_tokens", "[]"),
+    extraction("extraction.target=letters", "extraction.target", "letters", "answer"),
+    extraction("extraction.tokens=9000", "examples.path", "extraction.tokens", slow=True),
+    extraction(f"examples.path={M}/texts.jsonl extraction.target=answer", "examples.path", "texts.jsonl"),
     # thresholds
     thresholds("rule=best", slow=True),
     thresholds("share=0", slow=True),

@@ -110,6 +110,7 @@ GOOD = {
     "detection online": [*SCORED, "method=[loss]"],
     "detection view": [*SCORED, "method=[loss]"],
     "detection accuracy": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],
+    "detection extraction": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],
     "detection thresholds": [f"scores={M}/scores", f"examples={M}/texts.jsonl"],
     "analysis": [
         f"cells=[{{corpus: {M}/corpus, model: {M}/model, clean: {M}/clean, contaminated: {M}/contaminated}}]"

@@ -11,6 +11,7 @@ import pytest
 import analysis.folder
 import detection.accuracy.run
 import detection.building.run
+import detection.extraction.run
 import detection.scores
 import detection.store
 import detection.views.rewordings
@@ -186,7 +187,8 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
 def test_every_stage_is_looked_at():
     owners = (injection.corpus, injection.export.run, training.checkpoint, training.masked_lm,
               detection.store, detection.views.rewordings, detection.scores,
-              detection.accuracy.run, detection.building.run, analysis.folder)  # fmt: skip
+              detection.accuracy.run, detection.extraction.run, detection.building.run,
+              analysis.folder)  # fmt: skip
     assert {owner.KIND for owner in owners} == {*ARTIFACTS}
 
 

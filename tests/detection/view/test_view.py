@@ -9,10 +9,10 @@ import pytest
 
 from core.errors import ArtifactError, ConfigError
 from detection.config import ExamplesConfig, ReferenceConfig
-from detection.examples import make_text
+from detection.examples import make_text, occurrences_of
 from detection.model.local_model import LocalModel
 from detection.texts import Texts
-from detection.view.choose import chosen, occurrences_of
+from detection.view.choose import chosen
 from detection.view.run import ViewConfig, run
 from detection.view.shown import pieces
 

@@ -1,0 +1,1 @@
+"""What the model gives back word for word: `python -m detection extraction`."""
