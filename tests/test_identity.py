@@ -86,7 +86,7 @@ RUNTIME = {
     },
     "analysis": {"runs", "cells.0.exports", "cells.0.seconds", "cells.0.gpu_hours", *WANDB},
     "wandb": {"runs"},
-    "export": {"runs", "out"},
+    "export": {"runs"},
 }  # fmt: skip
 """All that may change without another folder: how a stage runs, and what it only tells."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from injection.export.base import Counts
 from injection.export.tokens import TokenFormat, starts
@@ -20,7 +21,7 @@ class Olmo(TokenFormat):
     USAGE = (
         "NumpyFSLDatasetConfig(paths=['{folder}/tokens.npy'], sequence_length={sequence_tokens}, …)"
     )
-    opened = staticmethod(gzip.open)
+    opened = staticmethod(partial(gzip.GzipFile, mtime=0))
 
     def index(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
@@ -30,8 +31,3 @@ class Olmo(TokenFormat):
             places = ((n, *place_in_parts(n, width)) for n in numbers)
             lines = (f"{n * width},{(n + 1) * width},{n},{name},{m}\n" for n, name, m in places)
             yield "".join(lines).encode()
-
-    @staticmethod
-    def packed(part: bytes) -> bytes:
-        """See `TokenFormat`."""
-        return gzip.compress(part, mtime=0)

@@ -41,8 +41,6 @@ class ExportStage:
 
     runs: str = runtime("runs")
     corpus_folder: str = runtime("")
-    out: str | None = runtime(None)
-    """A link to make to the folder; null: none."""
     format: dict[str, Any] = field(default_factory=dict)
 
 
@@ -56,16 +54,11 @@ def export(stage: ExportStage) -> Artifact:
     """
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
-    corpus, form, link = open_corpus(stage.corpus_folder), _format(stage.format), stage.out
-    free = link is None or Path(link).is_symlink() or not Path(link).exists()
-    require(free, "out", link, "something stands there: remove it, or give another name.")
+    corpus, form = open_corpus(stage.corpus_folder), _format(stage.format)
     inputs = {"corpus": corpus.artifact.digest}
     slug = f"{type(form).__name__.lower()}-{corpus.slug}"
     folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
     artifact = build(folder, stage, inputs, partial(_make, form, corpus))
-    if link is not None:
-        Path(link).unlink(missing_ok=True)
-        Path(link).symlink_to(folder.resolve())
     for what, times in artifact.counts["lost"].items():
         log.warning("export: not as in the corpus: %d × %s", times, what)
     if natural := artifact.counts["elsewhere"]:
@@ -99,13 +92,23 @@ def reprove(folder: Path | str) -> Proof:
     """
     opened = open_export(folder)
     try:
-        proof = _format(opened.config["format"]).prove(opened)
+        proof = _proof(_format(opened.config["format"]), opened)
     except DataError as error:
         return Proof(failures=[str(error)])
     known = opened.artifact.counts["elsewhere"]
     if proof.elsewhere != known:
         found = f"{proof.elsewhere} texts of the pool beside the ledger's, {known} were there"
         proof.failures.append(found)
+    return proof
+
+
+def _proof(form: Format, opened: Contaminated) -> Proof:
+    """The format's own, and whether as much was read as was written."""
+    proof = form.prove(opened)
+    units = f"{proof.units.unit}s"
+    written = opened.artifact.counts[units]
+    if proof.tokens != written:
+        proof.failures.append(f"{proof.tokens} {units}, {written} were written")
     return proof
 
 
@@ -127,7 +130,7 @@ def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a run that was stopped
     shutil.copytree(corpus.tokenizer_folder, folder / "tokenizer")
-    proof = form.prove(Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
+    proof = _proof(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)

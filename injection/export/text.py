@@ -59,11 +59,7 @@ class Text(Format):
         own["copy_start"] = own["token_start"] - first
         blocks = _blocks(export.artifact.path / FILE)
         encoder = _Characters(str(export.tokenizer_folder))
-        proof = verify(blocks, export.examples, own, encoder, (0, maxsize), CHARACTERS)
-        written = export.artifact.counts["characters"]
-        if proof.tokens != written:
-            proof.failures.append(f"{proof.tokens} characters, {written} were written")
-        return proof
+        return verify(blocks, export.examples, own, encoder, (0, maxsize), CHARACTERS)
 
 
 def _changed(corpus: PackedCorpus) -> int:

@@ -221,7 +221,6 @@ ROWS = [
         ("format._target_=os.getcwd", "format._target_", "os.getcwd"),
         ("+format.colour=red", "format", "colour"),
         ("format.tokenizer=x format=text", "tokenizer"),
-        ("out=.", "out", "."),
         (f"runs={'r' * 300}", "rrr", "too long"),
     ])),
 ]  # fmt: skip

@@ -172,7 +172,7 @@ def test_a_corpus_of_one_stream_has_one_reader(corpus, stage, tmp_path, here, ca
 
 @pytest.mark.parametrize("tokens", [64, 200, 1_000])
 def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, tokens):
-    fields = {"split_copies": True, "boundary": "token"}
+    fields = {"split_copies": True, "boundary": "token", "budget_tokens": 3_000}
     one = open_corpus(run(made_stage(files, tmp_path / "one", **fields)).path)
     monkeypatch.setattr(parts, "PART_TOKENS", tokens)
     many = open_corpus(run(made_stage(files, tmp_path / "many", **fields)).path)
