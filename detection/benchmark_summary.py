@@ -85,7 +85,7 @@ def benchmark_report(
         texts = ranked_texts(examples, next(iter(tables())))
         groups[path] = evaluated_parts(partial(_ranked, tables), texts, config, baseline)
         notes += [f"{path}: {note}" for note in said(together(map(counted, tables())))]
-    notes += blind_notes(next(iter(groups.values())))
+    notes += blind_notes(next(iter(groups.values())), config)
     found = benchmark_tables(groups, config)
     if out is not None:
         parts = [f"# {config.name}: {', '.join(models)}", *notes, *(t.markdown() for t in found)]
@@ -133,23 +133,23 @@ def benchmark_tables(models: Mapping[str, Sequence[Group]], config: ExamplesConf
     return [_table(models, config, place) for place in range(len(SHOWN))]
 
 
-def blind_notes(groups: Sequence[Group]) -> list[str]:
+def blind_notes(groups: Sequence[Group], config: ExamplesConfig) -> list[str]:
     """Where the texts alone tell members from non-members, and what that means."""
     off, rest = [], []
     for one in groups:
         if (BLIND, "") not in one.found:
-            rest += [f"{label(one.name)}: {note}" for note in one.notes]
+            rest += [f"{label(one.name, config)}: {note}" for note in one.notes]
             continue
         found = one.found[BLIND, ""][AUROC.name]
         low, high = interval(found, CONFIDENCE)
         if not low <= 0.5 <= high and one.name != AVERAGE:
-            off.append(f"{label(one.name)} {found.value:.2f} [{low:.2f}, {high:.2f}]")
+            off.append(f"{label(one.name, config)} {found.value:.2f} [{low:.2f}, {high:.2f}]")
     return [*rest, *([f"Blind AUROC off 0.5: {'; '.join(off)}. {MEANS}"] if off else [])]
 
 
-def label(name: str) -> str:
+def label(name: str, config: ExamplesConfig) -> str:
     """A part as a column calls it: "32 original" of `wikimia/32/original`."""
-    return " ".join(name.split("/")[1:]) or name
+    return name.removeprefix(f"{config.name}/").replace("/", " ")
 
 
 def _table(models: Mapping[str, Sequence[Group]], config: ExamplesConfig, place: int) -> Table:
@@ -163,11 +163,11 @@ def _table(models: Mapping[str, Sequence[Group]], config: ExamplesConfig, place:
                 lines.append([model, *method, *map(_cell, cells)])
             for name, found in zip(columns, cells, strict=True):
                 if found is not None and found.needs and name != AVERAGE:
-                    lacks.setdefault(found.needs, []).append(label(name))
+                    lacks.setdefault(found.needs, []).append(label(name, config))
             printed = _printed(config, named(model), method, metric.name, columns)
             lines += [[model, *row] for row in printed]
     notes = [f"{NOTHING} needs {n}: {', '.join(dict.fromkeys(at))}." for n, at in lacks.items()]
-    header = ["model", "method", "variant", *map(label, columns)]
+    header = ["model", "method", "variant", *(label(name, config) for name in columns)]
     if len(models) == 1:
         header, lines = header[1:], [line[1:] for line in lines]
     title = f"{config.name}: {metric.title} (95% intervals)"
@@ -189,7 +189,9 @@ def _printed(
     rows = []
     for source, some in own.groupby("source", sort=False):
         known = {f"{row.length} {row.setting}": f"{row.value:.3f}" for row in some.itertuples()}
-        rows.append(["", str(source), *(known.get(label(name), NOTHING) for name in columns)])
+        rows.append(
+            ["", str(source), *(known.get(label(name, config), NOTHING) for name in columns)]
+        )
     return rows
 
 
@@ -241,11 +243,12 @@ def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
 
 def _apart(name: str, config: ExamplesConfig) -> tuple[str, ...]:
     """What parts about the same texts have in common."""
-    axes, values = list(chosen(config)), name.split("/")[1:]
+    first, *values = name.split("/")
+    axes = list(chosen(config))
     if len(axes) != len(values):
         return (name,)
     both = zip(axes, values, strict=True)
-    return tuple(value for axis, value in both if axis not in config.same_texts)
+    return (first, *(value for axis, value in both if axis not in config.same_texts))
 
 
 def _moving(parts: Sequence[Estimate], rng: np.random.Generator) -> Scores:
