@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from core.errors import DataError
+from core.errors import ConfigError, DataError
 from detection.model.language_model import Prompt
 
 
@@ -59,8 +59,14 @@ def written(
     """See `LanguageModel.write`; all prompts have one length and want as many tokens.
 
     Raises:
+        ConfigError: the model's class has no `generate`.
         DataError: the model's logits are not finite.
     """
+    if not getattr(hf, "can_generate", bool)():
+        raise ConfigError(
+            f"the model's class, {type(hf).__name__}, has no `generate`, so it writes nothing: "
+            "leave out the methods for which a model writes, such as samia and cdd."
+        )
     ids_BP = torch.tensor([list(prompt.ids) for prompt in prompts], device=device)
     own, ends = hf.generation_config, end_tokens(hf)
     steps = [Finite(), *([Draw(prompts, temperature)] if temperature else [])]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.errors import DataError
+from core.errors import ConfigError, DataError
 from core.halves import halves
 from core.models import load_model
 from core.seeds import derive
@@ -20,6 +20,7 @@ from detection.loaded import LoadedModel
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.model.language_model import Prompt
+from detection.model.writing import written
 from detection.needs import choose_methods
 from detection.passes import Pass
 from detection.resources import Resources
@@ -169,3 +170,19 @@ def test_all_methods_are_those_that_only_read(caplog):
     assert not chosen & {"cdd", "samia"}
     named = {name: nodes[name] for name in ("cdd", "samia")}
     assert {name for name, _ in build_methods(named)} == {"cdd", "samia"}
+
+
+def test_a_class_that_does_not_write_is_named():
+    class Reads(torch.nn.Module):
+        pass
+
+    with pytest.raises(ConfigError, match="class, Reads, has no `generate`"):
+        written(Reads(), torch.device("cpu"), [Prompt([1], 1)], 0)
+
+
+@pytest.mark.slow
+def test_several_processes_write_the_same(found, tmp_path):
+    other = collect(tmp_path, TEXTS[:3], processes=2)
+    for view, texts in other.items():
+        for sha256, copies in texts.items():
+            assert [c.text for c in copies] == [c.text for c in found[view][sha256]]
