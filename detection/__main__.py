@@ -21,7 +21,6 @@ EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
 
 def main(config: DictConfig) -> None:
     """Run the stage and print what the scores say."""
-    from detection.benchmark_summary import benchmark_report
     from detection.examples import open_examples
     from detection.overlap import text_notes
     from detection.run import run, run_slice  # here, so that --help and --cfg job answer at once
@@ -29,6 +28,11 @@ def main(config: DictConfig) -> None:
     from detection.summary import summary
 
     stage = convert(config, DetectionStage)
+    if stage.dry_run:
+        from detection.dry_run import run as counted
+
+        print(counted(stage))
+        return
     if stage.slice is not None:
         run_slice(stage)
         return
@@ -37,11 +41,6 @@ def main(config: DictConfig) -> None:
         return
     examples = open_examples(stage.examples)
     tables = open_scores(run(stage, examples=examples).path).tables
-    if stage.examples.name is not None:
-        out = None if stage.out is None else Path(stage.out)
-        models = {str(stage.model.path or stage.model.url): tables}
-        print(benchmark_report(stage.examples, examples, models, out))
-        return
     results = None if stage.out is None else Path(stage.out) / "results.json"
     print(summary(tables, examples, results=results, notes=text_notes(examples)))
 
@@ -90,6 +89,13 @@ def extraction(config: DictConfig) -> None:
     print("\n".join(f"wrote {artifact.path}" for artifact in made.values()))
 
 
+def probe(config: DictConfig) -> None:
+    """Print what a server can do."""
+    from detection.probe import ProbeStage, run
+
+    print(run(convert(config, ProbeStage)))
+
+
 def choose(config: DictConfig) -> None:
     """Choose thresholds, or apply them."""
     with open_dict(config):
@@ -118,6 +124,7 @@ if __name__ == "__main__":
         "build": build,
         "extraction": extraction,
         "online": online,
+        "probe": probe,
         "thresholds": choose,
         "view": view,
     }

@@ -220,6 +220,9 @@ class DetectionStage:
     slice: str | None = None
     """`2/8`: make only the second eighth of each pass's parts, and no scores; null: all."""
 
+    dry_run: bool = False
+    """Whether to say only what servers would be asked."""
+
     out: str | None = None
     """A folder that gets `scores.parquet`, `scores.csv` and `results.json` as well."""
 

@@ -79,7 +79,7 @@ def choose_servable(
     Raises:
         ConfigError: a method chosen by name needs a number that its model does not give.
     """
-    return _served(chosen, methods, partial(_lacking, models))
+    return _served(chosen, methods, partial(lacking, models))
 
 
 def _served(
@@ -91,21 +91,23 @@ def _served(
     everything = is_all(chosen)
     served: dict[tuple[str, str], Method] = {}
     for (name, variant), method in methods.items():
-        if (lacking := lack(method)) is None:
+        if (why := lack(method)) is None:
             served[name, variant] = method
         elif not everything:
-            raise ConfigError(f"method.{name} needs {lacking[1]}")
+            raise ConfigError(f"method.{name} needs {why[1]}")
         else:
-            log.info("method=all leaves out %s: it needs %s.", name, lacking[0])
+            log.info("method=all leaves out %s: it needs %s.", name, why[0])
+    if methods and not served:
+        raise ConfigError(f"method=all: nothing is left. {name} needs {why[1] if why else ''}")
     return served
 
 
-def _lacking(models: Mapping[str, ScoredModel], method: Method) -> tuple[str, str] | None:
+def lacking(models: Mapping[str, ScoredModel], method: Method) -> tuple[str, str] | None:
     """What the first model does not give of all that the method needs."""
     for wanted in method.passes:
         model = model_of(wanted, models)
         if lack := {*method.numbers, *view_of(wanted).asks} - model.gives:
-            numbers, gives = ", ".join(sorted(lack)), ", ".join(sorted(model.gives))
+            numbers, gives = ", ".join(sorted(lack)), ", ".join(sorted(model.gives)) or "nothing"
             why = f"{numbers} of the {wanted.model} model, which gives {gives}"
             remedy = "Leave the method out, or score a model in files."
             return why, f"{why} ({model.field} is {model.path!r}). {remedy}"

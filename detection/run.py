@@ -68,7 +68,7 @@ def run(
     """
     if stage.out is not None:
         check_writable("out", stage.out)
-    methods, examples, models, resources = _opened(stage, examples)
+    methods, examples, models, resources = opened(stage, examples)
     used = used_by(methods)
     drawn, digests = resources.identity(sorted(used), examples)
     inputs = {
@@ -102,14 +102,14 @@ def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None
         start(None)
         return
     number, of = slice_of("slice", str(stage.slice))
-    methods, examples, models, resources = _opened(stage, None)
+    methods, examples, models, resources = opened(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    made = collector.collect_slice(_passes(methods), number, of)
+    made = collector.collect_slice(passes_of(methods), number, of)
     log.info("slice %s: %s", stage.slice, f"wrote {made} parts." if made else "nothing to do.")
     log.info("No scores are made of a slice: the same command without slice makes them.")
 
 
-def _opened(
+def opened(
     stage: DetectionStage, examples: Texts | None
 ) -> tuple[Methods, Texts, dict[str, ScoredModel], Resources]:
     """The methods that can be served, the texts, and what both read."""
@@ -120,12 +120,13 @@ def _opened(
     return named(methods, models), examples, models, open_resources(stage, used_by(methods))
 
 
-def _passes(methods: Methods) -> set[Pass]:
+def passes_of(methods: Methods) -> set[Pass]:
+    """All that the methods read."""
     return counting({p for method in methods.values() for p in method.passes})
 
 
 def _make(methods: Methods, examples: Sequence[Text], collector: Collector, folder: Path) -> Built:
-    passes = collector.collect(_passes(methods))
+    passes = collector.collect(passes_of(methods))
     step, least = collector.models["target"].step, collector.settings.min_scored_tokens
     write_tables(folder / FILE, score_tables(methods, examples, passes, step, least))
     for line in said(together(map(counted, read_tables(folder / FILE)))):

@@ -73,7 +73,7 @@ RUNTIME = {
     },
     "masked_lm": {"runs"},
     "detection": {
-        "runs", "name", "slice", "out", "out_text", *READING, *RUNS_A_MODEL,
+        "runs", "name", "slice", "dry_run", "out", "out_text", *READING, *RUNS_A_MODEL,
         *(f"{role}.{how}" for role in ("model", "reference") for how in ASKS),
     },
     "accuracy": {

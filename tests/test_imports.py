@@ -14,15 +14,15 @@ FLOORS = {
     "detection.": (
         *(
             "config passes texts",
-            "prefix_texts blind_classifiers rows beginnings",
+            "prefix_texts blind_classifiers rows",
             "benchmarks",
             "examples methods model store",
             "neighbors",
         ),
         *("ranks resources build blind overlap matching", "forward", "views", "flags"),
-        *("scores loaded", "collect", "needs evaluation", "summary", "export benchmark_summary"),
+        *("scores loaded", "collect", "needs evaluation", "summary", "export"),
         "accuracy building thresholds view",
-        *("run online arguments extraction", "api", "__init__ __main__"),
+        *("run online probe arguments extraction", "api dry_run", "__init__ __main__"),
     ),
     "analysis.": (
         *("config conditions folder glossary", "cells training_record examples", "methods facts"),

@@ -162,7 +162,14 @@ class Completions:
         """The ids, or the text without the special tokens that the server itself adds."""
         if self.dialect.ids:
             return list(ids)
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        text = str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        if self.tokenizer(text)["input_ids"] != list(ids):
+            raise self._cut(
+                ids,
+                "the tokens are not those of their text: they can't be sent as text, and "
+                "it takes nothing else",
+            )
+        return text
 
     def _cut(self, ids: Sequence[int], why: str) -> ServerError:
         text = self.tokenizer.decode(ids, skip_special_tokens=True)

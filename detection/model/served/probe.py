@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from core.artifacts import file_name
-from core.errors import ServerError
-from core.files import write_text
+from core.errors import ArtifactError, ServerError
+from core.files import sealed, unsealed, write_text
 from detection.model.served.client import Client, RefusedError
 from detection.model.served.completions import ID, Completions, Dialect
 from detection.model.served.ways import WAYS, Way
@@ -119,6 +119,18 @@ def ways(model: Completions, tolerance: float) -> Iterator[Way]:
                     raise
 
 
+def prompt_tops(model: Completions) -> int:
+    """How many likeliest tokens it shows at each place of a prompt, of those of `Way.tops`."""
+    for top in Way.tops:
+        try:
+            places = model.prompt(probe_ids(model.tokenizer), top)
+            return min(top, *(len(place.top) for place in places))
+        except RefusedError as error:
+            if error.status not in CANNOT:
+                raise
+    return 0
+
+
 def probe_ids(tokenizer: Any) -> list[int]:
     """The tokens of the probe's text."""
     return list(tokenizer(PROBE)["input_ids"][:PROBE_TOKENS])
@@ -163,14 +175,24 @@ def folder_of(served: Path, name: str, tokenizer_digest: str, probe: Probe) -> t
     }
     slug = file_name(name)
     for file in sorted(served.glob(f"{slug}-*/{FILE}")):
-        known = json.loads(file.read_text())
+        known = _read(file)
         near = max(SAME, 3 * probe.noise, 3 * known["noise"], 2 * probe.error)
         if known["model"] == named and apart(known["said"], probe.said) <= near:
-            return file.parent, known["digest"]
+            return file.parent, str(known["digest"])
     text = json.dumps({"model": named, "said": probe.said}, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     folder = served / f"{slug}-{digest[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     known = {"digest": digest, "model": named, "noise": probe.noise, "said": probe.said}
-    write_text(folder / FILE, json.dumps(known, indent=1) + "\n")
+    write_text(folder / FILE, sealed(known))
     return folder, digest
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return unsealed(file.read_text())
+    except (ValueError, OSError) as error:
+        raise ArtifactError(
+            f"{file} is damaged ({error}). Delete the folder {file.parent}: the server is then "
+            "asked again."
+        ) from error

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from detection.passes import TokenStats
 
 if TYPE_CHECKING:
     from detection.config import DetectionConfig
+
+log = logging.getLogger(__name__)
 
 KIND = "served"
 
@@ -82,6 +85,7 @@ class ServedModel(ScoredModel):
         name, own = str(found["id"]), str(server.tokenizer)
         its_digest = _digest(f"{node}.tokenizer", own)
         probe = probed(client, name, load_tokenizer(f"{node}.tokenizer", own))
+        log.info("%s at %s: %s.", name, server.url, probe.way)
         folder, digest = folder_of(runs / KIND, name, its_digest, probe)
         limit, url, slug = found.get("max_model_len"), f"{node}.url", file_name(name)
         gives = probe.gives | {"continuations"}
@@ -112,11 +116,14 @@ class ServedModel(ScoredModel):
         node = self.field.partition(".")[0]
         return load_tokenizer(f"{node}.tokenizer", str(self.server.tokenizer))
 
+    def asked(self) -> Completions:
+        """What asks the server."""
+        client = Client(self.field.partition(".")[0], self.server)
+        return Completions(client, self.name, self.tokenizer(), self.probe.dialect)
+
     def load(self, settings: DetectionConfig) -> ServedLM:
         """The server, ready to be asked: `detection.dtype` and `detection.device` are its own."""
-        client = Client(self.field.partition(".")[0], self.server)
-        model = Completions(client, self.name, self.tokenizer(), self.probe.dialect)
-        way = WAYS[self.probe.way](model, self.probe.top, self.server.tolerance)
+        way = WAYS[self.probe.way](self.asked(), self.probe.top, self.server.tolerance)
         way.numbers = self.probe.gives
         return ServedLM(way, Answers(self.answers), self.probe.said)
 
@@ -124,7 +131,7 @@ class ServedModel(ScoredModel):
 class ServedLM(LanguageModel):
     """Asks a server about texts, several at once, and keeps every answer as it comes."""
 
-    takes_all: ClassVar[bool] = True
+    takes_all = True
 
     def __init__(self, way: Way, answers: Answers, said: Sequence[float]) -> None:
         """Args: how it is asked, what it has answered, and what it said of the probe's text."""
@@ -138,15 +145,18 @@ class ServedLM(LanguageModel):
         Raises:
             ServerError: it fails, or changes its answers meanwhile.
         """
-        keys = [self._keys(ids) for ids in sequences]
-        new = {
-            key: partial(self.way.answer, ids[:end])
-            for ids, own in zip(sequences, keys, strict=True)
-            for key, end in own.items()
+        new = self.new(sequences)
+        self._ask({key: partial(self._answer, *question) for key, question in new.items()}, tell)
+        return [_joined([self.answers[key] for key in self._keys(ids)]) for ids in sequences]
+
+    def new(self, sequences: Sequence[Sequence[int]]) -> dict[str, tuple[Sequence[int], int]]:
+        """The questions about these texts that have no answer yet."""
+        return {
+            key: (ids, end)
+            for ids in sequences
+            for key, end in self._keys(ids).items()
             if key not in self.answers
         }
-        self._ask(new, tell)
-        return [_joined([self.answers[key] for key in own]) for own in keys]
 
     def write(
         self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
@@ -156,11 +166,18 @@ class ServedLM(LanguageModel):
         Raises:
             ServerError: it fails, or changes its answers meanwhile.
         """
-        keys = [asked([*p.ids, -p.tokens], f"{temperature} {p.seed}") for p in prompts]
-        new = {k: p for k, p in zip(keys, prompts, strict=True) if k not in self.answers}
+        new = self.unwritten(prompts, temperature)
         write = partial(self.way.model.continued, temperature=temperature)
         self._ask({key: partial(write, prompt) for key, prompt in new.items()}, tell)
-        return [self.answers[key] for key in keys]
+        return [self.answers[_written(prompt, temperature)] for prompt in prompts]
+
+    def unwritten(self, prompts: Sequence[Prompt], temperature: float) -> dict[str, Prompt]:
+        """The prompts after which nothing is written yet."""
+        named = {_written(prompt, temperature): prompt for prompt in prompts}
+        return {key: prompt for key, prompt in named.items() if key not in self.answers}
+
+    def _answer(self, ids: Sequence[int], end: int) -> Columns:
+        return self.way.answer(ids[:end])
 
     def _keys(self, ids: Sequence[int]) -> dict[str, int]:
         """What names each question about the text → where it ends."""
@@ -186,6 +203,11 @@ class ServedLM(LanguageModel):
             self.answers.forget()
             raise
         self.answers.keep()
+
+
+def _written(prompt: Prompt, temperature: float) -> str:
+    """What names a continuation."""
+    return asked([*prompt.ids, -prompt.tokens], f"{temperature} {prompt.seed}")
 
 
 def _joined(answers: Sequence[Columns]) -> TokenStats:

@@ -41,12 +41,16 @@ class Way(ABC):
 
     Attributes:
         name: what the probe calls it.
+        unit: what a question is about.
+        note: what else the probe says of it.
         probes: how many questions the probe asks.
         tops: how many likeliest tokens to ask for, the most that a server shows; 0: none.
         numbers: what it gives of each token.
     """
 
     name: ClassVar[str]
+    unit: ClassVar[str] = "token"
+    note: ClassVar[str] = ""
     probes: ClassVar[int]
     tops: ClassVar[tuple[int, ...]] = (20, 5, 1)
     numbers: frozenset[str] = frozenset({"logprob"})
@@ -95,6 +99,7 @@ class Prompt(Way):
     """The server shows the log-probabilities of a text: a request a text."""
 
     name = "prompt log-probabilities"
+    unit = "text"
     probes = 1
     tops = (1, 0)
 
@@ -141,16 +146,23 @@ class Forced(Way):
         return {"logprob": rounded([place.own])}
 
 
+def resolution(numbers: Sequence[float]) -> float:
+    """Half a unit of the last decimal that any of the numbers has."""
+    decimals = (d for d in range(9) if all(round(number, d) == number for number in numbers))
+    return 0.5 * 10.0 ** -next(decimals, 9)
+
+
 class Biased(Way):
     """The server shows biased log-probabilities, from which the unbiased one follows."""
 
     name = "biased, closed form"
     probes = 4
+    resolution = RESOLUTION
 
     @property
     def error(self) -> float:
         """The server's rounding, times what the bias makes of it."""
-        return SPREAD * RESOLUTION
+        return SPREAD * self.resolution
 
     @property
     def queries(self) -> float:
@@ -160,7 +172,9 @@ class Biased(Way):
     def works(self, ids: Sequence[int]) -> bool:
         """Whether what is shown under a bias follows the equation."""
         token, logprob = self._second(ids)
-        shown = self._next(ids, token, 2.0).shown.get(self.model.name_of(token))
+        place = self._next(ids, token, 2.0).shown
+        self.resolution = max(RESOLUTION, resolution([*place.values()]))
+        shown = place.get(self.model.name_of(token))
         return shown is not None and abs(unbiased(shown, 2.0) - logprob) < AGREES
 
     def answer(self, ids: Sequence[int]) -> Columns:
@@ -180,8 +194,9 @@ class Argmax(Way):
     """
 
     name = "argmax only, bisection"
+    note = "tells log(p_top / p), which no method reads"
     probes = 1
-    tops: ClassVar[tuple[int, ...]] = (0,)
+    tops: ClassVar[tuple[int, ...]] = (1, 0)
     numbers = frozenset()
 
     @property
@@ -223,6 +238,7 @@ class Listed(Argmax):
     """The server lists the likeliest tokens as they are, and a bias changes its choice alone."""
 
     name = "top-n, then bisection"
+    note = ""
     probes = 2
     tops = Way.tops
     numbers = frozenset({"logprob"})
@@ -246,9 +262,10 @@ class Listed(Argmax):
 
 
 class Sampling(Way):
-    """The server only writes text: a frequency in n samples tells p to √(p (1 − p) / n)."""
+    """The server only writes text."""
 
     name = "sampling only"
+    note = "n samples tell p to √(p (1 − p) / n): for methods that read what is written"
     probes = 1
     tops = (0,)
     numbers = frozenset()

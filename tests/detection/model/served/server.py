@@ -48,6 +48,7 @@ class Server:
         changes_after: answers after which it runs another model.
         another: how far that one's logits are off.
         impossible: a token of probability 0.
+        decimals: of the log-probabilities that it shows.
     """
 
     folder: Any = GOLDEN / "target"
@@ -69,6 +70,7 @@ class Server:
     changes_after: int | None = None
     another: float = 0.0
     impossible: int | None = None
+    decimals: int = 17
     seen: list[dict[str, Any]] = field(default_factory=list)
     tokens: int = 0
     at_once: int = 0
@@ -145,7 +147,7 @@ class Server:
 
     def _top(self, row, n, *always):
         best = row.topk(n).indices.tolist() if n else []
-        return {self.name(i): float(row[i]) for i in [*always, *best]}
+        return {self.name(i): round(float(row[i]), self.decimals) for i in [*always, *best]}
 
     def _echoed(self, prompt, body):
         rows, n = self.logprobs(prompt), body["logprobs"]
@@ -180,7 +182,7 @@ class Server:
         alone = self.shows == "list"
         return {"text": text, "logprobs": {
             "tokens": [self.name(chosen)],
-            "token_logprobs": [None if alone else float(shown[chosen])],
+            "token_logprobs": [None if alone else round(float(shown[chosen]), self.decimals)],
             "top_logprobs": [self._top(shown, body["logprobs"], *([] if alone else [chosen]))],
         }}  # fmt: skip
 

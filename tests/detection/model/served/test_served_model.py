@@ -1,9 +1,17 @@
 """Texts scored behind a server as in this process, and what is asked for it."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from detection import open_scores
+from detection.config import PrefixConfig, ScoredModelConfig
+from detection.dry_run import run as dry_run
+from detection.probe import ProbeStage
+from detection.probe import run as probe
 from detection.run import run
+from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.server import Server
 from tests.rounding import FORWARD
 
@@ -15,10 +23,21 @@ def table(stage):
     return open_scores(run(stage).path).table
 
 
-def test_scores_are_those_of_the_model_in_its_files(stage):
-    with Server() as server:
+@pytest.mark.parametrize("does", [{}, {"ids": False, "names_ids": False}])
+def test_scores_are_those_of_the_model_in_its_files(stage, does):
+    """Also at a server that takes text, and adds BOS by itself."""
+    with Server(**does) as server:
         served = table(stage(server.url, SERVABLE))
+        assert {type(body["prompt"]) for body in server.seen[-9:]} == {list if not does else str}
     local = table(stage(None, SERVABLE))
+    np.testing.assert_allclose(served["score"], local["score"], rtol=1e-5, atol=FORWARD)
+
+
+def test_recall_reads_the_prefix_with_each_text(stage, prefix_file):
+    prefix = PrefixConfig(str(prefix_file))
+    with Server() as server:
+        served = table(replace(stage(server.url, ("recall",)), prefix=prefix))
+    local = table(replace(stage(None, ("recall",)), prefix=prefix))
     np.testing.assert_allclose(served["score"], local["score"], rtol=1e-5, atol=FORWARD)
 
 
@@ -31,3 +50,48 @@ def test_a_restarted_server_is_known_and_another_model_is_not(stage):
     with Server(another=0.1) as server:
         run(stage(server.url))
         assert len(server.seen) == PROBES + 6 + 1
+
+
+def test_the_probe_says_what_a_server_can_do(tmp_path):
+    def said(**does):
+        with Server(**does) as server:
+            model = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
+            return probe(ProbeStage(str(tmp_path / "runs"), model, NODES)).splitlines()
+
+    lines = [" ".join(line.split()) for line in said()]
+    assert "takes token ids; context: 512 tokens" in lines[0]
+    assert lines[2:9] == [
+        "top-n of the prompt 20",
+        "prompt log-probabilities yes its rounding 1 a text",
+        "forced token, raw yes its rounding 1 a token",
+        "biased, closed form no",
+        "top-n, then bisection yes 0.001 18.6 a token",
+        "argmax only, bisection yes 18.6 a token tells log(p_top / p), which no method reads",
+        "sampling only yes 1 a token n samples tell p to √(p (1 − p) / n): for methods that read "
+        "what is written",
+    ]
+    assert "methods: gap_k" not in lines[9]
+    assert lines[9].endswith("by prompt log-probabilities")
+    assert any(line.startswith("min_k_plus_plus needs mean, std of the target") for line in lines)
+    lines = said(prompt=False, shows="biased", decimals=4)
+    (biased,) = [line for line in lines if line.startswith("biased")]
+    assert biased.split()[3:6] == ["yes", "0.005", "1.1"]
+
+
+@pytest.mark.parametrize(
+    ("does", "methods", "checked"),
+    [({}, ("loss", "lowercase", "recall"), 3), ({"prompt": False}, ("loss",), 8)],
+)
+def test_a_dry_run_counts_what_is_then_asked(stage, tmp_path, prefix_file, does, methods, checked):
+    (tmp_path / "few.jsonl").write_text('{"text": "The boat was late."}\n{"text": "It rained."}\n')
+    with Server(**does) as server:
+        own = stage(server.url, methods, texts="few.jsonl")
+        own = replace(own, prefix=PrefixConfig(str(prefix_file)))
+        said = dry_run(own).splitlines()
+        *_, requests, tokens = said[-1].split()
+        probes, read = len(server.seen), server.tokens
+        run(own)
+        assert len(server.seen) == 2 * probes + checked + int(requests)
+        assert int(tokens) < server.tokens - read
+        assert {line.split()[0].split("?")[0] for line in said[1:]} >= {"target/original", "all"}
+        assert dry_run(own).splitlines()[-1].split() == ["all", "0", "0"]
