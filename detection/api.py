@@ -65,7 +65,8 @@ def score(
     Args:
         texts: strings; a pandas DataFrame or a `datasets.Dataset` with `text` and perhaps `id`,
             `label`, `benchmark`; or the path of a file, a corpus folder or a hub data set.
-        model: a folder, a GGUF file or a hub id; or a loaded `PreTrainedModel`, with `tokenizer`.
+        model: a folder, a GGUF file or a hub id; a loaded `PreTrainedModel`, with `tokenizer`; or a
+            server's model, such as `{"url": "http://localhost:8000/v1", "tokenizer": folder}`.
         methods: names of conf/method, "all" (those for which all is given), or a mapping of names
             to hyperparameters, such as `{"min_k": {"k": [0.1, 0.2]}}`; your own with its class,
             such as `{"mine": {"_target_": "my_module.MyMethod"}}`.
@@ -101,8 +102,8 @@ def score(
             "runs": str(Path(place).expanduser()),
             "seed": seed,
             "examples": {"path": str(texts) if isinstance(texts, str | Path) else GIVEN},
-            "model": {"path": target},
-            "reference": {"path": other},
+            "model": target,
+            "reference": other,
             "masked_lm": {"path": masked_lm},
             "prefix": {"path": prefix},
             "method": given_methods(methods),

@@ -102,11 +102,13 @@ def _labelled(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
     return {**{name: row[name] for name in row if folded(name) != "label"}, "label": label}
 
 
-def given_model(model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: bool) -> str | None:
-    """The model's path; a loaded one is held until the stack ends.
+def given_model(
+    model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: bool
+) -> dict[str, Any]:
+    """The model's config node; a loaded one is held until the stack ends.
 
     Args:
-        model: a path, or a loaded model.
+        model: a path, a loaded model, or the fields of a served one.
         tokenizer: of a loaded model.
         name: the argument that gives the model.
         stack: what lets the model go.
@@ -115,7 +117,9 @@ def given_model(model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: b
     if model is None or isinstance(model, str | Path):
         remedy = f"it is that of a loaded model, but {name} is {model!r}: load it, or leave it out."
         require(tokenizer is None, f"the tokenizer of {name}", type(tokenizer).__name__, remedy)
-        return None if model is None else str(model)
+        return {"path": None if model is None else str(model)}
+    if isinstance(model, Mapping):
+        return dict(model)
     if not hasattr(model, "state_dict") or not hasattr(model, "config"):
         remedy = "give a path, a hub id or a loaded PreTrainedModel."
         raise ConfigError(f"{name} is a {type(model).__name__}: {remedy}")
@@ -128,7 +132,7 @@ def given_model(model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: b
         raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
     held = HeldModel.of(model, tokenizer, f"{name}.path", kept=kept)
     stack.callback(held.release)
-    return held.hold()
+    return {"path": held.hold()}
 
 
 def given_methods(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 
     contamination quickstart                   contaminate, train, score and report on embedded data
     contamination inject | train | detect | analyse [field=value ...]
+    contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
     contamination launch [-m] [field=value ...]
     contamination status | report | check | adopt | fetch [...]
     contamination list methods | benchmarks | models | corpora | experiments
@@ -73,8 +74,22 @@ def main() -> int:
         case [tool, *words] if tool in TOOLS:
             return _run("launch", [tool, *words])
         case [stage, *words] if stage in PACKAGES:
-            return _run(PACKAGES[stage], words)
+            return _run(PACKAGES[stage], overrides(words))
     return said(lambda: _unknown(sys.argv[1]))
+
+
+def overrides(words: list[str]) -> list[str]:
+    """The words with `--model-url URL`, or `--model-url=URL`, as `model.url=URL`; and so on."""
+    found, left = [], iter(words)
+    for word in left:
+        option = re.fullmatch(r"--(model|reference)-([\w-]+)(?:=(.*))?", word)
+        if option is None:
+            found.append(word)
+            continue
+        node, field, value = option.groups()
+        value = next(left, "") if value is None else value
+        found.append(f"{node}.{field.replace('-', '_')}={value}")
+    return found
 
 
 def listing(kinds: list[str]) -> str:

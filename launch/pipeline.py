@@ -69,7 +69,7 @@ class Plan:
     def makes_reference(self) -> bool:
         """Whether a fair reference is made: where a method needs one, and none is named."""
         asked = "reference" in used_by(build_methods(self.detection.method))
-        return self.made_here and asked and self.detection.reference.path is None
+        return self.made_here and asked and self.detection.reference.given is None
 
     @property
     def makes_masked_lm(self) -> bool:
@@ -333,7 +333,7 @@ def with_tokenizer(plan: Plan, base_corpus: Artifact | None) -> InjectionStage:
 def _check_methods(plan: Plan, stage: DetectionStage) -> None:
     """Raise a ConfigError where a method chosen by name will lack something."""
     own = "its own" if plan.made_here else None
-    choose_methods(_served(stage, stage.reference.path or own, own))
+    choose_methods(_served(stage, stage.reference.given or own, own))
 
 
 def _served(stage: DetectionStage, reference: str | None, masked_lm: str | None) -> DetectionStage:

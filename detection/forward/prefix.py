@@ -35,8 +35,8 @@ class AfterPrefix(LanguageModel):
     @torch.inference_mode()
     def __init__(self, model: CausalLM, prefix: Sequence[int], special: int) -> None:
         self.model, self.special = model, special
-        self.prefix_1P = torch.tensor([list(prefix)], device=model.device)
-        states, self.past = model.states(input_ids=self.prefix_1P, use_cache=True)
+        prefix_1P = torch.tensor([list(prefix)], device=model.device)
+        states, self.past = model.states(input_ids=prefix_1P, use_cache=True)
         self.last_11X = states[:, -1:]
 
     def stats(
@@ -48,14 +48,42 @@ class AfterPrefix(LanguageModel):
     def hidden(self, ids_BT: Tensor) -> Tensor:
         """The hidden states (B, T, X) of each text after the prefix."""
         rows, body_BT = len(ids_BT), ids_BT[:, self.special :]
-        if self.past is None:  # no cache in this architecture: the prefix is read with each text
-            whole = torch.cat([self.prefix_1P.expand(rows, -1), body_BT], dim=1)
-            states = self.model.states(input_ids=whole, use_cache=True)[0]
-            return states[:, self.prefix_1P.shape[1] - self.special :]
         past = copy.deepcopy(self.past)  # reading extends it
         past.batch_repeat_interleave(rows)
         states = self.model.states(input_ids=body_BT, past_key_values=past, use_cache=True)[0]
         return torch.cat([self.last_11X.expand(rows, -1, -1)] * self.special + [states], dim=1)
+
+
+class WithPrefix(LanguageModel):
+    """A model that keeps no keys and values: it reads the prefix with each text."""
+
+    def __init__(self, model: LanguageModel, prefix: Sequence[int], special: int) -> None:
+        self.model, self.prefix, self.special = model, prefix, special
+        self.takes_all = model.takes_all
+
+    def stats(
+        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+    ) -> list[TokenStats]:
+        """The statistics of each sequence's tokens after the first, behind the prefix.
+
+        The prefix begins with the sequences' own leading special tokens.
+        """
+        whole = [[*self.prefix, *sequence[self.special :]] for sequence in sequences]
+        start = len(self.prefix) - min(1, self.special)
+        leading = slice(0, max(0, self.special - 1))
+        return [
+            TokenStats.joined([stats[leading], stats[start:]])
+            for stats in self.model.stats(whole, tell)
+        ]
+
+
+def behind(model: LanguageModel, prefix: Sequence[int], special: int) -> LanguageModel:
+    """The model after a prefix, of whose tokens the first `special` also begin each text."""
+    if isinstance(model, CausalLM):
+        after = AfterPrefix(model, prefix, special)
+        if after.past is not None:  # else the architecture has no cache
+            return after
+    return WithPrefix(model, prefix, special)
 
 
 class Shots:
@@ -76,7 +104,7 @@ class Shots:
 
 
 def run_prefixed(
-    model: CausalLM,
+    model: LanguageModel,
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
     prefix_of: Sequence[int],
@@ -95,7 +123,7 @@ def run_prefixed(
 
 
 def run_after(
-    model: CausalLM,
+    model: LanguageModel,
     shots: Shots,
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
@@ -117,7 +145,7 @@ def run_after(
         prefix = shots.ids[count]
         width = max(len(sequences[i]) for i in places)
         return run_sequences(
-            AfterPrefix(model, prefix, len(shots.special)) if count else model,
+            behind(model, prefix, len(shots.special)) if count else model,
             [sequences[i] for i in places],
             [names[i] for i in places],
             max(1, batch_tokens * width // (width + len(prefix))),  # the cache counts as well

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from detection.passes import TokenStats
 
@@ -39,7 +38,7 @@ class Prompt:
 class LanguageModel(ABC):
     """What every kind of model can do. What else a kind can, its `ScoredModel.gives` says."""
 
-    takes_all: ClassVar[bool] = False
+    takes_all: bool = False
     """Whether it takes any number of sequences at once and divides them itself."""
 
     @abstractmethod

@@ -41,7 +41,7 @@ function valuesOf(example, token) {
   });
   if (!rows.length) { return [["", "beyond the model's context: not scored"]]; }
   const logprob = valueOf(example, "logprob", token), top = example.top[token - 1];
-  rows.push(["rank", top === page.firstChoice ? "yes" : `no, ${visible(page.words[top])} is`]);
+  if (top !== undefined) { rows.push(["rank", top === page.firstChoice ? "yes" : `no, ${visible(page.words[top])} is`]); }
   return [["", `probability ${Math.exp(logprob).toPrecision(2)}`], ...rows];
 }
 
@@ -63,7 +63,7 @@ function makeArticle(example, place) {
   kind.className = "kind";
   kind.textContent = example.kind;
   name.textContent = example.id;
-  const small = document.createElement("small"), scored = example.top.length;
+  const small = document.createElement("small"), scored = example.numbers.logprob.length;
   const of = example.tokens.length - 2;  // without the first, and what follows the last
   small.textContent = [example.benchmark, example.occurrences === null ? ""
     : `${example.occurrences} occurrence${example.occurrences === 1 ? "" : "s"}`,

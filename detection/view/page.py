@@ -102,7 +102,7 @@ def page(facts: Mapping[str, str], shown: Mapping[str, Any]) -> str:
 def _full(name: str, examples: list[dict[str, Any]]) -> float:
     """The |value| from which on the colour is full; 0 where no example has the number."""
     if name == "rank":
-        return 1.0
+        return float(any(example["top"] for example in examples))
     found = [value for example in examples for value in example["numbers"].get(name, [])]
     return max(0.001, float(np.percentile(np.abs(found), FULL)) / PER_UNIT) if found else 0.0
 

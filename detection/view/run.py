@@ -105,12 +105,13 @@ def _stored(methods: Methods, passes: Mapping[Pass, ByText]) -> Methods:
 def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
     for wanted in missing:
         node = "model" if wanted.model == "target" else wanted.model
-        path, given = getattr(stage, node).given, stage.detection
+        source, given = getattr(stage, node), stage.detection
+        field = f"{node}.path" if source.url is None else f"{node}.url"
         raise ArtifactError(
-            f"{node}.path is {path!r}: no pass of it over the texts of examples.path "
+            f"{field} is {source.given!r}: no pass of it over the texts of examples.path "
             f"({stage.examples.path!r}) is stored below {stage.runs!r}, and view runs no model. "
             f"First run `python -m detection runs={stage.runs} examples.path={stage.examples.path} "
-            f"model.path={path} method=[loss,infilling] detection.dtype={given.dtype} "
+            f"{field}={source.given} method=[loss,infilling] detection.dtype={given.dtype} "
             f"detection.long_texts={given.long_texts}`."
         )
 
@@ -125,12 +126,12 @@ def _tokenizer(stage: ViewStage, models: Mapping[str, ScoredModel], texts: Seque
     remedy = (
         "its tokenizer does not say where tokens stand in a text. Give a model with a fast one."
     )
-    require(target.is_fast, "model.path", stage.model.path, remedy)
+    require(target.is_fast, "model.path", stage.model.given, remedy)
     own = [text.text for text in texts]
     if any(other(own)["input_ids"] != target(own)["input_ids"] for other in others):
         raise ConfigError(
-            f"reference.path is {stage.reference.path!r}: its tokenizer divides the texts in "
-            f"another way than that of model.path ({stage.model.path!r}), so tokens can't be "
+            f"reference.path is {stage.reference.given!r}: its tokenizer divides the texts in "
+            f"another way than that of model.path ({stage.model.given!r}), so tokens can't be "
             "compared one by one. Give a model of the same tokenizer, or null."
         )
     return target

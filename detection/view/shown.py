@@ -14,7 +14,7 @@ from detection.methods._likelihood import standardised
 from detection.methods.infilling import Infilling
 from detection.methods.reference import REFERENCE
 from detection.needs import Methods
-from detection.passes import ORIGINAL, Example, Pass
+from detection.passes import ORIGINAL, Example, Pass, TokenStats
 from detection.scores import judged, seen
 from detection.store import ByText
 from detection.texts import Text
@@ -80,7 +80,9 @@ def numbers(example: Example, methods: Methods) -> dict[str, NDArray[Any]]:
     Every method's number is its own function of the passes: see there for the equations.
     """
     stats = example.stats(ORIGINAL)
-    found: dict[str, NDArray[Any]] = {"logprob": stats.logprob, "z": standardised(stats)}
+    found: dict[str, NDArray[Any]] = {"logprob": stats.logprob}
+    if {"mean", "std"} <= vars(stats).keys():  # a served model has none
+        found["z"] = standardised(stats)
     infilling = next((m for m in methods.values() if isinstance(m, Infilling)), None)
     if infilling is not None:
         found["ratio"] = infilling.ratios(example)
@@ -104,11 +106,19 @@ def _example(text: Text, reading: Reading) -> dict[str, Any]:
         "benchmark": text.benchmark,
         "occurrences": reading.occurrences.get(text.example_id),
         "tokens": [*pieces(text.text, read["offset_mapping"])],
-        "top": np.where(stats.top_id == ids, FIRST_CHOICE, stats.top_id).tolist(),
+        "top": _tops(stats, ids),
         "numbers": {n: _whole(v) for n, v in numbers(example, reading.methods).items()},
         "scores": scores,
         "flags": flags,
     }
+
+
+def _tops(stats: TokenStats, ids: NDArray[Any]) -> list[int]:
+    """The likeliest token at each place, FIRST_CHOICE where it is the text's; none: not known."""
+    if "top_id" not in vars(stats):
+        return []
+    found: list[int] = np.where(stats.top_id == ids, FIRST_CHOICE, stats.top_id).tolist()
+    return found
 
 
 def _scores(text: Text, reading: Reading, scored: int) -> tuple[dict[str, float], list[str]]:

@@ -48,5 +48,4 @@ class BehindPrefix(View):
         )
 
 
-ASKS = frozenset({"states"})
-VIEWS = {"prefix": BehindPrefix(original, ("prefix",), rewords=False, counts=True, asks=ASKS)}
+VIEWS = {"prefix": BehindPrefix(original, ("prefix",), rewords=False, counts=True)}

@@ -29,6 +29,8 @@ VALUES = {
     "detection.device_map": "all",
     "detection.batch_tokens": "0 -5 nan",
     "detection.processes": "0 -1",
+    "model.requests": "0 -1",
+    "model.tolerance": "0 nan",
     "seed": "x 1.5 nan",
 }
 METHODS = {
@@ -71,6 +73,11 @@ def target(spoil, *words: str, **about) -> Row:
 
     words = words or ("model.path", "model")
     return detect("model.path=model", *words, files={"model": made}, **about)
+
+
+def served(arguments: str, *words: str, **about) -> Row:
+    """A server that can't be asked."""
+    return detect(f"model.path=null model.tokenizer={M}/hf {arguments}", *words, **about)
 
 
 def tokens(change):
@@ -176,6 +183,15 @@ ROWS = [
     detect("model.path=m.gguf", "model.path", "m.gguf", files={"m.gguf": b"GGUFxxxxxxxxxxxxxxxxx"}),
     detect(f"model.path={M}/corpus", "corpus", "not a model"),
     detect("model.path=" + "m" * 300, "mmm", "too long"),
+    # servers
+    served("model.url=localhost", "model.url", "localhost", "http://"),
+    served("model.url=http://me:secret@localhost/v1", "model.url", "key_env"),
+    served("model.url=http://127.0.0.1:9/v1", "model.url", "127.0.0.1:9", "can't be reached"),
+    served("model.url=http://127.0.0.1:9/v1 model.key_env=NO_SUCH_KEY", "model.key_env", "NO_SUCH_KEY"),
+    served("model.url=http://127.0.0.1:9/v1 model.tokenizer=null", "model.tokenizer", "None", slow=True),
+    detect("model.url=http://127.0.0.1:9/v1", "model.path", "choose one", slow=True),
+    detect("model.path=null", "model.path", "None", "url", slow=True),
+    bad("detection probe", f"model.path={M}/hf", "model.path", "model.url"),
     target(without("config.json")),
     target(without("tokenizer.json")),
     target(without("model.safetensors")),

@@ -107,6 +107,7 @@ GOOD = {
     "training memory": [],
     "training which-step": [f"corpus_folder={M}/corpus", "batch=2", "example_id=user-0"],
     "detection": [*SCORED, "method=[loss]"],
+    "detection probe": [],
     "detection online": [*SCORED, "method=[loss]"],
     "detection view": [*SCORED, "method=[loss]"],
     "detection accuracy": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import random
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
+from time import sleep
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -32,6 +32,8 @@ MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 """The statuses after which the same request may succeed."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds before the first and before a late retry, where the server names none."""
+LONGEST_ASKED = 3600.0
+"""Seconds: the longest that a server may ask to be left alone."""
 SAID = 300
 """Characters of a server's own words that an error quotes."""
 
@@ -98,7 +100,7 @@ class Client:
                 error = self._failed(cause)
             if left:
                 log.info("%s Asked again in %.1f s.", error, wait)
-                time.sleep(wait * random.uniform(1, 1.25))
+                sleep(wait * random.uniform(1, 1.25))
         raise error
 
     def _refused(self, answer: httpx.Response, path: str) -> RefusedError:
@@ -123,10 +125,11 @@ class Client:
             text = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
         except (ValueError, AttributeError):
             text = answer.text
-        words = " ".join(text.split())
-        if self._key:
-            words = words.replace(self._key, "***")
-        return words[:SAID] or "without a word"
+        return self._hidden(" ".join(text.split()))[:SAID] or "without a word"
+
+    def _hidden(self, words: str) -> str:
+        """The words without the key."""
+        return words.replace(self._key, "***") if self._key else words
 
     def _failed(self, cause: Exception) -> ServerError:
         why = {
@@ -135,10 +138,11 @@ class Client:
             ValueError: "its answer is cut, or no JSON",
         }
         words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
+        cause_said = self._hidden(said(cause))
         return ServerError(
-            f"{self.field}.url is {self.server.url!r}: {words} ({said(cause)}). See that the "
-            "server runs and that this is its address. What was answered is kept: run the same "
-            "command again."
+            f"{self.field}.url is {self.server.url!r}: {words} ({cause_said}). See that the server "
+            "runs and that this is its address. What was answered is kept: run the same command "
+            "again."
         )
 
 
@@ -168,14 +172,20 @@ def _key(field: str, variable: str | None) -> str:
             f"{field}.key_env is {variable!r}: this environment variable is not set. Set it to the "
             "server's key, or give null where none is wanted."
         )
-    return os.environ[variable].strip()
+    key = os.environ[variable].strip()
+    if not key.isascii() or not key.isprintable() or " " in key:  # an error would quote the header
+        raise ConfigError(
+            f"{field}.key_env is {variable!r}: this environment variable holds more than a key: "
+            "blanks, line ends or letters that no header takes. Set it to the key alone."
+        )
+    return key
 
 
 def _retry_after(answer: httpx.Response) -> float | None:
     """Seconds that the server wants to be left alone, where it says so (RFC 9110, 10.2.3)."""
     words = answer.headers.get("Retry-After", "")
     try:
-        return max(0.0, float(words))
+        return min(LONGEST_ASKED, max(0.0, float(words)))
     except ValueError:
         pass
     try:

@@ -23,7 +23,7 @@ from detection.config import (
     ScoredModelConfig,
 )
 from detection.forward.batches import run_sequences
-from detection.forward.prefix import AfterPrefix, Shots, run_after
+from detection.forward.prefix import AfterPrefix, Shots, WithPrefix, behind, run_after
 from detection.methods.lowercase import Lowercase
 from detection.methods.neighbor import Neighbor
 from detection.methods.pac import Pac
@@ -257,9 +257,8 @@ def test_a_model_without_a_cache_reads_the_prefix_with_each_text(decoder, tokeni
     shots = Shots(tokenizer, [SHOT])
     sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
     cached = AfterPrefix(decoder, shots.ids[1], 1)
-    whole = AfterPrefix(decoder, shots.ids[1], 1)
-    assert cached.past is not None
-    whole.past = None
+    whole = WithPrefix(decoder, shots.ids[1], 1)
+    assert isinstance(behind(decoder, shots.ids[1], 1), AfterPrefix)
     names = ["x"] * len(sequences)
     pairs = (run_sequences(d, sequences, names, 8192) for d in (cached, whole))
     for one, other in zip(*pairs, strict=True):

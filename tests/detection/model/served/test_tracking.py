@@ -9,7 +9,7 @@ from core.errors import ServerError
 from detection.config import DetectionConfig, ScoredModelConfig
 from detection.model import open_node
 from detection.model.served.tracking import SPREAD, bisected, closed_form, unbiased
-from detection.model.served.ways import WAYS
+from detection.model.served.ways import WAYS, resolution
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server
@@ -121,6 +121,12 @@ def test_sampling_alone_gives_nothing(tmp_path):
     assert model.probe.way == "sampling only"
     assert model.probe.written
     assert [*WAYS][-1] == model.probe.way
+
+
+def test_a_way_knows_to_how_many_decimals_a_server_rounds():
+    assert resolution([-0.1234, -3.5]) == pytest.approx(5e-5)
+    assert resolution([-1.0, -12.0]) == 0.5
+    assert resolution([-0.12345678901]) < 1e-9
 
 
 def test_what_no_bias_shows_is_named(tmp_path, tokenizer):

@@ -1,0 +1,214 @@
+"""What a server may do wrong, and what is said of it: a paragraph each, and nothing is lost."""
+
+import json
+import logging
+import os
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from core.errors import ArtifactError, ConfigError, DataError, ServerError, StoppedError, UserError
+from core.stopping import obeyed
+from detection.config import DetectionConfig, ScoredModelConfig
+from detection.model import open_node
+from detection.model.served import client as client_module
+from detection.run import run
+from tests.detection.model.served.conftest import FOLDER
+from tests.detection.model.served.server import Server
+from tests.detection.model.served.test_served_model import PROBES
+
+KEY = "sk-do-not-write-me-anywhere-1234"
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds that the client waits before it asks again."""
+    found = []
+    monkeypatch.setattr(client_module, "sleep", found.append)
+    return found
+
+
+def test_what_may_pass_is_asked_again_and_retry_after_is_honoured(stage, waits):
+    faults = [(429, {"Retry-After": "7"}), (503, {}), "cut", (500, {})]
+    with Server(fails=list(faults)) as server:
+        run(stage(server.url))
+    assert len(waits) == len(faults)
+    assert 7 <= waits[0] < 9
+    assert all(wait <= 5 for wait in waits[1:])
+
+
+def test_what_does_not_pass_is_said(stage, waits):
+    with (
+        Server(fails=[(500, {})] * 99) as server,
+        pytest.raises(ServerError, match=r"model.url is .*/v1': completions answers 500 \(Try aga"),
+    ):
+        run(stage(server.url, retries=2))
+    assert len(waits) == 2
+
+
+BAD = {
+    "chat": ({"chat": True}, {}, "404 .This is a chat model.* It only chats"),
+    "no such model": ({}, {"name": "gold"}, r"model.name is 'gold': .* Did you mean golden\?"),
+    "no key": ({"key": KEY}, {}, "401 .*model.key_env is None: it wants a key. Name the variable"),
+    "wrong key": (
+        {"key": KEY + "5", "says_key": True}, {"key_env": "KEY"},
+        r"401 .Incorrect API key provided: \*\*\*.*the key in KEY is refused",
+    ),
+    "unset key": ({}, {"key_env": "UNSET"}, "model.key_env is 'UNSET': this environment variable"),
+    "count": ({"extra": 1}, {}, "counts 49 tokens, the tokenizer 48. Give the model's own token"),
+    "nothing": (
+        {"prompt": False, "shows": "nothing", "bias": False}, {},
+        "method.loss needs logprob of the target model, which gives continuations",
+    ),
+    "short": ({"context": 30, "says_context": False}, {}, "context length is 30 .* too long for"),
+    "slow": ({"slow": 0.3}, {"timeout_seconds": 0.05, "retries": 0}, "no answer came within 0.05"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_server_is_said_before_any_work(stage, monkeypatch, tmp_path, waits, name):
+    monkeypatch.setenv("KEY", KEY)
+    does, given, words = BAD[name]
+    with Server(**does) as server, pytest.raises(UserError, match=words) as error:
+        run(stage(server.url, **given))
+    assert "\n" not in str(error.value)
+    assert not [*tmp_path.glob("runs/scores/*")]
+
+
+def test_a_wrong_address_is_said(stage):
+    with Server() as server:
+        url = server.url
+        with pytest.raises(ConfigError, match="/v2/models gives no list of models .*404"):
+            run(stage(url.replace("v1", "v2")))
+    with pytest.raises(ServerError, match=f"model.url is '{url}': it can't be reached"):
+        run(stage(url))
+    with pytest.raises(ConfigError, match="model.url is 'localhost': give an address such as"):
+        run(stage("localhost"))
+    with pytest.raises(ConfigError, match="model.url has a user, a password or a query") as error:
+        run(stage(f"http://me:{KEY}@localhost"))
+    assert KEY not in str(error.value)
+    with pytest.raises(ConfigError, match="model.tokenizer is None: give the model's tokenizer"):
+        run(stage(url, tokenizer=None))
+    both = stage(url)
+    with pytest.raises(ConfigError, match="model.path is 'x': model.url is given as well"):
+        run(replace(both, model=replace(both.model, path="x")))
+
+
+def test_a_key_that_no_header_takes_is_not_quoted(stage, monkeypatch):
+    monkeypatch.setenv("KEY", f"{KEY}\nand more")
+    with pytest.raises(ConfigError, match="model.key_env is 'KEY': .* more than a key") as error:
+        run(stage("http://localhost", key_env="KEY"))
+    assert KEY not in str(error.value)
+
+
+def test_a_damaged_record_of_a_server_is_named(stage, tmp_path):
+    with Server() as server:
+        run(stage(server.url))
+        (record,) = tmp_path.glob("runs/served/*/probe.json")
+        record.write_text(record.read_text().replace("golden", "silver"))
+        with pytest.raises(ArtifactError, match="probe.json is damaged .* Delete the folder"):
+            run(stage(server.url))
+
+
+def test_tokens_that_no_text_gives_are_not_sent_as_text(tmp_path, tokenizer):
+    node = ScoredModelConfig(url="", tokenizer=str(FOLDER))
+    with Server(ids=False) as server:
+        model = open_node("model", replace(node, url=server.url), str(tmp_path))
+        loaded, asked = model.load(DetectionConfig()), len(server.seen)
+        bos = tokenizer("a")["input_ids"][0]
+        apart = [bos, *(tokenizer(c, add_special_tokens=False)["input_ids"][-1] for c in "the")]
+        with pytest.raises(ServerError, match="they can't be sent as text"):
+            loaded.stats([apart])
+        assert len(server.seen) == asked
+
+
+def test_a_text_longer_than_the_context_is_named(stage):
+    with (
+        Server(context=60) as server,
+        pytest.raises(DataError, match="has .* tokens, more than the model's context of 60"),
+    ):
+        run(stage(server.url))
+
+
+def test_a_server_that_changes_its_answers_is_an_error_and_they_are_dropped(stage, tmp_path):
+    with Server(noise=0.3) as server, pytest.raises(ServerError, match="it changes its answers"):
+        run(stage(server.url))
+    changed = Server(changes_after=6, another=1.0)
+    with changed as server, pytest.raises(ServerError, match="it changes its answers: two to"):
+        run(stage(server.url))
+    assert [path.stat().st_size for path in tmp_path.glob("runs/served/*/*.jsonl")] == [0]
+    assert not [*tmp_path.glob("runs/passes/*/*.parquet")]
+
+
+def many(tmp_path, count):
+    rows = [
+        {"text": f"On day {i} the ferry was late, as it had been before."} for i in range(count)
+    ]
+    (tmp_path / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_killed_run_goes_on_where_it_was(stage, tmp_path):
+    """Twice what was in flight is asked again, no more: the first time it is killed outright."""
+    many(tmp_path, 60)
+    with Server() as server:
+        own = stage(server.url, texts="many.jsonl", requests=2)
+        server.slow = 0.005
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            before, child = len(server.seen), os.fork()
+            if child == 0:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                try:
+                    run(own)
+                finally:
+                    os._exit(0)
+            while len(server.seen) < before + PROBES + 15:
+                time.sleep(0.001)
+            os.kill(child, number)
+            assert os.waitpid(child, 0)[1] == number
+        server.slow = 0.0
+        run(own)
+        assert len(server.seen) <= 60 + 3 * PROBES + 2 * 2 + 1
+        before = len(server.seen)
+        run(replace(own, runs=own.runs))
+        assert len(server.seen) == before + PROBES
+
+
+def test_a_signal_ends_the_run_though_the_server_is_slow(stage, tmp_path):
+    many(tmp_path, 4)
+    with Server() as server:
+        own = stage(server.url, texts="many.jsonl")
+        child = os.fork()
+        if child == 0:
+            try:
+                with obeyed():
+                    run(own)
+            except StoppedError as error:
+                os._exit(error.status)
+            os._exit(1)
+        while len(server.seen) < PROBES:
+            time.sleep(0.001)
+        server.slow = 30.0
+        time.sleep(0.1)
+        since = time.monotonic()
+        os.kill(child, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGTERM
+        assert time.monotonic() - since < 20
+
+
+def test_the_key_is_written_nowhere(stage, tmp_path, monkeypatch, caplog, capfd, waits):
+    """Not where a server quotes it, as some do: in files, logs, errors, nor standard output."""
+    monkeypatch.setenv("THE_KEY", KEY)
+    with caplog.at_level(logging.DEBUG), Server(key=KEY, fails=[(500, {})]) as server:
+        run(stage(server.url, key_env="THE_KEY"))
+        assert server.seen
+        monkeypatch.setenv("THE_KEY", KEY + "x")
+        server.says_key = True
+        with pytest.raises(ConfigError) as error:
+            run(stage(server.url, key_env="THE_KEY"))
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    said = f"{capfd.readouterr()} {caplog.text} {error.value} {error.value.__cause__!r}"
+    assert len(files) > 5
+    assert not any(KEY.encode() in content for content in files)
+    assert KEY not in said
