@@ -1,4 +1,4 @@
-"""`python -m detection`: score texts; `… accuracy`, `build`, `extraction`, `online`, and so on."""
+"""`python -m detection`: score texts; `… accuracy`, `build`, `extraction`, `select`, and so on."""
 
 from __future__ import annotations
 
@@ -118,6 +118,14 @@ def build(config: DictConfig) -> None:
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
 
 
+def select(config: DictConfig) -> None:
+    """Keep the candidates that share little with a corpus and print the datasheet."""
+    from detection.building.select import SelectStage, run
+
+    artifact = run(convert(config, SelectStage))
+    print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
+
+
 if __name__ == "__main__":
     stages = {
         "accuracy": accuracy,
@@ -125,6 +133,7 @@ if __name__ == "__main__":
         "extraction": extraction,
         "online": online,
         "probe": probe,
+        "select": select,
         "thresholds": choose,
         "view": view,
     }

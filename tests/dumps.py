@@ -60,6 +60,8 @@ BOX = """{{Infobox thing
 | length = {{convert|5|km}}
 }}
 """
+SECTION = 200
+"""Words of a section."""
 REF = '<ref name="a{n}">{{{{cite web|url=https://example.org/{n}|title=A title|date=2015}}}}</ref>'
 TAIL = """
 == References ==
@@ -103,9 +105,8 @@ def wikitext(text: str) -> str:
         words[place] = f"[[{words[place]}]]" if place % 2 else f"[[Thing|{words[place]}]]"
     for place in range(29, len(words), 60):
         words[place] += REF.format(n=place)
-    half = len(words) // 2
-    body = [" ".join(words[:half]), "\n\n== History ==\n", " ".join(words[half:])]
-    return BOX + "".join(body) + TAIL
+    parts = [" ".join(words[n : n + SECTION]) for n in range(0, len(words), SECTION)]
+    return BOX + "\n\n== History ==\n".join(parts) + TAIL
 
 
 def page(number: int, title: str, text: str, revisions: Sequence[tuple[datetime, bool]],

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
+from core.artifacts import Built
+from core.content import digests
 from core.estimates import interval
 from core.metrics import AUROC
+from core.progress import progress
 from core.seeds import derive
 from detection.blind import BLIND, blind_baseline, obstacle, warning
 from detection.evaluation import CONFIDENCE, DRAWS, SEED
 
 DATA = "data"
+Rows = Sequence[Mapping[str, Any]]
 
 
 def blind_row(texts: Sequence[str], labels: Sequence[int]) -> dict[str, Any]:
@@ -30,6 +35,49 @@ def blind_row(texts: Sequence[str], labels: Sequence[int]) -> dict[str, Any]:
     numbers = (round(float(number), 4) for number in (found.value, low, high))
     said = warning(found.value, low, high)
     return {**dict(zip(("auroc", "low", "high"), numbers, strict=True)), "warning": said}
+
+
+def write(folder: Path, sheet: Mapping[str, Any], sets: Mapping[str, Rows], licence: str) -> Built:
+    """Write the sets, by name, and the datasheet with a line for each."""
+    (folder / DATA).mkdir(exist_ok=True)
+    files = {name: folder / DATA / f"{name}.jsonl" for name in sets}
+    for name, rows in sets.items():
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        files[name].write_text("".join(lines), encoding="utf-8", newline="\n")
+    hashes = digests(files)
+    bar = progress(desc="blind rows", total=len(sets), unit="set")
+    with bar:
+        said = []
+        for name, rows in sets.items():
+            said.append(_said(name, rows, hashes[name]))
+            bar.update()
+    whole = {**sheet, "sets": said}
+    (folder / "datasheet.json").write_text(json.dumps(whole, indent=1) + "\n")
+    (folder / "datasheet.md").write_text(markdown(whole))
+    (folder / "README.md").write_text(card(whole, licence))
+    names = [*(f"{DATA}/{name}.jsonl" for name in files), "datasheet.json", "datasheet.md"]
+    return Built([*names, "README.md"], {"sets": len(sets)})
+
+
+def _said(name: str, rows: Rows, digest: str) -> dict[str, Any]:
+    """A set's line."""
+    texts, labels = ([row[column] for row in rows] for column in ("text", "label"))
+    return {
+        "set": name,
+        "members": sum(labels),
+        "nonmembers": len(labels) - sum(labels),
+        "members_created": _span([row for row in rows if row["label"]]),
+        "nonmembers_created": _span([row for row in rows if not row["label"]]),
+        "characters": sum(map(len, texts)),
+        "blind": blind_row(texts, labels),
+        "sha256": digest,
+    }
+
+
+def _span(rows: Rows) -> str:
+    """From the first date to the last; nothing where the rows have none."""
+    dates = [str(row.get("created") or row.get("changed") or "") for row in rows]
+    return f"{min(dates)[:10]} to {max(dates)[:10]}" if dates and all(dates) else ""
 
 
 def markdown(sheet: Mapping[str, Any]) -> str:

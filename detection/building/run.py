@@ -13,14 +13,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import MISSING
 
@@ -28,15 +27,26 @@ from core.artifacts import Artifact, Built, as_data, build, locate
 from core.config import create, runtime
 from core.content import digests
 from core.errors import DataError, require
+from core.models import model_digest
 from core.ranges import PART, Range, Ranged, at_least, limited, one_of
-from core.rewording import Exact
+from core.rewording import Exact, Rewording
 from core.seeds import derive
-from detection.building.datasheet import DATA, blind_row, card, markdown
-from detection.building.dates import MEMBER, NONMEMBER, CutOffs
+from detection.building.datasheet import write
+from detection.building.dates import MEMBER, CutOffs
 from detection.building.rewordings import reworded
 from detection.building.scan import Scan, totals
-from detection.building.sets import ORIGINAL, LabelledSet, Taken, labelled, near_duplicates, take
-from detection.building.sources import Source
+from detection.building.sets import (
+    LabelledSet,
+    Taken,
+    by_year,
+    edited,
+    even,
+    labelled,
+    near_duplicates,
+    overlap,
+    take,
+)
+from detection.building.sources import Source, needed
 from injection.tasks import Runner
 
 KIND = "benchmark"
@@ -105,8 +115,10 @@ def run(stage: BuildStage) -> Artifact:
     known = isinstance(source, Source)
     require(known, "source._target_", stage.source["_target_"], "give a Source; see conf/source.")
     hashes = digests({file.name: file.path for file in source.files} | dict(source.also_read))
-    settings = {name: value for name, value in stage.source.items() if name not in PLACES}
-    named = replace(stage, source=settings)
+    _rewording(stage)  # what it lacks is an error before any work
+    if path := stage.rewording.get("path"):
+        hashes["rewording"] = model_digest("rewording.path", path)
+    named = replace(stage, source=_named(stage)["source"])
     folder = locate(Path(stage.runs), KIND, source.name, named, hashes)
     make = partial(_make, stage, source, cut_offs, hashes)
     artifact = build(folder, stage, hashes, make, named=named)
@@ -119,117 +131,74 @@ def _make(
 ) -> Built:
     own, notes = stage.build, folder / SCAN
     notes.mkdir(exist_ok=True)
+    drop = own.near_duplicates == "drop"
+    number = own.number + (max(20, own.number // 5) if drop else 0)
+    by_month, most = own.slices == "month", number * own.candidates
     source = source.prepared(notes)
-    number = own.number + (max(20, own.number // 5) if own.near_duplicates == "drop" else 0)
-    by_month = own.slices == "month"
-    scan = Scan(
-        source, cut_offs, stage.seed, number * own.candidates, by_month, notes, own.processes
-    )
+    scan = Scan(source, cut_offs, stage.seed, most, by_month, notes, own.processes)
     results = Runner(notes, num_proc=own.processes).run("read", scan)
+    _check_unchanged(source, hashes)
     groups = scan.merged()
     _check_sides(groups, totals(results, "sides"))
     found, looked = take(source, groups, number, max(own.lengths))
-    near = near_duplicates([one for group in found.values() for one in group])
-    if own.near_duplicates == "drop":
-        gone = {one.key for one in near}
-        found = {group: [o for o in each if o.key not in gone] for group, each in found.items()}
+    dropped = near_duplicates(found) if drop else []
+    found = even(found, dropped, own.number)
     _check_enough(own, found, looked)
-    sets = [*labelled(found, own.number, own.lengths, source.name)]
+    sets = [*labelled(found, own.lengths, source.name)]
     sets += _reworded(stage, sets)
-    read = {
-        "documents": totals(results, "sides"),
-        "left_out": totals(results, "skipped"),
-        "looked_at": looked,
-        "taken": {group: len(each) for group, each in found.items()},
-    }
     sheet = {
         "name": f"{source.name}, before {own.members_before} against from {own.nonmembers_from}",
         "about": ABOUT,
-        "settings": {
-            "seed": stage.seed,
-            **{k: v for k, v in as_data(own).items() if k != "processes"},
-            "source": {k: v for k, v in stage.source.items() if k not in PLACES},
-            **({"rewording": stage.rewording} if any(s.setting != ORIGINAL for s in sets) else {}),
-        },
+        "settings": _settings(stage),
         "sources": [{"file": name, "sha256": digest} for name, digest in hashes.items()],
-        "read": read,
-        "overlap": _overlap(near, own, found, cut_offs),
-        "dates": _dates(totals(results, "months")),
-        "sets": [],
+        "read": {
+            "documents": totals(results, "sides"),
+            "left_out": totals(results, "skipped"),
+            "looked_at": looked,
+            "taken": {group: len(each) for group, each in found.items()},
+        },
+        "overlap": overlap(found, dropped),
+        "edited": edited(found[MEMBER], cut_offs),
+        "dates": by_year(totals(results, "months")),
     }
-    return write(folder, sheet, sets, source.licence)
+    return write(folder, sheet, {one.name: one.rows for one in sets}, source.licence)
 
 
-def write(folder: Path, sheet: dict[str, Any], sets: Sequence[LabelledSet], licence: str) -> Built:
-    """Write the sets, and the datasheet with a line for each."""
-    (folder / DATA).mkdir(exist_ok=True)
-    files = {one.name: folder / DATA / f"{one.name}.jsonl" for one in sets}
-    for one in sets:
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in one.rows)
-        files[one.name].write_text("".join(lines), encoding="utf-8", newline="\n")
-    hashes = digests(files)
-    sheet["sets"] = [_said(one, hashes[one.name]) for one in sets]
-    (folder / "datasheet.json").write_text(json.dumps(sheet, indent=1) + "\n")
-    (folder / "datasheet.md").write_text(markdown(sheet))
-    (folder / "README.md").write_text(card(sheet, licence))
-    names = [*(f"{DATA}/{name}.jsonl" for name in files), "datasheet.json", "datasheet.md"]
-    return Built([*names, "README.md"], {"sets": len(sets)})
+def _settings(stage: BuildStage) -> dict[str, Any]:
+    """What of the configuration can change the result."""
+    own = {name: value for name, value in as_data(stage.build).items() if name != "processes"}
+    return {"seed": stage.seed, **own, **_named(stage)}
 
 
-def _said(one: LabelledSet, digest: str) -> dict[str, Any]:
-    texts, labels = ([row[name] for row in one.rows] for name in ("text", "label"))
-    created = [[r["created"] or r["changed"] for r in one.rows if r["label"] == k] for k in (1, 0)]
-    return {
-        "set": one.name,
-        "members": sum(labels),
-        "nonmembers": len(labels) - sum(labels),
-        "members_created": _span(created[0]),
-        "nonmembers_created": _span(created[1]),
-        "characters": sum(map(len, texts)),
-        "blind": blind_row(texts, labels),
-        "sha256": digest,
-    }
+def _named(stage: BuildStage) -> dict[str, dict[str, Any]]:
+    """The nodes that name the folder: a file's content does, wherever it is."""
+    source = {name: value for name, value in stage.source.items() if name not in PLACES}
+    return {"source": source, "rewording": stage.rewording}
 
 
-def _span(dates: Sequence[str]) -> str:
-    return f"{min(dates)[:10]} to {max(dates)[:10]}" if dates else "none"
+def _check_unchanged(source: Source, hashes: Mapping[str, str]) -> None:
+    """Raise a DataError where a file was changed since the folder was named by it."""
+    for name, digest in digests({file.name: file.path for file in source.files}).items():
+        if digest != hashes[name]:
+            raise DataError(f"source.paths: {name} was changed while it was read: start again.")
+
+
+def _rewording(stage: BuildStage) -> Rewording | None:
+    """What rewords the texts; None: nothing does."""
+    made = create("rewording", stage.rewording) if stage.rewording else Exact()
+    if isinstance(made, Exact):
+        return None
+    needed("sacrebleu", "a rewording")
+    return cast(Rewording, made)
 
 
 def _reworded(stage: BuildStage, sets: Sequence[LabelledSet]) -> list[LabelledSet]:
-    rewording = create("rewording", stage.rewording) if stage.rewording else Exact()
-    if isinstance(rewording, Exact):
+    rewording = _rewording(stage)
+    if rewording is None:
         return []
     name = str(stage.rewording["_target_"]).split(".")[-2]
     seed = derive(stage.seed, "rewording")
     return [reworded(one, name, rewording, stage.build.least_bleu, seed) for one in sets]
-
-
-def _overlap(
-    near: Sequence[Taken], own: BuildConfig, found: Mapping[str, Sequence[Taken]], line: CutOffs
-) -> dict[str, Any]:
-    members = found.get(MEMBER, [])
-    edited = [
-        one
-        for one in members
-        if (one.document.changed or line.members_before) >= line.members_before
-    ]
-    return {
-        "members_that_share_13_words_with_a_non-member": sum(one.member for one in near),
-        "non-members_that_share_13_words_with_a_member": sum(not one.member for one in near),
-        "these_are": "dropped" if own.near_duplicates == "drop" else "kept",
-        "members_taken": len(members),
-        "members_whose_text_was_edited_after_members_before": len(edited),
-    }
-
-
-def _dates(months: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Documents of each side by year."""
-    found: dict[str, dict[str, int]] = {}
-    for name, count in months.items():
-        side, _, month = name.rpartition(" ")
-        year = found.setdefault(month[:4], {MEMBER: 0, NONMEMBER: 0})
-        year[side] += count
-    return [{"year": year, **sides} for year, sides in sorted(found.items())]
 
 
 def _check_sides(groups: Mapping[str, Any], sides: Mapping[str, int]) -> None:

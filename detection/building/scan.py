@@ -17,6 +17,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
 from core.errors import DataError
 from core.progress import progress
 from core.seeds import derive
@@ -74,7 +76,7 @@ class Scan:
 
     def files(self, piece: int) -> list[Path]:
         """Its documents that may be taken."""
-        return [self.folder / f"{piece:05d}.jsonl"]
+        return [self.folder / f"{piece:05d}.jsonl.zst"]
 
     def make(self, piece: int) -> dict[str, Any]:
         """Read a file; returns what it has, by side and month, and what was left out."""
@@ -91,11 +93,11 @@ class Scan:
                 side = self.cut_offs.side(document, self.source.unchanged_members)
                 sides[side] += 1
                 if side in (MEMBER, NONMEMBER):
-                    month = (document.created or document.changed or datetime.min).strftime("%Y-%m")
+                    month = (document.created or document.changed or datetime.min).isoformat()[:7]
                     months[f"{side} {month}"] += 1
                     group = f"{side} {month}" if self.by_month and side == NONMEMBER else side
                     smallest.add(group, derive(self.seed, "order", document.id), document)
-        with self.files(piece)[0].open("w", encoding="utf-8", newline="\n") as stream:
+        with zstandard.open(self.files(piece)[0], "wt", encoding="utf-8", newline="\n") as stream:
             for group, key, document in smallest:
                 row = {"group": group, "key": key, **asdict(document)}
                 stream.write(json.dumps(row, default=datetime.isoformat) + "\n")
@@ -122,7 +124,7 @@ class Scan:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, int, Dated]]:
-    with path.open(encoding="utf-8", newline="\n") as stream:
+    with zstandard.open(path, "rt", encoding="utf-8", newline="\n") as stream:
         for line in stream:
             row = json.loads(line)
             group, key = row.pop("group"), row.pop("key")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.progress import progress
-from detection.building.dates import MEMBER, Dated
+from detection.building.dates import MEMBER, NONMEMBER, CutOffs, Dated
 from detection.building.scan import Keyed
 from detection.building.sources import Source
 from injection.near_duplicates import Item, Keys, across
@@ -79,27 +79,69 @@ def take(
     return found, looked
 
 
-def near_duplicates(taken: Sequence[Taken]) -> list[Taken]:
+def near_duplicates(found: Mapping[str, Sequence[Taken]]) -> list[Taken]:
     """Those that share 13 words in a row, or all, with one on the other side."""
+    taken = [one for group in found.values() for one in group]
     items = [Item([text], [text]) for text in (one.text(len(one.words)) for one in taken)]
     return [taken[i] for i in across(items, [one.member for one in taken], Keys(items))]
 
 
+def even(
+    found: Mapping[str, Sequence[Taken]], dropped: Sequence[Taken], number: int
+) -> dict[str, list[Taken]]:
+    """The first `number` of each group that are not dropped, at most as many as members.
+
+    Of the members as many as the largest group of non-members has.
+    """
+    gone = {one.key for one in dropped}
+    kept = {g: [o for o in each if o.key not in gone][:number] for g, each in found.items()}
+    members = kept.pop(MEMBER, [])
+    others = {group: each[: len(members)] for group, each in kept.items()}
+    return {MEMBER: members[: max(map(len, others.values()))], **others}
+
+
 def labelled(
-    found: Mapping[str, Sequence[Taken]], number: int, lengths: Sequence[int], name: str
+    found: Mapping[str, Sequence[Taken]], lengths: Sequence[int], name: str
 ) -> Iterator[LabelledSet]:
     """A set of each length and slice; the shorter texts are the beginnings of the longer ones."""
-    for group in found:
-        if group != MEMBER:
-            size = min(number, len(found[MEMBER]), len(found[group]))
-            both = sorted([*found[MEMBER][:size], *found[group][:size]], key=lambda one: one.key)
-            for length in lengths if size else ():
-                rows = [_row(one, length, f"{name}-{length}") for one in both]
-                yield LabelledSet(length, group.partition(" ")[2], ORIGINAL, rows)
+    for group, others in found.items():
+        if group != MEMBER and others:
+            month = group.partition(" ")[2]
+            both = sorted([*found[MEMBER][: len(others)], *others], key=lambda one: one.key)
+            for length in lengths:
+                rows = [_row(one, length, "-".join(filter(None, [name, month]))) for one in both]
+                yield LabelledSet(length, month, ORIGINAL, rows)
+
+
+def overlap(found: Mapping[str, Sequence[Taken]], dropped: Sequence[Taken]) -> dict[str, Any]:
+    """How many texts share 13 words with one on the other side: dropped ones, else those kept."""
+    near = dropped or near_duplicates(found)
+    return {
+        "members_that_share_13_words_with_a_non-member": sum(one.member for one in near),
+        "non-members_that_share_13_words_with_a_member": sum(not one.member for one in near),
+        "these_are": "dropped" if dropped else "kept",
+    }
+
+
+def edited(members: Sequence[Taken], cut_offs: CutOffs) -> dict[str, int]:
+    """How many of the members are no longer what they were."""
+    changed = [one.document.changed for one in members]
+    later = [at for at in changed if at is not None and at >= cut_offs.members_before]
+    return {"members": len(members), "edited_after_members_before": len(later)}
+
+
+def by_year(months: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Documents of each side by the year of their creation, from counts by "member 2015-03"."""
+    found: dict[str, dict[str, int]] = {}
+    for name, count in months.items():
+        side, _, month = name.rpartition(" ")
+        year = found.setdefault(month[:4], {MEMBER: 0, NONMEMBER: 0})
+        year[side] += count
+    return [{"year": year, **sides} for year, sides in sorted(found.items())]
 
 
 def _row(one: Taken, length: int, benchmark: str) -> dict[str, Any]:
-    """A line of the file; `detection.rows` reads id, text, label and benchmark."""
+    """A line of the file, with the columns that `examples=jsonl` reads."""
     own = one.document
     created, changed = (None if at is None else at.isoformat() for at in (own.created, own.changed))
     return {

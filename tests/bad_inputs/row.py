@@ -108,6 +108,11 @@ GOOD = {
     "training which-step": [f"corpus_folder={M}/corpus", "batch=2", "example_id=user-0"],
     "detection": [*SCORED, "method=[loss]"],
     "detection probe": [],
+    "detection build": [
+        "source=jsonl", "source.paths=d.jsonl", "build.members_before=2016-01-01",
+        "build.nonmembers_from=2019-01-01", "build.lengths=[8]",
+    ],
+    "detection select": [f"examples.path={M}/texts.jsonl", f"corpus_folder={M}/corpus"],
     "detection online": [*SCORED, "method=[loss]"],
     "detection view": [*SCORED, "method=[loss]"],
     "detection accuracy": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],

@@ -26,6 +26,7 @@ from tests.bad_inputs.table import ROWS
 MODULES = (
     "core.command", "launch.run", "launch.sweep", "launch.adopt", "injection.run", "training.run",
     "training.models", "training.engine", "training.memory_plan", "detection.run",
+    "detection.building.run", "detection.building.select",
     "detection.accuracy.run", "detection.extraction.run", "detection.online", "detection.thresholds.run", "detection.view.run", "analysis.run",
     "analysis.mirror.report", "transformers.models.llama.modeling_llama",
 )  # fmt: skip

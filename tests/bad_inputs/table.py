@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.bad_inputs import analysis, detection, injection, launching, training
+from tests.bad_inputs import analysis, building, detection, injection, launching, training
 from tests.bad_inputs.row import Row
 
 
@@ -18,4 +18,13 @@ def _named(rows: list[Row]) -> dict[str, Row]:
     return found
 
 
-ROWS = _named([*injection.ROWS, *training.ROWS, *detection.ROWS, *analysis.ROWS, *launching.ROWS])
+ROWS = _named(
+    [
+        *injection.ROWS,
+        *training.ROWS,
+        *detection.ROWS,
+        *building.ROWS,
+        *analysis.ROWS,
+        *launching.ROWS,
+    ]
+)

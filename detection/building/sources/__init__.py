@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ class Source(Ranged, ABC, node="source"):
 
     licence: ClassVar[str] = "other"
     """Of the texts, as the hub writes it."""
+    usual: ClassVar[str] = ""
+    """A regular expression: files whose names it finds are read, or all where it finds none."""
 
     name: str
     paths: str | Sequence[str] | None = None
@@ -43,7 +46,8 @@ class Source(Ranged, ABC, node="source"):
     @cached_property
     def files(self) -> list[Shard]:
         """The files, by name."""
-        return find_shards(self.paths, "text", "source.paths")
+        found = find_shards(self.paths, "text", "source.paths")
+        return [file for file in found if re.search(self.usual, file.name)] or found
 
     @property
     def also_read(self) -> Mapping[str, Path]:

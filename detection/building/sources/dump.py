@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from core.errors import said
 from detection.building.sources import needed
 from injection.sources.tally import Tally
 
@@ -22,5 +23,5 @@ def pages(stream: Any, tally: Tally, path: Path) -> Iterator[Any]:
         return
     try:
         yield from mwxml.Dump.from_element(root).pages
-    except mwxml.errors.MalformedXML as error:
-        tally.bad("no MediaWiki dump", str(path), str(error))
+    except (mwxml.errors.MalformedXML, AttributeError, TypeError, ValueError) as error:
+        tally.bad("no MediaWiki dump", str(path), said(error))

@@ -19,7 +19,7 @@ from injection.sources.tally import Tally
 def _is_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
-    except (ValueError, OSError):
+    except (KeyError, ValueError, OSError):
         return False
     return True
 
@@ -72,10 +72,18 @@ class Jsonl(Source):
         if name is None or changed is None:
             return None
         zone = None if self.zone is None else ZoneInfo(self.zone)
+        title = "" if title is MISSING else str(title)
+        try:
+            if not isinstance(text, str):
+                raise TypeError(f"{self.text_field!r} is a {type(text).__name__}, no string")
+            f"{name}{title}{text}".encode()  # JSON may spell half of a surrogate pair
+        except (TypeError, UnicodeEncodeError) as error:
+            tally.bad("no text", row.where, str(error))
+            return None
         try:
             dates = moment(created, zone), moment(changed, zone)
         except (ValueError, OverflowError, OSError) as error:
             remedy = "set source.zone, such as source.zone=UTC" if "zone" in str(error) else "ISO"
             tally.bad("no date", row.where, f"{self.created!r}: {error}; {remedy}")
             return None
-        return Dated(str(name), "" if title is MISSING else str(title), *dates, str(text))
+        return Dated(str(name), title, *dates, text)

@@ -32,6 +32,7 @@ class StackExchange(Source):
     """
 
     licence: ClassVar[str] = "cc-by-sa-4.0"
+    usual: ClassVar[str] = r"\bPosts\.xml|\.7z$"
 
     def documents(
         self, file: Shard, tally: Tally, cut_offs: CutOffs, told: Told

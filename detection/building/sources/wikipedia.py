@@ -39,6 +39,7 @@ class Wikipedia(Source):
     """Articles, as WikiMIA has them (Shi et al. 2024), as plain text."""
 
     licence: ClassVar[str] = "cc-by-sa-4.0"
+    usual: ClassVar[str] = r"\.xml|\.7z$"
 
     drop_titles: str = r"^(List|Timeline) of\b"
     """A regular expression; pages whose title it finds are left out."""
@@ -109,8 +110,11 @@ class Wikipedia(Source):
         except ValueError as error:
             tally.bad("no date", where, str(error))
             return None
-        if changed is None or text is None:
-            tally.bad("missing field", where, "it has no revision with a timestamp and a text")
+        if text is None:  # deleted, or of a dump without texts
+            tally.empty()
+            return None
+        if changed is None:
+            tally.bad("missing field", where, "its revision has no timestamp")
             return None
         given = self._dates and self._dates.of(page.id)
         created = given or (created if known else None)

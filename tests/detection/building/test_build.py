@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from core.compose import composed
 from core.errors import ConfigError, DataError
 from detection.building import datasheet
 from detection.building.dates import BETWEEN, EDITED, MEMBER, NONMEMBER, UNKNOWN, CutOffs, Dated
 from detection.building.scan import Scan
-from detection.config import ExamplesConfig
+from detection.config import DetectionStage
 from detection.examples import open_examples
 from tests.dumps import drawn_dates
 
@@ -62,8 +63,11 @@ def test_the_smallest_hashes_of_each_side_are_cut_to_words(built, files):
     digests = {one["file"]: one["sha256"] for one in sheet["sources"]}
     for path in files.iterdir():
         assert digests[path.name] == hashlib.sha256(path.read_bytes()).hexdigest()
-    found = open_examples(ExamplesConfig(str(folder / "data/length8.jsonl")))
-    assert sum(one.label for one in found) == 10
+    words = ["examples=jsonl", f"examples.path={folder}/data", "model.path=none"]
+    read = open_examples(composed("detection", words, DetectionStage).examples)
+    names = {f"documents/{length}/original": 20 for length in (8, 16)}
+    assert Counter(one.benchmark for one in read) == names
+    assert sum(one.label for one in read) == 20
 
 
 def test_the_card_names_the_files(built, files):
@@ -224,3 +228,13 @@ def test_a_finished_benchmark_is_found(built, files):
     folder = built(*words)[2]
     shutil.rmtree(folder / "scan", ignore_errors=True)
     assert built(*words, "build.processes=2")[2] == folder
+    moved = shutil.copytree(files, files.with_name("moved"))
+    assert built("source=jsonl", f"source.paths={moved}")[2] == folder
+    jsonl(moved / "2.jsonl", dated(40, 200))
+    assert built("source=jsonl", f"source.paths={moved}")[2] != folder
+    assert built(*words, "build.number=11")[2] != folder
+
+
+def test_processes_share_the_files(built, files):
+    words = ["source=jsonl", f"source.paths={files}"]
+    assert built(*words)[0] == built(*words, "build.processes=2", runs=files.with_name("two"))[0]

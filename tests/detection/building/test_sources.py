@@ -85,7 +85,7 @@ def test_a_members_text_is_that_before_the_first_date_where_the_dump_has_it(buil
     for row in rows["length8"]:
         own = old if row["label"] else new
         assert row["text"] == " ".join(own[int(row["id"])].split()[:8])
-    assert sheet["overlap"]["members_whose_text_was_edited_after_members_before"] == 0
+    assert sheet["edited"]["edited_after_members_before"] == 0
 
 
 @pytest.mark.parametrize("name", ["things/Posts.xml", "things.7z"])
@@ -113,6 +113,23 @@ def test_a_question_that_was_answered_after_the_first_date_is_no_member(built, t
     }  # fmt: skip
     kept = built(*words, "source.unchanged_members=false")[1]
     assert kept["read"]["documents"] == {"member": 13, "non-member": 12}
+
+
+def test_of_a_sites_folder_the_posts_are_read(built, tmp_path):
+    stack_exchange(tmp_path / "Posts.xml", texts(60), drawn_dates(60))
+    (tmp_path / "Users.xml").write_text("<users></users>")
+    sheet = built("source=stackexchange", f"source.paths={tmp_path}", f"runs={tmp_path}/.runs")[1]
+    assert [one["file"] for one in sheet["sources"]] == ["Posts.xml"]
+
+
+def test_a_deleted_text_is_counted(built, tmp_path):
+    own = [page(n, f"P{n}", wikitext(t), [(BEFORE if n % 2 else AFTER, False)])
+           for n, t in enumerate(texts(40))]  # fmt: skip
+    own[0] = own[0].replace("<text ", '<text deleted="deleted" /><x ').replace("</text>", "</x>")
+    own[0] = own[0][: own[0].index("<x ")] + own[0][own[0].index("</x>") + 4 :]
+    path = dump(tmp_path / "enwiki.xml", *own)
+    sheet = built("source=wikipedia", f"source.paths={path}")[1]
+    assert sheet["read"]["left_out"] == {"empty document": 1}
 
 
 @pytest.mark.parametrize("kind", ["wikipedia", "stackexchange"])

@@ -1,0 +1,103 @@
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from core.compose import composed
+from core.errors import ConfigError, DataError
+from detection.building import datasheet
+from detection.building.search import Documents, Packed, Search
+from detection.building.select import SelectStage, run
+from injection.sources.files import FilesCorpus
+from injection.tasks import Runner
+from injection.tokens import Tokenizer
+from tests.bad_inputs.material import GOLDEN
+
+from .conftest import jsonl, texts
+
+
+def plain_share(text, corpus, n):
+    """By Python's sets."""
+
+    def grams(words):
+        return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+    known = {gram for document in corpus for gram in grams(document.lower().split())}
+    own = grams(text.lower().split())
+    return sum(gram in known for gram in own) / len(own)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasheet, "obstacle", lambda *_: "time")
+    words = [t.replace(",", "").replace(".", "") for t in texts(40, 60)]
+    corpus, others = words[:30], words[30:]
+    mixed = [" ".join(others[n].split()[: 12 * n] + corpus[n].split()[: 40 - 4 * n])
+             for n in range(10)]  # fmt: skip
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for n in range(3):
+        jsonl(folder / f"{n}.jsonl", [{"text": text} for text in corpus[10 * n : 10 * n + 10]])
+    return tmp_path, corpus, mixed
+
+
+def selected(folder, *words):
+    stage = composed("select", [f"runs={folder}/runs", *words], SelectStage)
+    place = run(stage).path
+    (data,) = (place / "data").iterdir()
+    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    return data.stem, rows, json.loads((place / "datasheet.json").read_text())
+
+
+def searched(folder, texts, n, corpus):
+    search = Search(texts, n, corpus, folder)
+    Runner(folder).run("overlap", search)
+    return search.shares()
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 13])
+def test_the_shares_are_those_of_plain_sets(here, n):
+    folder, corpus, mixed = here
+    found = searched(folder, mixed, n, Documents(FilesCorpus(name="a", paths=f"{folder}/corpus")))
+    np.testing.assert_allclose(found, [plain_share(text, corpus, n) for text in mixed])
+    assert n == 1 or len({*found}) > 3
+
+
+def test_candidates_of_little_overlap_are_kept_and_members_stay(here):
+    folder, corpus, mixed = here
+    rows = [{"id": f"c{n}", "text": text, "created": "2020"} for n, text in enumerate(mixed)]
+    rows += [{"id": "m", "text": corpus[0], "label": 1}, {"id": "short", "text": "Two words"}]
+    path = jsonl(folder / "in.jsonl", rows)
+    words = [f"examples.path={path}", "corpus=local_jsonl", f"corpus.paths={folder}/corpus"]
+    name, kept, sheet = selected(folder, *words, "select.ngram=13", "select.max_share=0.2")
+    shares = {f"c{n}": plain_share(text, corpus, 13) for n, text in enumerate(mixed)}
+    assert name == "ngram_13_0.2"
+    assert {r["id"] for r in kept} == {"m", *(name for name, s in shares.items() if s <= 0.2)}
+    assert {r["id"]: r["label"] for r in kept if r["label"]} == {"m": 1}
+    for row in kept[:-1]:
+        assert row["overlap"] == pytest.approx(shares[row["id"]], abs=1e-6)
+        assert row["created"] == "2020"
+    assert sheet["candidates"]["left_out_as_shorter_than_an_n-gram"] == 1
+    assert sheet["read"]["documents"] == 30
+    words[0] = f"examples.path={jsonl(folder / 'known.jsonl', rows[:-1])}"
+    with pytest.raises(DataError, match=r"select.max_share=0 of its 1-grams.*least share is"):
+        selected(folder, *words, "select.ngram=1", "select.max_share=0")
+
+
+@pytest.mark.parametrize("sequences", [1, 3, 100])
+def test_n_grams_of_packed_sequences_are_found_across_blocks(tmp_path, sequences):
+    tokenizer = Tokenizer(str(GOLDEN / "target"))
+    own = [t.replace(",", "").replace(".", "") for t in texts(40, 60)]
+    ids = np.array([i for text in own for i in tokenizer.encode_documents([text])[0]], np.int32)
+    ids = ids[: len(ids) // 16 * 16].reshape(-1, 16)
+    blocks = [ids[n : n + sequences] for n in range(0, len(ids), sequences)]
+    corpus = SimpleNamespace(tokenizer=tokenizer, blocks=lambda: iter(blocks))
+    other = "Quite another text of as many words as a gram has or so"
+    found = searched(tmp_path, [*own[:-1], other], 7, Packed(corpus))
+    assert found.tolist() == [1] * 39 + [0]
+
+
+def test_one_corpus_is_asked_for(tmp_path):
+    with pytest.raises(ConfigError, match="corpus_folder is None: give either"):
+        selected(tmp_path, f"examples.path={tmp_path}")
