@@ -11,6 +11,7 @@ logits thrown away:
 
 In multiples of the ordinary pass (the forward and its statistics):
 
+- lengths: the pass over each text at 32, 64, 128 and 256 tokens, which reads the longest alone;
 - pac, neighbor: the passes over 6 and 26 versions of each text, here as repeats of the texts; the
   masked language model's own time is left out;
 - m=1, m=5: the infilling pass;
@@ -40,6 +41,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.timing import medians, peak
 from core.models import load_model, load_tokenizer
+from detection.beginnings import longest
 from detection.forward.batches import run_batches, run_sequences
 from detection.forward.infill import takes_branches
 from detection.forward.infill_copies import run_branches
@@ -57,8 +59,9 @@ TEXTS, TOKENS = 16, 256
 BATCH_TOKENS = 8192
 POSITIONS = 4  # of the loop that are timed
 GOALS = {
-    "pass": "", "goal": "", "4 methods": "", "apart": "≥ 3.45", "by text": "≥ 1.15", "pac": "≤ 6.5",
-    "neighbor": "≤ 27", "m=1": "≤ 2.3", "m=5": "≤ 7.5", "loop/m=1": "≥ 100", "loop/m=5": "≥ 35",
+    "pass": "", "goal": "", "4 methods": "", "apart": "≥ 3.45", "by text": "≥ 1.15",
+    "lengths": "≤ 1.15", "pac": "≤ 6.5", "neighbor": "≤ 27", "m=1": "≤ 2.3", "m=5": "≤ 7.5",
+    "loop/m=1": "≥ 100", "loop/m=5": "≥ 35",
 }  # fmt: skip
 
 
@@ -124,8 +127,9 @@ def measured(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int) -> li
     )
     if not takes_branches(model):
         sys.exit(f"{type(model.hf).__name__} takes no branches, so infilling is the loop.")
-    _, pac, neighbor, one, five, few = medians(
+    _, lengths, pac, neighbor, one, five, few = medians(
         lambda: versions(model, rows, 1),
+        lambda: cut(model, rows),
         lambda: versions(model, rows, 6),
         lambda: versions(model, rows, 26),
         lambda: infill(model, rows, 1),
@@ -134,7 +138,7 @@ def measured(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int) -> li
         repeats=repeats,
     )
     whole = few * (TOKENS - 1) / POSITIONS * len(rows)
-    return [bare, *ways, pac, neighbor, one, five, whole / one, whole / five]
+    return [bare, *ways, lengths, pac, neighbor, one, five, whole / one, whole / five]
 
 
 def memory_of(model: CausalLM, rows: Sequence[Sequence[int]]) -> str:
@@ -176,6 +180,13 @@ def attack(
 def versions(model: CausalLM, rows: Sequence[Sequence[int]], n: int) -> None:
     """The ordinary pass over so many versions of each text."""
     run_sequences(model, [*rows] * n, [""] * n * len(rows), BATCH_TOKENS)
+
+
+def cut(model: CausalLM, rows: Sequence[Sequence[int]]) -> None:
+    """The pass over each text at four lengths: each is the beginning of the next."""
+    sequences = [row[:n] for row in rows for n in (32, 64, 128, 256)]
+    read = sorted({*longest(sequences)})
+    run_sequences(model, [sequences[i] for i in read], [""] * len(read), BATCH_TOKENS)
 
 
 def infill(model: CausalLM, rows: Sequence[Sequence[int]], m: int) -> None:

@@ -21,6 +21,7 @@ EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
 
 def main(config: DictConfig) -> None:
     """Run the stage and print what the scores say."""
+    from detection.benchmark_summary import benchmark_report
     from detection.examples import open_examples
     from detection.overlap import text_notes
     from detection.run import run, run_slice  # here, so that --help and --cfg job answer at once
@@ -41,6 +42,11 @@ def main(config: DictConfig) -> None:
         return
     examples = open_examples(stage.examples)
     tables = open_scores(run(stage, examples=examples).path).tables
+    if stage.examples.name is not None:
+        out = None if stage.out is None else Path(stage.out)
+        models = {str(stage.model.path or stage.model.url): tables}
+        print(benchmark_report(stage.examples, examples, models, out))
+        return
     results = None if stage.out is None else Path(stage.out) / "results.json"
     print(summary(tables, examples, results=results, notes=text_notes(examples)))
 

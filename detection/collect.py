@@ -6,6 +6,8 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +16,14 @@ import pyarrow.compute as pc
 
 from core.artifacts import Built, beside, build, is_complete, locate, open_artifact
 from core.errors import ArtifactError
+from detection.beginnings import families
 from detection.config import DetectionConfig
 from detection.examples import texts_digest
 from detection.model import ScoredModel, model_of
 from detection.passes import Pass
 from detection.ranks.spread import staying
 from detection.resources import Resources
-from detection.store import KIND, PARTS, ByText, StoredPass, is_whole, part, write_rows
+from detection.store import KIND, PARTS, ByText, Row, StoredPass, is_whole, part, write_rows
 from detection.texts import Text, Texts, release
 from detection.views import view_of
 
@@ -176,10 +179,14 @@ class Collector:
             for own in texts.values():
                 model.tokenize(wanted, own)
                 release()
+        several = len(texts) > 1 and known is None and view_of(wanted).shares
+        kin = families(map(Texts.of, texts.values())) if several else {}
+        held: dict[str, list[Row]] = {}
         with staying():
             for path, own in texts.items():
                 if not path.exists():
-                    write_rows(path, model.run(wanted, own, known))
+                    _read_ahead(model, wanted, own, known, kin, held)
+                    write_rows(path, [row for text in own for row in held.pop(text.sha256)])
                     release()
 
     def _counts(self, folder: Path, context: int | None) -> dict[str, int]:
@@ -203,6 +210,25 @@ class Collector:
 
             self._loaded[role] = LoadedModel(self.models[role], self.settings, self.resources)
         return self._loaded[role]
+
+
+def _read_ahead(
+    model: LoadedModel,
+    wanted: Pass,
+    own: Sequence[Text],
+    known: ByText | None,
+    kin: dict[str, Texts],
+    held: dict[str, list[Row]],
+) -> None:
+    """Hold the rows of these texts, and of other parts' texts that are read together with them."""
+    names = {text.sha256 for text in own}
+    others = {t.sha256: t for name in names for t in kin.get(name, ())}
+    for name in others:
+        del kin[name]  # all of a family are read at once
+    new = [*own, *(others[name] for name in sorted(others.keys() - names))]
+    rows = model.run(wanted, [text for text in new if text.sha256 not in held], known)
+    for name, some in groupby(rows, attrgetter("text_sha256")):
+        held[name] = [*some]
 
 
 def serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:

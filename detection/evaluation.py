@@ -15,7 +15,8 @@ from core.bootstrap import resample
 from core.estimates import ALL, Estimate, estimate, interval, mean_over, needs_over
 from core.metrics import AUROC, Metric, Scores, chosen_metrics
 from core.seeds import derive
-from detection.blind import BLIND, blind_baseline, obstacle, warning
+from detection.blind import BLIND, Blind, blind_baseline, obstacle, warning
+from detection.matching import MATCHED, matched
 from detection.texts import Text, Texts
 
 METRICS = chosen_metrics([0.05], [0.95])
@@ -25,6 +26,7 @@ POOLED = "pooled over all texts"
 
 Key = tuple[str, str]
 Read = Callable[[], Iterable[tuple[Key, pd.DataFrame]]]
+Baseline = Callable[[Sequence[str], NDArray[np.bool_], int], Blind]
 Estimates = dict[tuple[str, str], dict[str, Estimate]]
 """(method, variant) → metric → estimate."""
 
@@ -63,10 +65,10 @@ def evaluated(
     """
     names = sorted({e.benchmark for e in examples})
     parts = {name: [e for e in examples if e.benchmark == name] for name in names}
-    groups = [_group(name, read(), texts, blind, metrics) for name, texts in parts.items()]
+    groups = [group(name, read(), texts, blind, metrics) for name, texts in parts.items()]
     if len(groups) < 2:
         return groups
-    pooled = _group(POOLED, read(), examples, blind, metrics)
+    pooled = group(POOLED, read(), examples, blind, metrics)
     return [_mean(groups, examples, metrics), *groups, pooled]
 
 
@@ -134,24 +136,35 @@ def _ends(found: Estimate) -> tuple[float | None, float | None]:
     return (None, None) if found.needs else interval(found, CONFIDENCE)
 
 
-def _group(
+def group(
     name: str,
     scores_of: Iterable[tuple[Key, pd.DataFrame]],
     examples: Sequence[Text],
     blind: bool,
     metrics: Sequence[Metric],
+    match: bool = False,
+    baseline: Baseline = blind_baseline,
 ) -> Group:
-    """By method and variant; none where the examples are of one kind. `name` seeds the draws."""
+    """By method and variant; none where the examples are of one kind. `name` seeds the draws.
+
+    `match` adds each method's AUROC after matching on the blind score (`detection.matching`), and
+    `baseline` makes that score.
+    """
+    texts, member = _labelled(examples)
+    problem = obstacle(texts, member)
+    made = None
+    if blind and not problem:
+        made = baseline(texts, member, derive(SEED, BLIND, name))
+    places = (made.placed[member, 0], made.placed[~member, 0]) if made else None
     found: Estimates = {}
     for method, scores in scores_of:
         members, nonmembers = split(scores, examples)
         if len(members) and len(nonmembers):
             drawn = resample(len(members), len(nonmembers), DRAWS, derive(SEED, name))
             found[method] = estimate(members, nonmembers, drawn, metrics)
-    texts, member = _labelled(examples)
-    problem = obstacle(texts, member)
-    if blind and found and not problem:
-        made = blind_baseline(texts, member, derive(SEED, BLIND, name))
+            if match:
+                found[method][MATCHED.name] = matched(members, nonmembers, places, drawn)
+    if made and found:
         sides = np.flatnonzero(member), np.flatnonzero(~member)
         found[BLIND, ""] = made.estimates(*sides, metrics, DRAWS)
     return Group(name, int(member.sum()), int((~member).sum()), found, "", _notes(found, problem))

@@ -37,17 +37,19 @@ MATCHED = Metric(
 
 
 def matched(
-    members: Scores, nonmembers: Scores, blind: tuple[Scores, Scores], drawn: Resample
+    members: Scores, nonmembers: Scores, blind: tuple[Scores, Scores] | None, drawn: Resample
 ) -> Estimate:
     """The matched AUROC; the weights are those of each draw.
 
     Args:
         members: their scores.
         nonmembers: theirs.
-        blind: the blind scores of both, in the same order.
+        blind: the blind scores of both, in the same order; None: there are none.
         drawn: the resamples.
     """
     sizes, draws = (len(members), len(nonmembers)), len(drawn.members)
+    if blind is None:
+        return not_carried(sizes, draws, "a blind row")
     strata = np.split(strata_of(np.concatenate(blind)), [sizes[0]])
     both = [np.vstack([np.ones(n), d]) for n, d in zip(sizes, _counts(drawn), strict=True)]
     held = [count @ _indicators(own, strata) for count, own in zip(both, strata, strict=True)]

@@ -80,8 +80,13 @@ def summary(
 def _write(path: Path, groups: Sequence[Group], notes: Sequence[str]) -> None:
     """The metrics of all groups, and what is said of the texts and scores, as JSON."""
     said_of = [note for group in groups for note in group.notes]
-    rows = json.loads(tidy(groups).to_json(orient="records", double_precision=15))
-    write_text(path, json.dumps({"notes": [*notes, *said_of], "results": rows}, indent=1) + "\n")
+    write_rows(path, tidy(groups), [*notes, *said_of])
+
+
+def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
+    """The results' rows and what is said of them, as JSON."""
+    rows = json.loads(results.to_json(orient="records", double_precision=15))
+    write_text(path, json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
 
 
 def _shown(group: Group, groups: int) -> str:

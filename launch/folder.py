@@ -258,12 +258,12 @@ class Launch:
 
     def done_paths(self) -> list[CellPaths]:
         """The artefacts of the cells that ended well, with what their runs took."""
+        return [CellPaths(**paths, **cell.read_cost()) for cell, paths in self.done()]
+
+    def done(self) -> list[tuple[CellFolder, dict[str, Any]]]:
+        """The cells that ended well, with their artefacts' folders."""
         outcomes = [(cell, cell.read_outcome()) for cell in self.cells()]
-        return [
-            CellPaths(**outcome.paths, **cell.read_cost())
-            for cell, outcome in outcomes
-            if outcome is not None and outcome.paths is not None
-        ]
+        return [(cell, own.paths) for cell, own in outcomes if own is not None and own.paths]
 
 
 def digest(overrides: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from core.disk import disk_errors, writable
 from core.errors import ConfigError, StoppedError, UserError, require
 from core.progress import CELL, within
 from core.world import asked_processes
-from launch import downloads, estimates, pipeline, slurm, snapshot
+from launch import benchmark, downloads, estimates, pipeline, slurm, snapshot
 from launch.config import ClusterConfig, LaunchSettings
 from launch.folder import CellFolder, Launch, Outcome
 from launch.outlook import outlook
@@ -47,8 +47,11 @@ def run(config: DictConfig) -> Artifact | None:
             f"{asked_processes()} processes run this at once: python -m launch is one, and starts "
             "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
         )
+    scored = benchmark.is_benchmark(config)
+    if scored:
+        benchmark.check(config, settings)
     if settings.launch.dry_run:
-        print(_described(config, settings))
+        print(benchmark.described(config) if scored else _described(config, settings))
         return None
     if settings.launch.cell is not None:
         cell = Path(settings.launch.cell)
@@ -65,15 +68,24 @@ def run(config: DictConfig) -> Artifact | None:
             raise ConfigError(f"runs is {config.runs!r}: {why}")
         _one_of_many(config, settings, overrides)
         return None
-    plan = _check(config, settings, Stages(settings.cluster))  # before anything is written
-    if not writable(config.runs):
-        return _read_only(config, plan, settings.launch.stage)
+    if not scored:
+        plan = _check(config, settings, Stages(settings.cluster))  # before anything is written
+        if not writable(config.runs):
+            return _read_only(config, plan, settings.launch.stage)
     code = begin(config, overrides, [overrides])
     launch = Launch(code.parent)
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
     _run_or_prepare(config, settings, stages)
     if settings.cluster.kind == "slurm":
         _submit(launch, code, settings)
+        return None
+    return _report(config, launch)
+
+
+def _report(config: DictConfig, launch: Launch) -> Artifact | None:
+    """The report on the cells that ended well; None: none did, or it is of a benchmark."""
+    if benchmark.is_benchmark(config):
+        benchmark.report(config, launch)
         return None
     done = launch.done_paths()
     return pipeline.report(config, done) if done else None
@@ -122,9 +134,8 @@ def report(launch: Launch) -> int:
 
     Returns the exit status: 0, or 1 where a cell has no result.
     """
-    done, cells = launch.done_paths(), launch.cells()
-    if done:
-        pipeline.report(launch.read_config(), done)
+    done, cells = launch.done(), launch.cells()
+    _report(launch.read_config(), launch)
     failed = _name_failed(launch, ("failed", "stopped", "waiting"))
     log.info("sweep: %d of %d cells done.", len(done), len(cells))
     return failed
@@ -198,6 +209,9 @@ def _make(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
     cell, until = CellFolder(stages.folder), settings.launch.stage
     place = Launch(cell.folder.parents[1]).place(cell)
     with cell.record_run(until), within(CELL, place):
+        if benchmark.is_benchmark(config):
+            cell.write_outcome(benchmark.run_cell(config, stages))
+            return
         plan = _check(config, settings, stages)
         # without SLURM nothing asks: every stage finds its artefacts by their content
         content = pipeline.content_of(plan) if settings.cluster.kind == "slurm" else None

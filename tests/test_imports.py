@@ -14,13 +14,13 @@ FLOORS = {
     "detection.": (
         *(
             "config passes texts",
-            "prefix_texts blind_classifiers rows",
+            "prefix_texts blind_classifiers rows beginnings",
             "benchmarks",
             "examples methods model store",
             "neighbors",
         ),
         *("ranks resources build blind overlap matching", "forward", "views", "flags"),
-        *("scores loaded", "collect", "needs evaluation", "summary", "export"),
+        *("scores loaded", "collect", "needs evaluation", "summary", "export benchmark_summary"),
         "accuracy building thresholds view",
         *("run online probe arguments extraction", "api dry_run", "__init__ __main__"),
     ),

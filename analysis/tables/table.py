@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import pandas as pd
 
 from analysis.tables.latex import latex
 from core.csv_files import write_csv
+from core.markdown import markdown_table
 from core.terminal import columns, fit
 
 NOTHING = "–"
@@ -39,21 +39,11 @@ class Table:
 
     def markdown(self) -> str:
         """The table with padded columns, so that it reads well as plain text too."""
-        head, *lines = [[escaped(text) for text in row] for row in (self.header, *self.lines)]
-        widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-        rule = ["-" * width for width in widths]
-        rows = [head, rule, *lines]
-        padded = [[text.ljust(w) for text, w in zip(row, widths, strict=True)] for row in rows]
-        return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+        return markdown_table(self.header, self.lines)
 
     def latex(self, place: str = "") -> str:
         """The table for a paper; `place` (a condition) goes into its caption and its label."""
         return latex(self.name, self.title, self.header, self.lines, place)
-
-
-def escaped(text: str) -> str:
-    """A user's name in one cell of a Markdown table: no mark-up of its own."""
-    return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 
 
 def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Path]:

@@ -55,6 +55,11 @@ class ScoredModel(ABC):
         """The most tokens that it takes; None where it names no limit."""
 
     @property
+    def looks_back(self) -> bool:
+        """Whether what it says of a token is the same whatever follows; unless it is known: no."""
+        return False
+
+    @property
     @abstractmethod
     def vocabulary(self) -> int | None:
         """How many tokens it knows; None where it does not say."""

@@ -26,6 +26,16 @@ class TransformersModel(ScoredModel):
         return None if limit is None else int(limit)
 
     @property
+    def looks_back(self) -> bool:
+        """Whether what it says of a token is the same whatever follows.
+
+        Every causal model's is but for rotary embeddings that are scaled by the text's length.
+        """
+        names = ("rope_parameters", "rope_scaling")
+        rope = str([getattr(self.config, name, None) for name in names])
+        return "dynamic" not in rope and "longrope" not in rope
+
+    @property
     def vocabulary(self) -> int | None:
         """The entries of the vocabulary that the config names, if it does."""
         return getattr(self.config, "vocab_size", None)

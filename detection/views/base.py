@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from detection.beginnings import longest
 from detection.forward.reader import Reader, Tokens
 from detection.passes import Copies, Pass
 from detection.ranks.slices import Task
@@ -26,6 +27,8 @@ class View:
             they show how many of them are scored.
         asks: what the model must be able to give (`ScoredModel.gives`).
         least: the fewest tokens that a version may have; the first is not scored.
+        shares: whether what is said of a text's tokens is the same in every text that begins with
+            it, so that the longer one is read for both.
         cuts: whether a version longer than the context is cut, or read in windows, before.
     """
 
@@ -36,6 +39,7 @@ class View:
     asks: frozenset[str] = frozenset()
     least: int = 2
     cuts: bool = True
+    shares: bool = False
 
     def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
         """Of the passes of this view and model the one that holds all that is wanted."""
@@ -57,7 +61,18 @@ class View:
 
     def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of texts that the model takes at once."""
-        return reader.spread(self.task(reader, wanted), wanted.view_key, tokens)
+        task = self.task(reader, wanted)
+        if not (self.shares and reader.source.looks_back):
+            return reader.spread(task, wanted.view_key, tokens)
+        ends = longest([t.ids for t in tokens])
+        read = sorted({*ends})
+        found = reader.spread(task, wanted.view_key, [tokens[place] for place in read])
+        by_place = dict(zip(read, found, strict=True))
+        return [self.beginning(by_place[e], len(t.ids)) for e, t in zip(ends, tokens, strict=True)]
+
+    def beginning(self, copies: Copies, tokens: int) -> Copies:
+        """The statistics of the first `tokens` of a text, from the text's."""
+        return tuple(stats[: tokens - 1] for stats in copies)
 
     def windows(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of longer texts, from those of their windows."""

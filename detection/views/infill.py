@@ -39,6 +39,10 @@ class Infill(View):
         batch_tokens = reader.settings.batch_tokens
         return partial(run_infill, batch_tokens=batch_tokens, future=_future(wanted))
 
+    def beginning(self, copies: Copies, tokens: int) -> Copies:
+        """Copy j has an entry for each token but the first 1 + j; of m = all there are T-2."""
+        return tuple(stats[: tokens - 1 - j] for j, stats in enumerate(copies[: tokens - 1]))
+
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """A replaced token and all those after it must be in one window."""
         future, least = _future(wanted), overlap(context)
@@ -54,4 +58,5 @@ def _future(wanted: Pass) -> Parameter:
     return dict(wanted.parameters)["future"]
 
 
-VIEWS = {"infill": Infill(original, rewords=False, counts=True, asks=frozenset({"states"}))}
+ASKS = frozenset({"states"})
+VIEWS = {"infill": Infill(original, rewords=False, counts=True, asks=ASKS, shares=True)}

@@ -21,4 +21,7 @@ def lowercase(texts: Sequence[Text], resources: Resources) -> list[Sequence[str]
     return [(version,) for version in Lowercase().reword(originals, originals, resources.seed)]
 
 
-VIEWS = {"original": View(original, rewords=False, counts=True), "lowercase": View(lowercase)}
+VIEWS = {
+    "original": View(original, rewords=False, counts=True, shares=True),
+    "lowercase": View(lowercase, shares=True),
+}

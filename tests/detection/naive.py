@@ -85,8 +85,8 @@ def reference(views: Views, text: str) -> float:
 
 
 def versions(views: Views, augmentation: str, n: int, share: float) -> list[Rows]:
-    one = augmentation == "lowercase"
-    return views["target/lowercase" if one else f"target/{augmentation}?n={n}&share={share}"]
+    told = {"lowercase": "", "given": f"?n={n}"}.get(augmentation, f"?n={n}&share={share}")
+    return views[f"target/{augmentation}{told}"]
 
 
 def neighbor(views: Views, text: str, **augmented: Any) -> float:

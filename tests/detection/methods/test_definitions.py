@@ -21,6 +21,7 @@ K = [{}, {"k": 0.1}, {"k": 0.29}, {"k": 1.0}]
 AUGMENTED = [
     {}, {"augmentation": "delete", "n": 3, "share": 0.5}, {"augmentation": "lowercase"},
     {"augmentation": "swap", "n": 1, "share": 1.0}, {"augmentation": "masked_lm", "share": 0.125},
+    {"augmentation": "given", "n": 3},
 ]  # fmt: skip
 PARTS = [{}, {"top": 0.5}, {"bottom": 0.125}, {"top": 1.0, "bottom": 1.0}]
 CASES = {

@@ -1,0 +1,90 @@
+"""A launch over a labelled benchmark: each cell scores one model, and one report compares them.
+
+Nothing is injected or trained: an experiment that has a node `examples` is of this kind, such as
+`python -m launch -m experiment=wikimia model.path=a,b,c`. The report is `benchmark.md` and
+`results.json` in the launch's folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from omegaconf import DictConfig, OmegaConf
+
+from core.config import convert
+from core.errors import require
+from core.models import resolve
+from detection import open_scores
+from detection.benchmark_summary import FILE, benchmark_report
+from detection.config import DetectionStage, ScoredModelConfig
+from detection.examples import open_examples
+from detection.needs import choose_methods
+from launch.config import LaunchSettings
+from launch.folder import Launch, Outcome
+from launch.stages import Stages
+
+NODES = (
+    *("name", "seed", "runs", "examples", "method", "detection"),
+    *("reference", "masked_lm", "prefix"),
+)
+log = logging.getLogger(__name__)
+
+
+def is_benchmark(config: DictConfig) -> bool:
+    """Whether it scores models over a benchmark."""
+    return config.get("examples") is not None
+
+
+def stage_of(config: DictConfig) -> DetectionStage:
+    """What a cell scores.
+
+    Raises:
+        ConfigError: no model, or a method that lacks something.
+    """
+    path, trust = config.model.path, config.model.trust_remote_code
+    require(path is not None, "model.path", path, "give the model to score, or several: a,b,c.")
+    scored = ScoredModelConfig(path=path, trust_remote_code=trust)
+    stage = replace(_stage(config), model=scored)
+    choose_methods(stage)
+    return stage
+
+
+def _stage(config: DictConfig) -> DetectionStage:
+    """All but the model, whose node is that of a model to train."""
+    return convert(OmegaConf.masked_copy(config, list(NODES)), DetectionStage)
+
+
+def check(config: DictConfig, settings: LaunchSettings) -> None:
+    """Raise a UserError before any work: of the cell, or because it can't be run so."""
+    kind, last = settings.cluster.kind, settings.launch.stage
+    remedy = "a benchmark is scored here: give cluster=local, or cluster=torchrun for one cell."
+    require(kind != "slurm", "cluster.kind", kind, remedy)
+    remedy = "a benchmark has no stage but its scores: leave it out."
+    require(last in (None, "detect"), "launch.stage", last, remedy)
+    resolve("model.path", str(stage_of(config).model.path))
+
+
+def run_cell(config: DictConfig, stages: Stages) -> Outcome:
+    """Score the cell's model, or find it scored."""
+    stage = stage_of(config)
+    scores = stages.detect("benchmark", stage)
+    paths = {"model": str(stage.model.path), "scores": str(scores.path.absolute())}
+    return Outcome("done", paths=paths)
+
+
+def report(config: DictConfig, launch: Launch) -> None:
+    """Print the report on all models that are scored, and write it into the launch's folder."""
+    done = launch.done()
+    if not done:
+        return
+    examples = _stage(config).examples
+    models = {paths["model"]: open_scores(paths["scores"]).tables for _, paths in done}
+    log.info("%s", benchmark_report(examples, open_examples(examples), models, launch.folder))
+    log.info("report: %s", launch.folder / FILE)
+
+
+def described(config: DictConfig) -> str:
+    """What a dry run says of a cell."""
+    stage = stage_of(config)
+    return f"score {stage.examples.name} with {stage.model.path}: {', '.join(stage.method)}"

@@ -1,0 +1,112 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.estimates import interval
+from core.metrics import AUROC
+from detection.api import evaluate
+from detection.benchmark_summary import benchmark_report, benchmark_tables, evaluated_parts, named
+from detection.config import ExamplesConfig, SourceConfig
+from detection.evaluation import CONFIDENCE, by_method
+from detection.examples import make_text
+from detection.matching import MATCHED
+from detection.texts import Texts
+
+CONFIG = ExamplesConfig(
+    "x", name="wikimia", same_texts=["length", "setting"], papers="wikimia.csv",
+    sources=[SourceConfig(has={"length": [32, 64], "setting": ["original"]})],
+)  # fmt: skip
+WORDS = ("river", "harbour", "ladder", "orchard", "winter", "window", "copper", "engine")
+
+
+def made(shift=0.0, n=120, seed=0):
+    """Texts of two parts with drawn labels; members tell of 2014 oftener by `shift`."""
+    rng = np.random.default_rng(seed)
+    texts, rows = [], []
+    for length in (32, 64):
+        for i in range(n):
+            member = i % 2 == 0
+            old = rng.random() < (0.5 + shift if member else 0.5 - shift)
+            words = " ".join(rng.choice(WORDS, length // 4))
+            text = f"{words} in {rng.integers(2010, 2016) if old else rng.integers(2018, 2024)}"
+            name = f"wikimia/{length}/original"
+            texts.append(make_text(f"{name}/{i}", text, member, name))
+            rows.append([f"{name}/{i}", "loss", "", float(old) + rng.normal(0, 0.4), "", True])
+    columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
+    return Texts.of(texts), pd.DataFrame(rows, columns=columns)
+
+
+def groups_of(texts, table, config=CONFIG):
+    return evaluated_parts(lambda: by_method([table]), texts, config)
+
+
+def test_a_part_is_evaluated_as_by_itself():
+    texts, table = made()
+    part = groups_of(texts, table)[0]
+    ids = [t.example_id for t in texts if t.benchmark == part.name]
+    own = table[table["example_id"].isin(ids)]
+    frame = pd.DataFrame([{"id": t.example_id, "text": t.text, "label": t.label,
+                           "benchmark": t.benchmark} for t in texts][:120])  # fmt: skip
+    expected = evaluate(own, frame, blind=False)
+    value = expected[expected["metric"] == "auroc"]["value"].item()
+    assert part.found["loss", ""]["auroc"].value == pytest.approx(value, abs=1e-12)
+
+
+def test_the_average_of_the_same_texts_is_no_surer_than_its_parts():
+    texts, table = made()
+    *parts, average = groups_of(texts, table)
+    found = [one.found["loss", ""]["auroc"] for one in (*parts, average)]
+    assert found[2].value == pytest.approx((found[0].value + found[1].value) / 2)
+    widths = [np.diff(interval(one, CONFIDENCE)).item() for one in found]
+    assert widths[2] == pytest.approx((widths[0] + widths[1]) / 2, rel=0.05)
+    apart = ExamplesConfig("x", name="wikimia", sources=CONFIG.sources)
+    alone = groups_of(texts, table, apart)[-1].found["loss", ""]["auroc"]
+    assert np.diff(interval(alone, CONFIDENCE)).item() == pytest.approx(widths[2] / 2**0.5, rel=0.1)
+
+
+def test_a_planted_shift_is_said_and_matched_away():
+    texts, table = made(shift=0.3)
+    for one in groups_of(texts, table)[:2]:
+        raw, matched = one.found["loss", ""]["auroc"], one.found["loss", ""][MATCHED.name]
+        assert one.found["blind", ""]["auroc"].value > 0.65 < raw.value
+        low, high = interval(matched, CONFIDENCE)
+        assert low <= 0.5 <= high
+        assert high - low < 0.35
+    said = benchmark_report(CONFIG, texts, {"m": lambda: [table]}, None)
+    assert "Blind AUROC off 0.5: 32 original 0." in said
+    assert "may measure dates and style, not memory" in " ".join(said.split())
+
+
+def test_the_papers_figures_stand_below_those_of_the_same_model():
+    texts, table = made()
+    table["method"] = "min_k_plus_plus"
+    groups = groups_of(texts, table)
+    (auroc, *_) = benchmark_tables({"huggyllama/llama-7b": groups}, CONFIG)
+    assert auroc.header == ["method", "variant", "32 original", "64 original", "average"]
+    paper = ["", "Raoof et al. 2025, table 11", "0.852", "0.859", "–"]
+    assert [line[0] for line in auroc.lines] == ["min_k_plus_plus", "", "blind"]
+    assert auroc.lines[1] == paper
+    assert named("/models/Llama-7B/") == "llama-7b"
+    (other, *_) = benchmark_tables({"llama-3b": groups}, CONFIG)
+    assert [line[0] for line in other.lines] == ["min_k_plus_plus", "blind"]
+
+
+def test_several_models_are_in_one_table_and_its_files(tmp_path):
+    texts, table = made()
+    models = {"a/one": lambda: [table], "b/two": lambda: [table]}
+    said = benchmark_report(CONFIG, texts, models, tmp_path)
+    assert said.count("a/one") == said.count("b/two") == 2 + 1 + 2
+    rows = json.loads((tmp_path / "results.json").read_text())["results"]
+    one, two = ([r for r in rows if r["model"] == model] for model in models)
+    assert [{**row, "model": 0} for row in one] == [{**row, "model": 0} for row in two]
+    assert "### wikimia: AUROC (95% intervals)" in (tmp_path / "benchmark.md").read_text()
+
+
+def test_what_a_part_can_not_carry_is_a_dash_with_the_reason():
+    texts, table = made(n=120)
+    rate = benchmark_tables({"m": groups_of(texts, table)}, CONFIG)[2]
+    assert rate.lines[0][2:] == ["–", "–", "–"]
+    assert rate.notes == ["– needs ≥ 100 non-members: 32 original, 64 original."]
+    assert AUROC.name in groups_of(texts, table)[0].found["blind", ""]
