@@ -165,7 +165,7 @@ def _table(models: Mapping[str, Sequence[Group]], config: ExamplesConfig, place:
                 if found is not None and found.needs and name != AVERAGE:
                     lacks.setdefault(found.needs, []).append(label(name, config))
             printed = _printed(config, named(model), method, metric.name, columns)
-            lines += [[model, *row] for row in printed]
+            lines += [row for own in printed if (row := [model, *own]) not in lines]
     notes = [f"{NOTHING} needs {n}: {', '.join(dict.fromkeys(at))}." for n, at in lacks.items()]
     header = ["model", "method", "variant", *(label(name, config) for name in columns)]
     if len(models) == 1:
@@ -189,9 +189,8 @@ def _printed(
     rows = []
     for source, some in own.groupby("source", sort=False):
         known = {f"{row.length} {row.setting}": f"{row.value:.3f}" for row in some.itertuples()}
-        rows.append(
-            ["", str(source), *(known.get(label(name, config), NOTHING) for name in columns)]
-        )
+        cells = [known.get(label(name, config), NOTHING) for name in columns]
+        rows.append([f"  {method[0]}", str(source), *cells])
     return rows
 
 
@@ -245,8 +244,8 @@ def _apart(name: str, config: ExamplesConfig) -> tuple[str, ...]:
     """What parts about the same texts have in common."""
     first, *values = name.split("/")
     axes = list(chosen(config))
-    if len(axes) != len(values):
-        return (name,)
+    if len(axes) != len(values):  # rows name their parts themselves
+        return (first,) if config.same_texts else (name,)
     both = zip(axes, values, strict=True)
     return (first, *(value for axis, value in both if axis not in config.same_texts))
 

@@ -10,12 +10,14 @@ from typing import Any
 from omegaconf import DictConfig
 
 from core import hub
+from core.errors import require
 from core.models import MODEL_FILES, resolve
 from core.terminal import fit
 from detection.build import build_methods
 from detection.needs import used_by
 from injection.benchmarks import source_name
 from injection.sources.hub import fetch_rows, hub_nodes, rows_are_kept
+from launch.benchmark import is_benchmark
 from launch.pipeline import BASE, Plan, plan
 
 
@@ -82,6 +84,8 @@ def fetch(config: DictConfig) -> None:
     Raises:
         UserError: the configuration can't work, or the hub can't give something.
     """
+    remedy = "download its files and the models, and give examples.path=DIR model.path=DIR."
+    require(not is_benchmark(config), "examples", "a labelled benchmark", remedy)
     found = downloads(plan(config, read=False))
     for one in found:
         print(f"{one.field}: {one.name} …", flush=True)

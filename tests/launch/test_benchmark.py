@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from core.command import command
+from launch.downloads import fetch
 from launch.run import conclude, run
 from tests.detection.benchmarks import layouts
 
@@ -47,6 +48,12 @@ def test_one_report_has_all_models(launched, tmp_path):
     rows = json.loads(report.with_name("results.json").read_text())["results"]
     assert {row["model"] for row in rows} == set(models.split(","))
     assert {row["benchmark"] for row in rows} >= {"wikimia/32/original", "average"}
+
+
+def test_nothing_of_it_is_fetched(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["launch", "experiment=wikimia", "model.path=x"])
+    assert command("pipeline", fetch) == 2
+    assert "give examples.path=DIR model.path=DIR" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

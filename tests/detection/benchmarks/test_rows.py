@@ -8,6 +8,7 @@ from core.config import convert
 from core.errors import ConfigError, DataError
 from detection.config import DetectionStage
 from detection.examples import open_examples
+from detection.online import OnlineStage
 
 from . import layouts
 from .layouts import SEEN, UNSEEN, write
@@ -28,6 +29,14 @@ def test_wikimia_is_read_by_length_and_setting(tmp_path, caplog):
     assert "wikimia has no length 256, setting paraphrased" in caplog.text
     few = opened("wikimia", tmp_path, "examples.length=64", "examples.setting=[original]")
     assert [*few] == [*texts[4:6]]  # ids and texts are the same whatever else is read
+
+
+def test_the_online_setting_reads_a_part_too(tmp_path):
+    folder = layouts.wikimia(tmp_path)
+    words = ["examples=wikimia", f"examples.path={folder}", "examples.length=32", "model.path=x"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        stage = convert(compose("online", [*words, "examples.setting=original"]), OnlineStage)
+    assert len(open_examples(stage.examples)) == 2
 
 
 def test_one_file_is_one_part_or_says_which(tmp_path):
@@ -65,6 +74,20 @@ def test_files_of_one_part_have_ids_of_their_own(tmp_path):
     folder = write(tmp_path, {"a.jsonl": rows, "b.jsonl": rows[:1]})
     ids = [t.example_id for t in opened("bookmia", folder)]
     assert ids == ["bookmia/a.jsonl-0", "bookmia/a.jsonl-1", "bookmia/b.jsonl-0"]
+
+
+def test_a_built_benchmarks_files_are_read_whole(tmp_path):
+    rows = [{"id": f"{n}", "text": t, "label": n, "benchmark": "wiki"} for n, t in enumerate("ab")]
+    files = {
+        f"length{k}{end}.jsonl": [{**row, "length": k, "setting": s} for row in rows]
+        for k in (32, 64)
+        for s, end in (("original", ""), ("swap", "-swap"))
+    }
+    texts = opened("jsonl", write(tmp_path, files))
+    assert len({t.example_id for t in texts}) == 8
+    assert {t.benchmark for t in texts} >= {"wiki/32/original", "wiki/64/swap"}
+    part = opened("jsonl", tmp_path, "examples.length=64", "examples.setting=swap")
+    assert [t.example_id for t in part] == ["wiki/64/swap/0", "wiki/64/swap/1"]
 
 
 @pytest.mark.parametrize(
