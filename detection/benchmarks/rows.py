@@ -85,14 +85,16 @@ def place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> It
     """The raw rows of a place: of a data set's split, or of files in a folder."""
     folder = Path(place.path or "").expanduser()
     if not folder.is_dir() and (place.split is None):
-        folder = snapshot("examples.path", str(place.path), [place.files or "*"], kind="dataset")
+        wanted = [f"*{place.files or ''}"]
+        folder = snapshot("examples.path", str(place.path), wanted, kind="dataset")
     if not folder.is_dir() or any((folder / name).is_file() for name in SAVED):
         own = replace(_plain(examples), path=str(place.path), subset=place.subset)
         yield from raw_rows(replace(own, split=place.split or examples.split), tally)
         return
     files = _files(folder, place.files or "*")
     for file in files:
-        own = replace(_plain(examples), path=str(file))
+        kind = next(FORMATS[s] for s in reversed(file.suffixes) if s in FORMATS)
+        own = replace(_plain(examples), path=str(file), format=kind)  # the hub's are links to blobs
         for row in raw_rows(own, tally, bare=TEXT):
             name = {examples.columns.get("id") or "id": f"{file.name}-{row.number - 1}"}
             yield row if len(files) == 1 else row._replace(value={**name, **row.value})

@@ -1,4 +1,5 @@
 import logging
+from fnmatch import fnmatchcase
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -74,6 +75,41 @@ def test_files_of_one_part_have_ids_of_their_own(tmp_path):
     folder = write(tmp_path, {"a.jsonl": rows, "b.jsonl": rows[:1]})
     ids = [t.example_id for t in opened("bookmia", folder)]
     assert ids == ["bookmia/a.jsonl-0", "bookmia/a.jsonl-1", "bookmia/b.jsonl-0"]
+
+
+def test_the_hub_is_asked_for_each_parts_split(monkeypatch):
+    asked = []
+
+    def load(path, subset, split, revision, read):
+        asked.append((path, split))
+        yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
+
+    monkeypatch.setattr("detection.rows.hub.load", load)
+    texts = opened("wikimia", "hub", "examples.length=64")
+    assert asked == [
+        ("swj0419/WikiMIA", "WikiMIA_length64"),
+        ("zjysteven/WikiMIA_paraphrased_perturbed", "WikiMIA_length64_paraphrased"),
+    ]
+    assert texts[3].text == "WikiMIA_length64_paraphrased 1"
+
+
+def test_mimirs_files_are_brought_from_the_hub_without_a_script(tmp_path, monkeypatch):
+    asked, cache = [], tmp_path / "snapshot"
+    for file in layouts.mimir(tmp_path / "blobs").rglob("*.jsonl"):
+        name = file.relative_to(tmp_path / "blobs")
+        blob = file.rename(tmp_path / "blobs" / str(name).replace("/", "-").replace(".jsonl", ""))
+        (cache / name).parent.mkdir(parents=True, exist_ok=True)
+        (cache / name).symlink_to(blob)  # as the hub's client keeps them
+
+    def snapshot(field, name, files, kind):
+        names = [path.relative_to(cache).as_posix() for path in cache.rglob("*.jsonl")]
+        asked.append((name, *(n for n in names if fnmatchcase(n, files[0]))))
+        return cache
+
+    monkeypatch.setattr("detection.benchmarks.rows.snapshot", snapshot)
+    assert len(opened("mimir", "hub", "examples.domain=arxiv")) == 4
+    name, folder = "arxiv_ngram_13_0.8.jsonl", "cache_100_200_1000_512"
+    assert asked == [("iamgroot42/mimir", f"{folder}/{s}/{name}") for s in ("train", "test")]
 
 
 def test_a_built_benchmarks_files_are_read_whole(tmp_path):
