@@ -117,6 +117,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, Mapping) and "auroc" in value:
         about = f" {value['warning']}" if value["warning"] else ""
         return f"{value['auroc']:.3f} [{value['low']:.3f}, {value['high']:.3f}]{about}"
+    if isinstance(value, Mapping) and "needs" in value:
+        return f"not measured: {value['needs']}"
     if isinstance(value, Mapping):
         return ", ".join(
             f"{name.replace('_', ' ')} {_cell(inner)}" for name, inner in value.items()

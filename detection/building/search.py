@@ -134,14 +134,14 @@ class Search:
     def make(self, piece: int) -> dict[str, Any]:
         """Read a piece; returns how much it has."""
         numbers, found = Numbers(self._vocabulary), np.zeros(len(self._index.grams), bool)
-        documents = characters = 0
+        texts = characters = 0
         with progress(desc="overlap", unit="character", unit_scale=True) as bar:
             for chunk, size in joined(self.corpus.texts(piece, self.ngram)):
                 found[self._index.places(numbers.of(chunk))[1]] = True
-                documents, characters = documents + size, characters + len(chunk)
+                texts, characters = texts + size, characters + len(chunk)
                 bar.update(len(chunk))
         np.save(self.files(piece)[0], np.packbits(found))
-        return {"documents": documents, "characters": characters}
+        return {"texts": texts, "characters": characters}
 
     def shares(self) -> NDArray[np.float64]:
         """Of each text, the share of its n-grams that the corpus has; NaN where it has none."""

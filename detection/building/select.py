@@ -136,7 +136,7 @@ def _make(
         "about": ABOUT,
         "settings": {"ngram": own.ngram, "max_share": own.max_share},
         "sources": [{"file": name, "sha256": digest} for name, digest in inputs.items()],
-        "read": {name: sum(part[name] for part in read) for name in ("documents", "characters")},
+        "read": {name: sum(part[name] for part in read) for name in ("texts", "characters")},
         "candidates": _counts(shares, members, kept),
         "selection": {"kept against left out": _selection(candidates, shares, members, kept)},
         "shares": _histogram(shares, members),

@@ -79,7 +79,7 @@ def test_candidates_of_little_overlap_are_kept_and_members_stay(here):
         assert row["overlap"] == pytest.approx(shares[row["id"]], abs=1e-6)
         assert row["created"] == "2020"
     assert sheet["candidates"]["left_out_as_shorter_than_an_n-gram"] == 1
-    assert sheet["read"]["documents"] == 30
+    assert sheet["read"]["texts"] == 30
     words[0] = f"examples.path={jsonl(folder / 'known.jsonl', rows[:-1])}"
     with pytest.raises(DataError, match=r"select.max_share=0 of its 1-grams.*least share is"):
         selected(folder, *words, "select.ngram=1", "select.max_share=0")
