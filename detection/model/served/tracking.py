@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-SPREAD = 100.0
+SPREAD = 32.0
 """How much larger than the server's own rounding an error may get by `closed_form`."""
 MOST = 100.0
 """Nats: the largest bias that servers take."""

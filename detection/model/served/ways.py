@@ -25,8 +25,8 @@ from detection.model.served.tracking import (
 
 Columns = dict[str, list[float]]
 """What a server says of some tokens, by number."""
-RESOLUTION = 1e-6
-"""Nats: how far float32 rounds a log-probability, about."""
+RESOLUTION = 2e-6
+"""Nats: how far a float32 log-probability may be off, a difference of logits below 32."""
 AGREES = 1e-2
 """Nats: two ways to one log-probability are nearer than this, or one of them does not work."""
 

@@ -75,7 +75,7 @@ def test_the_probe_says_what_a_server_can_do(tmp_path):
     assert any(line.startswith("min_k_plus_plus needs mean, std of the target") for line in lines)
     lines = said(prompt=False, shows="biased", decimals=4)
     (biased,) = [line for line in lines if line.startswith("biased")]
-    assert biased.split()[3:6] == ["yes", "0.005", "1.1"]
+    assert biased.split()[3:6] == ["yes", "0.0016", "1.1"]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_closed_form(logit, n):
     ask, asked = biased_server(logprobs, n)
     found = closed_form(ask, "0")
     assert found == pytest.approx(logprobs[0], abs=2 * SPREAD * 2.0**-23)
-    assert len(asked) <= (9 if n == 1 else 4)
+    assert len(asked) <= 6
 
 
 def test_equation():
