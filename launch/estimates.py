@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from core.models import is_gguf
 from core.terminal import duration, fit
+from detection.build import build_methods
 from launch.pace import MFU, pace
 from launch.pipeline import Plan
 from launch.shared import base_training
@@ -75,7 +76,7 @@ def described(plan: Plan, stages: Stages) -> list[str]:
     if peak is None:
         basis = "time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it"
     table = fit([*HEADER], [one.row() for one in found], least=LEAST).lines(left=1)
-    notes = [_neighbours(plan), *(_late(one, stages) for one in found)]
+    notes = [_neighbours(plan), _writing(plan), *(_late(one, stages) for one in found)]
     return [f"estimated ({basis}):", *table, *filter(None, notes)]
 
 
@@ -98,6 +99,15 @@ def _neighbours(plan: Plan) -> str:
     if path is None or not neighbour_tokens(plan) or masked_lm_flops(plan, text_tokens(plan)):
         return ""
     return f"making neighbours is left out: the size of masked_lm.path={path} is not known here."
+
+
+def _writing(plan: Plan) -> str:
+    """That tokens written one after another take longer than their FLOPs say."""
+    methods = build_methods(plan.detection.method).items()
+    slow = sorted({name for (name, _), method in methods if method.generates})
+    if not slow:
+        return ""
+    return f"for {', '.join(slow)} the models write, which takes longer than is estimated here."
 
 
 def _corpora(plan: Plan) -> Iterator[Estimate]:
