@@ -5,7 +5,8 @@
 Under nine minutes on an H100 or H200. Each part is a process of its own with a time limit, so that
 a crash, a full memory or a slow part loses its own lines only. FOLDER gets, after each part:
 
-- gpu.json: the device, the versions, the code's revision, and every part's rows;
+- gpu.json: the device, the versions, the code's revision, and every part's rows, earlier runs'
+  among them where device, versions and revision are the same;
 - gpu.md: the same as tables;
 - gpu.log: what the parts said.
 
@@ -32,6 +33,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 525.0  # of all parts
+SHAPES = ("large", "tiny")
 LEAST = 20.0  # with less time left a part is not begun
 FULL = 77  # exit status: the device's memory is full
 ATTEMPTS = 3
@@ -162,6 +164,12 @@ def _version(package: str) -> str:
         return "none"
 
 
+def kept(file: Path, facts: Row) -> dict[str, list[Row]]:
+    """The rows that an earlier run has found with the same device, versions and revision."""
+    found = json.loads(file.read_text()) if file.is_file() else {"about": None}
+    return dict(found["parts"]) if found["about"] == facts else {}
+
+
 def markdown(facts: Row, found: dict[str, tuple[str, list[Row]]]) -> str:
     """The facts, then a table a title; what was skipped or failed stands under its table."""
     lines = [", ".join(f"{name} {value}" for name, value in facts.items()), ""]
@@ -200,21 +208,25 @@ def main() -> int:
         return child(given["child"], shapes, int(given["attempt"]), Path(given["rows"]))
     known = parts()
     names = [word for word in sys.argv[1:] if "=" not in word] or list(known)
+    if not {*names} <= {*known} or shapes not in SHAPES:
+        print(f"Give shapes={' or shapes='.join(SHAPES)}, and parts of: {', '.join(known)}.")
+        return 2
     out = Path(given.get("out", "gpu"))
     out.mkdir(parents=True, exist_ok=True)
-    facts, found = about(), {}
+    facts = about()
     facts["revision"] = given.get("revision", facts["revision"])
+    found = kept(out / "gpu.json", facts)
     end = time.monotonic() + SECONDS
     for name in names:
         started = time.monotonic()
-        rows = run(name, known[name], shapes, out / "gpu.log", end - started)
-        found[name] = known[name].title, rows
-        print(f"{name}: {time.monotonic() - started:.0f} s, {len(rows)} rows", flush=True)
-        whole = {"about": facts, "parts": {name: rows for name, (_, rows) in found.items()}}
-        (out / "gpu.json").write_text(json.dumps(whole, indent=1))
-        (out / "gpu.md").write_text(markdown(facts, found))
+        found[name] = run(name, known[name], shapes, out / "gpu.log", end - started)
+        print(f"{name}: {time.monotonic() - started:.0f} s, {len(found[name])} rows", flush=True)
+        found = {name: found[name] for name in known if name in found}
+        (out / "gpu.json").write_text(json.dumps({"about": facts, "parts": found}, indent=1))
+        titled = {name: (known[name].title, rows) for name, rows in found.items()}
+        (out / "gpu.md").write_text(markdown(facts, titled))
     print((out / "gpu.md").read_text())
-    return int(any("failed" in row for _, rows in found.values() for row in rows))
+    return int(any("failed" in row for name in names for row in found[name]))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ class DetectionConfig(Ranged, node="detection"):
     """How the model is run over the texts (node `detection`)."""
 
     dtype: str = limited("float32", one_of(DTYPES))
-    """The weights' and activations' type; the head's products are summed in float32 in any case."""
+    """The weights' and activations' type; the head's products are summed in float32,
+    but for models that are no body and linear head (a line says so)."""
 
     long_texts: str = limited("error", one_of(LONG_TEXTS))
     """A text longer than the model's context: `error`, `truncate` (score its first tokens), or
@@ -47,7 +48,7 @@ class DetectionConfig(Ranged, node="detection"):
 
     kernel: str = runtime("auto", one_of(KERNELS))
     """On a GPU: `auto` (the head and its statistics in one kernel, where Triton is there and the
-    kernel agrees with the logits), or `plain` (logits of a few rows at a time)."""
+    kernel agrees with the logits), or `plain` (a block of logits at a time)."""
 
     processes: int = runtime(1, at_least(1))
     """Processes, or GPUs, that each load the model and take a slice of the texts."""

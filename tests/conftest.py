@@ -26,6 +26,15 @@ def pytest_runtest_protocol():
         os.environ.update(before)
 
 
+def pytest_runtest_setup(item):
+    """A GPU test is skipped where there is no GPU."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("there is no CUDA device")
+
+
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import launch.run  # noqa: F401 (every schema)
-from benchmarks import detection, gpu
+from benchmarks import detection, gpu, gpu_parts
 from benchmarks.gpu_parts import LARGE, TINY
 from core.compose import composed
 from detection.model.causal_lm import CausalLM
@@ -89,6 +89,26 @@ def test_a_part_that_fails_says_so_and_keeps_its_rows(ended):
     full = [gpu.FULL] * gpu.ATTEMPTS
     assert ended(*full) == ([{"part": "one", "failed": "the memory is full"}], gpu.ATTEMPTS)
     assert ended(left=5.0) == ([{"part": "one", "skipped": "5 s were left"}], 0)
+
+
+def test_an_earlier_runs_rows_are_kept_where_all_is_the_same(tmp_path):
+    file, facts = tmp_path / "gpu.json", {"device": "D", "revision": "r"}
+    assert gpu.kept(file, facts) == {}
+    file.write_text(json.dumps({"about": facts, "parts": {"one": [{"a": 1}]}}))
+    assert gpu.kept(file, facts) == {"one": [{"a": 1}]}
+    assert gpu.kept(file, {**facts, "revision": "s"}) == {}
+
+
+def test_failing_gpu_tests_fail_the_part(monkeypatch):
+    ended = subprocess.CompletedProcess([], 1, "1 failed, 3 passed", "")
+    monkeypatch.setattr(gpu_parts.subprocess, "run", lambda *_, **__: ended)
+    assert [*map(sorted, rows_of(gpu_parts.tests, 0))] == [["pytest -m gpu"], ["failed", "part"]]
+
+
+def test_an_unknown_part_is_no_traceback(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["gpu", "nosuch"])
+    assert gpu.main() == 2
+    assert "and parts of: tests, golden" in capsys.readouterr().out
 
 
 def test_a_process_is_ended_with_all_that_it_started():

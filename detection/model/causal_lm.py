@@ -6,6 +6,7 @@ V vocabulary.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,11 +20,13 @@ from torch.nn.utils.rnn import pad_sequence
 from core.errors import ConfigError
 from core.models import load_model
 from detection.config import DetectionConfig
-from detection.model.head import head_of
+from detection.model.head import HALF, head_of
 from detection.model.kernel import statistics_of
 from detection.model.language_model import LanguageModel, Prompt, Tell, tell_nobody
 from detection.model.writing import written
 from detection.passes import TokenStats
+
+log = logging.getLogger(__name__)
 
 
 class CausalLM(LanguageModel):
@@ -47,6 +50,8 @@ class CausalLM(LanguageModel):
         ids = torch.arange(min(8, self.vocabulary), device=self.device)[None]
         self.head = head_of(hf, ids)
         self.statistics = statistics_of(self.head, self.vocabulary, kernel)
+        if hf.dtype in HALF and (self.head is None or not self.head.is_linear):
+            log.warning("%s makes its logits itself, in %s.", type(hf).__name__, hf.dtype)
 
     @torch.inference_mode()
     def stats(

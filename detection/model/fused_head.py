@@ -27,11 +27,12 @@ def fused_statistics(head: Head, hidden_NX: Tensor, targets_N: Tensor) -> list[T
 
     Args:
         head: a head that is linear.
-        hidden_NX: the hidden states, 16-bit or float32 as the head's weights, at least one.
+        hidden_NX: the hidden states, at least one.
         targets_N: the tokens that follow.
     """
     weight_VX, bias_V = head.module.weight, head.module.bias
-    hidden_NX, targets_N = (t.to(weight_VX.device).contiguous() for t in (hidden_NX, targets_N))
+    hidden_NX, targets_N = hidden_NX.to(weight_VX), targets_N.to(weight_VX.device)
+    hidden_NX, targets_N = hidden_NX.contiguous(), targets_N.contiguous()
     half = weight_VX.dtype in HALF
     rows, entries = (ROWS, ENTRIES) if half else (ROWS // 2, ENTRIES // 2)
     (n, units), vocabulary = hidden_NX.shape, len(weight_VX)

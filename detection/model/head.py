@@ -10,7 +10,7 @@ where few models have a bias or a scale (Cohere, Granite) or a soft cap (Gemma 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,11 @@ from torch import Tensor
 from detection.model.token_statistics import BLOCK
 
 HALF = (torch.bfloat16, torch.float16)
+CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+FACTORS = ("logit_scale", "logits_scaling", "lm_head_multiplier")
+DIVISORS = ("logits_scaling",)
+"""What configs call them: of Gemma, RecurrentGemma and xLSTM; Cohere, HyperCLOVA X and Falcon H1;
+Granite."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Head:
             yield from self.module(hidden_NX).float().split(BLOCK, dim=1)
             return
         weights, bias_V = self.module.weight.split(BLOCK), self.module.bias
-        hidden_NX = hidden_NX.to(weights[0].device)
+        hidden_NX = hidden_NX.to(weights[0])
         biases = [None] * len(weights) if bias_V is None else bias_V.split(BLOCK)
         for weight_BX, bias_B in zip(weights, biases, strict=True):
             yield _linear(hidden_NX, weight_BX, bias_B)
@@ -88,11 +93,11 @@ def head_of(hf: Any, ids: Tensor) -> Head | None:
     body, module = hf.base_model, hf.get_output_embeddings()
     if module is None or body is hf:
         return None
-    hidden = body(input_ids=ids, use_cache=False)[0]
+    hidden = body(input_ids=ids, use_cache=False)[0].to(module.weight.dtype)
     own = hf(input_ids=ids, use_cache=False).logits
     products = module(hidden)
     for logits, scale, cap in _tries(products.to(own.device), hf.config.get_text_config(True)):
-        if torch.equal(logits, own):
+        if torch.equal(logits.to(own.dtype), own):
             return Head(module, scale, cap, _is_linear(module, hidden, products))
     return None
 
@@ -100,12 +105,16 @@ def head_of(hf: Any, ids: Tensor) -> Head | None:
 def _tries(products: Tensor, config: Any) -> Iterator[tuple[Tensor, float, float | None]]:
     """What the products may become, in the model's own operations; the scale and the cap."""
     yield products, 1.0, None
-    if cap := getattr(config, "final_logit_softcapping", None):
+    for cap in _given(config, CAPS):
         yield torch.tanh(products / cap) * cap, 1.0, cap
-    if factor := getattr(config, "logit_scale", None):
+    for factor in _given(config, FACTORS):
         yield products * factor, factor, None
-    if divisor := getattr(config, "logits_scaling", None):
+    for divisor in _given(config, DIVISORS):
         yield products / divisor, 1 / divisor, None
+
+
+def _given(config: Any, names: Sequence[str]) -> list[float]:
+    return [value for name in names if (value := getattr(config, name, None))]
 
 
 def _is_linear(module: Any, hidden: Tensor, products: Tensor) -> bool:

@@ -99,4 +99,4 @@ def _near(found: Tensor, expected: Tensor) -> bool:
 @cache
 def _say(why: str) -> None:
     """Once a process, for one reason."""
-    log.warning("detection.kernel: %s. Logits are made a few rows at a time instead.", why)
+    log.warning("detection.kernel: %s. Logits are made a block at a time instead.", why)

@@ -24,7 +24,8 @@ SIZES = {
 }  # fmt: skip
 OWN = {
     "Gemma2": {"final_logit_softcapping": 4.0}, "Cohere": {"logit_scale": 0.3},
-    "Granite": {"logits_scaling": 7.0}, "Llama": {},
+    "Granite": {"logits_scaling": 7.0}, "Llama": {}, "HyperCLOVAX": {"logits_scaling": 0.3},
+    "RecurrentGemma": {"logits_soft_cap": 4.0, "lru_width": 16, "attention_window_size": 64},
 }  # fmt: skip
 ROWS = [[1, 2, 3, 60, 5], [7, 69, 9]]
 ON_A_GPU = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -49,8 +50,9 @@ def test_a_cap_and_a_scale_are_the_models_own(name, device):
     net = tiny(name)
     model = CausalLM(net.to(device))
     assert model.head.is_linear
-    assert model.head.cap == OWN[name].get("final_logit_softcapping")
-    assert (model.head.scale != 1) == (name in ("Cohere", "Granite"))
+    own = OWN[name]
+    assert model.head.cap == own.get("final_logit_softcapping", own.get("logits_soft_cap"))
+    assert (model.head.scale != 1) == (name in ("Cohere", "Granite", "HyperCLOVAX"))
     found = model.stats(ROWS)
     double = net.cpu().double()
     for ids, stats in zip(ROWS, found, strict=True):
@@ -67,6 +69,33 @@ def test_a_head_with_a_scale_of_its_own_is_asked_for_logits():
     (stats,) = model.stats(ROWS[:1])
     expected = [row["logprob"] for row in naive.token_rows(net, ROWS[0])]
     np.testing.assert_allclose(stats.logprob, expected, rtol=1e-4, atol=FORWARD)
+
+
+def test_a_model_that_makes_its_logits_in_16_bits_says_so(caplog):
+    net = tiny("Llama").bfloat16()
+    net.lm_head.register_forward_hook(lambda _, __, logits: logits * 2)
+    with caplog.at_level(logging.WARNING):
+        CausalLM(net)
+        CausalLM(tiny("Llama").bfloat16())
+    assert [r.getMessage() for r in caplog.records] == [
+        "LlamaForCausalLM makes its logits itself, in torch.bfloat16."
+    ]
+
+
+def test_hidden_states_of_another_type_than_the_head_are_cast():
+    """A residual stream in float32, as of Mamba."""
+    torch.manual_seed(0)
+    config = transformers.MambaConfig(
+        vocab_size=70, hidden_size=16, num_hidden_layers=1, state_size=4, residual_in_fp32=True
+    )
+    net = transformers.MambaForCausalLM(config).eval().bfloat16()
+    model = CausalLM(net)
+    assert model.head.is_linear
+    (stats,) = model.stats(ROWS[:1])
+    with torch.inference_mode():
+        logits = net(torch.tensor(ROWS[:1])).logits[0, :-1].double()
+    found = logits.log_softmax(-1).gather(1, torch.tensor(ROWS[0][1:])[:, None])[:, 0]
+    np.testing.assert_allclose(stats.logprob, found, rtol=0.02)
 
 
 def linear(vocabulary, units, dtype, device, bias=False):
