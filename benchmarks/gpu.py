@@ -166,7 +166,7 @@ def _version(package: str) -> str:
 
 def kept(file: Path, facts: Row) -> dict[str, list[Row]]:
     """The rows that an earlier run has found with the same device, versions and revision."""
-    found = json.loads(file.read_text()) if file.is_file() else {"about": None}
+    found: Any = json.loads(file.read_text()) if file.is_file() else {"about": None}
     return dict(found["parts"]) if found["about"] == facts else {}
 
 
