@@ -57,6 +57,14 @@ class Tokenizer:
         return self._table(lambda token: SENTENCE_END.search(token) is not None)
 
     @cached_property
+    def fallback_bytes(self) -> dict[int, int]:
+        """The byte of each id that stands for one, where the decoder joins such to characters."""
+        vocabulary = self.hf.get_vocab()
+        names = {f"<0x{byte:02X}>": byte for byte in range(256)}
+        ids = {vocabulary[name]: byte for name, byte in names.items() if name in vocabulary}
+        return ids if self.decode([i for i, byte in ids.items() if byte == ord("A")]) == "A" else {}
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of its files; of one from the hub or a GGUF file, of all that it tells apart."""
         if self._path.is_dir():

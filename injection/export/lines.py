@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -25,7 +26,8 @@ class Lines:
 
     def __init__(self, corpus: PackedCorpus) -> None:
         tokenizer, self._corpus = corpus.tokenizer, corpus
-        self.decode, self._special = tokenizer.decode, tokenizer.hf.all_special_ids
+        self._tokenizer, self._special = tokenizer, tokenizer.hf.all_special_ids
+        self._bytes = tokenizer.fallback_bytes
         added = tokenizer.encode_documents([""])[0]
         self._bos = added[0] if added[:1] == [tokenizer.hf.bos_token_id] else None
         # a decoder may leave out the first blank of a text: so another text stands before it
@@ -47,6 +49,23 @@ class Lines:
     def text(self, ids: Ids) -> str:
         """A line's text, without special tokens."""
         return self.decode([*self._before, *ids])[len(self.decode(self._before)) :]
+
+    def decode(self, ids: Sequence[int] | Ids) -> str:
+        """The text of some ids, without special tokens.
+
+        A decoder with bytes in place of unknown characters gives up a whole run of them for one
+        that is cut: so the bytes that are no character are taken out of the run first.
+        """
+        text = self._tokenizer.decode(ids)
+        if CUT not in text or not self._bytes:
+            return text
+        backend = self._tokenizer.hf.backend_tokenizer
+        left_out = {i for i, t in backend.get_added_tokens_decoder().items() if t.special}
+        kept = [int(i) for i in ids if i not in left_out]
+        tokens = [str(backend.id_to_token(i)) for i in kept]
+        for place in _no_characters([self._bytes.get(i) for i in kept]):
+            tokens[place] = CUT
+        return str(backend.decoder.decode(tokens))
 
     def characters_before(self, place: int, ids: Ids, text: str) -> int:
         """How many characters of a line's text its tokens before `place` give whole."""
@@ -86,3 +105,19 @@ class Lines:
             if whole and self._past_copy(place + more) == place + more:
                 return place + more
         return place
+
+
+def _no_characters(values: Sequence[int | None]) -> Iterator[int]:
+    """The places of the bytes that are of no whole UTF-8 character; None is no byte."""
+    for is_byte, group in groupby(enumerate(values), lambda item: item[1] is not None):
+        if not is_byte:
+            continue
+        places, run = zip(*group, strict=True)
+        done = 0
+        while done < len(run):
+            try:
+                bytes(run[done:]).decode()
+                break
+            except UnicodeDecodeError as error:
+                yield from places[done + error.start : done + error.end]
+                done += error.end
