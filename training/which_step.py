@@ -21,6 +21,10 @@ from training.checkpoint import EXPORTS, HF, Checkpoint, open_trained
 
 PLACES = ["example_id", "copy", "sequence", "token_start", "token_end", "step", "tokens_seen"]
 MODELS = ["model_before", "model_after"]
+NOT_FULL = (
+    "its batch is not full. Megatron's sampler and DataLoader(drop_last=True) leave such a batch "
+    "out: there it saw nothing."
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,9 @@ class WhichStepStage(Ranged):
         self.require(one, "example_id", "give it or text, and not both.")
         known = self.model_folder or (self.corpus_folder and self.batch)
         self.require(bool(known), "model_folder", "give it, or corpus_folder and batch.")
+        remedy = "a model has its own record: leave out order and batch, or model_folder."
+        own = not self.model_folder or (self.order == "corpus" and self.batch is None)
+        self.require(own, "order" if self.order != "corpus" else "batch", remedy)
 
 
 def which_step(stage: WhichStepStage) -> str:
@@ -58,14 +65,17 @@ def which_step(stage: WhichStepStage) -> str:
     folder = stage.corpus_folder
     if stage.model_folder is not None:
         model = open_trained("model_folder", stage.model_folder)
-        seen, folder = _recorded(model), folder or model.config["corpus_folder"]
+        seen, folder, cut = _recorded(model), folder or model.config["corpus_folder"], 0
     else:
-        seen = _ordered(_open(str(folder)), stage)
+        seen, cut = _ordered(_open(str(folder)), stage)
     names = {stage.example_id} & {*seen["example_id"]} or _names(stage, _open(str(folder)))
     rows = seen[seen["example_id"].isin(names)].sort_values(["step", "example_id", "copy"])
     table = fit([*rows.columns], rows.astype(str).to_numpy().tolist())
     unseen = sorted({*map(str, names)} - {*rows["example_id"]})
-    return "\n".join([*table.lines(left=1), *(f"{name}: no step saw a copy" for name in unseen)])
+    notes = [f"{name}: no step saw a copy" for name in unseen]
+    if cut in {*rows["step"]}:
+        notes.append(f"step {cut}: {NOT_FULL}")
+    return "\n".join([*table.lines(left=1), *notes])
 
 
 def _recorded(model: Checkpoint) -> pd.DataFrame:
@@ -79,8 +89,8 @@ def _recorded(model: Checkpoint) -> pd.DataFrame:
     return rows[PLACES].assign(**models)
 
 
-def _ordered(corpus: Contaminated, stage: WhichStepStage) -> pd.DataFrame:
-    """By the stated order: a row each time that a place is seen."""
+def _ordered(corpus: Contaminated, stage: WhichStepStage) -> tuple[pd.DataFrame, int]:
+    """A row each time that a place is seen in the stated order; the step that isn't full, or 0."""
     counts = corpus.artifact.counts
     remedy = "it has no sequences, which is what steps are made of: give an export of tokens."
     require("sequences" in counts, "corpus_folder", stage.corpus_folder, remedy)
@@ -89,7 +99,8 @@ def _ordered(corpus: Contaminated, stage: WhichStepStage) -> pd.DataFrame:
     at["tokens_seen"] = np.minimum(at["step"] * batch, len(order)) * (
         counts["tokens"] // counts["sequences"]
     )
-    return corpus.ledger.merge(at, on="sequence")[PLACES]
+    cut = len(order) // batch + 1 if len(order) % batch else 0
+    return corpus.ledger.merge(at, on="sequence")[PLACES], cut
 
 
 def _order(order: str, sequences: int) -> Any:
@@ -101,7 +112,7 @@ def _order(order: str, sequences: int) -> Any:
             found = np.load(order, mmap_mode="r")
         else:
             found = np.array(Path(order).read_text().split(), dtype=np.int64)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, OverflowError, EOFError) as error:
         raise DataError(f"order is {order!r}: {said(error)}. Give corpus, or a file.") from error
     fits = found.ndim == 1 and found.dtype.kind in "iu" and len(found) > 0
     remedy = f"its numbers must be of the {sequences:,} sequences, from 0."

@@ -205,7 +205,9 @@ ROWS = [
     which("order=o.npy", "order", "o.npy", files={"o.npy": ""}, slow=True),
     which("order=o.txt", "order", "o.txt", files={"o.txt": b"\xff\xfe"}, slow=True),
     which("order=.", "order", "'.'", slow=True),
+    which("order=o.txt", "order", "o.txt", files={"o.txt": "9" * 23}, slow=True),
+    which("model_folder=nowhere", "batch", "2", "own record"),
     which("corpus_folder=nowhere", "nowhere", "does not exist"),
-    which("model_folder=nowhere", "nowhere", "does not exist", slow=True),
-    which(f"model_folder={M}/corpus", "corpus", "not a model", slow=True),
+    which("model_folder=nowhere batch=null", "nowhere", "does not exist", slow=True),
+    which(f"model_folder={M}/corpus batch=null", "corpus", "not a model", slow=True),
 ]  # fmt: skip

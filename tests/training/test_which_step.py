@@ -24,6 +24,7 @@ def corpus(tmp_path_factory):
 
 def table(**words):
     head, *rows = which_step(WhichStepStage(**words)).splitlines()
+    rows = [row for row in rows if "not full" not in row]
     return [dict(zip(head.split(), row.split(), strict=True)) for row in rows]
 
 
@@ -60,6 +61,17 @@ def test_a_stated_order_is_walked(corpus, tmp_path):
     made = export(ExportStage(str(tmp_path), place, format=node("olmo")))
     rows = table(corpus_folder=str(made.path), batch=4, example_id="b")
     assert told(rows) == walked(orders["corpus"], 4, corpus, "b")
+
+
+def test_a_last_batch_that_is_not_full_is_said(corpus, tmp_path):
+    own = {*corpus.ledger.query("example_id == 'b'")["sequence"]}
+    other, last = min({*range(len(corpus.sequences))} - own), max(own)
+    place = {"corpus_folder": str(corpus.artifact.path), "order": str(tmp_path / "order.txt")}
+    asked = WhichStepStage(**place, batch=2, example_id="b")
+    orders = {(other, other, last): True, (last, other, other): False, (other, last): False}
+    for order, note in orders.items():
+        np.savetxt(tmp_path / "order.txt", order, fmt="%d")
+        assert ("step 2: its batch is not full" in which_step(asked)) == note
 
 
 @dataclass(frozen=True)
@@ -124,12 +136,16 @@ def test_odd_questions_are_refused(corpus, tmp_path):
             WhichStepStage(**place, **words)
     with pytest.raises(ConfigError, match="model_folder is None"):
         WhichStepStage(corpus_folder="x", example_id="a")
+    for words in ({"batch": 7}, {"order": "order.npy"}):
+        with pytest.raises(ConfigError, match=f"{[*words][0]} is .* a model has its own record"):
+            WhichStepStage(model_folder="x", example_id="a", **words)
     with pytest.raises(ConfigError, match="batch is 0"):
         WhichStepStage(corpus_folder="x", batch=0, example_id="a")
     for words, said in (({"example_id": "z"}, "Known: a, b, c"), ({"text": "z?"}, "no example")):
         with pytest.raises(DataError, match=said):
             which_step(WhichStepStage(**place, **words))
-    for text, words in (("0\n99", "of the .* sequences"), ("1.5", "order is"), ("", "order is")):
+    for text, words in (("0\n99", "of the .* sequences"), ("1.5", "order is"), ("", "order is"),
+                        ("9" * 23, "order is")):  # fmt: skip
         (tmp_path / "order.txt").write_text(text)
         with pytest.raises((DataError, ConfigError), match=words):
             which_step(WhichStepStage(**place, order=str(tmp_path / "order.txt"), example_id="a"))
