@@ -50,8 +50,8 @@ def run(stored: Stored, pieces: int, cluster: TasksConfig) -> list[dict[str, Any
     if missing:
         raise DataError(
             f"{kind}: {len(missing)} of {pieces} tasks ended without a result, the first is "
-            f"{missing[0]}: see {stored.folder}/logs/task_{missing[0]:05d}.log. What is finished "
-            "is kept: give the same command again."
+            f"{missing[0]}: see {stored.folder}/logs/task_{missing[0]:05d}.log. Give the same "
+            "command again: what is finished of a corpus is kept."
         )
     return [found for found in map(stored.result, range(pieces)) if found is not None]
 
@@ -109,7 +109,7 @@ def _on_slurm(stored: Stored, pieces: int, missing: Sequence[int], cluster: Task
             "cluster.executor is slurm, but there is no sbatch here: give the command on a machine "
             "that can submit jobs, or choose cluster.executor=local."
         )
-    name = re.sub(r"\W+", "-", f"{stored.folder.parents[2].name}-{stored.folder.name}")
+    name = re.sub(r"\W+", "-", f"{stored.folder.parents[2].name}-{stored.folder.name}").strip("-")
     made = executor(
         *([stored], pieces, cluster.time, cluster.partition),
         workers=cluster.workers,
@@ -129,7 +129,11 @@ def _on_slurm(stored: Stored, pieces: int, missing: Sequence[int], cluster: Task
         made.run()
     except subprocess.CalledProcessError as error:
         if not error.output:  # else a job failed, which its results show
-            raise ConfigError(f"cluster.executor is slurm, but sbatch refuses: {error}") from error
+            raise ConfigError(
+                f"cluster.executor is slurm, but sbatch refuses with status {error.returncode}; "
+                "what it said stands above. Give the command where SLURM takes jobs, mend "
+                "cluster.sbatch or cluster.partition, or choose cluster.executor=local."
+            ) from error
 
 
 def _no_statistics() -> None:

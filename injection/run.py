@@ -291,18 +291,37 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Inser
 
 
 def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1) -> Proof:
-    """Prove a finished corpus again from its files, its totals against the manifest's too."""
+    """Prove a finished corpus again from its files, its totals against the manifest's too.
+
+    Raises:
+        DataError: workers ended without a result.
+    """
     corpus = open_corpus(folder)
     check = Check.of(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens)
     own = cluster or TasksConfig()
     if own.kind == "local" and num_proc == 1:  # also where nothing can be written
         proof = check.proof([check.read(corpus.blocks())])
     else:
-        with tempfile.TemporaryDirectory(prefix=".verify-", dir=Path(folder).parent) as place:
-            runner = Runner(Path(place).resolve() / "tasks", own, num_proc)
-            proof = parts.prove(runner, check, corpus.parts)
+        proof = _by_tasks(check, corpus.artifact.path, corpus.parts, own, num_proc)
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
     for name, found in (("tokens", proof.tokens), ("copies", len(copies))):
         if found != counts[name]:
             proof.failures.append(f"{found} {name}, the manifest says {counts[name]}")
+    return proof
+
+
+def _by_tasks(
+    check: Check, corpus: Path, paths: Sequence[Path], cluster: TasksConfig, num_proc: int
+) -> Proof:
+    """The proof by tasks; their folder, beside the corpus, stays for its logs where they fail."""
+    place = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
+    runner = Runner(place / TOKENS / "tasks", cluster, num_proc)  # jobs have the place's name
+    try:
+        proof = parts.prove(runner, check, paths)
+    except DataError:
+        raise
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    shutil.rmtree(place, ignore_errors=True)
     return proof

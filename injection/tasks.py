@@ -7,6 +7,7 @@ number of workers.
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import signal
@@ -20,9 +21,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from core.content import digests
-from core.files import sealed, temporary, unsealed, write_text
+from core.files import sealed, sync, temporary, unsealed, write_text
 from core.parent import end_with_parent
 from injection.config import TasksConfig
+
+log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
@@ -45,13 +48,23 @@ def made_or_found(
     done: Path, files: Sequence[Path], make: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
     """What `make` gives, kept in `done`, which is written last; found if the files are whole."""
-    with suppress(OSError, ValueError):  # not there, or damaged
+    if (found := _found(done, files)) is not None:
+        return found
+    done.unlink(missing_ok=True)
+    made = make()
+    for path in {*files, *(path.parent for path in files)}:
+        sync(path)
+    write_text(done, sealed({"made": made, "sha256": _hashes(files)}))
+    return dict(unsealed(done.read_text())["made"])
+
+
+def _found(done: Path, files: Sequence[Path]) -> dict[str, Any] | None:
+    """What `done` says; None: it is not there, or it or the files are damaged."""
+    with suppress(OSError, ValueError):
         found = unsealed(done.read_text())
         if found["sha256"] == _hashes(files):
             return dict(found["made"])
-    done.unlink(missing_ok=True)
-    write_text(done, sealed({"made": make(), "sha256": _hashes(files)}))
-    return dict(unsealed(done.read_text())["made"])
+    return None
 
 
 def _hashes(files: Sequence[Path]) -> list[str]:
@@ -74,7 +87,7 @@ class Stored:
         return _finish(_load(self.folder), self.folder, piece)
 
     def result(self, piece: int) -> dict[str, Any] | None:
-        """What a piece that is finished says; None: it is not."""
+        """What a piece that is finished says, its files unread; None: it is not."""
         with suppress(OSError, ValueError):
             return dict(unsealed(_done(self.folder, piece).read_text())["made"])
         return None
@@ -101,6 +114,7 @@ class Runner:
         if self.cluster.kind == "datatrove":
             from injection import on_datatrove
 
+            _forget_damaged(task, folder)
             return on_datatrove.run(_store(task, folder), len(task), self.cluster)
         workers = min(self.num_proc, len(task))
         if workers <= 1:
@@ -121,6 +135,15 @@ def _done(folder: Path, piece: int) -> Path:
 
 def _finish(task: Task, folder: Path, piece: int) -> dict[str, Any]:
     return made_or_found(_done(folder, piece), task.files(piece), partial(task.make, piece))
+
+
+def _forget_damaged(task: Task, folder: Path) -> None:
+    """Leave to be made again what an earlier run finished, and is not what it was."""
+    for piece in range(len(task)):
+        done = _done(folder, piece)
+        if done.exists() and _found(done, task.files(piece)) is None:
+            log.warning("%s of an earlier run is damaged: it is made again", done)
+            done.unlink()
 
 
 def _store(task: Task, folder: Path) -> Stored:

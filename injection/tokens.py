@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from core.errors import ArtifactError
 from core.models import load_tokenizer, resolve, tokenizer_digest
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
@@ -134,14 +135,23 @@ class TokenStream:
         return np.array([s.start for s in self.shards], dtype=np.int64)
 
     def read(self, start: int, stop: int) -> Ids:
-        """Tokens start..stop of the stream, clipped to its end."""
+        """Tokens start..stop of the stream, clipped to its end.
+
+        Raises:
+            ArtifactError: a shard has fewer tokens than were written.
+        """
         stop = min(stop, self.tokens)
         parts, place = [], start
         while place < stop:
             shard = self._shard_at(place)
-            part = shard.read(place - shard.start, min(stop - shard.start, shard.tokens))
-            parts.append(part)
-            place += len(part)
+            end = min(stop, shard.start + shard.tokens)
+            parts.append(shard.read(place - shard.start, end - shard.start))
+            if len(parts[-1]) != end - place:
+                raise ArtifactError(
+                    f"{shard.folder}: shard {shard.number} has not the {shard.tokens:,} tokens "
+                    "that were written: give the same command again, it is made anew."
+                )
+            place = end
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
     def document_before(self, position: int) -> tuple[str, int]:

@@ -1,8 +1,11 @@
 """Tasks and parts: the same bytes as one reader and one file, at any number of workers."""
 
+import re
+import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +14,12 @@ from hydra import compose, initialize_config_dir
 
 from core.command import CONF
 from core.compose import composed
-from core.errors import ConfigError, DataError
+from core.errors import ArtifactError, ConfigError, DataError
 from injection import by_file, on_datatrove, open_corpus, parts
 from injection.config import InjectionStage, TasksConfig
-from injection.run import reverify, run
+from injection.run import TOKENS, reverify, run
 from injection.tasks import Stored
+from injection.tokens import Shard, TokenStream, read_ids
 from launch.pipeline import plan
 
 from .by_file import WEIGHTS, made_stage, write_files
@@ -113,18 +117,36 @@ def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monke
     assert len(made) == len({*made})  # none was made twice
 
 
-def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, here, monkeypatch):
+DAMAGES = {
+    "tokens/files/00000.ids": lambda whole: whole[:400] + bytes(4) + whole[404:],
+    "tokens/files/00001.ids": lambda whole: b"",
+    "sequences/part-00000.arrow": lambda whole: whole[:-100] + bytes(100),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(on_datatrove, "_import", lambda *a: SimpleNamespace(disable=list))
+    monkeypatch.setattr(on_datatrove, "_locally", lambda s, _, left, *a: [*map(s.finish, left)])
     stage = replace(made_stage(files, tmp_path / "runs"), cluster=TASKS)
-    monkeypatch.setattr("injection.parts.prove", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run(stage)
-    monkeypatch.undo()
-    monkeypatch.setattr(on_datatrove, "run", lambda s, n, *_: [s.finish(p) for p in range(n)])
-    (part,) = tmp_path.glob("runs/corpus/*/sequences/part-00000.arrow")
-    whole = part.read_bytes()
-    part.write_bytes(whole[:-100] + bytes(100))
-    assert not reverify(run(stage).path).failures
-    assert part.read_bytes() == whole
+    whole = run(replace(stage, runs=str(tmp_path / "whole")))
+    step = "Packing" if name.startswith(TOKENS) else "prove"
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, step, lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(stage)
+    (path,) = tmp_path.glob(f"runs/corpus/*/{name}")
+    path.write_bytes(DAMAGES[name](path.read_bytes()))
+    read_ids.cache_clear()
+    assert run(stage).files == whole.files
+
+
+def test_a_shard_that_is_too_short_is_said(tmp_path):
+    np.arange(8, dtype=np.int32).tofile(tmp_path / "00000.ids")
+    stream = TokenStream([Shard(tmp_path, 0, 0, 8)], 8)
+    assert stream.read(2, 99).tolist() == [*range(2, 8)]
+    with pytest.raises(ArtifactError, match="shard 0 has not the 9 tokens"):
+        TokenStream([Shard(tmp_path, 0, 0, 9)], 9).read(2, 9)
 
 
 @pytest.mark.parametrize("weights", [None, {"a": 1, "c": 1}])
@@ -223,3 +245,41 @@ def test_the_cluster_reaches_the_injection(name):
     assert cluster("cluster=datatrove", "cluster.workers=7") == replace(TASKS, workers=7)
     with pytest.raises(ConfigError, match="cluster.partition is None"):
         cluster("cluster=datatrove", "cluster.executor=slurm")
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    """SLURM's executor, whose jobs do nothing; gives their names."""
+    names = []
+
+    class Executor:
+        disable = staticmethod(str)
+
+        def __init__(self, *args, job_name, **words):
+            names.append(job_name)
+
+        def run(self):
+            pass
+
+    monkeypatch.setattr(on_datatrove, "_import", lambda *a: Executor)
+    monkeypatch.setattr(on_datatrove.shutil, "which", str)
+    monkeypatch.setattr(on_datatrove.subprocess, "run", lambda *a, **k: None)
+    return names, Executor
+
+
+def test_verifications_have_jobs_and_logs_of_their_own(files, tmp_path, slurm):
+    made, folders = run(made_stage(files, tmp_path)), []
+    for _ in range(2):
+        with pytest.raises(DataError, match="verify: 1 of 1 tasks") as error:
+            reverify(made.path, replace(TASKS, executor="slurm", partition="p", retries=0))
+        folders.append(Path(re.findall(r"see (.*)/logs/", str(error.value))[0]))
+    assert len({*slurm[0]}) == len({*folders}) == 2
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_a_refusal_by_sbatch_is_one_sentence(tmp_path, slurm):
+    error = subprocess.CalledProcessError(1, ["sbatch", "/tmp/x"], b"")
+    slurm[1].run = lambda _: (_ for _ in ()).throw(error)
+    stored = Stored(tmp_path / "a/tokens/tasks/pack")
+    with pytest.raises(ConfigError, match=r"refuses with status 1; [^\[]*$"):
+        on_datatrove.run(stored, 1, replace(TASKS, executor="slurm", partition="p"))
