@@ -50,8 +50,9 @@ class CausalLM(LanguageModel):
         ids = torch.arange(min(8, self.vocabulary), device=self.device)[None]
         self.head = head_of(hf, ids)
         self.statistics = statistics_of(self.head, self.vocabulary, kernel)
-        if hf.dtype in HALF and (self.head is None or not self.head.is_linear):
-            log.warning("%s makes its logits itself, in %s.", type(hf).__name__, hf.dtype)
+        half = {str(p.dtype) for p in hf.parameters() if p.dtype in HALF}
+        if half and (self.head is None or not self.head.is_linear):
+            log.warning("%s makes its logits itself, in %s.", type(hf).__name__, *half)
 
     @torch.inference_mode()
     def stats(

@@ -106,12 +106,12 @@ def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
     for wanted in missing:
         node = "model" if wanted.model == "target" else wanted.model
         source, given = getattr(stage, node), stage.detection
-        field = f"{node}.path" if source.url is None else f"{node}.url"
+        where = "path" if source.url is None else "url"
         raise ArtifactError(
-            f"{field} is {source.given!r}: no pass of it over the texts of examples.path "
+            f"{node}.{where} is {source.given!r}: no pass of it over the texts of examples.path "
             f"({stage.examples.path!r}) is stored below {stage.runs!r}, and view runs no model. "
             f"First run `python -m detection runs={stage.runs} examples.path={stage.examples.path} "
-            f"{field}={source.given} method=[loss,infilling] detection.dtype={given.dtype} "
+            f"model.{where}={source.given} method=[loss,infilling] detection.dtype={given.dtype} "
             f"detection.long_texts={given.long_texts}`."
         )
 

@@ -86,6 +86,7 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self._http.shutdown()
         self._http.server_close()
+        self._lock.acquire()  # a request that nobody waits for any more computes nothing at the end
 
     @property
     def url(self) -> str:
