@@ -62,15 +62,19 @@ def test_ray_makes_the_same_bytes(plain, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def slurm():
+def clients():
     with (
         tempfile.TemporaryDirectory() as folder,
-        slurm_cluster.cluster(Path(folder)) as clients,
-        pytest.MonkeyPatch.context() as patch,
+        slurm_cluster.cluster(Path(folder)) as environment,
     ):
-        for name, value in clients.items():
-            patch.setenv(name, value)
-        yield
+        yield environment
+
+
+@pytest.fixture
+def slurm(clients, monkeypatch):
+    """Set for each test: the environment is put back after each."""
+    for name, value in clients.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.slurm
