@@ -16,11 +16,20 @@ from core.errors import ConfigError, near_names
 from core.ranges import Range, limited
 
 T = TypeVar("T")
+UNLESS_DEFAULT = "unless default"
 
 
 def runtime(default: Any, range_: Range | None = None) -> Any:
     """A dataclass field that says how to run, not what is made: not part of a run folder's name."""
     return limited(default, range_, identity=False)
+
+
+def named_where_set(default: Any, range_: Range | None = None) -> Any:
+    """A dataclass field younger than folders that exist: part of a name unless it is the default.
+
+    A folder that was made before the field was there then keeps its name.
+    """
+    return limited(default, range_, identity=UNLESS_DEFAULT)
 
 
 def register(node: str, schema: type) -> None:
@@ -111,14 +120,23 @@ def identity(value: Any, name: str = "") -> Any:
             a set or a function, or NaN, which does not even equal itself.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        own = [f.name for f in dataclasses.fields(value) if f.metadata.get("identity", True)]
-        value = {field: getattr(value, field) for field in own}
+        own = dataclasses.fields(value)
+        value = {f.name: getattr(value, f.name) for f in own if _names(f, getattr(value, f.name))}
     if isinstance(value, Mapping):
         keys = {key: f"{name}.{_stable(key, name)}".lstrip(".") for key in value}
         return {str(key): identity(value[key], inner) for key, inner in keys.items()}
     if isinstance(value, list | tuple):
         return [identity(v, f"{name}.{i}".lstrip(".")) for i, v in enumerate(value)]
     return _stable(value, name)
+
+
+def _names(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Whether the field's value is part of the name of what is made."""
+    role = field.metadata.get("identity", True)
+    if role != UNLESS_DEFAULT:
+        return bool(role)
+    made = field.default_factory
+    return bool(value != (field.default if made is dataclasses.MISSING else made()))
 
 
 def _stable(leaf: Any, name: str) -> Any:

@@ -6,7 +6,15 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from core.config import _one_paragraph, convert, create, identity, register, runtime
+from core.config import (
+    _one_paragraph,
+    convert,
+    create,
+    identity,
+    named_where_set,
+    register,
+    runtime,
+)
 from core.errors import ConfigError, near_names, require
 from core.seeds import derive, unit_hash
 
@@ -97,6 +105,19 @@ def test_a_node_may_name_another_and_hold_frozen_ones():
     given = OmegaConf.create({"deep": node, "seed": 3, **rest})
     deep = Deep(inner=Inner(label="3"), other=Inner(rate=2.0))
     assert convert(given, Whole) == Whole(deep, 3, "3", {"a": "3"})
+
+
+@dataclass(frozen=True)
+class Younger:
+    rate: float = 0.5
+    scope: str = named_where_set("whole")
+    steps: list[int] = named_where_set([])
+
+
+def test_a_younger_field_is_part_of_the_name_where_it_is_set():
+    assert identity(Younger()) == identity(Younger(steps=[])) == {"rate": 0.5}
+    assert identity(Younger(scope="output")) == {"rate": 0.5, "scope": "output"}
+    assert identity(Younger(steps=[3])) == {"rate": 0.5, "steps": [3]}
 
 
 def test_identity_leaves_out_how_it_runs():
