@@ -22,6 +22,7 @@ from .by_file import WEIGHTS, made_stage, write_files
 
 pytest.importorskip("datatrove", reason="pip install '.[datatrove]'")
 WHY_NOT = slurm_cluster.missing()
+SLURM = {"executor": "slurm", "partition": "main", "memory_gb": 1}
 SLOW = "tests.injection.by_file.SlowFiles"
 RUN = "import pickle, sys; from injection.run import run; run(pickle.load(open(sys.argv[1], 'rb')))"
 
@@ -81,7 +82,7 @@ def slurm(clients, monkeypatch):
 @pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 @pytest.mark.usefixtures("slurm")
 def test_slurm_makes_the_same_bytes(plain, tmp_path):
-    check(plain, tmp_path, executor="slurm", workers=2, partition="main", memory_gb=1)
+    check(plain, tmp_path, workers=2, **SLURM)
 
 
 @pytest.fixture
@@ -125,15 +126,20 @@ def kill_worker(tmp_path, driver):
     until(find, driver).kill()
 
 
-@pytest.mark.slow
-def test_a_killed_worker_is_started_again(slow, tmp_path):
+def check_a_killed_worker(slow, tmp_path, **cluster):
+    """What it was at is started again, while the driver waits."""
     whole = expected(slow, tmp_path)
-    stage, driver = started(slow, tmp_path, workers=2)
+    stage, driver = started(slow, tmp_path, **cluster)
     until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.ids")], driver)
     kill_worker(tmp_path, driver)
     assert driver.wait(900) == 0
     made = run(stage)
     assert (made.files, made.counts) == (whole.files, whole.counts)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_started_again(slow, tmp_path):
+    check_a_killed_worker(slow, tmp_path, workers=2)
 
 
 @pytest.mark.slow
@@ -160,14 +166,7 @@ def test_after_its_driver_was_killed_the_same_command_goes_on(slow, tmp_path):
 @pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 @pytest.mark.usefixtures("slurm")
 def test_a_killed_slurm_task_is_submitted_again(slow, tmp_path):
-    whole = expected(slow, tmp_path)
-    own = {"executor": "slurm", "workers": 2, "partition": "main", "memory_gb": 1}
-    stage, driver = started(slow, tmp_path, **own)
-    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.ids")], driver)
-    kill_worker(tmp_path, driver)
-    assert driver.wait(900) == 0
-    made = run(stage)
-    assert (made.files, made.counts) == (whole.files, whole.counts)
+    check_a_killed_worker(slow, tmp_path, workers=2, **SLURM)
 
 
 @pytest.mark.slurm
@@ -177,8 +176,7 @@ def test_after_its_driver_was_killed_the_same_command_takes_the_place_of_its_slu
     slow, tmp_path
 ):
     whole = expected(slow, tmp_path)
-    own = {"executor": "slurm", "workers": 1, "partition": "main", "memory_gb": 1}
-    stage, driver = started(slow, tmp_path, **own)
+    stage, driver = started(slow, tmp_path, workers=1, **SLURM)
     until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.ids")], driver)
     driver.kill()
     driver.wait()
