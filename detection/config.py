@@ -9,7 +9,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from core.config import register, runtime
+from core.config import named_where_set, register, runtime
 from core.errors import require
 from core.ranges import DEVICE, POSITIVE, Ranged, at_least, limited, one_of
 from injection.sources.tally import ON_ERROR
@@ -17,6 +17,7 @@ from injection.sources.tally import ON_ERROR
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 DTYPES = ("float32", "bfloat16", "float16")
 KERNELS = ("auto", "plain")
+SCOPES = WHOLE, OUTPUT, INPUT = ("whole", "output", "input")
 LONG_TEXTS = ("error", "truncate", "windowed")
 METHODS = Path(__file__).resolve().parents[1] / "conf" / "method"
 
@@ -36,6 +37,9 @@ class DetectionConfig(Ranged, node="detection"):
     min_scored_tokens: int = limited(5, at_least(1))
     """A text of fewer scored tokens is flagged and not ranked. Below 5 the papers' k = 0.2 is less
     than one token: the score would be that of a single token, or a mean over hardly more."""
+
+    scope: str = named_where_set(WHOLE, one_of(SCOPES))
+    """Which part of a text is scored: the `whole`, its `output` given its input, or its `input`."""
 
     device: str = runtime("auto", DEVICE)
     """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""

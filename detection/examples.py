@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ LABELS = {
     **dict.fromkeys(("0", "0.0", "false", "no", "non-member", "nonmember"), False),
     "": None,
 }
-FIELDS = ("id", "text", "label", "benchmark")
+OUTPUT_START = "output_start"
+FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START)
 RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
 log = logging.getLogger(__name__)
 
@@ -54,8 +56,10 @@ def open_examples(examples: ExamplesConfig) -> Texts:
 def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
     """The rows' texts, in their order.
 
-    A row has a `text` and may have an `id` (else its number from 0 is its id), a `label` and a
-    `benchmark`; in these names, capital letters and blanks around them don't count.
+    A row has a `text` and may have an `id` (else its number from 0 is its id), a `label`, a
+    `benchmark` and an `output_start`, the number of its output's first character; or, in place of
+    text and output_start, a `prompt` and an `output`. In these names, capital letters and blanks
+    around them don't count.
 
     Args:
         rows: the rows.
@@ -103,9 +107,16 @@ def lines_digest(lines: Iterable[str]) -> str:
     return found.hexdigest()
 
 
-def make_text(example_id: str, text: str, label: bool | None, benchmark: str) -> Text:
+def make_text(
+    example_id: str,
+    text: str,
+    label: bool | None,
+    benchmark: str,
+    output_start: int | None = None,
+) -> Text:
     """An example with its text's hash."""
-    return Text(example_id, text, hashlib.sha256(text.encode()).hexdigest(), label, benchmark)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    return Text(example_id, text, sha256, label, benchmark, output_start)
 
 
 def label_of(value: Any) -> bool | None:
@@ -154,7 +165,8 @@ def _corpus_rows(folder: Path) -> Iterator[Text]:
     for row in injection.open_corpus(folder).examples.itertuples():
         unexposed = row.member and row.occurrences == 0  # drawn as a member, inserted no time
         label = None if unexposed else bool(row.member)
-        yield make_text(str(row.example_id), row.text, label, row.benchmark)
+        start = _place(getattr(row, OUTPUT_START, None), row.text)
+        yield make_text(str(row.example_id), row.text, label, row.benchmark, start)
 
 
 def _text(row: Row, tally: Tally) -> Text | None:
@@ -164,7 +176,7 @@ def _text(row: Row, tally: Tally) -> Text | None:
     if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
         tally.bad("two fields of one name", row.where, _fields(row))
         return None
-    text = fields.get("text")
+    text, start = _whole(fields)
     if not isinstance(text, str):
         given = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
         tally.bad("no string as its `text`", row.where, f"{given}; {_fields(row)}")
@@ -173,13 +185,42 @@ def _text(row: Row, tally: Tally) -> Text | None:
     benchmark = _word(fields.get("benchmark"))
     try:
         f"{text}{name}{benchmark}".encode()  # JSON may spell half of a surrogate pair
-        return make_text(name, text, label_of(fields.get("label")), benchmark)
+        own = make_text(name, text, None, benchmark, _place(start, text))
+        return replace(own, label=label_of(fields.get("label")))
     except UnicodeEncodeError as error:
         tally.bad("invalid UTF-8", row.where, str(error))
+    except IndexError:
+        said = f"give a whole number from 0 to {len(text)}, the characters of its text"
+        tally.bad(f"output_start is {start!r}", row.where, said)
     except ValueError as error:
         said = "give 1, true, yes or member; 0, false, no or non-member; or nothing"
         tally.bad(f"label is {error.args[0]!r}", row.where, said)
     return None
+
+
+def _whole(fields: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The text and where its output begins; of a `prompt` and an `output` where it has no text."""
+    prompt, output = fields.get("prompt"), fields.get("output")
+    if fields.get("text") is None and isinstance(prompt, str) and isinstance(output, str):
+        return prompt + output, len(prompt)
+    return fields.get("text"), fields.get(OUTPUT_START)
+
+
+def _place(start: Any, text: str) -> int | None:
+    """Where a text's output begins, None where nothing is said of it.
+
+    Raises:
+        IndexError: it is no place in the text.
+    """
+    if is_missing(start) or start == "":
+        return None
+    try:
+        place = int(start)
+    except (TypeError, ValueError) as error:
+        raise IndexError(start) from error
+    if isinstance(start, bool) or place != float(start) or not 0 <= place <= len(text):
+        raise IndexError(start)
+    return place
 
 
 def _fields(row: Row) -> str:

@@ -16,6 +16,7 @@ from detection.model.local_model import LocalModel
 from detection.neighbors import Neighbors, has_neighbors
 from detection.prefix_texts import Prefix, held_out_prefix, open_prefix
 from detection.resources import Resources
+from detection.scope import lack_of_scope
 from detection.views import view_of
 
 log = logging.getLogger(__name__)
@@ -159,6 +160,8 @@ def open_resources(stage: DetectionStage, used: Collection[str]) -> Resources:
 
 def _missing(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
     """The first need without a path; the corpus's held-out texts do for a prefix."""
+    if lack := lack_of_scope(stage.detection.scope, method):
+        return lack
     if "neighbors" in needs_of(method) and not has_neighbors(stage.examples):
         what = "a benchmark with neighbours of its own, such as examples=mimir with its folder"
         return what, f"{what}. Give it, or augmentation=masked_lm."

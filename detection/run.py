@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from detection.needs import (
 )
 from detection.passes import Pass
 from detection.resources import Resources
+from detection.scope import outputs_of, scoped
 from detection.scores import (
     COLUMNS,
     FILE,
@@ -41,7 +42,7 @@ from detection.scores import (
     score_tables,
     write_tables,
 )
-from detection.texts import Text, Texts
+from detection.texts import Texts
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ def run(
         **{role: m.digest for role, m in models.items()},
         "examples": examples_digest(examples),
         **digests,
+        **outputs_of(stage.detection.scope, examples),
     }
     target = models["target"]
     settings = _identity(stage, methods, drawn)
@@ -125,15 +127,17 @@ def passes_of(methods: Methods) -> set[Pass]:
     return counting({p for method in methods.values() for p in method.passes})
 
 
-def _make(methods: Methods, examples: Sequence[Text], collector: Collector, folder: Path) -> Built:
-    passes = collector.collect(passes_of(methods))
-    step, least = collector.models["target"].step, collector.settings.min_scored_tokens
-    write_tables(folder / FILE, score_tables(methods, examples, passes, step, least))
+def _make(methods: Methods, texts: Texts, collector: Collector, folder: Path) -> Built:
+    models, settings = collector.models, collector.settings
+    whole = collector.collect(passes_of(methods))
+    texts, passes = scoped(settings.scope, texts, whole, models)
+    step, least = models["target"].step, settings.min_scored_tokens
+    write_tables(folder / FILE, score_tables(methods, texts, passes, step, least))
     for line in said(together(map(counted, read_tables(folder / FILE)))):
         log.warning("%s", line)
     flagged = sum(int((table["flag"] != "").sum()) for table in read_tables(folder / FILE))
-    rows = len(examples) * len(methods)
-    counts = {"examples": len(examples), "methods": len(methods), "rows": rows}
+    rows = len(texts) * len(methods)
+    counts = {"examples": len(texts), "methods": len(methods), "rows": rows}
     return Built([FILE], {**counts, "flagged": flagged})
 
 

@@ -28,7 +28,7 @@ from core.content import file_digest
 from core.errors import ArtifactError, DataError
 from core.files import write_text
 from core.parquet_files import writing
-from detection.config import DetectionConfig
+from detection.config import WHOLE, DetectionConfig
 from detection.flags import scored_by, unranked
 from detection.methods.base import Method
 from detection.passes import Example, Pass
@@ -39,8 +39,8 @@ KIND = "scores"
 FILE = "scores.parquet"
 HASH = "scores.parquet.sha256"
 INPUTS, SETTINGS = "inputs", "settings"
-RECORDED = tuple(identity(DetectionConfig()))
-"""The settings that can change a score, or whether it is ranked."""
+RECORDED = {**dict.fromkeys(identity(DetectionConfig()), "unknown"), "scope": WHOLE}
+"""The settings that can change a score, or whether it is ranked; what it means where one lacks."""
 COLUMNS = pa.schema(
     [
         ("example_id", pa.string()),

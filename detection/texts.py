@@ -19,6 +19,7 @@ COLUMNS = pa.schema(
         ("sha256", pa.string()),
         ("label", pa.bool_()),
         ("benchmark", pa.string()),
+        ("output_start", pa.int64()),
     ]
 )
 Rows = NDArray[np.int64]
@@ -41,6 +42,7 @@ class Text:
     """One example's text. `sha256` names the text whatever the id.
 
     `label` says whether it is a member, None where that is not known; scores never depend on it.
+    `output_start` is the place of its output's first character, None where it has no such part.
     """
 
     example_id: str
@@ -48,6 +50,7 @@ class Text:
     sha256: str
     label: bool | None = None
     benchmark: str = ""
+    output_start: int | None = None
 
 
 class Texts(Sequence[Text]):

@@ -103,7 +103,7 @@ VALUES = {
     "prefix.path": "another", "slice": "2/8", "out": "another", "masked_lm.mask_share": 0.3,
     "examples.on_error": "skip", "examples.same_texts": None, "examples.sources": None,
     "detection.dtype": "bfloat16", "detection.long_texts": "truncate", "detection.device": "cpu",
-    "detection.kernel": "plain",
+    "detection.kernel": "plain", "detection.scope": None,
     "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,
     "method.samia.share": 0.3, "method.cdd.share": 0.3,
     "extraction.target": "answer", "extraction.prefix_tokens": [7],

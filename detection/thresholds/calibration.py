@@ -100,8 +100,8 @@ class Calibration:
         if self.prefix and before and self.prefix != before:
             own, other = _short(self.prefix), _short(before)
             yield "prefix", f"its prefix (prefix.path) is {own}, that of the scores {other}"
-        for name in RECORDED:
-            own, other = (of.get(name, "unknown") for of in (self.settings, scores.settings))
+        for name, unsaid in RECORDED.items():
+            own, other = (of.get(name, unsaid) for of in (self.settings, scores.settings))
             if own != other or own == "unknown":
                 yield "settings", f"its detection.{name} is {own}, that of the scores {other}"
 

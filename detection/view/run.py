@@ -18,7 +18,7 @@ from core.errors import ArtifactError, ConfigError, require
 from core.files import write_text
 from core.ranges import Ranged, at_least, limited
 from detection.collect import Collector
-from detection.config import DetectionStage
+from detection.config import WHOLE, DetectionStage
 from detection.examples import occurrences_of, open_examples
 from detection.methods.reference import REFERENCE
 from detection.model import ScoredModel
@@ -68,6 +68,8 @@ def run(stage: ViewStage) -> Path:
         ArtifactError: the pass over the text itself is not stored.
     """
     check_file("out", stage.out)
+    remedy = "the page shows whole texts and their scores: leave it out."
+    require(stage.detection.scope == WHOLE, "detection.scope", stage.detection.scope, remedy)
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
     texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)

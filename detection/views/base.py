@@ -74,6 +74,10 @@ class View:
         """The statistics of the first `tokens` of a text, from the text's."""
         return tuple(stats[: tokens - 1] for stats in copies)
 
+    def ending(self, copies: Copies, tokens: int) -> Copies:
+        """The statistics of what follows a text's first `tokens`, from the text's."""
+        return tuple(stats[max(0, tokens - 1) :] for stats in copies)
+
     def windows(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of longer texts, from those of their windows."""
         return reader.spread_windows(self.task(reader, wanted), wanted.view_key, tokens)
