@@ -19,7 +19,7 @@ FLOORS = {
             "examples methods model store",
             "neighbors",
         ),
-        *("ranks resources build blind overlap matching", "forward", "views", "flags"),
+        *("ranks resources build blind overlap matching", "forward", "views", "flags scope"),
         *("scores loaded", "collect", "needs evaluation", "summary", "export benchmark_summary"),
         "accuracy building thresholds view",
         *("run online probe arguments extraction", "api dry_run", "__init__ __main__"),

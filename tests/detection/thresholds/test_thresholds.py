@@ -409,7 +409,12 @@ def test_scores_say_the_settings_and_the_prefix_whatever_the_texts(toy_folders, 
         origins += [read_scores(folder)[1] for folder in (run(stage).path, tmp_path / name)]
     assert len({each.inputs["prefix"] for each in origins}) == 2
     assert len({each.inputs["prefix_texts"] for each in origins}) == 1
-    expected = {"dtype": "float32", "long_texts": "truncate", "min_scored_tokens": 3}
+    expected = {
+        "dtype": "float32",
+        "long_texts": "truncate",
+        "min_scored_tokens": 3,
+        "scope": "whole",
+    }
     assert [each.settings for each in origins] == [expected] * 4
 
 
