@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
@@ -20,3 +22,32 @@ def script_json(value: object) -> str:
     """JSON that no HTML parser reads as markup: `<!--<script>` in it would hide the page's end."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)  # U+2028 and U+2029 too
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def stylesheet() -> str:
+    """What the looks of all reports have in common: colours for light and dark, text, tables."""
+    return files("core").joinpath("page.css").read_text(encoding="utf-8")
+
+
+def marked(text: str) -> str:
+    """The only Markdown in sentences and tables: **bold**."""
+    bits = html.escape(text).split("**")
+    return "".join(f"<strong>{bit}</strong>" if i % 2 else bit for i, bit in enumerate(bits))
+
+
+def html_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table that scrolls by itself where it is too wide."""
+    head = "".join(f"<th>{marked(text)}</th>" for text in header)
+    body = "\n".join(
+        f"<tr>{''.join(f'<td>{marked(text)}</td>' for text in line)}</tr>" for line in lines
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def facts_list(facts: Mapping[str, str]) -> str:
+    """Facts as terms with what they are."""
+    parts = [f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items()]
+    return f"<dl>{''.join(parts)}</dl>"

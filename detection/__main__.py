@@ -1,4 +1,4 @@
-"""`python -m detection`: score texts; `… accuracy`, `build`, `extraction`, `select`, and so on."""
+"""`python -m detection`: score texts; `… accuracy`, `audit`, `build`, `extraction`, and so on."""
 
 from __future__ import annotations
 
@@ -95,6 +95,15 @@ def extraction(config: DictConfig) -> None:
     print("\n".join(f"wrote {artifact.path}" for artifact in made.values()))
 
 
+def audit(config: DictConfig) -> None:
+    """Audit a model with texts of one's own, and print what was found."""
+    from detection.audits.base import AuditStage
+    from detection.audits.run import MARKDOWN, PAGE, run
+
+    made = run(convert(config, AuditStage))
+    print(f"{(made.path / MARKDOWN).read_text()}\nwrote {made.path / PAGE}")
+
+
 def probe(config: DictConfig) -> None:
     """Print what a server can do."""
     from detection.probe import ProbeStage, run
@@ -135,6 +144,7 @@ def select(config: DictConfig) -> None:
 if __name__ == "__main__":
     stages = {
         "accuracy": accuracy,
+        "audit": audit,
         "build": build,
         "extraction": extraction,
         "online": online,
@@ -149,4 +159,8 @@ if __name__ == "__main__":
         stage = stages[name]
     if stage is choose:
         sys.argv[1:] = [EXAMPLES.sub(FILE_OF_EXAMPLES, word) for word in sys.argv[1:]]
+    if stage is audit:
+        from detection.audits.words import spelled_out
+
+        sys.argv[1:] = spelled_out(sys.argv[1:])
     sys.exit(said(lambda: served(lambda: command(name, stage))))

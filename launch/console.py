@@ -4,6 +4,7 @@
 
     contamination quickstart                   contaminate, train, score and report on embedded data
     contamination inject | train | detect | analyse [field=value ...]
+    contamination audit audit=NAME [field=value ...]   an audit of a model with texts of one's own
     contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
     contamination launch [-m] [field=value ...]
     contamination status | report | check | adopt | fetch [...]
@@ -46,6 +47,7 @@ TOOLS = {
     "fetch": (),
 }
 """`launch`'s tools, with what completion offers after them."""
+OTHERS = ("audit", "list", "quickstart")
 GROUPS = {
     "methods": "method",
     "benchmarks": "benchmark",
@@ -69,6 +71,8 @@ def main() -> int:
             return _completion_script()
         case ["-sc", "query=bash"]:
             return _complete(os.environ["COMP_LINE"].split(" "))
+        case ["audit", *words]:
+            return _run("detection", ["audit", *overrides(words)])
         case ["quickstart", *words]:
             return _run("launch", ["experiment=quickstart", *words])
         case [tool, *words] if tool in TOOLS:
@@ -129,14 +133,14 @@ def _complete(words: list[str]) -> int:
     stage = "launch" if first in ("quickstart", "fetch") else PACKAGES.get(first)
     if not more or stage is None:
         following = {"list": GROUPS, **TOOLS}.get(first, ())
-        print("\n".join(following if more else [*PACKAGES, *TOOLS, "list", "quickstart"]))
+        print("\n".join(following if more else [*PACKAGES, *TOOLS, *OTHERS]))
         return 0
     os.environ["COMP_LINE"] = " ".join([COMMAND, *words[2:]])
     return _run(stage, ["-sc", "query=bash"])
 
 
 def _unknown(word: str) -> None:
-    known = [*PACKAGES, *TOOLS, "list", "quickstart"]
+    known = [*PACKAGES, *TOOLS, *OTHERS]
     raise ConfigError(f"contamination {word}: no such command. {near_names(word, known)}")
 
 

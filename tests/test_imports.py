@@ -22,7 +22,7 @@ FLOORS = {
         *("ranks resources build blind overlap matching", "forward", "views", "flags scope"),
         *("scores loaded", "collect", "needs evaluation", "summary", "export benchmark_summary"),
         "accuracy building thresholds view",
-        *("run online probe arguments extraction", "api dry_run", "__init__ __main__"),
+        *("run online probe arguments extraction", "api dry_run audits", "__init__ __main__"),
     ),
     "analysis.": (
         *("config conditions folder glossary", "cells training_record examples", "methods facts"),

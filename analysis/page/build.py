@@ -18,7 +18,7 @@ from analysis.page.data import page_data
 from analysis.statistics.controls import stamp
 from analysis.summary import reading_guide
 from analysis.training_record import Record
-from core.web_page import filled, script_json
+from core.web_page import facts_list, filled, html_table, marked, script_json, stylesheet
 
 SCRIPTS = ("rows.js", "lines.js", "charts.js", "page.js")
 
@@ -31,18 +31,18 @@ def page(findings: Findings, written: Facts) -> str:
     parts = {
         "title": html.escape(findings.title),
         "headline": "\n".join(
-            f'<p class="answer">{_whole(_marked(said))}</p>' for said in findings.headline
+            f'<p class="answer">{_whole(marked(said))}</p>' for said in findings.headline
         ),
-        "controls": _marked(findings.controls),
+        "controls": marked(findings.controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
-        "css": _file("page.css"),
+        "css": stylesheet() + _file("page.css"),
         "summary": _summary(findings),
         "tables": _tables(findings),
         "cells": _cells(findings.cells) + _examples(findings.examples),
         "ledger": _ledger(findings.records),
         "glossary": _glossary(findings.glossary),
         "config": _settings(findings),
-        "run": _listed(written),
+        "run": facts_list(written),
         "plotly": get_plotlyjs(),
         "data": script_json(page_data(findings)),
         "js": "\n".join(map(_file, SCRIPTS)),
@@ -59,16 +59,10 @@ def _summary(findings: Findings) -> str:
     parts = []
     for condition, rows in findings.conditions.items():
         off = stamp(rows)
-        said = "".join(f"<li>{_marked(text)}</li>" for text in findings.rest(condition))
+        said = "".join(f"<li>{marked(text)}</li>" for text in findings.rest(condition))
         parts.append(_details(condition, f"<ul>{said}</ul>", len(findings.conditions) == 1))
         parts += [f'<p class="off">{html.escape(condition)}: {html.escape(off)}</p>'] if off else []
     return "\n".join(parts)
-
-
-def _marked(text: str) -> str:
-    """The only Markdown in sentences and tables: **bold**."""
-    bits = html.escape(text).split("**")
-    return "".join(f"<strong>{bit}</strong>" if i % 2 else bit for i, bit in enumerate(bits))
 
 
 def _whole(text: str) -> str:
@@ -82,7 +76,7 @@ def _tables(findings: Findings) -> str:
     shown = {condition: tables for condition, tables in findings.tables.items() if tables}
     for place, (condition, tables) in enumerate(shown.items()):
         inside = "\n".join(
-            _details(table.title, _table(table.header, table.lines), place + i == 0)
+            _details(table.title, html_table(table.header, table.lines), place + i == 0)
             for i, table in enumerate(tables)
         )
         parts.append(_details(condition or "Over all conditions", inside, place == 0))
@@ -101,20 +95,14 @@ def _cells(cells: Sequence[Facts]) -> str:
     shared = [[name, values[name][0]] for name in names if len(set(values[name])) == 1]
     own = [name for name in names if len(set(values[name])) > 1]
     lines = list(zip(*(values[name] for name in own), strict=True))
-    parts = [_table(["all cells" if own else "the cell", ""], shared)]
-    return "\n".join([*parts, _table(own, lines)] if own else parts)
+    parts = [html_table(["all cells" if own else "the cell", ""], shared)]
+    return "\n".join([*parts, html_table(own, lines)] if own else parts)
 
 
 def _examples(pages: Sequence[str]) -> str:
     """Links to the pages of examples, token by token; nothing where there are none."""
     links = [f'<li><a href="{quote(path)}">{html.escape(path)}</a></li>' for path in pages]
     return f"<h3>Examples, token by token</h3><ul>{''.join(links)}</ul>" if links else ""
-
-
-def _listed(facts: Facts) -> str:
-    """Facts as terms with what they are."""
-    parts = [f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items()]
-    return f"<dl>{''.join(parts)}</dl>"
 
 
 def _glossary(entries: Sequence[Entry]) -> str:
@@ -140,17 +128,6 @@ def _yaml(settings: Mapping[str, object]) -> str:
     return f"<pre>{html.escape(text)}</pre>"
 
 
-def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{_marked(text)}</th>" for text in header)
-    body = "\n".join(
-        f"<tr>{''.join(f'<td>{_marked(text)}</td>' for text in line)}</tr>" for line in lines
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
 def _ledger(records: Mapping[str, Sequence[Record]]) -> str:
     """A column a condition with its first seed's counts; seeds differ in the draw alone."""
     shown = {name: found for name, found in records.items() if found}
@@ -163,4 +140,4 @@ def _ledger(records: Mapping[str, Sequence[Record]]) -> str:
         for fact in facts
     ]
     seeds = ["seeds", *(str(len(found)) for found in shown.values())]
-    return "<p>Counts of the first seed.</p>" + _table(["", *shown], [seeds, *lines])
+    return "<p>Counts of the first seed.</p>" + html_table(["", *shown], [seeds, *lines])

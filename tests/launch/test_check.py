@@ -10,6 +10,7 @@ import pytest
 
 import analysis.folder
 import detection.accuracy.run
+import detection.audits.run
 import detection.building.run
 import detection.extraction.run
 import detection.scores
@@ -188,7 +189,7 @@ def test_every_stage_is_looked_at():
     owners = (injection.corpus, injection.export.run, training.checkpoint, training.masked_lm,
               detection.store, detection.views.rewordings, detection.scores,
               detection.accuracy.run, detection.extraction.run, detection.building.run,
-              analysis.folder)  # fmt: skip
+              detection.audits.run, analysis.folder)  # fmt: skip
     assert {owner.KIND for owner in owners} == {*ARTIFACTS}
 
 
