@@ -16,9 +16,12 @@ import pandas as pd
 
 from analysis.conditions import FACTORS, SWAPPED, chosen, differences, recipe
 from analysis.config import CellPaths
+from analysis.two_stages import Second
 from core.errors import ArtifactError, ConfigError, DataError
 from detection import Scores, open_scores
+from detection.config import WHOLE
 from detection.flags import counted
+from detection.scores import origin
 from injection import PackedCorpus, open_corpus
 from training import Checkpoint, open_trained
 
@@ -63,6 +66,12 @@ class Cell:
     mean_occurrences: float | None
     """Copies in the corpus of a member, on average: over the members of the condition's cells once
     these are known (`name_apart`). None: there are no members."""
+    stage: str | None
+    """Of a cell of two stages, where the members were inserted (`two_stages.STAGES`)."""
+    scope: str
+    """Which part of the examples was scored."""
+    epochs: int
+    """How often the last training went through its corpus."""
     seed: int
     recipe: str
     """`conditions.recipe`: all that was chosen, except seeds and `swapped`."""
@@ -94,22 +103,42 @@ class Cell:
 
 def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
-    return make_cell(
-        open_corpus(paths.corpus),
-        open_trained("cells.model", paths.model),
-        open_scores(paths.clean),
-        open_scores(paths.contaminated),
-    )
+    second = None
+    if paths.first is not None and paths.finetuning is not None:
+        first = open_trained("cells.first", paths.first)
+        second = Second(first, open_corpus(paths.finetuning))
+    scores = open_scores(paths.clean), open_scores(paths.contaminated)
+    scope = _scope(*scores)
+    model = open_trained("cells.model", paths.model)
+    return make_cell(open_corpus(paths.corpus), model, *scores, second=second, scope=scope)
 
 
-def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminated: Scores) -> Cell:
+def make_cell(
+    corpus: PackedCorpus,
+    model: Checkpoint,
+    clean: Scores,
+    contaminated: Scores,
+    *,
+    second: Second | None = None,
+    scope: str = WHOLE,
+) -> Cell:
     """Join the four artefacts; every score of every example must be there.
+
+    Args:
+        corpus: the contaminated corpus.
+        model: the model that was trained last.
+        clean: the scores of the model before any contamination.
+        contaminated: the model's scores.
+        second: what came before its last training, where that was a second stage.
+        scope: which part of the examples was scored.
 
     Raises:
         ArtifactError: scores of another model than the one they should be of.
         DataError: an example without a finite score.
     """
     _check_models(model, clean, contaminated)
+    if second is not None:
+        second.check(model)
     injection, seed = corpus.config["injection"], int(corpus.config["seed"])
     model_name = str(model.config["model"]["name"])
     learning_rate = float(model.config["training"]["learning_rate"])
@@ -117,10 +146,18 @@ def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminat
     last = injection.get("last_tokens")
     condition = f"{model_name}-lr{learning_rate:g}-tokens{injection['budget_tokens']}"
     condition += f"-last{last}" * (last is not None) + "-swapped" * swapped
-    start = {**model.config["model"], "start": model.artifact.inputs.get("model")}
-    configs = corpus.config, {**model.config, "model": start}
+    stage = None if second is None else second.stage(model)
+    epochs = int(model.config["training"].get("epochs", 1))
+    condition += f"-{stage}-epochs{epochs}" * (stage is not None)
+    condition += f"-{scope}" * (stage is not None or scope != WHOLE)
+    first = second.first if second else model
+    start = {**model.config["model"], "start": first.artifact.inputs.get("model")}
+    more: dict[str, Any] = {**second.chosen, "stage": stage} if second else {}
+    more |= {} if scope == WHOLE else {"scope": scope}
+    configs = corpus.config, {**model.config, "model": start}, more
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
     opened: dict[str, Any] = {"corpus": corpus, "model": model, **tables}
+    opened |= {"first": second.first, "finetuning": second.texts} if second else {}
     examples = _ranked(corpus.examples, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",
@@ -133,6 +170,9 @@ def make_cell(corpus: PackedCorpus, model: Checkpoint, clean: Scores, contaminat
         parameters=model.artifact.counts.get("parameters"),
         swapped=swapped,
         mean_occurrences=_mean_occurrences(corpus.examples),
+        stage=stage,
+        scope=scope,
+        epochs=epochs,
         seed=seed,
         recipe=recipe(*configs),
         chosen=chosen(*configs),
@@ -168,7 +208,8 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
     longest = cell.example_max_tokens or 0
     numbers = (cell.learning_rate, cell.last_tokens or 0, cell.budget_tokens, longest)
     drawn = cell.swapped, cell.mean_occurrences or 0
-    return cell.model, *numbers, *drawn, cell.condition, cell.seed, cell.name
+    stage = cell.stage or "", cell.scope, cell.epochs
+    return cell.model, *numbers, *drawn, *stage, cell.condition, cell.seed, cell.name
 
 
 def series_of(cells: Sequence[Cell]) -> Series:
@@ -242,6 +283,23 @@ def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> Non
             f"cells.clean is {clean.artifact.path}: these are scores of the contaminated model "
             "itself; give the scores of the model that it was trained from."
         )
+
+
+def _scope(clean: Scores, contaminated: Scores) -> str:
+    """Which part of the examples was scored.
+
+    Raises:
+        ArtifactError: another one by the clean model.
+    """
+    one, other = (
+        str(origin(s.artifact).settings.get("scope", WHOLE)) for s in (clean, contaminated)
+    )
+    if one != other:
+        raise ArtifactError(
+            f"cells.clean is {clean.artifact.path}: its detection.scope is {one!r}, and that of "
+            f"cells.contaminated {other!r}. Give scores of the same part of the examples."
+        )
+    return one
 
 
 def _scored(scores: Scores) -> str:

@@ -11,12 +11,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from functools import cache
 from typing import Any
 
 import pandas as pd
 
+from core.config import names
 from injection.config import InjectionConfig
 from training.config import ModelConfig, TrainingConfig
 
@@ -29,6 +30,7 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
     "example_max_tokens": ("injection.example_max_tokens",),
     "parameters": ("model",),
     "mean_occurrences": ("occurrences",),
+    "epochs": ("training.epochs",),
 }
 """Facts of a cell that a series can run along, and the config fields that each one replaces."""
 
@@ -42,25 +44,29 @@ SWAPPED = "injection.swap_members"
 """Tells a cell from its swapped replicate; kept out of every recipe."""
 
 
-def recipe(corpus: Mapping[str, Any], model: Mapping[str, Any], without: str = "") -> str:
+Nodes = Mapping[str, Any]
+
+
+def recipe(corpus: Nodes, model: Nodes, more: Nodes | None = None, *, without: str = "") -> str:
     """A hash of both stages' resolved configs without seeds, paths and how they were run.
 
     Args:
         corpus: the injection stage's config.
         model: the training stage's config.
+        more: what else was chosen, such as a second stage's.
         without: one of `FACTORS`, to leave out: cells that agree are one series along it.
     """
     left_out = FACTORS.get(without, ())
-    flat = chosen(corpus, model)
+    flat = chosen(corpus, model, more)
     kept = {k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def chosen(corpus: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of both configs that make a `recipe`, such as {"training.schedule": "cosine"}."""
+def chosen(corpus: Nodes, model: Nodes, more: Nodes | None = None) -> dict[str, Any]:
+    """The fields of all configs that make a `recipe`, such as {"training.schedule": "cosine"}."""
     nodes = {node: corpus.get(node) for node in CORPUS_NODES}
-    flat = _flat({**nodes, **{node: model.get(node) for node in MODEL_NODES}})
-    return {k: v for k, v in flat.items() if not k.startswith(SWAPPED) and not _says_how(k)}
+    flat = _flat({**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more or {})})
+    return {k: v for k, v in flat.items() if not (k.startswith(SWAPPED) or _says_nothing(k, v))}
 
 
 def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -110,17 +116,18 @@ def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _says_how(key: str) -> bool:
-    """Whether a field holds a random draw, a place, or a way of running that changes no result."""
-    return key.endswith(("_seed", ".path")) or key in _runtime_fields()
+def _says_nothing(key: str, value: Any) -> bool:
+    """Whether a field holds a random draw, a place, or a way of running that changes no result.
+
+    So does one that older configs lack, where it has its default.
+    """
+    if key.endswith(("_seed", ".path")):
+        return True
+    field = _fields().get(key.removeprefix("first."))
+    return field is not None and not names(field, value)
 
 
 @cache
-def _runtime_fields() -> frozenset[str]:
+def _fields() -> Mapping[str, Field[Any]]:
     schemas = {"injection": InjectionConfig, "model": ModelConfig, "training": TrainingConfig}
-    return frozenset(
-        f"{node}.{field.name}"
-        for node, schema in schemas.items()
-        for field in fields(schema)
-        if not field.metadata.get("identity", True)
-    )
+    return {f"{node}.{own.name}": own for node, schema in schemas.items() for own in fields(schema)}

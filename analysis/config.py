@@ -52,6 +52,10 @@ class CellPaths(Ranged, node="cells"):
     """Scores of the model before that training (runs/scores/…): the control."""
     contaminated: str = runtime("", FOLDER)
     """Scores of the model after it (runs/scores/…)."""
+    first: str | None = runtime(None)
+    """Of a cell of two stages, the model that the fine-tuning started from (runs/model/…)."""
+    finetuning: str | None = runtime(None)
+    """Of a cell of two stages, its fine-tuning set (runs/finetuning/…)."""
     exports: list[str] = field(default_factory=list, metadata={"identity": False})
     """Scores of the model at earlier steps of it (runs/scores/…)."""
     seconds: float | None = runtime(None)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from analysis.cells import Cell
 from analysis.training_record import Record, utc
+from analysis.two_stages import PLACES
 from core.artifacts import code_revision
 
 PACKAGES = ("contamination-testbed", "torch", "transformers", "deepspeed", "numpy", "scikit-learn")
@@ -33,6 +34,8 @@ def cell_facts(cell: Cell, record: Record | None) -> Facts:
         "learning rate": f"{cell.learning_rate:g}",
         "occurrences": ", ".join(map(str, numbers)) or "0",
         "examples": f"{len(members)} + {len(cell.examples) - len(members)}",
+        **({"members in": PLACES[cell.stage], "scored": cell.scope} if cell.stage else {}),
+        **({"epochs": str(cell.epochs)} if cell.epochs > 1 else {}),
         "seed": str(cell.seed),
         **(record.made if record else {}),
     }

@@ -13,6 +13,7 @@ from analysis.cells import Series, Shared
 from analysis.methods import BLIND, Methods, checkpoint_of, in_order
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL, lacks
+from analysis.two_stages import PLACES
 from core.metrics import AUROC
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ FACTORS = (
     Factor("budget_tokens", "Detection by corpus size", "tokens of the training corpus"),
     Factor("parameters", "Detection by model size", "parameters of the model", ("model",)),
     Factor("example_max_tokens", "Detection by text length", "most tokens of an example"),
+    Factor("epochs", "Detection by epochs", "epochs of the last training"),
     Factor("mean_occurrences", "Detection by mean occurrences", "mean occurrences of a member"),
 )
 
@@ -79,6 +81,9 @@ class Sweep:
             "learning_rate": f"learning rate {first['learning_rate']:g}",
             "budget_tokens": f"{first['budget_tokens']:,} tokens",
         }
+        if pd.notna(first.get("stage")):
+            words["stage"] = f"members in {PLACES[first['stage']]}"
+            words["scope"] = f"{first['scope']} scored"
         if pd.notna(first["last_tokens"]):
             words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
         for varies in (self.factor.column, *self.factor.bound):

@@ -121,7 +121,7 @@ def identity(value: Any, name: str = "") -> Any:
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = dataclasses.fields(value)
-        value = {f.name: getattr(value, f.name) for f in own if _names(f, getattr(value, f.name))}
+        value = {f.name: getattr(value, f.name) for f in own if names(f, getattr(value, f.name))}
     if isinstance(value, Mapping):
         keys = {key: f"{name}.{_stable(key, name)}".lstrip(".") for key in value}
         return {str(key): identity(value[key], inner) for key, inner in keys.items()}
@@ -130,7 +130,7 @@ def identity(value: Any, name: str = "") -> Any:
     return _stable(value, name)
 
 
-def _names(field: dataclasses.Field[Any], value: Any) -> bool:
+def names(field: dataclasses.Field[Any], value: Any) -> bool:
     """Whether the field's value is part of the name of what is made."""
     role = field.metadata.get("identity", True)
     if role != UNLESS_DEFAULT:

@@ -25,7 +25,8 @@ FLOORS = {
         *("run online probe arguments extraction", "api dry_run audits", "__init__ __main__"),
     ),
     "analysis.": (
-        *("config conditions folder glossary", "cells training_record examples", "methods facts"),
+        *("config conditions folder glossary two_stages", "cells training_record examples"),
+        "methods facts",
         *("statistics", "sweeps", "tables summary", "findings headline", "charts"),
         "page mirror report",
         *("publish", "run", "__init__ __main__"),

@@ -19,6 +19,7 @@ from analysis.charts.curve_charts import histogram_caption, histogram_chart, roc
 from analysis.charts.factor_chart import factor_caption, factor_chart
 from analysis.charts.heat_map import heat_caption, heat_map
 from analysis.charts.loss_chart import loss_caption, loss_chart
+from analysis.charts.stage_chart import has_stages, stage_caption, stage_chart
 from analysis.findings import Findings
 from analysis.statistics.controls import stamp
 from analysis.statistics.results import ALL
@@ -75,6 +76,10 @@ def _save_condition(findings: Findings, folder: Path) -> list[Saved]:
 
 def charts_over(findings: Findings) -> Iterator[Chart]:
     """The charts that span conditions."""
+    if has_stages(findings.pooled):
+        figure = stage_chart(findings.pooled, findings.config)
+        caption = stage_caption(findings.pooled, findings.config)
+        yield Chart("auroc_by_stage", "", "AUROC by stage, scope and epochs", caption, figure)
     for sweep in findings.sweeps:
         figure = factor_chart(sweep, findings.config)
         caption = factor_caption(sweep, findings.config)

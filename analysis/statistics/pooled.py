@@ -9,8 +9,8 @@ Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
   within each drawn seed, or once for all seeds that hold the same examples as often. With
   one seed it is that cell's own interval.
-- `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`: more facts of the cells
-  (`analysis.cells.Cell`), missing (<NA>) where unknown.
+- `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
+  more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
 
 What a few seeds can't tell: with 2 or 3 the drawn seeds show only part of the spread between
 seeds, while the examples' spread enters twice (through the seeds' values and within them). The two
@@ -37,6 +37,7 @@ from core.seeds import derive
 FACTS = (
     *("learning_rate", "budget_tokens", "model"),
     *("example_max_tokens", "last_tokens", "parameters", "mean_occurrences"),
+    *("stage", "scope", "epochs"),
 )
 COLUMNS = (
     *("experiment", "condition", "checkpoint", "benchmark", "method", "variant", "occurrences"),

@@ -61,6 +61,7 @@ def _tables(
     joint = results.frame(rows["pooled"], pooled.COLUMNS)
     facts = ("example_max_tokens", "last_tokens", "parameters")
     whole = {name: joint[name].astype("Int64") for name in facts}
+    whole["stage"] = joint["stage"].astype("string")
     whole["mean_occurrences"] = joint["mean_occurrences"].astype(float)
     return Statistics(
         results=single.assign(experiment=experiment),

@@ -106,7 +106,17 @@ def shown(row, columns, **renamed):
 )
 def test_the_data_are_the_frames_row_by_row(findings, text, part, table, renamed):
     rows, frame = decoded(data(text)[part]), getattr(findings, table)
-    keys = {"method", "variant", "experiment", "default", "model", "last_tokens", "tpr"}
+    keys = {
+        "method",
+        "variant",
+        "experiment",
+        "default",
+        "model",
+        "last_tokens",
+        "tpr",
+        "stage",
+        "scope",
+    }
     assert set(frame.columns) - keys <= rows[0].keys()
     expected = [shown(row, rows[0], **renamed) for row in frame.to_dict("records")]
     assert rows == expected

@@ -199,5 +199,5 @@ def test_a_recipe_leaves_out_seeds_paths_and_how_it_ran():
     hotter = {**model, "training": {"learning_rate": 0.2}}
     assert recipe(corpus, model) != recipe(corpus, hotter)
     along = "learning_rate"
-    assert recipe(corpus, model, along) == recipe(corpus, hotter, along)
+    assert recipe(corpus, model, without=along) == recipe(corpus, hotter, without=along)
     assert recipe(corpus, model) != recipe({"injection": {"members": 6}}, model)

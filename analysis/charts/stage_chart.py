@@ -1,0 +1,105 @@
+"""AUROC by stage × scope × epochs × method: where the members were, and which part was scored."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from analysis.cells import CONTAMINATED
+from analysis.charts import base
+from analysis.config import AnalysisConfig
+from analysis.methods import BLIND, Methods, methods_of
+from analysis.statistics.controls import stamp
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import ALL
+from analysis.two_stages import PLACES
+from core.metrics import AUROC
+from detection.config import SCOPES
+
+PANEL = 2.6
+"""Inches of a panel's height."""
+
+
+def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
+    """The AUROCs of all members, mean over benchmarks, of conditions of two stages."""
+    own = (pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)
+    own &= (pooled["benchmark"] == ALL) & pooled["stage"].notna() & pooled["value"].notna()
+    return pooled[own]
+
+
+def has_stages(pooled: pd.DataFrame) -> bool:
+    """Whether there is more than one panel to draw."""
+    return len(stage_rows(pooled)[["stage", "scope"]].drop_duplicates()) > 1
+
+
+def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig) -> Figure:
+    """A row a scope, a column a stage; in each panel a line a method along the epochs."""
+    rows = stage_rows(pooled)
+    methods = methods_of(rows)
+    stages = [name for name in PLACES if name in set(rows["stage"])]
+    scopes = [name for name in SCOPES if name in set(rows["scope"])]
+    height = PANEL * len(scopes) + 1.9
+    with base.style():
+        figure = Figure(figsize=(9, height), dpi=130)
+        panels = figure.subplots(len(scopes), len(stages), sharex=True, sharey=True, squeeze=False)
+        figure.subplots_adjust(
+            left=0.09,
+            right=0.8,
+            top=1 - 0.95 / height,
+            bottom=1.1 / height,
+            wspace=0.08,
+            hspace=0.2,
+        )
+        for i, scope in enumerate(scopes):
+            for j, stage in enumerate(stages):
+                own = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
+                _panel(panels[i, j], own, methods, f"members in {PLACES[stage]}, {scope} scored")
+                panels[i, j].tick_params(labelbottom=True)
+        base.auroc_axis(panels[0, 0], rows)
+        for left in panels[:, 0]:
+            left.set_ylabel(AUROC.title)
+        panels[-1, len(stages) // 2].set_xlabel("epochs of fine-tuning")
+        _legend(panels[0, -1], methods)
+        off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
+        title, subtitle = "Detection by stage and scope", str(rows["experiment"].iloc[0])
+        base.write_words(figure, title, subtitle, stage_caption(pooled, config), off, 1 / height)
+    return figure
+
+
+def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
+    """What the chart shows: sizes, seeds, and what the bars are."""
+    rows = stage_rows(pooled)
+    shown = rows[rows["checkpoint"] == CONTAMINATED]
+    sizes = {name: sorted(set(shown[name])) for name in ("n_members", "n_nonmembers")}
+    members, others = (f"{own[0]}" if len(own) == 1 else "some" for own in sizes.values())
+    return (
+        f"AUROC of all members ({members}) against non-members ({others}), mean over benchmarks, "
+        f"the fine-tuned model. {base.seeds(shown)} a point. Bars: {base.band(shown, config)}. "
+        "Whole: the mean over all tokens. Output: its tokens given the input. Input: its own "
+        "tokens. Grey: a text classifier that never sees the model."
+    )
+
+
+def _panel(axes: Axes, rows: pd.DataFrame, methods: Methods, title: str) -> None:
+    base.chance_line(axes)
+    for pair in methods:
+        line, style = base.line_of(rows, *pair, "epochs"), base.line_style(*pair, methods)
+        if pair[0] != BLIND:
+            axes.vlines(line["x"], line["ci_low"], line["ci_high"], color=style["color"], alpha=0.5)
+        axes.plot(line["x"], line["value"], **style)
+    levels = sorted(rows["epochs"].unique())
+    axes.set_xscale("log")
+    axes.set_xticks(levels, [str(level) for level in levels])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_title(title, size=8.5, loc="left")
+
+
+def _legend(axes: Axes, methods: Methods) -> None:
+    names = [base.name(*pair, methods) for pair in methods]
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    axes.legend(
+        [lines[name] for name in names], names, loc="upper left", bbox_to_anchor=(1.02, 1.0),
+        frameon=False, fontsize=9,
+    )  # fmt: skip

@@ -1,0 +1,71 @@
+"""Cells of two stages: a contaminated pretraining, then a fine-tuning (Ye et al. 2024, 3.1, 5.6).
+
+Where the members were inserted is read from what each training saw, not from a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import ArtifactError
+from injection import PackedCorpus
+from training import Checkpoint
+
+PRETRAINING, FINETUNING, BOTH = "pretraining", "finetuning", "both"
+STAGES = {(True, False): PRETRAINING, (False, True): FINETUNING, (True, True): BOTH}
+"""Whether the first training, and the second, saw copies of members → where they were inserted."""
+
+PLACES = {PRETRAINING: "pretraining", FINETUNING: "fine-tuning", BOTH: "both stages"}
+"""In words."""
+
+
+@dataclass(frozen=True)
+class Second:
+    """What makes a cell one of two stages.
+
+    Attributes:
+        first: the model that the fine-tuning started from.
+        texts: the fine-tuning set.
+    """
+
+    first: Checkpoint
+    texts: PackedCorpus
+
+    def stage(self, model: Checkpoint) -> str:
+        """Where the members were inserted.
+
+        Raises:
+            ArtifactError: nowhere.
+        """
+        seen = tuple(bool(len(own.exposures)) for own in (self.first, model))
+        if seen not in STAGES:
+            raise ArtifactError(
+                f"cells.model is {model.artifact.path}: neither it nor the model that it was "
+                f"fine-tuned from ({self.first.artifact.path}) saw a copy of a member. Give a cell "
+                "whose members were inserted in one of the two stages."
+            )
+        return STAGES[seen]
+
+    def check(self, model: Checkpoint) -> None:
+        """Raise an ArtifactError where the model is not of this start and this set."""
+        for role, field, own in (
+            ("model", "first", self.first.artifact),
+            ("corpus", "finetuning", self.texts.artifact),
+        ):
+            if model.artifact.inputs.get(role) != own.digest:
+                raise ArtifactError(
+                    f"cells.{field} is {own.path}: the model {model.artifact.path} was not trained "
+                    "from it. Give the folder that it was trained from."
+                )
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """What was chosen about the first training and about the set, by node."""
+        first, texts = self.first.config, self.texts.config
+        return {
+            "first": {name: first.get(name) for name in ("training", "deepspeed")},
+            "finetuning": texts.get("finetuning"),
+            "instructions": texts.get("instructions"),
+        }

@@ -1,0 +1,89 @@
+"""Cells of a pretraining and a fine-tuning: told apart by what they saw, pooled, charted."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from analysis.cells import make_cell, name_apart, series_of
+from analysis.charts.stage_chart import has_stages, stage_chart
+from analysis.config import AnalysisConfig
+from analysis.statistics.tidy_tables import statistics
+from analysis.sweeps import sweeps_of
+from analysis.two_stages import Second
+from core.errors import ArtifactError
+from tests.analysis.conftest import Opened, opened, simulate_parts
+
+QUICK = AnalysisConfig(draws=20, fpr=[0.25], tpr=[])
+SAW = {"pretraining": (3, 0), "finetuning": (0, 3), "both": (3, 3), "nowhere": (0, 0)}
+
+
+class Trained(Opened):
+    @property
+    def exposures(self):
+        return self.table
+
+
+def trained(seen, digest, start, corpus, **training):
+    config = {"model": {"name": "tiny"}, "training": {"learning_rate": 1e-3, **training}}
+    made = opened("model", digest, config=config, table=pd.DataFrame({"step": range(seen)}))
+    inputs = {"model": start, "corpus": corpus}
+    return Trained(replace(made.artifact, inputs=inputs), config, table=made.table)
+
+
+def two_stage(stage="both", scope="output", epochs=1, seed=0, layout="packed"):
+    parts = simulate_parts(benchmarks=["boolq"], seed=seed)
+    digest = parts["model"].artifact.digest
+    texts = opened("finetuning", f"set{seed}", config={"finetuning": {"layout": layout}})
+    first = trained(SAW[stage][0], f"first{stage}{seed}", "base", f"corpus{seed}", order_seed=seed)
+    start = first.artifact.digest
+    last = trained(SAW[stage][1], digest, start, f"set{seed}", epochs=epochs, loss_on="output")
+    return make_cell(**{**parts, "model": last}, second=Second(first, texts), scope=scope)
+
+
+def test_a_cell_is_named_by_its_stage_its_epochs_and_its_scope():
+    cell = two_stage("pretraining", "input", 3)
+    assert cell.name == "tiny-lr0.001-tokens400000-pretraining-epochs3-input-seed0"
+    assert {"first", "finetuning"} <= set(cell.digests)
+    assert (cell.stage, cell.scope, cell.epochs) == ("pretraining", "input", 3)
+
+
+def test_cells_are_pooled_over_seeds_and_over_nothing_else():
+    alike = {two_stage(seed=seed).recipe for seed in (0, 1)}
+    assert len(alike) == 1
+    others = [two_stage("pretraining"), two_stage(scope="whole"), two_stage(epochs=2),
+              two_stage(layout="padded")]  # fmt: skip
+    assert len({one.recipe for one in others} | alike) == 5
+
+
+def test_a_cell_whose_members_nothing_saw_is_refused():
+    with pytest.raises(ArtifactError, match="neither it nor the model .* saw a copy of a member"):
+        two_stage("nowhere")
+
+
+def test_a_model_of_another_start_is_refused():
+    parts, other = simulate_parts(benchmarks=["boolq"]), trained(1, "other", "base", "corpus0")
+    last = trained(1, parts["model"].artifact.digest, "first", "set0")
+    with pytest.raises(ArtifactError, match="cells.first is .* was not trained from it"):
+        make_cell(**{**parts, "model": last}, second=Second(other, opened("finetuning", "set0")))
+
+
+def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all():
+    cells = name_apart([two_stage(stage, scope, epochs)
+                        for stage in ("pretraining", "both") for scope in ("whole", "output")
+                        for epochs in (1, 3)])  # fmt: skip
+    made = statistics("trial", 0, cells, QUICK)
+    sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
+    assert [sweep.levels for sweep in sweeps] == [[1, 3]] * 4
+    assert "members in both stages, output scored" in "\n".join(sweep.fixed for sweep in sweeps)
+    assert has_stages(made.pooled)
+    panels = stage_chart(made.pooled, QUICK).axes
+    assert [axes.get_title(loc="left") for axes in panels] == [
+        f"members in {place}, {scope} scored"
+        for scope in ("whole", "output") for place in ("pretraining", "both stages")
+    ]  # fmt: skip
+    assert all(len(axes.get_lines()) > 3 for axes in panels)
+
+
+def test_one_stage_has_no_such_chart(make):
+    assert not has_stages(statistics("trial", 0, [make(benchmarks=["boolq"])], QUICK).pooled)
