@@ -84,7 +84,10 @@ RUNTIME = {
         "runs", *(f"reference.{field.name}" for field in fields(ScoredModelConfig)),
         *(f"model.{how}" for how in ASKS), "detection.min_scored_tokens", *READING, *RUNS_A_MODEL,
     },
-    "analysis": {"runs", "cells.0.exports", "cells.0.seconds", "cells.0.gpu_hours", *WANDB},
+    "analysis": {
+        "runs", *WANDB,
+        *(f"cells.0.{n}" for n in ("exports", "first", "finetuning", "seconds", "gpu_hours")),
+    },
     "wandb": {"runs"},
     "export": {"runs"},
 }  # fmt: skip
