@@ -1,4 +1,4 @@
-"""`python -m injection [overrides]`, `… export`, `… verify <folder>`, `… show <folder> …`."""
+"""`python -m injection [overrides]`, and its tools: finetuning, export, verify, show."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from core.command import command, said
 from core.compose import composed
 from core.config import convert
 from injection.config import InjectionStage
+from injection.corpus import open_corpus
 from injection.export.run import ExportStage, export, is_export, reprove
+from injection.finetuning.config import FinetuningStage
+from injection.finetuning.folder import FinetuningSet
+from injection.finetuning.run import reverify as prove_again
+from injection.finetuning.run import run as make
 from injection.run import reverify, run
 from injection.show import show
 
 USAGE = """usage: python -m injection [overrides]
+       python -m injection finetuning [overrides]
        python -m injection export corpus_folder=runs/corpus/<folder> format=<format>
        python -m injection verify runs/corpus/<folder> [cluster=datatrove …] (or runs/export/…)
        python -m injection show runs/corpus/<folder> example_id=<id>"""
@@ -22,7 +28,12 @@ def verify_command(folder: str, words: list[str]) -> int:
     """Prove a corpus or an export and say how it went; the exit status is 0 where all holds."""
     stage = composed("injection", words, InjectionStage)
     own = stage.cluster, stage.injection.num_proc
-    proof = reprove(folder) if is_export(folder) else reverify(folder, *own)
+    if is_export(folder):
+        proof = reprove(folder)
+    elif isinstance(open_corpus(folder), FinetuningSet):
+        proof = prove_again(folder)
+    else:
+        proof = reverify(folder, *own)
     print(proof)
     return 1 if proof.failures else 0
 
@@ -33,6 +44,9 @@ def main() -> int:
         case ["export", *_]:
             del sys.argv[1]
             return command("export", lambda config: export(convert(config, ExportStage)))
+        case ["finetuning", *_]:
+            del sys.argv[1]
+            return command("finetuning", lambda config: make(convert(config, FinetuningStage)))
         case ["verify", folder, *words]:
             return said(lambda: verify_command(folder, words))
         case ["show", folder, example] if example.startswith("example_id="):

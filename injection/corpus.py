@@ -23,8 +23,9 @@ from typing import Any
 
 import pandas as pd
 
-from core.artifacts import Artifact, open_artifact
+from core.artifacts import Artifact, is_complete, open_artifact
 from core.errors import DataError, near_names
+from core.wholeness import read_manifest
 from injection.config import InjectionConfig
 from injection.tokens import Ids, Tokenizer
 
@@ -142,9 +143,14 @@ def slug(config: Mapping[str, Any]) -> str:
 
 
 def open_corpus(path: Path | str) -> PackedCorpus:
-    """Open a finished corpus folder.
+    """Open a finished corpus folder, or a fine-tuning set.
 
     Raises:
         ArtifactError: there is none, or it is unfinished.
     """
+    from injection.finetuning.folder import KIND as FINETUNING  # which imports this module
+    from injection.finetuning.folder import FinetuningSet
+
+    if is_complete(Path(path)) and read_manifest(Path(path)).get("kind") == FINETUNING:
+        return FinetuningSet(open_artifact(path, FINETUNING))
     return PackedCorpus(open_artifact(path, KIND))

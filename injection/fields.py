@@ -34,20 +34,28 @@ class _Columns(string.Formatter):
         return value, first
 
 
-def check_formats(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) -> None:
+def check_formats(
+    name: str, config: BenchmarkConfig, fields: Mapping[str, str], node: str = "benchmark"
+) -> None:
     """Check a benchmark's template and its source's fields, before any row is read.
+
+    Args:
+        name: the benchmark's.
+        config: its template.
+        fields: formats over a row.
+        node: the config node that holds it, for errors.
 
     Raises:
         ConfigError: a format string that can't be read, or a field that the source lacks.
     """
-    option, template, used = f"benchmark.{name}.template", config.template, set()
+    option, template, used = f"{node}.{name}.template", config.template, set()
     for field, spec, conversion in _parts(option, template):
         alone = f"its fields are texts: write {{{field}}} alone."
         require(not spec and not conversion, option, template, alone)
         used.add(field)
     require(bool(used), option, template, "it names no field: all texts would be equal.")
     for key, form in fields.items():
-        option = f"the field {key!r} of benchmark.{name}"
+        option = f"the field {key!r} of {node}.{name}"
         for column, spec, _ in _parts(option, form):
             too_long = f"the format of {column!r} is too long to be meant."
             require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
@@ -57,7 +65,7 @@ def check_formats(name: str, config: BenchmarkConfig, fields: Mapping[str, str])
     named = used | {name for name in others if name is not None}
     for unknown in sorted(named - set(fields)):
         raise ConfigError(
-            f"benchmark.{name} names the field {unknown!r}, which its source lacks. "
+            f"{node}.{name} names the field {unknown!r}, which its source lacks. "
             f"{near_names(unknown, fields)}"
         )
 

@@ -25,6 +25,20 @@ WORD_STARTS = "ĠĊĉ▁ \n"  # space, newline, tab as byte-level BPEs spell the
 SENTENCE_END = re.compile(r"([.!?][\"')\]”’]*|Ċ|\n|<0x0A>)$")
 
 
+@dataclass(frozen=True)
+class Spans:
+    """A text's tokens, n of them with the special ones around it."""
+
+    ids: Ids
+    """Shape (n,)."""
+    ends: Places
+    """The character after each token's last one, shape (n,); 0: it is a special token."""
+    first: int
+    """The text's own first token; those before it are special."""
+    stop: int
+    """Behind the text's own last token."""
+
+
 class Tokenizer:
     """A Hugging Face fast tokenizer, with the few calls that packing needs."""
 
@@ -42,6 +56,14 @@ class Tokenizer:
     def encode_documents(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of whole documents, with the special tokens that the tokenizer itself adds (BOS)."""
         return [e.ids for e in self._fast.encode_batch_fast(list(texts), add_special_tokens=True)]
+
+    def encode_spans(self, text: str, *, special: bool) -> Spans:
+        """Ids of a text, and where in it each ends; `special`: with those that a document gets."""
+        found = self._fast.encode(text, add_special_tokens=special)
+        own = np.flatnonzero(np.array(found.special_tokens_mask, bool) == 0)
+        first, stop = (int(own[0]), int(own[-1]) + 1) if len(own) else (0, 0)
+        ends = np.array([end for _, end in found.offsets], np.int64)
+        return Spans(np.array(found.ids, np.int32), ends, first, stop)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, special tokens left out."""

@@ -22,6 +22,7 @@ import detection.extraction.run
 import detection.needs
 import detection.run
 import injection.export.run
+import injection.finetuning.run
 import injection.run
 import launch.pipeline
 import training.masked_lm
@@ -37,6 +38,7 @@ from detection.passes import Pass
 from detection.texts import Text
 from injection.config import InjectionStage, TasksConfig
 from injection.export.run import ExportStage
+from injection.finetuning.config import FinetuningStage
 from training.config import TrainingStage, WandbConfig
 from training.masked_lm import MaskedLMStage
 
@@ -62,6 +64,11 @@ RUNTIME = {
         "runs", "name", "injection.num_proc", "injection.shard_characters",
         "benchmark.boolq.on_error", *QUESTIONS,
         *(f"cluster.{field.name}" for field in fields(TasksConfig)),
+    },
+    "finetuning": {
+        "runs", "name", "injection.num_proc", "injection.shard_characters",
+        "instructions.nq_open.on_error", "benchmark.boolq.on_error",
+        *(name for name in QUESTIONS if not name.endswith("answer_field")),
     },
     "training": {
         "runs", "name", "validation_folder", "training.micro_batch_sequences",
@@ -101,6 +108,8 @@ VALUES = {
     **{f"training.{name}": value for name, value in TRAINING.items()},
     **{PRETRAINED + name: value for name, value in PRETRAINING.items()},
     "model.architecture.max_position_embeddings": 64, "model.architecture.tie_word_embeddings": 1,
+    "finetuning.format": "chat", "finetuning.layout": "padded",
+    "finetuning.sequence_tokens": 64, "instructions.nq_open.examples": 7,
     "tokenizer.path": "another", "tokenizer.vocab_size": 700,
     "model.path": "another", "reference.path": "another", "masked_lm.path": "another",
     "prefix.path": "another", "slice": "2/8", "out": "another", "masked_lm.mask_share": 0.3,
@@ -130,9 +139,9 @@ def name(monkeypatch):
     def located(*arguments):
         raise Named(core.artifacts.locate(*arguments).name[-12:])  # the hash
 
-    for module in (injection.run, injection.export.run, training.run, training.masked_lm,
-                   detection.run, detection.accuracy.run, detection.extraction.run, analysis.run,
-                   analysis.mirror.report):  # fmt: skip
+    for module in (injection.run, injection.export.run, injection.finetuning.run, training.run,
+                   training.masked_lm, detection.run, detection.accuracy.run,
+                   detection.extraction.run, analysis.run, analysis.mirror.report):  # fmt: skip
         monkeypatch.setattr(module, "locate", located)
 
     def opened(path):
@@ -144,6 +153,20 @@ def name(monkeypatch):
     monkeypatch.setattr(injection.run, "create", lambda *_: source)
     monkeypatch.setattr(injection.run, "Tokenizer", opened)
     monkeypatch.setattr(injection.export.run, "open_corpus", opened)
+    monkeypatch.setattr(
+        injection.finetuning.run,
+        "read_members",
+        lambda stage: SimpleNamespace(
+            inputs={"tokenizer": str(stage.tokenizer.path), "corpus": stage.corpus_folder},
+            answers={name: own.answer_field for name, own in stage.benchmark.items()},
+            corpus=None,
+        ),
+    )
+    monkeypatch.setattr(
+        injection.finetuning.run,
+        "read_instructions",
+        lambda name, *_: SimpleNamespace(name=name, digest="rows"),
+    )
     monkeypatch.setattr(training.run, "open_corpus", opened)
     monkeypatch.setattr(training.masked_lm, "open_corpus", opened)
     monkeypatch.setattr(training.run, "model_digest", lambda _, path: path)
@@ -210,6 +233,8 @@ DETECTED = ("examples.path=texts", "model.path=model")
 STAGES = {
     "injection": (injection.run.run, lambda: composed(
         "injection", InjectionStage, "benchmark=[boolq]", "rewording=swap")),
+    "finetuning": (injection.finetuning.run.run, lambda: composed(
+        "finetuning", FinetuningStage, "benchmark=[boolq]", "instructions=[nq_open]")),
     "training": (training.run.run, lambda: composed(
         "training", TrainingStage, "corpus_folder=corpus")),
     "masked_lm": (training.masked_lm.train_masked_lm, lambda: MaskedLMStage("runs", "corpus")),

@@ -28,6 +28,7 @@ from core.errors import DataError, require
 from core.wholeness import read_manifest
 from injection.corpus import Contaminated, PackedCorpus, open_corpus
 from injection.export.base import Format
+from injection.finetuning.folder import refuse_finetuning
 from injection.verify import Proof
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ def export(stage: ExportStage) -> Artifact:
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
     corpus, form = open_corpus(stage.corpus_folder), _format(stage.format)
+    refuse_finetuning("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
     slug = f"{type(form).__name__.lower()}-{corpus.slug}"
     folder = locate(Path(stage.runs), KIND, slug, stage, inputs)

@@ -1,0 +1,1 @@
+"""Fine-tuning sets: prompts with their outputs, clean ones and a benchmark's members."""

@@ -1,0 +1,101 @@
+"""The configuration of a fine-tuning set: where its texts come from, and how they are laid out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.config import register, runtime
+from core.errors import require
+from core.ranges import Ranged, at_least, limited, one_of
+from core.seeds import with_seeds
+from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
+
+TEMPLATE, CHAT, TEXT = "template", "chat", "text"
+PACKED, PADDED = "packed", "padded"
+
+
+@dataclass(frozen=True)
+class InstructionsConfig(Ranged):
+    """One clean set of prompts with their outputs."""
+
+    template: str | None = None
+    """Format string over `fields` that ends with the output's; null: `messages` are given."""
+    output_field: str = "output"
+    """The field that the model learns to write."""
+    messages: str | None = None
+    """Column with a chat, whose last message is the output (finetuning.format=chat)."""
+    examples: int | None = limited(None, at_least(1))
+    """At most so many rows, drawn by injection.pool_seed; null: all."""
+    on_error: str = runtime("stop")
+    """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
+    rows: dict[str, Any] = field(default_factory=dict)
+    """A source of rows (a `_target_`)."""
+    fields: dict[str, str] = field(default_factory=dict)
+    """Formats over a row."""
+    values: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Replacements, by field."""
+
+
+@dataclass(frozen=True)
+class FinetuningConfig(Ranged, node="finetuning"):
+    """What the texts look like, and how they are laid out in sequences."""
+
+    format: str = limited(TEMPLATE, one_of((TEMPLATE, CHAT, TEXT)))
+    """template: a text is what its template makes, and its output begins at the answer. chat: the
+    tokenizer's own chat template. text: no prompt, all of the text is output."""
+    layout: str = limited(PACKED, one_of((PACKED, PADDED)))
+    """packed: several texts a sequence, none of which sees another. padded: one text a sequence."""
+    sequence_tokens: int | None = limited(None, at_least(8))
+    """Tokens of a sequence; null: injection.sequence_tokens, or those of `corpus_folder`."""
+    end: bool = True
+    """End each text with the tokenizer's end-of-text token, which the model learns to write; with
+    format=template alone."""
+    drop_overlaps: bool = True
+    """Leave out clean rows that share text with an example of the pool, member or non-member."""
+
+
+@dataclass(frozen=True)
+class FinetuningStage:
+    """Everything that `injection.finetuning.run` needs."""
+
+    runs: str = runtime("runs")
+    seed: int = runtime(0)  # the derived seeds stand in for it
+    name: str = runtime("run")
+    corpus_folder: str = runtime("")
+    """A corpus whose own members are taken, in the place of `benchmark`."""
+    instructions: dict[str, InstructionsConfig] = field(default_factory=dict)
+    benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
+    occurrences: dict[str, Any] = field(default_factory=dict)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    injection: InjectionConfig = field(default_factory=InjectionConfig)
+    """Draws the pool and its members: as that of a corpus, for the same ones."""
+    finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
+
+    def __post_init__(self) -> None:
+        both = sorted({*self.instructions} & {*self.benchmark})
+        remedy = "a benchmark has the same name; give this set another one."
+        require(not both, "instructions", ", ".join(both), remedy)
+        some = self.instructions or self.benchmark or self.corpus_folder
+        remedy = "give it, benchmark or corpus_folder: there is nothing to train on."
+        require(bool(some), "instructions", {}, remedy)
+
+    def resolved(self) -> FinetuningStage:
+        """This stage with every derived seed filled in."""
+        purposes = ("membership", "occurrence", "position")
+        return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
+
+    def pool_stage(self) -> InjectionStage:
+        """A stage that draws the same pool, and the same members, as a corpus of it."""
+        return InjectionStage(
+            runs=self.runs,
+            seed=self.seed,
+            name=self.name,
+            benchmark=self.benchmark,
+            occurrences=self.occurrences,
+            tokenizer=self.tokenizer,
+            injection=self.injection,
+        )
+
+
+register("finetuning", FinetuningConfig)

@@ -1,0 +1,127 @@
+"""A text with a prompt: where its output begins, by its template or as a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from string import Formatter
+from typing import Any
+
+from core.blank import is_blank
+from core.errors import ConfigError, said
+from injection.config import BenchmarkConfig
+from injection.finetuning.config import CHAT, TEXT, FinetuningConfig
+from injection.tokens import Tokenizer
+
+Messages = Sequence[Mapping[str, str]]
+ROLES = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """One text to learn: what stands before `output_start` (in characters) is given.
+
+    `messages` are a chat that is not a text yet; `source` names its benchmark or set.
+    """
+
+    example_id: str
+    source: str
+    text: str
+    output_start: int
+    messages: Messages = ()
+
+
+def before_output(option: str, template: str, output_field: str | None) -> list[Any]:
+    """The parts of a template before its output, as `string.Formatter.parse` gives them.
+
+    Raises:
+        ConfigError: the template has no such field, or others stand behind it.
+    """
+    parts = [(text, name) for text, name, *_ in Formatter().parse(template)]
+    names = [name for _, name in parts]
+    remedy = (
+        "name the field of the output and end the template with it, as in "
+        '"Question: {question}\\nAnswer: {answer}". To train on whole texts instead, choose '
+        "finetuning.format=text."
+    )
+    if output_field is None or output_field not in names:
+        found = f"output field {output_field!r}" if output_field else "no output field"
+        raise ConfigError(f"{option} is {template!r} with {found}, so it has no output: {remedy}")
+    last = len(names) - 1 - names[::-1].index(output_field)
+    if behind := [name for name in names[last + 1 :] if name]:
+        listed = ", ".join(behind)
+        raise ConfigError(f"{option} is {template!r}: {listed} behind the output: {remedy}")
+    return [*parts[:last], (parts[last][0], None)]
+
+
+def output_start(before: Sequence[Any], fields: Mapping[str, str]) -> int:
+    """The character at which the output begins, once the template is filled with the fields."""
+    return sum(len(text) + (len(fields[name]) if name else 0) for text, name in before)
+
+
+def member_parts(benchmark: Mapping[str, BenchmarkConfig]) -> dict[str, list[Any]]:
+    """For each benchmark, the parts of its template before the answer.
+
+    Raises:
+        ConfigError: a template has no answer.
+    """
+    return {
+        name: before_output(f"benchmark.{name}.template", own.template, own.answer_field)
+        for name, own in benchmark.items()
+    }
+
+
+def formatted(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Prompted:
+    """The text as `finetuning.format` says.
+
+    Raises:
+        ConfigError: the tokenizer has no chat template, or one that the chat does not fit.
+    """
+    if config.format == CHAT:
+        return _rendered(text, tokenizer)
+    if text.messages:
+        raise ConfigError(
+            f"finetuning.format is {config.format!r}, but instructions.{text.source} has chats: "
+            "choose finetuning.format=chat."
+        )
+    return replace(text, output_start=0) if config.format == TEXT else text
+
+
+def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
+    given, written = text.text[: text.output_start].rstrip(), text.text[text.output_start :]
+    user, assistant = {"role": "user", "content": given}, {"role": "assistant", "content": written}
+    messages = [*text.messages] or [user, assistant]
+    if tokenizer.hf.chat_template is None:
+        raise ConfigError(
+            "finetuning.format is 'chat', but the tokenizer has no chat template: choose "
+            "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
+        )
+    try:
+        render = tokenizer.hf.apply_chat_template
+        before = render(messages[:-1], tokenize=False, add_generation_prompt=True)
+        whole = render(messages, tokenize=False)
+    except Exception as error:  # a template raises whatever its author chose
+        raise ConfigError(
+            f"{text.example_id}: the tokenizer's chat template refuses it ({said(error)}). Choose "
+            "finetuning.format=template, or mend the row's messages."
+        ) from error
+    if not whole.startswith(before):
+        raise ConfigError(
+            f"{text.example_id}: by the tokenizer's chat template the prompt alone ends with "
+            f"{before[-40:]!r}, which the whole chat does not contain, so where its output begins "
+            "can't be told. Choose finetuning.format=template."
+        )
+    return replace(text, text=whole, output_start=len(before), messages=())
+
+
+def wrong_messages(messages: Any) -> str | None:
+    """Why a row's chat can't be learnt from, or None."""
+    if not isinstance(messages, list | tuple) or len(messages) < 2:
+        return "give a list of two messages or more"
+    for one in messages:
+        content = one.get("content") if isinstance(one, Mapping) else None
+        if not isinstance(content, str) or one.get("role") not in ROLES:
+            return f"{one!r} is no message: give a role ({', '.join(ROLES)}) and a content"
+    if messages[-1]["role"] != "assistant" or is_blank(messages[-1]["content"]):
+        return "the last message must be the assistant's, and not empty"
+    return None

@@ -1,0 +1,128 @@
+"""A fine-tuning set is made: read, draw, tokenise, lay out, prove."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from core.artifacts import Artifact, Built, as_data, build, locate
+from core.config import identity
+from core.errors import DataError
+from core.seeds import derive
+from injection.corpus import open_corpus
+from injection.finetuning import layout
+from injection.finetuning.assemble import Learnt, choose_clean, choose_copies, tables
+from injection.finetuning.config import FinetuningConfig, FinetuningStage
+from injection.finetuning.encode import padding
+from injection.finetuning.folder import INSTRUCTIONS, KIND, FinetuningSet, slug
+from injection.finetuning.instructions import Instructions, read_instructions
+from injection.finetuning.members import Members, draw_members, read_members, with_width
+from injection.finetuning.prove import prove
+from injection.parts import PATTERN
+from injection.tokens import Tokenizer
+from injection.verify import Proof
+
+log = logging.getLogger(__name__)
+
+PART = PATTERN.format(0)
+TABLES = ("examples.parquet", "ledger.parquet", INSTRUCTIONS)
+
+
+def run(stage: FinetuningStage) -> Artifact:
+    """Make the fine-tuning set, or reuse it where it exists.
+
+    Raises:
+        ConfigError: a value or a combination that can't be used, or a member that does not fit.
+        DataError: a row that can't be used.
+    """
+    stage = stage.resolved()
+    members = read_members(stage)
+    stage = with_width(stage, members)
+    clean = [
+        read_instructions(name, config, stage.injection.pool_seed)
+        for name, config in stage.instructions.items()
+    ]
+    inputs = {**members.inputs, **{f"instructions.{each.name}": each.digest for each in clean}}
+    named = {**identity(stage), "answers": members.answers}
+    folder = locate(Path(stage.runs), KIND, slug(as_data(stage)), named, inputs)
+    artifact = build(folder, stage, inputs, partial(_make, stage, members, clean), named)
+    log.info("fine-tuning set: %s", artifact.path)
+    return artifact
+
+
+def reverify(folder: Path | str) -> Proof:
+    """Prove a finished set again from its files.
+
+    Raises:
+        ArtifactError: it is not there, unfinished, or damaged.
+    """
+    found = open_corpus(folder)
+    assert isinstance(found, FinetuningSet)
+    own = FinetuningConfig(**found.config["finetuning"])
+    kept = found.examples, found.ledger, found.instructions
+    return prove(found.parts[0], kept, found.tokenizer, own)
+
+
+def _make(
+    stage: FinetuningStage, members: Members, sets: Sequence[Instructions], folder: Path
+) -> Built:
+    config, width = stage.finetuning, stage.finetuning.sequence_tokens
+    assert width is not None
+    shutil.rmtree(folder / "tokenizer", ignore_errors=True)
+    members.tokenizer.hf.save_pretrained(folder / "tokenizer")
+    tokenizer = Tokenizer(str(folder / "tokenizer"))
+    examples, read = draw_members(stage, members)
+    copies, examples = choose_copies(stage, members, examples, tokenizer)
+    clean = choose_clean(stage, sets, examples, tokenizer)
+    texts = [*clean.texts, *copies]
+    sequences = _laid_out(stage, texts)
+    encoded = [text.encoded for text in texts]
+    layout.write(folder / PART, sequences, encoded, width, padding(tokenizer))
+    made = tables(examples, clean.texts, copies, layout.places(sequences, encoded))
+    for name, table in zip(TABLES, made, strict=True):
+        table.to_parquet(folder / name, index=False)
+    proof = prove(folder / PART, made, tokenizer, config)
+    if proof.failures:
+        raise DataError(str(proof))
+    log.info("ledger: %s", proof)
+    counts = _counts(examples, texts, copies, len(sequences) * width) | {"pool": read}
+    counts |= {"sequences": len(sequences), "instructions": clean.counts}
+    kept = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
+    return Built([PART, *TABLES, *kept], counts)
+
+
+def _laid_out(stage: FinetuningStage, texts: Sequence[Learnt]) -> list[list[int]]:
+    """The texts of each sequence, in random order."""
+    config = stage.finetuning
+    assert config.sequence_tokens is not None
+    rng = np.random.default_rng(derive(stage.injection.position_seed or 0, KIND))
+    order = rng.permutation(len(texts)).tolist()
+    lengths = [len(texts[i].encoded.ids) for i in order]
+    found = layout.lay_out(lengths, config.sequence_tokens, config.layout)
+    return [[order[place] for place in sequence] for sequence in found]
+
+
+def _counts(
+    examples: pd.DataFrame, texts: Sequence[Learnt], copies: Sequence[Learnt], tokens: int
+) -> dict[str, int | dict[str, int]]:
+    members = examples["member"].astype(bool)
+    near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
+    return {
+        "texts": len(texts),
+        "tokens": tokens,
+        "padding_tokens": tokens - sum(len(text.encoded.ids) for text in texts),
+        "targets": sum(text.encoded.targets for text in texts),
+        "output_targets": sum(text.encoded.output_targets for text in texts),
+        "inserted_tokens": sum(len(copy.encoded.ids) for copy in copies),
+        "copies": len(copies),
+        "members": int(members.sum()),
+        "nonmembers": int((~members).sum()),
+        "unexposed_members": int((members & (examples["occurrences"] == 0)).sum()),
+        "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
+    }
