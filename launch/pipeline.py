@@ -29,6 +29,7 @@ from detection.prefix_texts import open_prefix
 from injection.config import InjectionConfig, InjectionStage
 from launch import shared
 from launch.config import ClusterConfig, LaunchSettings
+from launch.second_stage import SecondStage, finetuned, finetuning_set, pretraining_corpus
 from launch.stages import Stages
 from training import open_checkpoint
 from training.check import check_recipe
@@ -52,6 +53,7 @@ class Plan:
     injection: InjectionStage
     training: TrainingStage
     detection: DetectionStage
+    second: SecondStage
     base_corpus: dict[str, Any]  # the node of what a base model made from nothing is pretrained on
     benchmarks: Mapping[str, str] = field(default_factory=dict)  # the digests of the rows, if read
 
@@ -78,6 +80,16 @@ class Plan:
         return self.pretraining is not None and asked and self.detection.masked_lm.path is None
 
     @property
+    def last(self) -> TrainingConfig:
+        """The recipe of the last training, whose exports are scored."""
+        return self.second.training if self.two_stages else self.training.training
+
+    @property
+    def two_stages(self) -> bool:
+        """Whether the trained model is fine-tuned, too."""
+        return self.second.members_in is not None
+
+    @property
     def order(self) -> Order:
         """How the contaminated training goes through its corpus, but for the seed."""
         batch = self.training.training.batch_sequences
@@ -91,6 +103,13 @@ class Corpora:
     study: Artifact  # the contaminated corpus
     base: Artifact | None  # what a base model made from nothing is pretrained on
     validation: str  # the folder of text whose loss is evaluated; empty: none
+    pretraining: Artifact  # what the first training reads: of one stage, the contaminated corpus
+    finetuning: Artifact | None = None  # the second stage's texts
+
+    @property
+    def scored(self) -> Artifact:
+        """What holds the examples; a fine-tuning set says where their outputs begin."""
+        return self.finetuning or self.study
 
 
 @dataclass(frozen=True)
@@ -101,6 +120,7 @@ class Models:
     trained: Checkpoint
     reference: str | None
     masked_lm: str | None
+    first: Checkpoint | None = None  # the one that the second stage started from
 
 
 @dataclass(frozen=True)
@@ -110,6 +130,7 @@ class _Rest:
     base_corpus: dict[str, Any]
     analysis: AnalysisConfig
     wandb: WandbConfig
+    second_stage: SecondStage = field(default_factory=SecondStage)
 
 
 def plan(config: DictConfig, *, read: bool = True) -> Plan:
@@ -127,6 +148,7 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
         replace(own, cluster=cluster.tasks),
         convert(config, TrainingStage),
         convert(OmegaConf.masked_copy(config, nodes), DetectionStage),
+        convert(config, _Rest).second_stage,
         convert(config, _Rest).base_corpus,
     )
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
@@ -143,6 +165,8 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
         open_prefix(stages.detection.prefix.path)
     training, width = stages.training, stages.injection.injection.sequence_tokens
     check_recipe(training.training, training.deepspeed, stages.order, width)
+    if stages.two_stages:
+        check_dtype(stages.second.training, training.deepspeed)
     training.wandb.check_login()
     if not read:
         injection.run.check_nodes(stages.injection)
@@ -232,9 +256,14 @@ def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths 
 
 def runs_of(plan: Plan) -> dict[str, list[str]]:
     """The runs of each stage that can be processes of its own, by name."""
-    steps = plan.training.training.export_steps
+    steps = plan.last.export_steps
     return {
-        "train": [*["base"] * plan.made_here, "study", *["reference"] * plan.makes_reference],
+        "train": [
+            *["base"] * plan.made_here,
+            "study",
+            *["finetuning"] * plan.two_stages,
+            *["reference"] * plan.makes_reference,
+        ],
         "detect": ["clean", "contaminated", *(f"step-{step:08d}" for step in steps)],
     }
 
@@ -259,11 +288,15 @@ def _inject(plan: Plan, stages: Stages) -> Corpora:
         base = shared.base_corpus(plan.injection, plan.base_corpus, plan.pretraining, stages)
     own = with_tokenizer(plan, base)
     study = stages.inject("study", own)
-    _check_methods(plan, _on(plan.detection, study))
+    pretraining, texts = study, None
+    if plan.two_stages:
+        pretraining = pretraining_corpus(plan.second, own, study, stages)
+        texts = finetuning_set(plan.second, own, study, stages)
+    _check_methods(plan, _on(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
         validation = str(shared.validation_corpus(own, config.evaluate_tokens, stages).path)
-    return Corpora(study, base, validation)
+    return Corpora(study, base, validation, pretraining, texts)
 
 
 def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
@@ -274,11 +307,14 @@ def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
     else:
         base = str(stage.model.path)
     start = replace(stage.model, path=base, architecture=None)
-    corpus, validation = str(corpora.study.path), corpora.validation
+    corpus, validation = str(corpora.pretraining.path), corpora.validation
     own = replace(stage, corpus_folder=corpus, validation_folder=validation, model=start)
-    trained = open_checkpoint(stages.train("study", own).path)
+    trained, first = open_checkpoint(stages.train("study", own).path), None
+    if corpora.finetuning:
+        made = finetuned(plan.second, own, trained.artifact, corpora.finetuning, stages)
+        trained, first = open_checkpoint(made.path), trained
     reference = _reference(plan, stages, corpora, base)
-    return Models(base, trained, reference, _masked_lm(plan, stages, corpora.base))
+    return Models(base, trained, reference, _masked_lm(plan, stages, corpora.base), first)
 
 
 def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> CellPaths:
@@ -289,6 +325,8 @@ def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> Cel
         model=str(models.trained.artifact.path),
         clean=scores.pop("clean"),
         contaminated=scores.pop("contaminated"),
+        first=models.first and str(models.first.artifact.path),
+        finetuning=corpora.finetuning and str(corpora.finetuning.path),
         exports=[*scores.values()],
     )
 
@@ -298,7 +336,7 @@ def _scored(plan: Plan, corpora: Corpora, models: Models) -> dict[str, Detection
     exports = {path.name: str(path) for path in models.trained.exports.values()}
     trained, trust = str(models.trained.artifact.path), plan.training.model.trust_remote_code
     scored = {"clean": models.base, "contaminated": trained, **exports}
-    served = _on(_served(plan.detection, models.reference, models.masked_lm), corpora.study)
+    served = _on(_served(plan.detection, models.reference, models.masked_lm), corpora.scored)
     return {n: replace(served, model=ScoredModelConfig(m, trust)) for n, m in scored.items()}
 
 

@@ -236,6 +236,8 @@ def _check(config: DictConfig, settings: LaunchSettings, stages: Stages) -> pipe
     plan = pipeline.plan(config, read=not settings.launch.dry_run)  # which downloads nothing
     processes = stages.processes("train").count
     check_batch(plan.training.training, processes)
+    if plan.two_stages:
+        check_batch(plan.second.training, processes)
     unscored = settings.launch.stage in ("inject", "train")
     remedy = "choose some to score, such as benchmark=[boolq], or stop before (launch.stage=train)."
     require(bool(plan.injection.benchmark) or unscored, "benchmark", [], remedy)

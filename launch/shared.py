@@ -78,6 +78,14 @@ def validation_corpus(own: InjectionStage, tokens: int, where: Stages) -> Artifa
     return where.inject("validation", clean)
 
 
+def clean_corpus(own: InjectionStage, where: Stages) -> Artifact:
+    """As many tokens of the study's own corpus with nothing inserted: one for all seeds."""
+    given = own.injection
+    config = _clean(own, "study", given.budget_tokens, given.sequence_tokens)
+    clean = replace(own, seed=0, benchmark={}, occurrences={}, rewording={}, injection=config)
+    return where.inject("clean", clean)
+
+
 def _clean(
     own: InjectionStage, part: str, budget_tokens: int, sequence_tokens: int
 ) -> InjectionConfig:
