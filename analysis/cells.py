@@ -158,7 +158,10 @@ def make_cell(
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
     opened: dict[str, Any] = {"corpus": corpus, "model": model, **tables}
     opened |= {"first": second.first, "finetuning": second.texts} if second else {}
-    examples = _ranked(corpus.examples, [clean, contaminated])
+    drawn = corpus.examples
+    if second is not None and stage is not None:
+        drawn = second.occurrences(drawn, stage)
+    examples = _ranked(drawn, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",
         condition=condition,
@@ -169,7 +172,7 @@ def make_cell(
         last_tokens=last,
         parameters=model.artifact.counts.get("parameters"),
         swapped=swapped,
-        mean_occurrences=_mean_occurrences(corpus.examples),
+        mean_occurrences=_mean_occurrences(drawn),
         stage=stage,
         scope=scope,
         epochs=epochs,

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from core.errors import ArtifactError
 from injection import PackedCorpus
 from training import Checkpoint
@@ -68,4 +70,12 @@ class Second:
             "first": {name: first.get(name) for name in ("training", "deepspeed")},
             "finetuning": texts.get("finetuning"),
             "instructions": texts.get("instructions"),
+            "copies": texts.get("occurrences"),
         }
+
+    def occurrences(self, examples: pd.DataFrame, stage: str) -> pd.DataFrame:
+        """The corpus's examples; of members in fine-tuning alone with their copies in its set."""
+        if stage != FINETUNING:
+            return examples
+        own = self.texts.examples.set_index("example_id")["occurrences"]
+        return examples.assign(occurrences=own.reindex(examples["example_id"]).to_numpy())

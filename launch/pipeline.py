@@ -29,7 +29,13 @@ from detection.prefix_texts import open_prefix
 from injection.config import InjectionConfig, InjectionStage
 from launch import shared
 from launch.config import ClusterConfig, LaunchSettings
-from launch.second_stage import SecondStage, finetuned, finetuning_set, pretraining_corpus
+from launch.second_stage import (
+    SecondStage,
+    check_second,
+    finetuned,
+    finetuning_set,
+    pretraining_corpus,
+)
 from launch.stages import Stages
 from training import open_checkpoint
 from training.check import check_recipe
@@ -166,7 +172,7 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     training, width = stages.training, stages.injection.injection.sequence_tokens
     check_recipe(training.training, training.deepspeed, stages.order, width)
     if stages.two_stages:
-        check_dtype(stages.second.training, training.deepspeed)
+        check_second(stages.second, training.deepspeed)
     training.wandb.check_login()
     if not read:
         injection.run.check_nodes(stages.injection)
@@ -325,8 +331,8 @@ def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> Cel
         model=str(models.trained.artifact.path),
         clean=scores.pop("clean"),
         contaminated=scores.pop("contaminated"),
-        first=models.first and str(models.first.artifact.path),
-        finetuning=corpora.finetuning and str(corpora.finetuning.path),
+        first=str(models.first.artifact.path) if models.first else None,
+        finetuning=str(corpora.finetuning.path) if corpora.finetuning else None,
         exports=[*scores.values()],
     )
 

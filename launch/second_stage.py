@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
+
+from omegaconf import OmegaConf
 
 import injection.finetuning.run
 from analysis.two_stages import BOTH, FINETUNING, PRETRAINING
 from core.artifacts import Artifact
-from core.config import register
-from core.ranges import Ranged, limited, one_of
+from core.config import convert, create, register
+from core.ranges import Ranged, at_least, limited, one_of
 from injection.config import InjectionStage
 from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
 from launch import shared
 from launch.stages import Stages
 from training.config import TrainingConfig, TrainingStage
+from training.engine import check_dtype
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,10 @@ class SecondStage(Ranged, node="second_stage"):
 
     members_in: str | None = limited(None, one_of((PRETRAINING, FINETUNING, BOTH)))
     """Where the members are inserted; null: there is no second stage."""
-    instructions: dict[str, InstructionsConfig] = field(default_factory=dict)
-    """Clean texts of a prompt and an output (conf/instructions)."""
+    instructions: dict[str, Any] = field(default_factory=dict)
+    """Clean texts of a prompt and an output (conf/instructions), each as `InstructionsConfig`."""
+    copies: int = limited(1, at_least(1))
+    """Of each member in the fine-tuning set; an epoch reads all of them."""
     finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
     """How the texts are made and laid out."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -40,24 +46,51 @@ class SecondStage(Ranged, node="second_stage"):
         remedy = "there is nothing to fine-tune on: choose some, such as nq_open."
         self.require(texts, "instructions", remedy)
 
+    @property
+    def clean(self) -> dict[str, InstructionsConfig]:
+        """The clean texts' own configurations.
 
-def pretraining_corpus(second: SecondStage, own: InjectionStage, study: Artifact, where: Stages) -> Artifact:
-    """What the first stage reads: the contaminated corpus, or as much of its text without copies."""
+        Raises:
+            ConfigError: an unknown field, or a value that it can't have.
+        """
+        nodes = OmegaConf.create({"instructions": self.instructions})
+        return convert(nodes, _Clean).instructions
+
+
+@dataclass(frozen=True)
+class _Clean:
+    instructions: dict[str, InstructionsConfig]
+
+
+def check_second(second: SecondStage, deepspeed: dict[str, Any]) -> None:
+    """Raise a ConfigError for what can be known to be wrong before the first token is written."""
+    for name, own in second.clean.items():
+        create(f"second_stage.instructions.{name}.rows", own.rows)
+    check_dtype(second.training, deepspeed)
+
+
+def pretraining_corpus(
+    second: SecondStage, own: InjectionStage, study: Artifact, where: Stages
+) -> Artifact:
+    """What the first stage reads: the contaminated corpus, or as many tokens without a copy."""
     if second.members_in != FINETUNING:
         return study
     return shared.clean_corpus(own, where)
 
 
-def finetuning_set(second: SecondStage, own: InjectionStage, study: Artifact, where: Stages) -> Artifact:
+def finetuning_set(
+    second: SecondStage, own: InjectionStage, study: Artifact, where: Stages
+) -> Artifact:
     """The second stage's texts, with the contaminated corpus's members or without."""
-    config = replace(second.finetuning, insert=second.members_in != PRETRAINING)
+    copies = 0 if second.members_in == PRETRAINING else second.copies
     stage = FinetuningStage(
         runs=own.runs,
         seed=own.seed,
         name=own.name,
         corpus_folder=str(study.path),
-        instructions=second.instructions,
-        finetuning=config,
+        instructions=second.clean,
+        occurrences={"_target_": "injection.occurrences.Fixed", "count": copies},
+        finetuning=second.finetuning,
     )
     return where.make("inject", "finetuning", partial(injection.finetuning.run.run, stage))
 

@@ -175,3 +175,52 @@ def test_a_stage_killed_in_the_middle_ends_with_the_same_result(kind, tmp_path):
 
 def _unfinished(folder):
     return [p for p in folder.glob("*") if p.is_dir() and not (p / MANIFEST).exists()]
+
+
+SECOND = [
+    "+instructions@second_stage.instructions=[nq_open]",
+    "second_stage.instructions.nq_open.examples=40", "second_stage.training.schedule=constant",
+    "second_stage.training.learning_rate=1e-3", "method=[loss]", "detection.scope=output",
+    "detection.min_scored_tokens=1", "training.evaluate_every_steps=null", "analysis.examples=0",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def copied(runs, tmp_path_factory):
+    """What one stage made, for others to add to."""
+    return shutil.copytree(runs, tmp_path_factory.mktemp("copied") / "runs")
+
+
+def test_a_second_stage_fine_tunes_what_the_first_trained(copied):
+    (first,) = (open_checkpoint(path) for path in (copied / "model").glob("*-study-*"))
+    made = launch(
+        copied, *SECOND, "second_stage.members_in=both", "training.evaluate_every_steps=10"
+    )
+    (cell,) = made.config()["cells"]
+    last, texts = open_checkpoint(cell["model"]), open_corpus(cell["finetuning"])
+    assert (cell["first"], last.artifact.inputs["model"]) == (
+        str(first.artifact.path),
+        first.digest,
+    )
+    assert last.artifact.inputs["corpus"] == texts.artifact.digest
+    copies = texts.examples.set_index("example_id")["occurrences"]
+    assert (copies == texts.examples.set_index("example_id")["member"].astype(int)).all()
+    assert set(last.exposures["example_id"]) == set(copies.index[copies > 0])
+    own = [open_scores(cell[name]) for name in ("clean", "contaminated")]
+    assert {one.artifact.config()["detection"]["scope"] for one in own} == {"output"}
+    pooled = pd.read_parquet(made.path / "pooled.parquet")
+    assert set(pooled[["stage", "scope", "epochs"]].itertuples(index=False, name=None)) == {
+        ("both", "output", 1)
+    }
+
+
+@pytest.mark.parametrize(
+    "members_in", ["finetuning", pytest.param("pretraining", marks=pytest.mark.slow)]
+)
+def test_members_are_inserted_in_one_stage_alone(copied, members_in):
+    made = launch(copied, *SECOND, f"second_stage.members_in={members_in}")
+    (cell,) = made.config()["cells"]
+    first, last = (open_checkpoint(cell[name]) for name in ("first", "model"))
+    seen = bool(len(first.exposures)), bool(len(last.exposures))
+    assert seen == (members_in == "pretraining", members_in == "finetuning")
+    assert set(pd.read_parquet(made.path / "pooled.parquet")["stage"]) == {members_in}
