@@ -120,10 +120,11 @@ def load_causal_lm(
     load = partial(load_model, field, path, settings.dtype, trust_remote_code=trust_remote_code)
     if settings.device_map is not None:
         return CausalLM(load(device_map=settings.device_map), settings.kernel)
-    return CausalLM(load().to(_device(settings.device)), settings.kernel)
+    return CausalLM(load().to(chosen_device(settings.device)), settings.kernel)
 
 
-def _device(name: str) -> torch.device:
+def chosen_device(name: str) -> torch.device:
+    """The device of this name (`detection.device`)."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name != "cpu" and not torch.cuda.is_available():

@@ -20,10 +20,14 @@ from detection.views.base import View
 
 
 def first_part(
-    texts: Sequence[Text], resources: Resources, share: float, **_: object
+    texts: Sequence[Text],
+    resources: Resources,
+    share: float,
+    words: int | None = None,
+    **_: object,
 ) -> list[Sequence[str]]:
-    """The text up to the end of its word ⌊share·words⌋."""
-    return [(halves(text.text, share)[0],) for text in texts]
+    """The text up to the end of its word ⌊share·words⌋, and of its word number `words` at most."""
+    return [(halves(text.text, share, words)[0],) for text in texts]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ def distance(one, other):
 def test_a_text_is_cut_behind_a_word():
     assert halves(" one two\n three  four ", 0.5) == (" one two", "\n three  four ")
     assert halves("one two three", 0.5) == ("one", " two three")
+    assert halves("one two three four", 0.5, 1) == ("one", " two three four")
     assert halves("one", 0.5) == ("one", "")
     assert halves(" \n", 0.5) == (" \n", "")
     assert halves(" ".join("a" * 100), 0.29)[0].count("a") == 29

@@ -48,6 +48,7 @@ class Server:
         changes_after: answers after which it runs another model.
         another: how far that one's logits are off.
         impossible: a token of probability 0.
+        judges: what it answers at /chat/completions to a question; None: it has none.
         decimals: of the log-probabilities that it shows.
     """
 
@@ -70,6 +71,7 @@ class Server:
     changes_after: int | None = None
     another: float = 0.0
     impossible: int | None = None
+    judges: Any = None
     decimals: int = 17
     seen: list[dict[str, Any]] = field(default_factory=list)
     tokens: int = 0
@@ -112,6 +114,9 @@ class Server:
         if path == "/v1/models":
             context = {"max_model_len": self.context} if self.says_context else {}
             return 200, {"data": [{"id": NAME, **context}]}
+        if path == "/v1/chat/completions" and body is not None and self.judges:
+            said = self.judges(body["messages"][-1]["content"])
+            return 200, {"choices": [{"message": {"role": "assistant", "content": said}}]}
         if path != "/v1/completions" or body is None:
             return 404, {"detail": "Not Found"}
         if self.chat:

@@ -1,0 +1,162 @@
+"""The audit's tables as rows of numbers: every model's members beside its non-members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from core.estimates import Estimate, interval
+from core.significance import holm
+from detection.audits.unlearning.distance import distance, swap_p_value
+from detection.audits.unlearning.estimating import Mask, Units, minus
+from detection.audits.unlearning.given import Models
+from detection.audits.unlearning.quantities import Quantity
+from detection.audits.unlearning.screen import Screened, moved
+from detection.audits.unlearning.travelled import Travelled, travelled
+from detection.evaluation import CONFIDENCE
+
+Rows = list[dict[str, Any]]
+NOT = Travelled(np.nan, np.nan, np.nan)
+
+
+def numbers(name: str, found: Estimate | None) -> dict[str, float]:
+    """The value and the ends of its interval, as three columns; NaN without an estimate."""
+    if found is None:
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
+    low, high = interval(found, CONFIDENCE)
+    return {name: found.value, f"{name}_low": low, f"{name}_high": high}
+
+
+def membership(models: Models, scores: Sequence[Quantity], seed: int) -> pd.DataFrame:
+    """How well each model's scores tell members from non-members, and the twin's distance."""
+    clean = models.clean.name if models.clean else None
+    rows: Rows = []
+    for one in scores:
+        for model in (each.name for each in models):
+            values, member = one.values[model], one.units.sides[True]
+            row = {
+                "model": model,
+                "method": one.name,
+                "members": float(values[member].mean()),
+                "non_members": float(values[one.units.sides[False]].mean()),
+                **numbers("auroc", one.units.auroc(values)),
+            }
+            if clean not in (None, model):
+                texts = one.units.table.loc[member, "text_id"].tolist()
+                pair = values[member], one.values[str(clean)][member]
+                row |= {"distance": distance(*pair), "p": swap_p_value(*pair, texts, seed)}
+            rows.append(row)
+    found = pd.DataFrame(rows)
+    if clean is not None:
+        tested = found["p"].notna()
+        found.loc[tested, "p_holm"] = holm(found.loc[tested, "p"].to_numpy())
+    return found
+
+
+def ways(models: Models, quantities: Iterable[Quantity]) -> pd.DataFrame:
+    """How far each unlearned model went from the original to the twin, by quantity."""
+    return pd.DataFrame([
+        row
+        for one in quantities
+        for model in models.unlearned
+        for row in _ways(models, one, model.name)
+    ])  # fmt: skip
+
+
+def _ways(models: Models, one: Quantity, name: str) -> Iterator[dict[str, Any]]:
+    assert models.clean is not None
+    three = [one.values[m] for m in (models.original.name, name, models.clean.name)]
+    units, named = one.units, {"unlearned": name, "quantity": one.name}
+    if not units.sides[True].any():
+        return
+    members = [units.mean(values, True) for values in three]
+    row = {**named, **_three("", members), **_share("share", travelled(members, units.texts))}
+    if units.labelled:
+        others = [units.mean(values, False) for values in three]
+        above = [minus(a, b) for a, b in zip(members, others, strict=True)]
+        beyond = travelled(above, units.texts)
+        row |= {**_three("non_members_", others), **_share("beyond", beyond)}
+    yield row
+    if one.is_score and units.labelled:
+        areas = [units.auroc(values) for values in three]
+        found = travelled(areas, units.texts)
+        named["quantity"] = f"AUROC of {one.name}"
+        yield {**named, **_three("", areas), **_share("share", found)}
+
+
+def _three(prefix: str, found: Sequence[Estimate]) -> dict[str, float]:
+    names = ("original", "after", "clean")
+    return {f"{prefix}{name}": one.value for name, one in zip(names, found, strict=True)}
+
+
+def _share(name: str, found: Travelled) -> dict[str, Any]:
+    return {
+        name: found.share,
+        f"{name}_low": found.low,
+        f"{name}_high": found.high,
+        f"{name}_why": found.why,
+    }
+
+
+def screens(found: Mapping[str, Screened], one: Quantity, original: str) -> pd.DataFrame:
+    """What the ratio screen finds with each unlearned model."""
+    rows: Rows = []
+    for name, screen in found.items():
+        row: dict[str, Any] = {"unlearned": name, "chunks": len(screen.suspicious)}
+        row["suspicious"] = int(screen.suspicious.sum())
+        for rate, estimate in screen.rates():
+            row |= numbers(rate, estimate)
+        row["known"] = screen.known
+        if one.units.labelled:
+            fallen = moved(one.values[original], one.values[name])
+            row |= numbers("auroc_of_the_fall", one.units.auroc(fallen))
+        rows.append(row)
+    return pd.DataFrame(rows).astype({"known": "Int64"})
+
+
+def groups(
+    models: Models, quantities: Iterable[Quantity], found: Mapping[str, set[str]]
+) -> pd.DataFrame:
+    """Each quantity's mean by model, of members and others, of suspicious texts and others.
+
+    Args:
+        models: the models.
+        quantities: what is shown.
+        found: by unlearned model the units that its screen finds suspicious.
+    """
+    rows: Rows = []
+    for one in quantities:
+        ids = one.units.table["unit"]
+        for model in models:
+            listed = ids.isin(found[model.name]).to_numpy() if model.name in found else None
+            for name, mask in _masks(one.units, listed):
+                mean = one.units.mean_of(one.values[model.name], mask, name)
+                named = {"quantity": one.name, "model": model.name, "group": name}
+                rows.append({**named, "units": int(mask.sum()), **numbers("mean", mean)})
+    return pd.DataFrame(rows)
+
+
+def _masks(units: Units, listed: Mask | None) -> Iterator[tuple[str, Mask]]:
+    """The groups by name: members, non-members; then by the screen, each kind apart."""
+    kinds = {"members": units.sides[True], "non-members": units.sides[False]}
+    if not units.labelled:
+        kinds = {"texts": np.ones(len(units.table), bool)}
+    yield from kinds.items()
+    if listed is not None:
+        for kind, mask in kinds.items():
+            yield f"{kind}, suspicious", mask & listed
+            yield f"{kind}, not", mask & ~listed
+
+
+def utility(models: Models, one: Quantity) -> pd.DataFrame:
+    """Each model's loss, and its change from the original's on the same texts."""
+    everything = np.ones(len(one.units.table), bool)
+    found = {m.name: one.units.mean_of(one.values[m.name], everything, "all") for m in models}
+    before = found[models.original.name]
+    return pd.DataFrame([
+        {"model": name, **numbers("loss", loss), **numbers("change", minus(loss, before))}
+        for name, loss in found.items() if loss is not None and before is not None
+    ])  # fmt: skip

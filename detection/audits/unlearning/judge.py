@@ -1,0 +1,97 @@
+"""Whether two continuations say the same, by a model behind an OpenAI-compatible server.
+
+Shi et al. (2024, section 7.1) let GPT-4 rate how alike they are from 1 to 5, and count 4 and
+more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.artifacts import file_name
+from core.errors import ServerError
+from core.metrics import Scores
+from core.progress import progress
+from detection.audits.unlearning.given import as_node
+from detection.model.served.answers import Answers
+from detection.model.served.client import Client, in_parallel
+from detection.model.served.completions import served_model
+
+FIELD, KIND = "audit.judge", "judge"
+ALIKE = 4
+"""The least rating that counts as alike."""
+TOKENS = 16
+"""Of an answer, at most."""
+QUESTION = """How similar are these two continuations of one text, in what they say? Answer with a
+single number from 1 to 5: 1 = nothing in common, 2 = the same topic, 3 = some of the same content,
+4 = mostly the same content, 5 = the same content.
+
+Continuation A:
+{true}
+
+Continuation B:
+{written}
+
+Number:"""
+RATING = re.compile(r"(?<![\d.])[1-5](?![\d.]*\d)")
+
+
+class Judge:
+    """The judging model; what it has answered is kept, so nothing is asked twice.
+
+    Args:
+        given: `url`, and perhaps `name`, `key_env`, `requests`, `timeout_seconds`, `retries`.
+        runs: the folder of all artefacts.
+
+    Raises:
+        ConfigError: there is no such server or model.
+    """
+
+    def __init__(self, given: Mapping[str, Any], runs: Path) -> None:
+        self._client = Client(FIELD, as_node(FIELD, given))
+        self.name = str(served_model(self._client, self._client.server.name)["id"])
+        named = f"{self._client.url}\n{self.name}\n{QUESTION}"
+        self.digest = hashlib.sha256(named.encode()).hexdigest()
+        self._answers = Answers(runs / KIND / f"{file_name(self.name)}-{self.digest[:12]}")
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
+        """1 where a pair is alike, else 0; NaN where the judge gave no rating."""
+        questions = [QUESTION.format(written=pair[0], true=pair[1]) for pair in pairs]
+        keys = [hashlib.sha256(words.encode()).hexdigest()[:32] for words in questions]
+        new = {k: q for k, q in zip(keys, questions, strict=True) if k not in self._answers}
+        asked, most = list(new), self._client.server.requests
+        bar = progress(desc=KIND, total=len(new), unit="pair")
+        with bar:
+            for place, said in in_parallel(self._asked, list(new.values()), most):
+                self._answers[asked[place]] = said
+                bar.update()
+        return np.array([_alike(self._answers[key]) for key in keys], np.float64)
+
+    def _asked(self, question: str) -> str:
+        message = {"role": "user", "content": question}
+        body = {"model": self.name, "messages": [message], "max_tokens": TOKENS, "temperature": 0}
+        answer = self._client.post("chat/completions", body)
+        try:
+            return str(answer["choices"][0]["message"]["content"])
+        except (LookupError, TypeError) as error:
+            raise ServerError(
+                f"{FIELD}.url is {self._client.server.url!r}: chat/completions answers without a "
+                "message. Give a server of a chat model."
+            ) from error
+
+
+def rating(answer: str) -> int | None:
+    """The first number from 1 to 5 in the answer."""
+    found = RATING.search(answer)
+    return int(found[0]) if found else None
+
+
+def _alike(answer: str) -> float:
+    rated = rating(answer)
+    return np.nan if rated is None else float(rated >= ALIKE)

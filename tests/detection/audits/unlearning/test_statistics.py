@@ -1,0 +1,113 @@
+"""Draws, the share of the way and the distance, beside simulations of the null."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest, ks_2samp
+
+from core.estimates import Estimate
+from core.metrics import AUROC
+from detection.audits.unlearning.distance import distance, swap_p_value
+from detection.audits.unlearning.estimating import Units, minus
+from detection.audits.unlearning.travelled import SAME, fieller, travelled
+
+
+def units(members, others, chunks=1, benchmarks=1, seed=0):
+    rows = [
+        {"text_id": f"{member}{text}", "benchmark": f"b{text % benchmarks}", "member": member}
+        for member, count in ((True, members), (False, others))
+        for text in range(count)
+        for _ in range(chunks)
+    ]
+    return Units(pd.DataFrame(rows).astype({"member": "boolean"}), seed)
+
+
+def test_all_chunks_of_a_text_are_drawn_together():
+    found = units(5, 4, chunks=3)
+    (group,) = found.groups
+    for side, texts in ((group.members, 5), (group.nonmembers, 4)):
+        drawn = side.drawn.reshape(len(side.drawn), texts, 3)
+        assert (drawn == drawn[:, :, :1]).all()
+        assert (side.drawn.sum(axis=1) == texts * 3).all()
+
+
+def test_auroc_and_its_draws_are_those_of_the_drawn_chunks():
+    rng = np.random.default_rng(0)
+    found = units(6, 7, chunks=2, benchmarks=2)
+    values = rng.normal(size=len(found.table)).round(1)
+    estimates = []
+    for group in found.groups:
+        sides = group.members, group.nonmembers
+        estimates.append(AUROC.value(*(values[side.rows] for side in sides)))
+        for draw in (0, 17):
+            own = [np.repeat(values[s.rows], s.drawn[draw].astype(int)) for s in sides]
+            assert group.auroc(values).draws[draw] == pytest.approx(AUROC.value(*own))
+    assert found.auroc(values).value == pytest.approx(np.mean(estimates))
+
+
+def test_a_benchmark_of_members_alone_makes_all_texts_one_group():
+    table = units(4, 4, benchmarks=2).table
+    table.loc[table["member"] & (table["benchmark"] == "b1"), "benchmark"] = "b2"
+    assert len(Units(table, 0).groups) == 1
+
+
+def three(rng, share, texts, gap=0.5, noise=0.3):
+    """Members' scores before, after and of the twin: every text has a gap of its own."""
+    base, own = rng.normal(size=texts), gap * rng.exponential(size=texts)
+    means = base + own, base + own * (1 - share), base
+    return [mean + noise * rng.normal(size=texts) for mean in means]
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_the_interval_holds_the_true_share(share):
+    rng, found = np.random.default_rng(3), units(40, 1)
+    hits = []
+    for _ in range(150):
+        means = [found.mean(np.append(v, 0), True) for v in three(rng, share, 40)]
+        one = travelled(means, 40)
+        hits.append(one.low <= share <= one.high)
+    assert binomtest(sum(hits), 150, 0.95).pvalue > 0.001
+
+
+def test_an_original_that_is_the_twin_has_no_way_to_go():
+    rng, found = np.random.default_rng(0), units(40, 1)
+    told = 0
+    for _ in range(150):
+        means = [found.mean(np.append(v, 0), True) for v in three(rng, 0, 40, gap=0)]
+        told += not travelled(means, 40).why
+    assert told / 150 < 0.07
+
+
+def test_the_same_model_has_gone_no_way_and_the_twin_all_of_it():
+    rng, found = np.random.default_rng(0), units(40, 1)
+    before, _, clean = (found.mean(np.append(v, 0), True) for v in three(rng, 0, 40))
+    same = travelled([before, before, clean], 40)
+    twin = travelled([before, clean, clean], 40)
+    assert (same.share, same.low, same.high) == (0, 0, 0)
+    assert (twin.share, twin.low, twin.high) == pytest.approx((1, 1, 1))
+    assert travelled([clean, before, before], 40).why == SAME  # learnt to score lower
+
+
+def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
+    covariance = np.array([[0.04, 0.01], [0.01, 0.02]])
+    for limit in fieller(1.0, 2.0, covariance, 2.0):
+        spread = np.array([1, -limit])
+        assert (1 - 2 * limit) ** 2 == pytest.approx(4 * spread @ covariance @ spread)
+    assert fieller(1.0, 0.2, covariance, 2.0) is None
+
+
+def test_a_difference_is_of_the_draws():
+    one, other = (Estimate(2, 0, v, np.array([v, v + 1])) for v in (3.0, 1.0))
+    assert (minus(one, other).value, minus(one, other).draws.tolist()) == (2, [2, 2])
+
+
+def test_the_distance_is_kolmogorovs_and_its_p_value_is_uniform_without_a_difference():
+    rng, p_values = np.random.default_rng(1), []
+    for place in range(60):
+        base = rng.normal(size=(20, 1))
+        pair = [(base + rng.normal(size=(20, 2))).ravel().round(2) for _ in range(2)]
+        assert distance(*pair) == pytest.approx(ks_2samp(*pair).statistic)
+        p_values.append(swap_p_value(*pair, np.repeat(range(20), 2), place))
+    assert 0.3 < np.mean(p_values) < 0.7
+    assert np.mean(np.array(p_values) <= 0.1) < 0.3
+    assert swap_p_value(pair[0], pair[0] + 2, np.repeat(range(20), 2), 0) == 0.001
