@@ -134,6 +134,12 @@ def label_of(value: Any) -> bool | None:
     raise ValueError(value)
 
 
+def id_of(row: Row) -> str:
+    """The row's `id`, else its number from 0."""
+    named = {folded(name): value for name, value in row.value.items()}
+    return _word(named.get("id")) or str(row.number - 1)
+
+
 def is_missing(value: Any) -> bool:
     """Whether it stands for no value: None, NaN or pandas' NA."""
     return value is None or value is pd.NA or (isinstance(value, Real) and value != value)
@@ -181,7 +187,7 @@ def _text(row: Row, tally: Tally) -> Text | None:
         given = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
         tally.bad("no string as its `text`", row.where, f"{given}; {_fields(row)}")
         return None
-    name = _word(fields.get("id")) or str(row.number - 1)
+    name = id_of(row)
     benchmark = _word(fields.get("benchmark"))
     try:
         f"{text}{name}{benchmark}".encode()  # JSON may spell half of a surrogate pair

@@ -59,6 +59,11 @@ class Keys:
             grams.setdefault(item.group, []).append(self._grams(item))
         self._template = {group: _common(each) for group, each in grams.items()}
 
+    @property
+    def has_templates(self) -> bool:
+        """Whether some group has a template, whose words `of` leaves out."""
+        return any(len(hashes) for hashes in self._template.values())
+
     def of(self, item: Item) -> Hashes:
         """An item's distinct keys, one for each of its n-grams and wholes."""
         own = np.setdiff1d(self._grams(item), self._template.get(item.group, _NONE))

@@ -77,7 +77,10 @@ def _said(name: str, rows: Rows, digest: str) -> dict[str, Any]:
 def _span(rows: Rows) -> str:
     """From the first date to the last; nothing where the rows have none."""
     dates = [str(row.get("created") or row.get("changed") or "") for row in rows]
-    return f"{min(dates)[:10]} to {max(dates)[:10]}" if dates and all(dates) else ""
+    if not dates or not all(dates):
+        return ""
+    edits = " (of some their last edit)" * any(not row.get("created") for row in rows)
+    return f"{min(dates)[:10]} to {max(dates)[:10]}{edits}"
 
 
 def markdown(sheet: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from numbers import Real
@@ -9,6 +10,9 @@ from typing import Any
 
 from core.errors import ConfigError, require
 
+SECONDS = re.compile(r"-?\d{9,11}(\.\d+)?")
+YEAR = 365 * 24 * 3600
+"""Seconds. Numbers below are no time of 1970 but a year, a day such as 20150301, or none."""
 MEMBER, NONMEMBER = "member", "non-member"
 BETWEEN, UNKNOWN, EDITED = "between the cut-offs", "of unknown date", "edited since"
 
@@ -76,7 +80,13 @@ def moment(value: Any, zone: tzinfo | None) -> datetime:
     Raises:
         ValueError: it is no date, or names no zone.
     """
+    if not isinstance(value, bool | datetime) and SECONDS.fullmatch(str(value).strip()):
+        value = float(value)  # a table without types, such as a CSV file, has them as words
     if isinstance(value, Real) and not isinstance(value, bool):
+        if 0 <= float(value) < YEAR:
+            raise ValueError(
+                f"{value} is in 1970 as Unix seconds: a year or a day goes as 2015-03-01"
+            )
         return datetime.fromtimestamp(float(value), UTC)
     found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
     if found.tzinfo is None:

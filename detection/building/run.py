@@ -37,10 +37,12 @@ from detection.building.rewordings import reworded
 from detection.building.scan import Scan, totals
 from detection.building.sets import (
     LabelledSet,
+    Looks,
     Taken,
     by_year,
     edited,
     even,
+    kept,
     labelled,
     near_duplicates,
     overlap,
@@ -140,10 +142,11 @@ def _make(
     _check_unchanged(source, hashes)
     groups = scan.merged()
     _check_sides(groups, totals(results, "sides"))
-    found, looked = take(source, groups, number, max(own.lengths))
-    dropped = near_duplicates(found) if drop else []
-    found = even(found, dropped, own.number)
-    _check_enough(own, found, looked)
+    longest = max(own.lengths)
+    taken, looks = take(source, groups, number, longest)
+    dropped = near_duplicates(taken)[0] if drop else []
+    _check_enough(own, kept(taken, dropped), looks)
+    found = even(taken, dropped, own.number)
     sets = [*labelled(found, own.lengths, source.name)]
     sets += _reworded(stage, sets)
     sheet = {
@@ -154,10 +157,10 @@ def _make(
         "read": {
             "documents": totals(results, "sides"),
             "left_out": totals(results, "skipped"),
-            "looked_at": looked,
+            **as_data(looks),
             "taken": {group: len(each) for group, each in found.items()},
         },
-        "overlap": overlap(found, dropped),
+        "overlap": overlap(found, dropped, looks, longest),
         "edited": edited(found[MEMBER], cut_offs),
         "dates": by_year(totals(results, "months")),
     }
@@ -211,14 +214,15 @@ def _check_sides(groups: Mapping[str, Any], sides: Mapping[str, int]) -> None:
         )
 
 
-def _check_enough(
-    own: BuildConfig, found: Mapping[str, Sequence[Taken]], looked: Mapping[str, int]
-) -> None:
+def _check_enough(own: BuildConfig, found: Mapping[str, Sequence[Taken]], looks: Looks) -> None:
     """Warn of groups with fewer texts than asked for; raise a DataError where a side has none."""
     sizes = {group: len(each) for group, each in found.items()}
     if min(sizes.values()) >= own.number:
         return
-    seen = (f"{sizes[group]} {group} texts among {n:,} documents" for group, n in looked.items())
+    seen = (
+        f"{sizes[group]} {group} texts among {n:,} documents"
+        for group, n in looks.looked_at.items()
+    )
     said = (
         f"build.number is {own.number}, but with {max(own.lengths)} words and more there are "
         f"{', '.join(seen)}. Give more files, shorter build.lengths, or more build.candidates."

@@ -114,12 +114,12 @@ class Scan:
         found = {}
         for group, own in groupby(rows, key=itemgetter(0)):
             found[group] = [(key, document) for _, key, document in islice(own, self.number)]
-            ids = Counter(document.id for _, document in found[group])
-            if twice := [name for name, times in ids.items() if times > 1]:
-                raise DataError(
-                    f"source.paths: two documents have the id {twice[0]!r}. Give each its own id, "
-                    "and each file once."
-                )
+        ids = Counter(document.id for each in found.values() for _, document in each)
+        if twice := [name for name, times in ids.items() if times > 1]:
+            raise DataError(
+                f"source.paths: two documents have the id {twice[0]!r}. Give each its own id, "
+                "and each file once."
+            )
         return found
 
 

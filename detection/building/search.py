@@ -26,7 +26,8 @@ CHUNK_CHARACTERS = 1 << 18
 BORDER = " \x00 "
 """Between two documents: a word that no text has, so that no n-gram crosses."""
 CARRIED_TOKENS = 16
-"""Tokens for each word of an n-gram that are read again at the start of the next block."""
+"""Tokens for each word of an n-gram that are read again at the start of the next block, at least:
+more where words are longer, such as clauses of Chinese."""
 
 
 class Read(Protocol):
@@ -79,8 +80,18 @@ class Packed:
         for block in self.corpus.blocks():
             ids = np.concatenate([held, block.reshape(-1)])
             yield self._whole_words(ids, len(held) > 0, True)
-            held = ids[-CARRIED_TOKENS * ngram :]
+            held = self._carried(ids, ngram)
         yield self._whole_words(held, True, False)
+
+    def _carried(self, ids: Ids, ngram: int) -> Ids:
+        """The last tokens, enough for the words of an n-gram and the one that is cut before it."""
+        tokens = CARRIED_TOKENS * ngram
+        while tokens < len(ids):
+            held = ids[-tokens:]
+            if len(words_of(self._whole_words(held, True, False))) > ngram:
+                return held
+            tokens *= 2
+        return ids
 
     def _whole_words(self, ids: Ids, cut_before: bool, cut_after: bool) -> str:
         """The texts between special tokens, without a word that the block's ends may cut."""

@@ -25,8 +25,8 @@ from detection.building.datasheet import blind_row, write
 from detection.building.run import KIND
 from detection.building.search import Documents, Packed, Read, Search
 from detection.config import ExamplesConfig
-from detection.examples import lines_digest, open_examples
-from detection.rows import raw_rows
+from detection.examples import FIELDS, id_of, lines_digest, open_examples
+from detection.rows import folded, raw_rows
 from detection.texts import Text, Texts
 from injection.corpus import open_corpus
 from injection.sources.tally import Tally
@@ -189,7 +189,9 @@ def _extras(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
     if not Path(examples.path).expanduser().is_file():
         return {}
     rows = raw_rows(examples, Tally("skip", "examples.on_error"))
-    return {str(row.value.get("id", row.number - 1)): row.value for row in rows}
+    return {
+        id_of(row): {k: v for k, v in row.value.items() if folded(k) not in FIELDS} for row in rows
+    }
 
 
 def _row(one: Text, share: float, extras: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from core.progress import progress
@@ -52,38 +53,70 @@ class LabelledSet:
         return "-".join(filter(None, [f"length{self.length}", self.slice, setting]))
 
 
+@dataclass
+class Looks:
+    """What became of the candidates: counts of them by group."""
+
+    looked_at: Counter[str] = field(default_factory=Counter)
+    too_short: Counter[str] = field(default_factory=Counter)
+    repeated: Counter[str] = field(default_factory=Counter)
+    """Their words are those of a text that was taken before them."""
+    across: Counter[str] = field(default_factory=Counter)
+    """Of these, of a text on the other side."""
+
+
 def take(
     source: Source, groups: Mapping[str, Sequence[Keyed]], number: int, longest: int
-) -> tuple[dict[str, list[Taken]], dict[str, int]]:
+) -> tuple[dict[str, list[Taken]], Looks]:
     """The first documents of each group that are long enough and repeat no other's text.
 
     Returns:
-        The documents of each group, up to `number`; and how many candidates were looked at.
+        The documents of each group, up to `number`; and what became of the candidates.
     """
     found: dict[str, list[Taken]] = {}
-    looked: dict[str, int] = {}
-    seen: set[tuple[str, ...]] = set()
+    looks = Looks()
+    seen: dict[tuple[str, ...], bool] = {}
     bar = progress(desc="texts", total=number * len(groups), unit="text")
     with bar:
         for group, candidates in groups.items():
-            own = found[group] = []
-            for place, (key, document) in enumerate(candidates, 1):
-                looked[group] = place
+            own, member = found.setdefault(group, []), group == MEMBER
+            for key, document in candidates:
+                looks.looked_at[group] += 1
                 words = tuple(source.text(document.raw, longest).split()[:longest])
-                if len(words) == longest and words not in seen:
-                    seen.add(words)
-                    own.append(Taken(document, key, words, group == MEMBER))
+                if len(words) < longest:
+                    looks.too_short[group] += 1
+                elif words in seen:
+                    looks.repeated[group] += 1
+                    looks.across[group] += seen[words] != member
+                else:
+                    seen[words] = member
+                    own.append(Taken(document, key, words, member))
                     bar.update()
                 if len(own) == number:
                     break
-    return found, looked
+    return found, looks
 
 
-def near_duplicates(found: Mapping[str, Sequence[Taken]]) -> list[Taken]:
-    """Those that share 13 words in a row, or all, with one on the other side."""
+def near_duplicates(found: Mapping[str, Sequence[Taken]]) -> tuple[list[Taken], list[Taken]]:
+    """Those that share 13 words in a row, or all, with one on the other side.
+
+    Returns:
+        These, without regard to words that more than half of all texts share (a template); and
+        those that share such words alone.
+    """
     taken = [one for group in found.values() for one in group]
+    members = [one.member for one in taken]
     items = [Item([text], [text]) for text in (one.text(len(one.words)) for one in taken)]
-    return [taken[i] for i in across(items, [one.member for one in taken], Keys(items))]
+    keys = Keys(items)
+    near = across(items, members, keys)
+    every = across(items, members, Keys()) if keys.has_templates else near
+    return [taken[i] for i in near], [taken[i] for i in every if i not in near]
+
+
+def kept(found: Mapping[str, Sequence[Taken]], dropped: Sequence[Taken]) -> dict[str, list[Taken]]:
+    """Those of each group that are not dropped."""
+    gone = {one.key for one in dropped}
+    return {group: [one for one in each if one.key not in gone] for group, each in found.items()}
 
 
 def even(
@@ -93,10 +126,9 @@ def even(
 
     Of the members as many as the largest group of non-members has.
     """
-    gone = {one.key for one in dropped}
-    kept = {g: [o for o in each if o.key not in gone][:number] for g, each in found.items()}
-    members = kept.pop(MEMBER, [])
-    others = {group: each[: len(members)] for group, each in kept.items()}
+    others = {group: each[:number] for group, each in kept(found, dropped).items()}
+    members = others.pop(MEMBER, [])
+    others = {group: each[: len(members)] for group, each in others.items()}
     return {MEMBER: members[: max(map(len, others.values()))], **others}
 
 
@@ -113,13 +145,19 @@ def labelled(
                 yield LabelledSet(length, month, ORIGINAL, rows)
 
 
-def overlap(found: Mapping[str, Sequence[Taken]], dropped: Sequence[Taken]) -> dict[str, Any]:
+def overlap(
+    found: Mapping[str, Sequence[Taken]], dropped: Sequence[Taken], looks: Looks, longest: int
+) -> dict[str, Any]:
     """How many texts share 13 words with one on the other side: dropped ones, else those kept."""
-    near = dropped or near_duplicates(found)
+    near, alike = near_duplicates(found)
+    near = list(dropped) or near
     return {
+        "words_of_a_text": longest,
         "members_that_share_13_words_with_a_non-member": sum(one.member for one in near),
         "non-members_that_share_13_words_with_a_member": sum(not one.member for one in near),
         "these_are": "dropped" if dropped else "kept",
+        "others_that_share_only_what_more_than_half_of_the_texts_share": len(alike),
+        "left_out_since_they_repeat_a_text_of_the_other_side": looks.across.total(),
     }
 
 
@@ -127,7 +165,12 @@ def edited(members: Sequence[Taken], cut_offs: CutOffs) -> dict[str, int]:
     """How many of the members are no longer what they were."""
     changed = [one.document.changed for one in members]
     later = [at for at in changed if at is not None and at >= cut_offs.members_before]
-    return {"members": len(members), "edited_after_members_before": len(later)}
+    edits = sum(one.document.created is None for one in members)
+    return {
+        "members": len(members),
+        "edited_after_members_before": len(later),
+        "dated_by_an_edit_before_it_since_their_creation_is_not_known": edits,
+    }
 
 
 def by_year(months: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -23,5 +23,11 @@ def pages(stream: Any, tally: Tally, path: Path) -> Iterator[Any]:
         return
     try:
         yield from mwxml.Dump.from_element(root).pages
-    except (mwxml.errors.MalformedXML, AttributeError, TypeError, ValueError) as error:
+    except malformed() as error:
         tally.bad("no MediaWiki dump", str(path), said(error))
+
+
+def malformed() -> tuple[type[Exception], ...]:
+    """What mwxml raises over pages and revisions that are not as the schema has them."""
+    mwxml = needed("mwxml", "source=wikipedia")
+    return mwxml.errors.MalformedXML, AttributeError, TypeError, ValueError

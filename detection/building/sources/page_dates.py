@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import DataError
+from core.errors import DataError, said
 from core.progress import progress
 from detection.building.dates import moment
-from detection.building.sources.dump import ARTICLES, pages
+from detection.building.sources.dump import ARTICLES, malformed, pages
 from detection.building.sources.opening import damage, opened
 from injection.sources.files import find_shards
 from injection.sources.reading import Reading, read
@@ -72,10 +72,20 @@ def _of_dump(path: Path, tally: Tally) -> Iterator[tuple[int, int]]:
         opened(path, ".xml", bar.update) as stream,
     ):
         for page in pages(stream, tally, path):
-            first = next(iter(page), None) if page.namespace == ARTICLES else None
-            if first is not None and first.timestamp is not None:
+            if page.namespace == ARTICLES:
                 last = f"page {page.id}"
-                yield page.id, int(first.timestamp.unix())
+                first = _first(page, tally, f"{path}, {last}")
+                if first is not None:
+                    yield page.id, first
+
+
+def _first(page: Any, tally: Tally, where: str) -> int | None:
+    """The earliest date of a page's revisions; an imported one has a later number than its date."""
+    try:
+        return min((int(r.timestamp.unix()) for r in page if r.timestamp is not None), default=None)
+    except malformed() as error:
+        tally.bad("no MediaWiki dump", where, said(error))
+        return None
 
 
 def _of_table(path: Path, tally: Tally) -> Iterator[tuple[int, int]]:

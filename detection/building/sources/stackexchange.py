@@ -20,7 +20,13 @@ POSTS = "Posts.xml"
 QUESTION = "1"
 LEFT_OUT = ("pre", "code")
 BREAKS = ("p", "br", "li", "blockquote", "hr", "h1", "h2", "h3")
-FORMULA = re.compile(r"\$\$.*?\$\$|\\\[.*?\\\]|\\\(.*?\\\)|(?<![\\\w$])\$[^$\n]+\$", re.DOTALL)
+FORMULA = re.compile(
+    r"\$\$.*?\$\$|\\\[.*?\\\]|\\\(.*?\\\)|(?<![\\\w$])\$(?:(?=\S)[^$\n]*(?<=\S)\$(?!\d)"
+    r"|[^$\n]*[\\^_{}][^$\n]*\$)",
+    re.DOTALL,
+)
+"""Single dollars hold a formula, and no money, where Pandoc says so (no blank within them, no digit
+behind them), and where a sign of TeX stands between them."""
 
 
 @dataclass(frozen=True, kw_only=True)

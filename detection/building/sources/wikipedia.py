@@ -17,12 +17,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from core.errors import ConfigError
+from core.errors import ConfigError, said
 from detection.building.dates import CutOffs, Dated
 from detection.building.sources import Source, Told, needed
-from detection.building.sources.dump import ARTICLES, pages
+from detection.building.sources.dump import ARTICLES, malformed, pages
 from detection.building.sources.opening import damage, opened
 from detection.building.sources.page_dates import PageDates, read_dates
+from detection.building.sources.revisions import Revisions
 from injection.sources.reading import Shard
 from injection.sources.tally import Tally
 from injection.tasks import made_or_found
@@ -97,27 +98,26 @@ class Wikipedia(Source):
 
     def _article(self, page: Any, tally: Tally, cut_offs: CutOffs, where: str) -> Dated | None:
         """The page; of a member with its history the text that it had before the first date."""
-        created, known, text, changed = None, False, None, None
+        found = Revisions(cut_offs.members_before)
         try:
-            for number, revision in enumerate(page):
-                at = None if revision.timestamp is None else _utc(revision.timestamp.unix())
-                if number == 0:
-                    created, known = at, revision.parent_id is None
-                known = known or number > 0
-                later = created is not None and created < cut_offs.members_before
-                if text is None or not (later and at and at >= cut_offs.members_before):
-                    text, changed = revision.text, at
+            for one in page:
+                at = None if one.timestamp is None else _utc(one.timestamp.unix())
+                found.add(at, one.text, one.parent_id)
         except ValueError as error:
             tally.bad("no date", where, str(error))
             return None
-        if text is None:  # deleted, or of a dump without texts
-            tally.empty()
+        except malformed() as error:
+            tally.bad("no MediaWiki dump", where, said(error))
             return None
-        if changed is None:
+        if found.first is None and found.number:
             tally.bad("missing field", where, "its revision has no timestamp")
             return None
+        if found.first is None or found.version is None:  # hidden, or of a dump without texts
+            tally.empty()
+            return None
+        changed, text = found.version
         given = self._dates and self._dates.of(page.id)
-        created = given or (created if known else None)
+        created = min(given, found.first) if given else found.created  # it was there by `first`
         return Dated(str(page.id), page.title, created, changed, text)
 
     def text(self, raw: str, words: int) -> str:

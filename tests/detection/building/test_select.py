@@ -101,3 +101,27 @@ def test_n_grams_of_packed_sequences_are_found_across_blocks(tmp_path, sequences
 def test_one_corpus_is_asked_for(tmp_path):
     with pytest.raises(ConfigError, match="corpus_folder is None: give either"):
         selected(tmp_path, f"examples.path={tmp_path}")
+
+
+def test_n_grams_of_long_words_are_found_across_blocks(tmp_path):
+    """A clause of Chinese is one word, of more tokens than English ones."""
+    tokenizer = Tokenizer(str(GOLDEN / "target"))
+    rng = np.random.default_rng(0)
+    own = [" ".join("".join(map(chr, rng.integers(0x4E00, 0x9000, 12))) for _ in range(16))
+           for _ in range(4)]  # fmt: skip
+    ids = np.array([i for text in own for i in tokenizer.encode_documents([text])[0]], np.int32)
+    blocks = [ids[n : n + 256].reshape(1, -1) for n in range(0, len(ids), 256)]
+    corpus = SimpleNamespace(tokenizer=tokenizer, blocks=lambda: iter(blocks))
+    assert searched(tmp_path, own, 13, Packed(corpus)).tolist() == [1] * 4
+
+
+def test_a_candidates_other_columns_stay_with_it(here):
+    folder, _, mixed = here
+    rows = [{"ID": n + 1, "who": n + 1, "text": text} for n, text in enumerate(mixed)]
+    path = jsonl(folder / "in.jsonl", rows)
+    words = [f"examples.path={path}", "corpus=local_jsonl", f"corpus.paths={folder}/corpus"]
+    kept = selected(folder, *words)[1]
+    assert [(row["id"], row["who"]) for row in kept] == [
+        (str(row["who"]), row["who"]) for row in kept
+    ]
+    assert "ID" not in kept[0]

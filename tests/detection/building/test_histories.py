@@ -1,0 +1,120 @@
+"""Pages with several revisions, in the order that dumps have them in."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from core.errors import DataError
+from detection.building import datasheet
+from detection.building.sources.revisions import Revisions
+from tests.dumps import HEAD, page, wikitext
+
+from .conftest import jsonl, texts
+
+pytest.importorskip("mwxml", reason="pip install '.[build]'")
+pytest.importorskip("mwparserfromhell", reason="pip install '.[build]'")
+OLD, OLDER, CUT, NEW = (datetime(year, 5, 1, tzinfo=UTC) for year in (2014, 2012, 2016, 2020))
+
+TEXTS = texts(40)
+TEXT = re.compile(r"<text .*?</text>", re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def no_blind(monkeypatch):
+    monkeypatch.setattr(datasheet, "obstacle", lambda *_: "time")
+
+
+def history(number, *revisions):
+    """A page; of each revision its date and what its text begins with, None where it is hidden."""
+    parts = [
+        page(number, f"P{number}", wikitext(f"{own} {TEXTS[number % 40]}"), [(at, n > 0)])
+        for n, (at, own) in enumerate(revisions)
+    ]
+    head, tail = parts[0].partition("    <revision>")[0], "  </page>\n"
+    found = [part[part.index("    <revision>") : part.index(tail)] for part in parts]
+    for n, (_, own) in enumerate(revisions):
+        if own is None:
+            found[n] = TEXT.sub('<text bytes="3" deleted="deleted" />', found[n])
+    return f"{head}{''.join(found)}{tail}"
+
+
+def dump(path, *pages):
+    path.write_text(f"{HEAD}{''.join(pages)}</mediawiki>\n")
+    return path
+
+
+def beginnings(rows):
+    return {(row["label"], row["text"].split()[0], row["changed"][:4]) for row in rows["length8"]}
+
+
+OTHERS = [history(n, (NEW, "New")) for n in range(20, 35)]
+MEMBERS = [history(n, (OLD, "Old")) for n in range(35, 50)]
+
+
+@pytest.mark.parametrize(
+    ("revisions", "label"),
+    [
+        ([(OLDER, "Old"), (OLD, None), (NEW, "Edited")], (1, "Old", "2012")),  # one is hidden
+        ([(OLDER, "Old"), (NEW, None)], (1, "Old", "2012")),
+        ([(NEW, "Late"), (OLD, "Imported")], (1, "Imported", "2014")),  # a later number than date
+        (
+            [(OLDER, "First"), (OLD, "Old"), (OLDER, "Imported"), (NEW, "Edited")],
+            (1, "Old", "2014"),
+        ),
+    ],
+)
+def test_the_text_is_that_before_the_first_date_in_any_order(built, tmp_path, revisions, label):
+    pages = [history(n, *revisions) for n in range(15)]
+    path = dump(tmp_path / "history.xml", *pages, *OTHERS)
+    assert beginnings(built("source=wikipedia", f"source.paths={path}")[0]) == {
+        label, (0, "New", "2020")
+    }  # fmt: skip
+
+
+def test_a_page_whose_texts_before_the_first_date_are_hidden_is_left_out(built, tmp_path):
+    pages = [history(n, (OLD, None), (NEW, "Edited")) for n in range(15)]
+    path = dump(tmp_path / "history.xml", *pages, *OTHERS, *MEMBERS)
+    rows, sheet, _ = built("source=wikipedia", f"source.paths={path}")
+    assert beginnings(rows) == {(1, "Old", "2014"), (0, "New", "2020")}
+    assert sheet["read"]["left_out"] == {"empty document": 15}
+
+
+@pytest.mark.parametrize("kind", ["table", "stub"])
+def test_a_page_was_there_by_any_revision_that_the_dumps_have(built, tmp_path, kind):
+    """Whatever a table of dates says of it, and in whatever order a stub dump has them."""
+    pages = [page(n, f"P{n}", wikitext(f"Own {text}"), [(OLD if kind == "table" else NEW, True)])
+             for n, text in enumerate(TEXTS[:15])]  # fmt: skip
+    path = dump(tmp_path / "enwiki.xml", *pages, *OTHERS, *MEMBERS)
+    dates = {
+        "table": lambda: jsonl(
+            tmp_path / "dates.jsonl", [{"page_id": n, "created": str(NEW)} for n in range(15)]
+        ),
+        "stub": lambda: dump(
+            tmp_path / "stub.xml", *(history(n, (NEW, "a"), (OLD, "a")) for n in range(15))
+        ),
+    }[kind]()
+    words = ["source=wikipedia", f"source.paths={path}", f"source.dates={dates}"]
+    assert built(*words)[1]["read"]["documents"] == {"member": 30, "non-member": 15}
+
+
+@pytest.mark.parametrize("where", ["paths", "dates"])
+def test_a_revision_that_is_not_as_the_schema_has_it_is_told(built, tmp_path, where):
+    odd = history(7, (OLD, "Odd")).replace("<model>", "<odd /><model>")
+    odd = dump(tmp_path / "odd.xml", odd, *OTHERS, *MEMBERS)
+    path = dump(tmp_path / "enwiki.xml", *OTHERS, *MEMBERS)
+    given = {"paths": [f"source.paths={odd}"]}
+    given["dates"] = [f"source.paths={path}", f"source.dates={odd}"]
+    with pytest.raises(DataError, match=r"odd.xml, page 7.*no MediaWiki dump.*'odd'"):
+        built("source=wikipedia", *given[where])
+    if where == "paths":
+        sheet = built("source=wikipedia", *given[where], "source.on_error=skip")[1]
+        assert sheet["read"]["documents"] == {"member": 15, "non-member": 15}
+
+
+def test_two_texts_of_one_second_are_in_the_order_of_the_file():
+    found = Revisions(CUT)
+    for text in "ab":
+        found.add(OLD, text, None)
+    assert found.version == (OLD, "b")
+    assert found.created == OLD
