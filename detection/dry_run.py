@@ -13,7 +13,8 @@ from detection.collect import Collector, parts, serving
 from detection.config import DetectionStage
 from detection.loaded import LoadedModel
 from detection.model.language_model import LanguageModel, Prompt, Tell, tell_nobody
-from detection.model.served.served_model import ServedLM, ServedModel
+from detection.model.served.served_lm import ServedLM
+from detection.model.served.served_model import ServedModel
 from detection.passes import Pass, TokenStats
 from detection.run import opened, passes_of
 from detection.views import view_of

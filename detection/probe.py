@@ -46,6 +46,7 @@ def run(stage: ProbeStage) -> str:
     return "\n".join([
         f"{model.path}: takes {takes}; context: {context}",
         *fit(HEADER, rows).lines(),
+        str(model.said),
         *_methods(stage, model),
     ])  # fmt: skip
 

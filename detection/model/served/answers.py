@@ -5,6 +5,10 @@
     runs/served/<model>-<hash>/
     ├── probe.json           what names the model: its first answers, and how it is asked
     └── answers-….jsonl      a file a process, a line an answer: the hash of what was asked, numbers
+
+Between the answers are marks, each of a stretch of a file: that its answers are the model's, as a
+check after them has shown, or that they are dropped. What no mark covers is a tail: a process is at
+work there, or was stopped before it checked.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ import json
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -22,6 +28,27 @@ from typing import Any
 import numpy as np
 
 FILES = "answers-*.jsonl"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is known of the answers in a stretch of a file.
+
+    Attributes:
+        file: its name.
+        start: the first answer's offset in bytes.
+        end: an offset behind the last one's.
+        kept: whether the answers are the model's.
+    """
+
+    file: str
+    start: int
+    end: int
+    kept: bool
+
+    def covers(self, file: Path, offset: int) -> bool:
+        """Whether it tells of the answer there."""
+        return file.name == self.file and self.start <= offset < self.end
 
 
 def asked(ids: Sequence[int], how: str = "") -> str:
@@ -33,19 +60,22 @@ class Answers:
     """The answers of one model at one server.
 
     A file is only appended to, by the process that made it. A line that a kill has cut is not
-    read. Those that came after the last `keep` are dropped by `forget`.
+    read.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._own: int | None = None  # the file that this process writes
-        self._kept, self._lock = 0, Lock()
+        self._checked, self._lock, self._closed = 0, Lock(), False
         self._places: dict[str, tuple[Path, int]] = {}
-        for file in sorted(folder.glob(FILES)):
-            self._read(file)
+        self._unsure: dict[str, tuple[Path, int]] = {}
+        self._read(sorted(folder.glob(FILES)))
 
     def __contains__(self, key: str) -> bool:
         return key in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     def __getitem__(self, key: str) -> Any:
         file, offset = self._places[key]
@@ -54,39 +84,113 @@ class Answers:
             return json.loads(stream.readline())[1]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        line = json.dumps([key, value]).encode() + b"\n"
         with self._lock:
-            if self._own is None:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._own, name = tempfile.mkstemp(".jsonl", "answers-", self.folder)
-                self._file = Path(name)
-                weakref.finalize(self, os.close, self._own)
-            place = self._file, os.lseek(self._own, 0, os.SEEK_END)
-            os.write(self._own, line)
-            self._places[key] = place
+            if not self._closed:
+                self._places[key] = self._append([key, value])
 
     def keep(self) -> None:
-        """The answers so far are the model's."""
+        """A check has shown that this process's answers so far are the model's."""
         with self._lock:
-            self._kept = 0 if self._own is None else os.lseek(self._own, 0, os.SEEK_END)
+            if (end := self._end()) > self._checked:
+                self._add(Mark(self._file.name, self._checked, end, True))
 
-    def forget(self) -> None:
-        """Drop what came after the last `keep`."""
+    def forget(self) -> int:
+        """Drop this process's answers after the last `keep`, and take no more; how many."""
         with self._lock:
+            self._closed = True
             if self._own is None:
-                return
-            os.ftruncate(self._own, self._kept)
-            late = (key for key, place in self._places.items() if place[0] == self._file)
-            for key in [key for key in late if self._places[key][1] >= self._kept]:
+                return 0
+            os.ftruncate(self._own, self._checked)
+            late = [
+                key
+                for key, (file, offset) in self._places.items()
+                if file == self._file and offset >= self._checked
+            ]
+            for key in late:
                 del self._places[key]
+            return len(late)
 
-    def _read(self, file: Path) -> None:
-        with file.open("rb") as stream:
-            offset = 0
-            for line in stream:
-                if line.endswith(b"\n"):  # else it was cut
-                    self._places[line[2:34].decode()] = file, offset
-                offset += len(line)
+    def tails(self, keys: Iterable[str]) -> list[list[str]]:
+        """Those of these answers that other processes have not checked, as they came: by file."""
+        found: dict[Path, list[tuple[int, str]]] = {}
+        for key in keys:
+            if key in self._unsure:
+                file, offset = self._unsure[key]
+                found.setdefault(file, []).append((offset, key))
+        return [[key for _, key in sorted(found[file])] for file in sorted(found)]
+
+    def settle(self, tail: Sequence[str], kept: bool) -> int:
+        """What a check has shown of a tail: it is kept from its first to its last, or all dropped.
+
+        Returns:
+            How many answers it was.
+        """
+        file, start = self._unsure[tail[0]]
+        end = self._unsure[tail[-1]][1] + 1
+        if not kept:
+            start, end = 0, file.stat().st_size
+        mark = Mark(file.name, start, end, kept)
+        told = [key for key, place in self._unsure.items() if mark.covers(*place)]
+        for key in told:
+            del self._unsure[key]
+            if not kept:
+                del self._places[key]
+        with self._lock:
+            self._add(mark)
+        return len(told)
+
+    def _add(self, mark: Mark) -> None:
+        """Write it; what is written so far is not dropped where it is no answer."""
+        nothing = self._end() == self._checked
+        self._append(asdict(mark))
+        if nothing or mark.file == self._file.name:
+            self._checked = self._end()
+
+    def _end(self) -> int:
+        """The length of the file that this process writes."""
+        return 0 if self._own is None else os.lseek(self._own, 0, os.SEEK_END)
+
+    def _append(self, content: Any) -> tuple[Path, int]:
+        """Write a line; where it is."""
+        if self._own is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._own, name = tempfile.mkstemp(".jsonl", "answers-", self.folder)
+            self._file = Path(name)
+            weakref.finalize(self, os.close, self._own)
+        place = self._file, self._end()
+        os.write(self._own, json.dumps(content).encode() + b"\n")
+        return place
+
+    def _read(self, files: Sequence[Path]) -> None:
+        """What stands in the files; an answer that one of them has checked is the one to use."""
+        found = {file: _lines(file) for file in files}
+        marks = [Mark(**json.loads(line)) for _, own in found.values() for line in own]
+        unsure: dict[str, tuple[Path, int]] = {}
+        for file, (answers, _) in found.items():
+            offsets = np.array([*answers.values()], dtype=np.int64)
+            state = np.zeros(len(offsets), dtype=np.int8)
+            for mark in sorted(marks, key=attrgetter("kept")):  # what a check has shown holds
+                if mark.file == file.name:
+                    start, end = np.searchsorted(offsets, (mark.start, mark.end))
+                    state[start:end] = 1 if mark.kept else -1
+            for (key, offset), told in zip(answers.items(), state.tolist(), strict=True):
+                if told >= 0:
+                    (self._places if told else unsure)[key] = file, offset
+        self._unsure = {key: place for key, place in unsure.items() if key not in self._places}
+        self._places |= self._unsure
+
+
+def _lines(file: Path) -> tuple[dict[str, int], list[bytes]]:
+    """What the answers in a file are to, with their offsets, and the marks; not what is cut."""
+    answers, marks, offset = {}, [], 0
+    with file.open("rb") as stream:
+        for line in stream:
+            if line.endswith(b"}\n"):
+                marks.append(line)
+            elif line.endswith(b"\n"):
+                answers[line[2:34].decode()] = offset
+            offset += len(line)
+    return answers, marks
 
 
 def rounded(numbers: Sequence[float]) -> list[float]:

@@ -10,7 +10,7 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
@@ -194,32 +194,36 @@ def _retry_after(answer: httpx.Response) -> float | None:
         return None
 
 
-def in_parallel(work: Callable[[J], T], jobs: Sequence[J], workers: int) -> Iterator[tuple[int, T]]:
+def in_parallel(work: Callable[[J], T], jobs: Iterable[J], workers: int) -> Iterator[tuple[int, T]]:
     """Each job's place and result as they come, of so many at once; the first error is raised.
 
     The threads are daemons: one that waits for a slow server keeps no process alive that is
     stopped.
     """
-    left, lock, stop = iter(enumerate(jobs)), Lock(), Event()
-    found: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+    left, lock, stop = enumerate(jobs), Lock(), Event()
+    found: SimpleQueue[tuple[int, Any, BaseException | None] | None] = SimpleQueue()
 
     def run() -> None:
-        while not stop.is_set():
-            with lock:
-                job = next(left, None)
-            if job is None:
-                return
-            try:
-                found.put((job[0], work(job[1]), None))
-            except BaseException as error:
-                found.put((job[0], None, error))
-                return
+        place = 0
+        try:
+            while not stop.is_set():
+                with lock:
+                    place, job = next(left)
+                found.put((place, work(job), None))
+        except StopIteration:
+            found.put(None)
+        except BaseException as error:
+            found.put((place, None, error))
 
-    for _ in range(min(workers, len(jobs))):
+    for _ in range(workers):
         Thread(target=run, daemon=True).start()
     try:
-        for _ in jobs:
-            place, result, error = found.get()
+        while workers:
+            one = found.get()
+            if one is None:
+                workers -= 1
+                continue
+            place, result, error = one
             if error is not None:
                 raise error
             yield place, result

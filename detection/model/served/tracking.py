@@ -14,7 +14,7 @@ Where no probability changes with the bias, the likeliest token does: at the bia
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 SPREAD = 32.0
 """How much larger than the server's own rounding an error may get by `closed_form`."""
@@ -22,6 +22,14 @@ MOST = 100.0
 """Nats: the largest bias that servers take."""
 ROUNDING = 1e-5
 """How far probabilities that a server shows may be off."""
+RESOLUTION = 2e-6
+"""Nats: how far a float32 log-probability may be off, a difference of logits below 32."""
+
+
+def resolution(numbers: Sequence[float]) -> float:
+    """Half a unit of the last decimal that any of the numbers has."""
+    decimals = (d for d in range(9) if all(round(number, d) == number for number in numbers))
+    return 0.5 * 10.0 ** -next(decimals, 9)
 
 
 def unbiased(shown: float, bias: float) -> float:

@@ -16,17 +16,19 @@ from detection.model.served.answers import rounded
 from detection.model.served.completions import ID, Completions, Place
 from detection.model.served.tracking import (
     MOST,
+    RESOLUTION,
     SPREAD,
     bisected,
     bisection_queries,
     closed_form,
+    resolution,
     unbiased,
 )
 
 Columns = dict[str, list[float]]
 """What a server says of some tokens, by number."""
-RESOLUTION = 2e-6
-"""Nats: how far a float32 log-probability may be off, a difference of logits below 32."""
+Shown = dict[int, list[float]]
+"""Place in a text → the log-probabilities that the server shows there, the largest first."""
 AGREES = 1e-2
 """Nats: two ways to one log-probability are nearer than this, or one of them does not work."""
 
@@ -43,7 +45,6 @@ class Way(ABC):
         name: what the probe calls it.
         unit: what a question is about.
         note: what else the probe says of it.
-        probes: how many questions the probe asks.
         tops: how many likeliest tokens to ask for, the most that a server shows; 0: none.
         numbers: what it gives of each token.
     """
@@ -51,7 +52,6 @@ class Way(ABC):
     name: ClassVar[str]
     unit: ClassVar[str] = "token"
     note: ClassVar[str] = ""
-    probes: ClassVar[int]
     tops: ClassVar[tuple[int, ...]] = (20, 5, 1)
     numbers: frozenset[str] = frozenset({"logprob"})
 
@@ -69,8 +69,8 @@ class Way(ABC):
         return 1.0
 
     def ends(self, tokens: int) -> range:
-        """Where the questions of a text of so many tokens end."""
-        return range(2, tokens + 1)
+        """Where the questions of a text of so many tokens end; no question that tells nothing."""
+        return range(2, tokens + 1) if self.numbers else range(0)
 
     @abstractmethod
     def works(self, ids: Sequence[int]) -> bool:
@@ -79,6 +79,21 @@ class Way(ABC):
     @abstractmethod
     def answer(self, ids: Sequence[int]) -> Columns:
         """What the server says of the question's last tokens."""
+
+    def cuts(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """The beginnings of a text that `told` asks about; none where the server shows nothing."""
+        enough = max(8, math.ceil(24 / max(1, self.top)))  # of 24 numbers or more
+        count = min(len(ids), enough) if self.numbers else 0
+        return [ids[:end] for end in range(len(ids) - count + 1, len(ids) + 1)]
+
+    def beside(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
+        """Beginnings of the text to ask about at once."""
+        return self.cuts(ids)
+
+    def told(self, ids: Sequence[int]) -> Shown:
+        """What the server shows after these tokens by itself, to know the model again by."""
+        shown = sorted(self._next(ids, 0, 0.0).top.values(), reverse=True)[: self.top]
+        return {len(ids): [max(-MOST, number) for number in shown]}
 
     def _next(self, ids: Sequence[int], token: int, bias: float) -> Place:
         """What the server shows of its choice after these tokens, under a bias on one token."""
@@ -100,7 +115,6 @@ class Prompt(Way):
 
     name = "prompt log-probabilities"
     unit = "text"
-    probes = 1
     tops = (1, 0)
 
     def ends(self, tokens: int) -> range:
@@ -113,6 +127,18 @@ class Prompt(Way):
         if all(place.top and all(n.startswith(ID) for n in place.top) for place in places):
             self.numbers = frozenset({"logprob", "top_logprob", "top_id"})
         return all(place.logprob is not None for place in places)
+
+    def cuts(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """All of the text."""
+        return [ids]
+
+    def beside(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
+        """So many beginnings."""
+        return [ids[: max(2, len(ids) * n // count)] for n in range(1, count + 1)]
+
+    def told(self, ids: Sequence[int]) -> Shown:
+        """The log-probabilities of all tokens after the first."""
+        return {n: [max(-MOST, p.own)] for n, p in enumerate(self.model.prompt(ids, self.top))}
 
     def answer(self, ids: Sequence[int]) -> Columns:
         """The numbers of all tokens after the first."""
@@ -129,7 +155,6 @@ class Forced(Way):
     """A bias makes the token the server's choice, whose unbiased log-probability it shows."""
 
     name = "forced token, raw"
-    probes = 8
 
     def works(self, ids: Sequence[int]) -> bool:
         """Whether a forced token is shown as without the bias."""
@@ -146,17 +171,10 @@ class Forced(Way):
         return {"logprob": rounded([place.own])}
 
 
-def resolution(numbers: Sequence[float]) -> float:
-    """Half a unit of the last decimal that any of the numbers has."""
-    decimals = (d for d in range(9) if all(round(number, d) == number for number in numbers))
-    return 0.5 * 10.0 ** -next(decimals, 9)
-
-
 class Biased(Way):
     """The server shows biased log-probabilities, from which the unbiased one follows."""
 
     name = "biased, closed form"
-    probes = 4
     resolution = RESOLUTION
 
     @property
@@ -195,7 +213,6 @@ class Argmax(Way):
 
     name = "argmax only, bisection"
     note = "tells log(p_top / p), which no method reads"
-    probes = 1
     tops: ClassVar[tuple[int, ...]] = (1, 0)
     numbers = frozenset()
 
@@ -208,10 +225,6 @@ class Argmax(Way):
     def queries(self) -> float:
         """The bisection's, and one for the list."""
         return bisection_queries(self.tolerance)
-
-    def ends(self, tokens: int) -> range:
-        """No question: what it would tell is no number of a method."""
-        return range(0)
 
     def works(self, ids: Sequence[int]) -> bool:
         """Whether two tokens become the choice by a bias."""
@@ -239,10 +252,8 @@ class Listed(Argmax):
 
     name = "top-n, then bisection"
     note = ""
-    probes = 2
     tops = Way.tops
     numbers = frozenset({"logprob"})
-    ends = Way.ends
 
     def works(self, ids: Sequence[int]) -> bool:
         """Whether the list stays as it is when the choice changes."""
@@ -266,13 +277,8 @@ class Sampling(Way):
 
     name = "sampling only"
     note = "n samples tell p to √(p (1 − p) / n): for methods that read what is written"
-    probes = 1
     tops = (0,)
     numbers = frozenset()
-
-    def ends(self, tokens: int) -> range:
-        """No question: what it would tell is no number of a method."""
-        return range(0)
 
     def works(self, ids: Sequence[int]) -> bool:
         """Whether it writes."""

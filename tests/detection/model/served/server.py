@@ -5,6 +5,7 @@ It runs the golden model in a thread of this process. `Server(prompt=False, show
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -50,6 +51,7 @@ class Server:
         impossible: a token of probability 0.
         judges: what it answers at /chat/completions to a question; None: it has none.
         decimals: of the log-probabilities that it shows.
+        greedy: whether it writes the likeliest tokens at temperature 0, and takes seeds.
     """
 
     folder: Any = GOLDEN / "target"
@@ -73,6 +75,8 @@ class Server:
     impossible: int | None = None
     judges: Any = None
     decimals: int = 17
+    greedy: bool = True
+    drawn: Any = field(default_factory=itertools.count)
     seen: list[dict[str, Any]] = field(default_factory=list)
     tokens: int = 0
     at_once: int = 0
@@ -102,13 +106,17 @@ class Server:
         """Log-probabilities (T, V) after each token, as a server computes them: in float32."""
         with self._lock:
             logits = computed(self.folder, tuple(ids)).clone()
-            changed = self.changes_after is not None and len(self.seen) > self.changes_after
-            off = self.another if self.changes_after is None or changed else 0.0
+            off = self._off()
             if self.impossible is not None:
                 logits[:, self.impossible] = -1e4
             generator = torch.Generator().manual_seed(0)
             logits = logits + off * torch.randn(logits.shape[1], generator=generator)
             return (logits + self.noise * torch.randn(logits.shape)).log_softmax(-1)
+
+    def _off(self):
+        """How far the logits are off now."""
+        changed = self.changes_after is None or len(self.seen) > self.changes_after
+        return self.another if changed else 0.0
 
     def answer(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         if path == "/v1/models":
@@ -160,18 +168,31 @@ class Server:
         pairs = list(zip(rows, prompt[1:], strict=False))
         return {"logprobs": {
             "tokens": [self.name(token) for token in prompt],
-            "token_logprobs": [None, *(float(row[token]) for row, token in pairs)],
+            "token_logprobs": [None, *(round(float(row[t]), self.decimals) for row, t in pairs)],
             "top_logprobs": [None, *(self._top(row, n, token) for row, token in pairs)],
         }}  # fmt: skip
 
     def _written(self, prompt, body):
-        wanted = [Prompt(prompt, body["max_tokens"], body.get("seed", 0))]
-        model = CausalLM(loaded(self.folder)[0])
-        with self._lock:
-            (ids,) = model.write(wanted, body["temperature"])
+        """Another model draws by another seed, and takes its own likeliest tokens."""
+        off, temperature = self._off(), body["temperature"] if self.greedy else 1.0
+        seed = body.get("seed", 0) + round(1000 * off) if self.greedy else next(self.drawn)
+        ids = self._likeliest(prompt, body["max_tokens"]) if off and not temperature else None
+        if ids is None:
+            with self._lock:
+                model, wanted = (
+                    CausalLM(loaded(self.folder)[0]),
+                    Prompt(prompt, body["max_tokens"], seed),
+                )
+                (ids,) = model.write([wanted], temperature)
         named = {"tokens": [self.name(i) for i in ids], "token_logprobs": [None] * len(ids)}
         text = self.tokenizer.decode(ids)
         return {"text": text, "logprobs": named if body.get("logprobs") else None}
+
+    def _likeliest(self, prompt, count):
+        ids = list(prompt)
+        for _ in range(count):
+            ids.append(int(self.logprobs(ids)[-1].argmax()))
+        return ids[len(prompt) :]
 
     def _generated(self, prompt, body):
         if body["max_tokens"] > 1:

@@ -15,7 +15,7 @@ from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.server import Server
 from tests.rounding import FORWARD
 
-PROBES = 4  # which dialect, whether it works, and its answer twice
+PROBES = 11  # which dialect, whether it works, its answer, and that beside 7 others
 SERVABLE = ("lowercase", "loss", "max_k", "min_k", "pac", "polarized_distance", "zlib")
 
 
@@ -70,8 +70,9 @@ def test_the_probe_says_what_a_server_can_do(tmp_path):
         "sampling only yes 1 a token n samples tell p to √(p (1 − p) / n): for methods that read "
         "what is written",
     ]
-    assert "methods: gap_k" not in lines[9]
-    assert lines[9].endswith("by prompt log-probabilities")
+    assert lines[9].startswith("known again by 47 log-probabilities: another model's are more than")
+    assert "methods: gap_k" not in lines[10]
+    assert lines[10].endswith("by prompt log-probabilities")
     assert any(line.startswith("min_k_plus_plus needs mean, std of the target") for line in lines)
     lines = said(prompt=False, shows="biased", decimals=4)
     (biased,) = [line for line in lines if line.startswith("biased")]
