@@ -93,7 +93,11 @@ def obstacle(texts: Sequence[str], member: NDArray[np.bool_]) -> str | None:
 
 
 def blind_baseline(
-    texts: Sequence[str], member: NDArray[np.bool_], seed: int, folds: int = FOLDS
+    texts: Sequence[str],
+    member: NDArray[np.bool_],
+    seed: int,
+    folds: int = FOLDS,
+    group: Rows | None = None,
 ) -> Blind:
     """Score each text by a classifier that never saw it.
 
@@ -102,8 +106,10 @@ def blind_baseline(
         member: which of them are members; `obstacle` says of what there is too little.
         seed: draws the folds and the shuffled labels.
         folds: 3 or more.
+        group: a number for each text, from 0; those that share it (pieces of one book) have one
+            label, stay in one fold, and change labels together. None: equal texts alone do.
     """
-    group = same_texts(texts)
+    group = same_texts(texts) if group is None else group
     rng = np.random.default_rng(derive(seed, "nulls"))
     shuffles = [shuffled(group, rng) for _ in range(NULLS)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)

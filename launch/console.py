@@ -8,7 +8,7 @@
     contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
     contamination launch [-m] [field=value ...]
     contamination status | report | check | adopt | fetch [...]
-    contamination list methods | benchmarks | models | corpora | experiments
+    contamination list methods | audits | benchmarks | models | corpora | experiments
     contamination --version
 """
 
@@ -50,6 +50,7 @@ TOOLS = {
 OTHERS = ("audit", "list", "quickstart")
 GROUPS = {
     "methods": "method",
+    "audits": "audit",
     "benchmarks": "benchmark",
     "models": "model",
     "corpora": "corpus",

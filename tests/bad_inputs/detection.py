@@ -11,13 +11,14 @@ from pathlib import Path
 import zstandard
 
 from core.wholeness import OWN
-from tests.bad_inputs.material import GOLDEN, jsonl, sentence, texts
+from tests.bad_inputs.material import GOLDEN, book, jsonl, sentence, texts
 from tests.bad_inputs.row import M, Row, bad, values
 
 detect = partial(bad, "detection")
 online = partial(bad, "detection online")
 accuracy = partial(bad, "detection accuracy")
 extraction = partial(bad, "detection extraction")
+audit = partial(bad, "detection audit")
 thresholds = partial(bad, "detection thresholds")
 view = partial(bad, "detection view")
 
@@ -253,6 +254,24 @@ ROWS = [
     extraction("extraction.target=letters", "extraction.target", "letters", "answer"),
     extraction("extraction.tokens=9000", "examples.path", "extraction.tokens", slow=True),
     extraction(f"examples.path={M}/texts.jsonl extraction.target=answer", "examples.path", "texts.jsonl"),
+    # audit
+    audit("audit=bok", "audit", "bok", "books"),
+    audit("suspects=null", "audit.suspects", "None"),
+    audit("positives=./nowhere", "audit.positives", "./nowhere", slow=True),
+    audit("unit=letters", "audit.unit", "letters", slow=True),
+    audit("length=1", "audit.length", "1", slow=True),
+    audit("length=9000", "audit.positives", "Book 0", "60 words", "9,000"),
+    audit("snippets=0", "audit.snippets", "0", slow=True),
+    audit("null_model=luck", "audit.null_model", "luck", slow=True),
+    audit("method=[]", "method", slow=True),
+    audit("model.path=./nowhere", "model.path", "./nowhere", slow=True),
+    audit("suspects=s", "audit.suspects", "a.txt", "no text", files={"s/a.txt": " \n"}),
+    audit("suspects=s", "audit.suspects", "'s'", ".epub", files={"s/a.pdf": "x"}, slow=True),
+    audit("suspects=a.epub", "audit.suspects", "a.epub", "EPUB", files={"a.epub": "x"}, slow=True),
+    audit("suspects=a.jsonl", "audit.suspects", "line 1", "text", files={"a.jsonl": "[]"}, slow=True),
+    audit(f"suspects={M}/positives.jsonl", "audit.suspects", "two books are called 'Book 0'"),
+    audit("suspects=a.jsonl", "audit.suspects", "'Other' and 'Book 3'", files={"a.jsonl": json.dumps({**book(3), "title": "Other"})}),
+    audit("negatives=a.jsonl", "audit.negatives", "there are 1 books", files={"a.jsonl": json.dumps(book(40))}),
     # thresholds
     thresholds("rule=best", slow=True),
     thresholds("share=0", slow=True),

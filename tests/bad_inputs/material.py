@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -37,12 +38,20 @@ def make(folder: Path) -> None:
     (folder / "documents.jsonl").write_text(jsonl(documents))
     rows = ({"question": f"{sentence(i)} Who?", "answer": f"Nobody {i}"} for i in range(40))
     (folder / "user.jsonl").write_text(jsonl(rows))
+    for place, role in enumerate(("positives", "negatives", "suspects")):
+        (folder / f"{role}.jsonl").write_text(jsonl(book(10 * place + n) for n in range(5)))
     corpus = _corpus(folder)
     shutil.copytree(corpus, folder / "corpus")
     _model(folder)
     _scores(folder, "scores", "texts.jsonl", "hf")
     _scores(folder, "clean", "corpus", "hf")
     _scores(folder, "contaminated", "corpus", "model")
+
+
+def book(number: int) -> dict[str, str]:
+    """A line of a file of books."""
+    words = np.random.default_rng(number).integers(0, 10**6, 60)
+    return {"title": f"Book {number}", "text": " ".join(map(str, words))}
 
 
 def _corpus(folder: Path) -> Path:

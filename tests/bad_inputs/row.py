@@ -117,6 +117,10 @@ GOOD = {
     "detection view": [*SCORED, "method=[loss]"],
     "detection accuracy": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],
     "detection extraction": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],
+    "detection audit": [
+        "audit=books", *(f"{role}={M}/{role}.jsonl" for role in ("positives", "negatives", "suspects")),
+        "length=8", "snippets=4", "method=[loss]", f"model.path={M}/hf",
+    ],
     "detection thresholds": [f"scores={M}/scores", f"examples={M}/texts.jsonl"],
     "analysis": [
         f"cells=[{{corpus: {M}/corpus, model: {M}/model, clean: {M}/clean, contaminated: {M}/contaminated}}]"

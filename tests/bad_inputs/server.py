@@ -27,7 +27,7 @@ MODULES = (
     "core.command", "launch.run", "launch.sweep", "launch.adopt", "injection.run", "training.run",
     "training.models", "training.engine", "training.memory_plan", "detection.run",
     "detection.building.run", "detection.building.select",
-    "detection.accuracy.run", "detection.extraction.run", "detection.online", "detection.thresholds.run", "detection.view.run", "analysis.run",
+    "detection.accuracy.run", "detection.audits.run", "detection.extraction.run", "detection.online", "detection.thresholds.run", "detection.view.run", "analysis.run",
     "analysis.mirror.report", "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 SECONDS = 60.0  # after which a child is killed: a row that hangs must not hang the tests

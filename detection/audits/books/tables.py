@@ -1,0 +1,141 @@
+"""The tables of an audit of books: suspects, methods, validation books."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from detection.audits.books.result import BookScores, Result, Suspect
+from detection.audits.findings import Table
+
+Sides = Mapping[str, Sequence[BookScores]]
+Blind = tuple[float, float, float]
+
+
+def tables(result: Result, sides: Sides, blind: Blind) -> list[Table]:
+    """All tables, the most important first.
+
+    Args:
+        result: what is shown.
+        sides: role → its books.
+        blind: AUROC of the texts alone, with its interval.
+    """
+    return [_suspects(result), _candidates(result, blind), _validation(result, sides)]
+
+
+def _suspects(result: Result) -> Table:
+    rows = pd.DataFrame(
+        [
+            {
+                "rank": rank,
+                "contamination_rate": s.rate,
+                "title": s.title,
+                "snippets": s.snippets,
+                "corrected": s.corrected and s.corrected.value,
+                "low": s.corrected and s.corrected.low,
+                "high": s.corrected and s.corrected.high,
+                "p": s.p,
+                "q": s.q,
+            }
+            for rank, s in enumerate(result.suspects, 1)
+        ]
+    ).astype({"corrected": float, "low": float, "high": float})
+    return Table(
+        "suspects",
+        "Suspects",
+        rows,
+        ["rank", "contamination %", "book title", "corrected %", "95% interval", "p", "q"],
+        [_line(rank, suspect) for rank, suspect in enumerate(result.suspects, 1)],
+        "Contamination: the share of the snippets above the threshold (Shi et al. 2024, table 2). "
+        "Corrected: the share that was trained on (Rogan and Gladen 1978). p: how likely a book "
+        "that was not trained on has so many. q: p with Benjamini and Hochberg's correction.",
+    )
+
+
+def _line(rank: int, suspect: Suspect) -> list[str]:
+    share = suspect.corrected
+    told = ["can't be told", "–"]
+    if share is not None:
+        told = [_percent(share.value), f"{_percent(share.low)} to {_percent(share.high)}"]
+    p = [f"{value:.2g}" for value in (suspect.p, suspect.q)]
+    return [str(rank), _percent(suspect.rate), suspect.title, *told, *p]
+
+
+def _candidates(result: Result, blind: Blind) -> Table:
+    rows = pd.DataFrame(
+        [
+            {
+                "method": one.candidate[0],
+                "variant": one.candidate[1],
+                "chosen": one is result.chosen,
+                "auroc": one.auroc,
+                "low": one.low,
+                "high": one.high,
+                "accuracy": one.accuracy,
+                "tpr": one.tpr,
+                "fpr": one.fpr,
+                "threshold": one.threshold,
+            }
+            for one in result.judged
+        ]
+    )
+    guess = dict(zip(("auroc", "low", "high"), blind, strict=True))
+    rows = pd.concat(
+        [rows, pd.DataFrame([{"method": "blind", "variant": "", "chosen": False, **guess}])],
+        ignore_index=True,
+    )
+    lines = [
+        [
+            named(one.candidate) + (" (chosen)" if one is result.chosen else ""),
+            _auroc(one.auroc, one.low, one.high),
+            *(f"{value:.2f}" for value in (one.accuracy, one.tpr, one.fpr)),
+            f"{one.threshold:.4g}",
+        ]
+        for one in result.judged
+    ]
+    lines.append(["blind (no model)", _auroc(*blind), "–", "–", "–", "–"])
+    return Table(
+        "candidates",
+        "Methods on the validation books",
+        rows,
+        ["method", "AUROC", "accuracy", "TPR", "FPR", "threshold"],
+        lines,
+        "AUROC is over snippets, with an interval that resamples books. Accuracy (balanced), TPR "
+        "and FPR are those on books held out from the threshold's choice. Blind is a classifier "
+        "that sees the texts alone: where it tells positives from negatives, so may any method, "
+        "whatever the model was trained on.",
+    )
+
+
+def _validation(result: Result, sides: Sides) -> Table:
+    known = (("positives", result.positives), ("negatives", result.negatives))
+    rows = pd.DataFrame(
+        [
+            {"role": role, "title": book.title, "snippets": book.scores.shape[1], "rate": rate}
+            for role, rates in known
+            for book, rate in zip(sides[role], rates.values, strict=True)
+        ]
+    )
+    lines = [[row.role, row.title, _percent(row.rate)] for row in rows.itertuples()]
+    return Table(
+        "validation",
+        "Validation books",
+        rows,
+        ["role", "book title", "contamination %"],
+        lines,
+        "Each by a method and a threshold that were chosen without it.",
+    )
+
+
+def named(candidate: tuple[str, str]) -> str:
+    """A candidate's method and variant."""
+    return " ".join(candidate).strip()
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def _auroc(value: float, low: float, high: float) -> str:
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"

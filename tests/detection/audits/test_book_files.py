@@ -1,0 +1,107 @@
+import zipfile
+
+import numpy as np
+import pytest
+
+from core.errors import DataError
+from detection.audits.books.formats.epub import read_epub
+from detection.audits.books.reading import SAME, Book, gram_keys, open_books
+from detection.audits.books.snippets import Plan, _starts, draw, words
+
+CONTAINER = """<?xml version="1.0"?>
+<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container">
+<rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></container>"""
+PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf"><metadata
+xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Two
+ Towns</dc:title></metadata><manifest>
+<item id="b" href="text/second%20page.xhtml"/><item id="a" href="text/first.xhtml"/>
+<item id="n" href="notes.xhtml"/></manifest>
+<spine><itemref idref="a"/><itemref idref="n" linear="no"/><itemref idref="b"/></spine></package>"""
+FIRST = """<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title>No</title>
+<style>p {}</style></head><body><h1>One</h1><p>It was the <i>be</i>st of
+ times&#8212;&amp; the worst.</p><script>x = "<p>no</p>"</script><p>So<br/>on.</p></body></html>"""
+
+
+def write_epub(path, **changed):
+    files = {
+        "META-INF/container.xml": CONTAINER,
+        "OEBPS/book.opf": PACKAGE,
+        "OEBPS/text/first.xhtml": FIRST,
+        "OEBPS/text/second page.xhtml": "<body><p>Two.</p></body>",
+        "OEBPS/notes.xhtml": "<body><p>Notes.</p></body>",
+        **changed,
+    }
+    with zipfile.ZipFile(path, "w") as book:
+        for name, text in files.items():
+            if text is not None:
+                book.writestr(name, text)
+
+
+def test_an_epub_is_read_in_the_order_of_its_spine(tmp_path):
+    write_epub(tmp_path / "a.epub")
+    ((title, text),) = read_epub(tmp_path / "a.epub")
+    assert title == "Two Towns"
+    assert text == "One\nIt was the best of times—& the worst.\nSo\non.\nTwo."
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"META-INF/container.xml": None},
+        {"OEBPS/text/first.xhtml": None},
+        {"OEBPS/book.opf": "<package>"},
+        {"OEBPS/book.opf": PACKAGE.replace('idref="b"', 'idref="c"')},
+        {"META-INF/container.xml": "<container/>"},
+        {"OEBPS/text/first.xhtml": b"\xff\xfe"},
+    ],
+)
+def test_a_broken_epub_is_named(tmp_path, changed):
+    write_epub(tmp_path / "a.epub", **changed)
+    with pytest.raises(DataError, match=r"audit.suspects: .*a\.epub can't be used"):
+        open_books({"suspects": str(tmp_path)})
+
+
+def test_a_file_that_is_no_zip_is_named(tmp_path):
+    (tmp_path / "a.epub").write_text("no")
+    with pytest.raises(DataError, match=r"a\.epub can't be used: it can't be read as an EPUB"):
+        open_books({"suspects": str(tmp_path / "a.epub")})
+
+
+def test_snippets_are_the_books_own_words_without_overlap():
+    text = " \n".join(f"w{i}" for i in range(1_000))
+    found = draw(Book("suspects", "a", text, "a.txt"), Plan(20, 50, "words", words, 0))
+    assert (found.independent, found.units, found.overlaps) == (20, 1_000, False)
+    assert [w for one in found.texts for w in one.text.split()] == text.split()  # the only way
+    drawn = [
+        draw(Book("suspects", "a", text, ""), Plan(5, 50, "words", words, s)) for s in range(9)
+    ]
+    for one in drawn:
+        used = [word for snippet in one.texts for word in snippet.text.split()]
+        assert len({*used}) == 250
+        assert all(snippet.text in text and snippet.label is None for snippet in one.texts)
+    assert len({one.texts[0].text for one in drawn}) > 4
+
+
+def test_every_way_to_place_snippets_is_as_likely():
+    ways = [tuple(_starts(6, 2, 2, np.random.default_rng(s))) for s in range(1_200)]
+    counts = {way: ways.count(way) for way in {*ways}}
+    assert {*counts} == {(0, 2), (0, 3), (0, 4), (1, 3), (1, 4), (2, 4)}
+    assert all(140 <= count <= 260 for count in counts.values())
+
+
+def test_in_a_short_book_snippets_overlap_and_count_as_fewer():
+    found = draw(Book("suspects", "a", "a b c d e f g h i j", ""), Plan(100, 4, "words", words, 0))
+    assert (len(found.texts), found.independent, found.overlaps) == (7, 2, True)
+    assert len({one.text for one in found.texts}) == 7
+
+
+def test_shared_text_is_found_whatever_its_case_and_marks():
+    rng = np.random.default_rng(0)
+    one, other = (" ".join(map(str, rng.integers(0, 500, 3_000))) for _ in range(2))
+    keys = gram_keys(one)
+    assert len(np.intersect1d(keys, gram_keys(other))) == 0
+    half = f"{other[:5_000]} {one[:5_000].replace(' ', ', ').upper()}"
+    share = len(np.intersect1d(keys, gram_keys(half))) / len(keys)
+    assert SAME < share < 0.6
+    assert len(gram_keys("a b")) == 1
+    assert len(gram_keys("...")) == 0

@@ -1,0 +1,132 @@
+"""Simulated books of known shares: do the intervals and the p-values keep their word?"""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from detection.audits.books.choice import Validation, hold_out
+from detection.audits.books.rates import Rates, correct, rogan_gladen, separates
+from detection.audits.books.result import BookScores, audited
+from detection.audits.books.significance import normal_p_values, q_values, rank_p_values
+
+SHARES = (0.0, 0.25, 0.5, 1.0)
+SNIPPETS = 50
+
+
+def books(rng, number, share, offset, effect=2.0, snippets=SNIPPETS):
+    """Scores (number × snippets) of books that differ by `offset`, `share` of each trained on."""
+    trained = rng.random((number, snippets)) < share
+    return (
+        rng.normal(size=(number, snippets)) + rng.normal(0, offset, (number, 1)) + effect * trained
+    )
+
+
+def rates_of(scores, threshold=1.0):
+    return Rates((scores >= threshold).mean(axis=1), np.full(len(scores), scores.shape[1], float))
+
+
+def test_the_share_is_that_of_the_equation():
+    for share in SHARES:
+        assert rogan_gladen(share * 0.8 + (1 - share) * 0.1, 0.8, 0.1) == pytest.approx(share)
+    assert (rogan_gladen(0.05, 0.8, 0.1), rogan_gladen(0.9, 0.8, 0.1)) == (0, 1)
+
+
+def covered(rng, number, offset, draws):
+    """How often the interval holds each share, and how often the rate's own (Wilson's) does."""
+    held, naive = np.zeros((2, len(SHARES)))
+    for draw in range(draws):
+        sides = [rates_of(books(rng, number, share, offset)) for share in (1, 0)]
+        for place, share in enumerate(SHARES):
+            observed = rates_of(books(rng, 1, share, offset)).mean
+            found = correct(observed, SNIPPETS, *sides, seed=draw)
+            held[place] += found.low <= share <= found.high
+            spread = 1.96 * np.sqrt((observed * (1 - observed) + 0.25 / SNIPPETS) / SNIPPETS)
+            naive[place] += abs(observed - share) <= spread
+    return held / draws, naive / draws
+
+
+@pytest.mark.parametrize(("number", "offset"), [(6, 0.3), (12, 0.0), (12, 0.7)])
+def test_the_interval_holds_the_share_and_the_rates_own_does_not(number, offset):
+    held, naive = covered(np.random.default_rng(0), number, offset, 100)
+    assert held.mean() >= 0.93
+    assert held.min() >= 0.87  # of 100 draws: 0.9 less a standard error
+    assert naive[[0, -1]].max() <= 0.5  # false alarms at 0, misses at 1
+
+
+def test_where_nothing_is_told_no_share_is_given():
+    rng = np.random.default_rng(1)
+    candidates = [("loss", "")]
+
+    def made(number, share, effect):
+        scores = books(rng, number, share, 0.3, effect)
+        return [BookScores(f"{share} {i}", own[None], SNIPPETS) for i, own in enumerate(scores)]
+
+    for effect, told in ((0.0, False), (3.0, True)):
+        sides = (made(8, 1, effect), made(8, 0, effect), made(3, 0.5, effect))
+        result = audited(candidates, *sides, seed=2)
+        assert result.told == told
+        assert all((s.corrected is not None) == told for s in result.suspects)
+    assert not separates(rates_of(np.zeros((5, 9))), rates_of(np.zeros((5, 9))))
+
+
+def p_values_of_untrained(rng, offset, number, draws):
+    """Rank and normal p-values of suspects that were not trained on, through the whole choice."""
+    found = []
+    for _ in range(draws):
+        sides = [[own[None] for own in books(rng, number, s, offset, snippets=20)] for s in (1, 0)]
+        held_out = hold_out(Validation([("loss", "")], *sides, seed=0))
+        suspects = books(rng, 4, 0, offset, snippets=20)
+        rates = np.array([held_out.rates(own[None]) for own in suspects])
+        negatives = Rates(held_out.negatives, np.full(number, 20.0))
+        ranks = rank_p_values(rates, held_out.negatives, held_out.fold)
+        counts = np.full(4, 20.0)
+        found.append([ranks, normal_p_values(rates.mean(axis=1), counts, negatives)])
+    return np.array(found).transpose(1, 0, 2).reshape(2, -1)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.7])
+def test_books_that_were_not_trained_on_have_no_small_p_values(offset):
+    ranks, normal = p_values_of_untrained(np.random.default_rng(3), offset, 9, 150)
+    for level in (0.1, 0.2, 0.5):
+        error = 2 * np.sqrt(level * (1 - level) / 150)  # suspects of a draw share the negatives
+        assert (ranks <= level).mean() <= level + error
+        assert (normal <= level).mean() <= level + error
+    assert (normal <= 0.05).mean() <= 0.05 + 0.036
+
+
+def test_the_candidate_that_tells_is_chosen_and_judged_on_other_books():
+    rng = np.random.default_rng(4)
+
+    def sides(effect):
+        good = [books(rng, 10, share, 0.2, effect) for share in (1, 0)]
+        noise = rng.normal(size=(2, 7, 10, SNIPPETS))
+        return [
+            [np.vstack([n[:, i], g[i : i + 1]]) for i in range(10)]
+            for n, g in zip(noise, good, strict=True)
+        ]
+
+    candidates = [*((f"noise {i}", "") for i in range(7)), ("good", "")]
+    validation = Validation(candidates, *sides(2.0), seed=0)
+    assert candidates[validation.chosen().candidate] == ("good", "")
+    assert validation.chosen().threshold == pytest.approx(1, abs=0.5)
+    found = [hold_out(Validation(candidates, *sides(0.0), seed=s)) for s in range(40)]
+    accuracy = np.mean([(one.positives.mean() + 1 - one.negatives.mean()) / 2 for one in found])
+    assert accuracy == pytest.approx(0.5, abs=0.02)  # the best of eight guesses is still one
+
+
+def test_q_values_are_benjamini_and_hochbergs():
+    assert q_values(np.array([0.01, 0.04, 0.03, 0.5])) == pytest.approx(
+        [0.04, 0.16 / 3, 0.16 / 3, 0.5]
+    )
+
+
+def test_auroc_is_that_of_all_pairs_of_snippets():
+    rng = np.random.default_rng(5)
+    members, others = books(rng, 5, 1, 0.5, 1.0), books(rng, 6, 0, 0.5, 1.0)
+    (found,) = Validation(
+        [("x", "")], [m[None] for m in members], [o[None] for o in others], 0
+    ).judged()
+    pairs = members.ravel()[:, None] - others.ravel()
+    assert found.auroc == pytest.approx((pairs > 0).mean())
+    assert found.low < found.auroc < found.high
+    assert norm.cdf(1 / 2**0.5) == pytest.approx(found.auroc, abs=0.2)
