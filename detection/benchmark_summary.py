@@ -32,6 +32,7 @@ from detection.evaluation import (
 )
 from detection.flags import counted, said, together
 from detection.matching import MATCHED
+from detection.overlap import part_notes
 from detection.summary import figure, write_rows
 from detection.texts import Texts
 
@@ -85,7 +86,9 @@ def benchmark_report(
         texts = ranked_texts(examples, next(iter(tables())))
         groups[path] = evaluated_parts(partial(_ranked, tables), texts, config, baseline)
         notes += [f"{path}: {note}" for note in said(together(map(counted, tables())))]
-    notes += blind_notes(next(iter(groups.values())), config)
+    first = next(iter(groups.values()))
+    notes += [sizes(first, config), *part_notes(examples, partial(label, config=config))]
+    notes += blind_notes(first, config)
     found = benchmark_tables(groups, config)
     if out is not None:
         parts = [f"# {config.name}: {', '.join(models)}", *notes, *(t.markdown() for t in found)]
@@ -131,6 +134,13 @@ def evaluated_parts(
 def benchmark_tables(models: Mapping[str, Sequence[Group]], config: ExamplesConfig) -> list[Table]:
     """A table a metric; a method's row stands above the papers' figures of the same model."""
     return [_table(models, config, place) for place in range(len(SHOWN))]
+
+
+def sizes(groups: Sequence[Group], config: ExamplesConfig) -> str:
+    """How many members and non-members each part has."""
+    parts = [one for one in groups if one.name != AVERAGE]
+    words = (f"{label(one.name, config)} {one.members} + {one.nonmembers}" for one in parts)
+    return f"Members + non-members: {', '.join(words)}."
 
 
 def blind_notes(groups: Sequence[Group], config: ExamplesConfig) -> list[str]:

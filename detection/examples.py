@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow.compute as pc
 
 from core.artifacts import is_complete
@@ -19,7 +18,7 @@ from core.errors import DataError
 from core.estimates import ALL
 from detection.benchmarks.rows import benchmark_rows, check_sides
 from detection.config import ExamplesConfig
-from detection.rows import folded, raw_rows, said_names
+from detection.rows import folded, is_missing, raw_rows, said_names, word
 from detection.texts import Text, Texts
 from injection.sources.reading import Row
 from injection.sources.tally import Tally, skips
@@ -137,12 +136,7 @@ def label_of(value: Any) -> bool | None:
 def id_of(row: Row) -> str:
     """The row's `id`, else its number from 0."""
     named = {folded(name): value for name, value in row.value.items()}
-    return _word(named.get("id")) or str(row.number - 1)
-
-
-def is_missing(value: Any) -> bool:
-    """Whether it stands for no value: None, NaN or pandas' NA."""
-    return value is None or value is pd.NA or (isinstance(value, Real) and value != value)
+    return word(named.get("id")) or str(row.number - 1)
 
 
 def _checked(source: str, examples: Texts) -> Texts:
@@ -188,7 +182,7 @@ def _text(row: Row, tally: Tally) -> Text | None:
         tally.bad("no string as its `text`", row.where, f"{given}; {_fields(row)}")
         return None
     name = id_of(row)
-    benchmark = _word(fields.get("benchmark"))
+    benchmark = word(fields.get("benchmark"))
     try:
         f"{text}{name}{benchmark}".encode()  # JSON may spell half of a surrogate pair
         own = make_text(name, text, None, benchmark, _place(start, text))
@@ -231,11 +225,3 @@ def _place(start: Any, text: str) -> int | None:
 
 def _fields(row: Row) -> str:
     return f"its fields are {', '.join(map(str, row.value)) or 'none'}"
-
-
-def _word(value: Any) -> str:
-    """A name; a whole number has no decimals (a column with gaps may hold 1.0 for 1)."""
-    if is_missing(value):
-        return ""
-    whole = isinstance(value, Real) and not isinstance(value, bool) and value == value // 1
-    return str(int(value) if whole else value)

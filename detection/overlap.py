@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from detection.texts import Text
+import numpy as np
+import pyarrow.compute as pc
+
+from detection.texts import Text, Texts
 from injection.near_duplicates import Item, Keys, across
 
 
 def text_notes(examples: Sequence[Text]) -> list[str]:
     """A sentence each on exact duplicates and on near-duplicates across the labels."""
     return [note for note in (repeated(examples), overlap(examples)) if note]
+
+
+def part_notes(examples: Texts, named: Callable[[str], str]) -> list[str]:
+    """The same of each part of a benchmark, and how many texts have no label.
+
+    Args:
+        examples: the texts.
+        named: what a part is called, by its texts' `benchmark`.
+    """
+    column = examples.column("benchmark")
+    notes = []
+    for name in column.unique().to_pylist():
+        own = examples.take(np.flatnonzero(pc.equal(column, name).to_numpy()))
+        notes += [f"{named(name)}: {note}" for note in text_notes(own)]
+    unknown = examples.column("label").null_count
+    return notes + [f"{unknown} texts have no label: they are in no metric."] * bool(unknown)
 
 
 def repeated(examples: Sequence[Text]) -> str:

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 
 from core.errors import DataError, require
@@ -84,6 +86,19 @@ def said_names(rows: Iterable[Row], source: str) -> Iterator[Row]:
 def folded(name: object) -> str:
     """A column's name without blanks around it, in small letters."""
     return str(name).strip().lower()
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it stands for no value: None, NaN or pandas' NA."""
+    return value is None or value is pd.NA or (isinstance(value, Real) and value != value)
+
+
+def word(value: Any) -> str:
+    """A name; a whole number has no decimals (a column with gaps may hold 1.0 for 1)."""
+    if is_missing(value):
+        return ""
+    whole = isinstance(value, Real) and not isinstance(value, bool) and value == value // 1
+    return str(int(value) if whole else value)
 
 
 def _file_rows(examples: ExamplesConfig, reading: Reading) -> Iterator[Row]:

@@ -28,8 +28,9 @@ def chosen(examples: ExamplesConfig) -> dict[str, list[str]]:
         ConfigError: a value that no source has.
     """
     found: dict[str, list[str]] = {}
+    all_known = known_of(examples)
     for axis in AXES:
-        known = list(dict.fromkeys(str(v) for s in examples.sources for v in s.has.get(axis, [])))
+        known = all_known.get(axis, [])
         asked = _several(getattr(examples, axis))
         if unknown := [value for value in asked if known and value not in known]:
             raise ConfigError(
@@ -38,6 +39,15 @@ def chosen(examples: ExamplesConfig) -> dict[str, list[str]]:
         if asked or known:
             found[axis] = asked or known
     return found
+
+
+def known_of(examples: ExamplesConfig) -> dict[str, list[str]]:
+    """For each of the axes that the benchmark's sources have the values that they have."""
+    known: dict[str, dict[str, None]] = {}
+    for source in examples.sources:
+        for axis, values in source.has.items():
+            known.setdefault(axis, {}).update(dict.fromkeys(map(str, values)))
+    return {axis: [*values] for axis, values in known.items()}
 
 
 def parts_of(examples: ExamplesConfig) -> list[Part]:

@@ -7,6 +7,8 @@ whatever else is read, from the hub and from a file. The first two name the part
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -17,9 +19,9 @@ import pyarrow.compute as pc
 
 from core.errors import ConfigError, DataError
 from core.hub import snapshot
-from detection.benchmarks.parts import Part, chosen, parts_of
+from detection.benchmarks.parts import Part, chosen, known_of, parts_of
 from detection.config import AXES, ExamplesConfig, PlaceConfig
-from detection.rows import folded, raw_rows
+from detection.rows import folded, raw_rows, word
 from detection.texts import Texts
 from injection.sources.files import FORMATS
 from injection.sources.reading import Row
@@ -28,10 +30,13 @@ from injection.sources.tally import Tally
 HUB = "hub"
 """What `examples.path` is where each source names its own data set."""
 TEXT = "text"
+NONE = "unknown"
+"""The value of a row that says none."""
 SIDES = {1: "member", 0: "non-member"}
 MOST_NAMED = 10
 SAVED = ("dataset_dict.json", "state.json")
 """What shows that datasets' save_to_disk wrote a folder."""
+log = logging.getLogger(__name__)
 
 
 def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
@@ -50,7 +55,7 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     for part in parts:
         for source in part.sources:
             rows = place_rows(placed(source, source, part, examples), examples, tally)
-            yield from _of_part(rows, examples, parts, part.values, source.label)
+            yield from _of_part(rows, examples, [part], part.values, source.label)
 
 
 def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
@@ -137,15 +142,21 @@ def _of_part(
     values: Mapping[str, str],
     label: int | None,
 ) -> Iterator[Row]:
-    """The rows that are asked for, of a part with these values; a row's own columns go before.
+    """The rows that are asked for, of a part with these values.
+
+    A row's own column goes before them where it may: in one file, where its value is one that the
+    benchmark has. A WikiMIA file's `length` may as well be the number of words of each row.
 
     Raises:
         ConfigError: a row of a file of several parts does not say of which it is.
-        DataError: a column that is not there.
+        DataError: a column that is not there, or no row that is asked for.
     """
-    asked = chosen(examples)
+    asked, known = chosen(examples), known_of(examples)
+    left = {axis: Counter[str]() for axis in asked}
+    taken = 0
     for row in _checked(rows, examples, label):
-        found = {**values, **_own(row)}
+        own = {axis: v for axis, v in _own(row).items() if not known or v in known.get(axis, ())}
+        found = {**values, **own} if is_file(examples.path) else {**own, **values}
         if lacks := sorted(parts[0].values.keys() - found.keys()):
             choices = " ".join(f"examples.{axis}={asked[axis][0]}" for axis in lacks)
             raise ConfigError(
@@ -153,8 +164,26 @@ def _of_part(
                 f"{examples.name}, but a row has no column {', '.join(lacks)}. Say which part it "
                 f"is, such as {choices}, or give the folder of all files."
             )
-        if all(value in asked.get(axis, [value]) for axis, value in found.items()):
+        others = [axis for axis, some in asked.items() if found.get(axis, NONE) not in some]
+        for axis in others:
+            left[axis][found.get(axis, NONE)] += 1
+        if not others:
+            taken += 1
             yield _renamed(row, examples, [found[a] for a in AXES if a in found], label)
+    _say(examples, taken, left)
+
+
+def _say(examples: ExamplesConfig, taken: int, left: Mapping[str, Counter[str]]) -> None:
+    """Say which rows were left out since others were asked for; a DataError if those are all."""
+    seen = {axis: values for axis, values in left.items() if values}
+    words = "; ".join(f"{axis} {', '.join(values)}" for axis, values in seen.items())
+    if seen and not taken:
+        asked = ", ".join(f"examples.{axis}={getattr(examples, axis)}" for axis in seen)
+        raise DataError(
+            f"{asked}: no row of examples.path={examples.path!r} is of that. They have {words}."
+        )
+    if seen:
+        log.info("%s: rows of %s are left out.", examples.name, words)
 
 
 def _checked(rows: Iterable[Row], examples: ExamplesConfig, label: int | None) -> Iterator[Row]:
@@ -165,6 +194,11 @@ def _checked(rows: Iterable[Row], examples: ExamplesConfig, label: int | None) -
         for name in ["text"] + ["label"] * (label is None):
             column = examples.columns.get(name) or name
             if folded(column) not in found:
+                if first.value.keys() == {TEXT} and isinstance(first.value[TEXT], list):
+                    raise DataError(
+                        f"{first.where}: it is a list, and not a row. Give JSON Lines: an object "
+                        "a line, without brackets around them."
+                    )
                 raise DataError(
                     f"{first.where}: there is no column {column!r}, as {examples.name} calls the "
                     f"{name}; its columns are {', '.join(map(str, first.value)) or 'none'}. Name "
@@ -177,7 +211,8 @@ def _checked(rows: Iterable[Row], examples: ExamplesConfig, label: int | None) -
 def _own(row: Row) -> dict[str, str]:
     """The row's own values of axes."""
     fields = {folded(name): value for name, value in row.value.items()}
-    return {axis: str(fields[axis]) for axis in AXES if fields.get(axis) not in (None, "")}
+    own = {axis: word(fields.get(axis)) for axis in AXES}
+    return {axis: value for axis, value in own.items() if value}
 
 
 def _renamed(row: Row, examples: ExamplesConfig, values: Sequence[str], label: int | None) -> Row:

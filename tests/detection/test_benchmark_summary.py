@@ -110,3 +110,19 @@ def test_what_a_part_can_not_carry_is_a_dash_with_the_reason():
     assert rate.lines[0][2:] == ["–", "–", "–"]
     assert rate.notes == ["– needs ≥ 100 non-members: 32 original, 64 original."]
     assert AUROC.name in groups_of(texts, table)[0].found["blind", ""]
+
+
+def test_the_sizes_copies_across_the_labels_and_texts_without_a_label_are_said(tmp_path):
+    texts, table = made(n=40)
+    rows = list(texts)
+    for n, text, label in ((1, rows[0].text, False), (42, rows[42].text, None)):
+        one = rows[n]
+        rows[n] = make_text(one.example_id, text, label, one.benchmark)
+    said = benchmark_report(CONFIG, Texts.of(rows), {"m": lambda: [table]}, tmp_path)
+    said = " ".join(said.split())
+    assert "Members + non-members: 32 original 20 + 20, 64 original 19 + 20." in said
+    assert "32 original: 1 of 40 texts are exact duplicates of another one" in said
+    assert "32 original: 1 members and 1 non-members are near-duplicates of one another" in said
+    assert "1 texts have no label: they are in no metric." in said
+    notes = json.loads((tmp_path / "results.json").read_text())["notes"]
+    assert len(notes) == 4

@@ -1,3 +1,4 @@
+import json
 import logging
 from fnmatch import fnmatchcase
 
@@ -154,3 +155,43 @@ def test_a_folder_of_save_to_disk(tmp_path):
     assert len(opened("wikimia", tmp_path, "examples.length=32", "examples.setting=original")) == 2
     with pytest.raises(DataError, match="'WikiMIA_length64': the data set has WikiMIA_length32"):
         opened("wikimia", tmp_path, "examples.length=64", "examples.setting=original")
+
+
+def own_columns(folder, **columns):
+    """A WikiMIA file whose rows have columns of other meanings."""
+    rows = [{"input": f"{text} {n}", "label": label, **{k: v(n) for k, v in columns.items()}}
+            for n in range(6) for label, text in ((0, UNSEEN), (1, SEEN))]  # fmt: skip
+    return write(folder, {"WikiMIA_length32.jsonl": rows})
+
+
+@pytest.mark.parametrize("length", [lambda n: 31 + n % 3, lambda n: 64, lambda n: 32.0, str])
+def test_a_files_name_says_the_part_whatever_columns_its_rows_have(tmp_path, length):
+    folder = own_columns(tmp_path, length=length, domain=lambda n: f"d{n}")
+    texts = opened("wikimia", folder, "examples.length=32", "examples.setting=original")
+    assert [t.example_id for t in texts] == [f"wikimia/32/original/{n}" for n in range(12)]
+
+
+def test_a_value_that_the_benchmark_does_not_have_is_none_of_its_parts(tmp_path):
+    file = own_columns(tmp_path, length=lambda n: 20 + n) / "WikiMIA_length32.jsonl"
+    assert len(opened("wikimia", file, "examples.length=32", "examples.setting=original")) == 12
+
+
+def test_rows_that_are_not_asked_for_are_said_and_never_all(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    rows = [{"text": f"{n} {label}", "label": label, "length": length}
+            for n, length in enumerate((32.0, 64, None)) for label in (0, 1)]  # fmt: skip
+    file = write(tmp_path, {"mine.jsonl": rows}) / "mine.jsonl"
+    assert len(opened("jsonl", file)) == 6
+    assert {t.benchmark for t in opened("jsonl", file, "examples.length=32")} == {"jsonl/32"}
+    assert "jsonl: rows of length 64, unknown are left out" in caplog.text
+    write(tmp_path, {"mine.jsonl": rows[:4]})
+    with pytest.raises(DataError, match=r"examples.length=33: no row .* They have length 32, 64"):
+        opened("jsonl", file, "examples.length=33")
+    with pytest.raises(DataError, match=r"examples.domain=law: no row .* They have domain unknown"):
+        opened("jsonl", file, "examples.domain=law")
+
+
+def test_a_list_in_place_of_rows_is_told(tmp_path):
+    (tmp_path / "WikiMIA_length32.json").write_text(json.dumps([{"input": SEEN, "label": 1}]))
+    with pytest.raises(DataError, match="it is a list, and not a row. Give JSON Lines"):
+        opened("wikimia", tmp_path, "examples.length=32", "examples.setting=original")
