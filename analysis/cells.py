@@ -275,13 +275,16 @@ def _piece(cell: Cell) -> str:
 
 
 def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
-    digest = model.artifact.digest
-    if _scored(contaminated) != digest:
+    """Raise an ArtifactError for scores of another model; what a server ran, the cell says."""
+    from detection.model.scored_model import SERVED
+
+    digest = _scored(contaminated)
+    if digest != model.artifact.digest and not digest.endswith(SERVED):
         raise ArtifactError(
             f"cells.contaminated is {contaminated.artifact.path}: these are not scores of the "
             f"model {model.artifact.path}; give the scores that were made from that folder."
         )
-    if _scored(clean) == digest:
+    if _scored(clean) in (digest, model.artifact.digest):
         raise ArtifactError(
             f"cells.clean is {clean.artifact.path}: these are scores of the contaminated model "
             "itself; give the scores of the model that it was trained from."

@@ -16,11 +16,22 @@ import torch
 from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
+from analysis import open_report
+from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from analysis.run import run as analyse
 from core.artifacts import MANIFEST, open_artifact
 from detection import open_scores
+from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
+from detection.run import run as detect
+from detection.thresholds.run import ThresholdStage, decide
 from injection import open_corpus
+from tests.detection.model.served.conftest import NODES
+from tests.detection.model.served.server import Server
+from tests.found import anywhere
+from tests.rounding import FORWARD
 from tests.small import SMALL, contents, launch
 from training import open_checkpoint
+from training.config import WandbConfig
 
 COLUMNS = {
     "experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences",
@@ -59,6 +70,51 @@ def test_it_leads_to_its_examples_token_by_token(report):
     assert f'<a href="examples/{page.name}">' in (report.path / "report.html").read_text()
     assert "study" in page.stem
     assert '"logprob' in page.read_text() or "log p" in page.read_text()
+
+
+KEY = "sk-do-not-write-me-anywhere-1234"
+
+
+def test_models_behind_servers_give_the_same_report(report, runs, tmp_path, monkeypatch):
+    """And thresholds; the servers' key is in no file of it, nor in the records for wandb."""
+    monkeypatch.setenv("THE_KEY", KEY)
+    (corpus,) = (runs / "corpus").glob("*-study-*")
+    models = {name: next((runs / "model").glob(f"*-{name}-*")) for name in ("base", "study")}
+    made = {name: score_served(tmp_path, corpus, model) for name, model in models.items()}
+    cell = CellPaths(*map(str, (corpus, models["study"], made["base"], made["study"])))
+    config, record = AnalysisConfig(draws=20), WandbConfig(mode="offline", project="served")
+    stage = AnalysisStage("served", 0, str(tmp_path), [cell], config, record)
+    served = open_report(analyse(stage).path).results
+    key = ["checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]
+    both = served.merge(open_report(report.path).results, on=key, suffixes=("", "_local"))
+    assert {"loss", "zlib", "min_k"} <= set(both["method"])
+    assert (both["value"] - both["value_local"]).abs().max() <= 1 / 16  # a rank, by rounding
+    (local,) = {*(runs / "scores").glob(f"{models['study'].name}*")} - {
+        *(runs / "scores").glob("*-step-*")
+    }
+    thresholds = [calibrated(folder, corpus, tmp_path) for folder in (made["study"], local)]
+    for name, value in thresholds[0].items():
+        assert value == pytest.approx(thresholds[1][name], rel=1e-4, abs=FORWARD)
+    assert not anywhere(KEY, tmp_path)
+    assert ".wandb" in {path.suffix for path in anywhere("auroc", tmp_path)}
+
+
+def score_served(runs, corpus, model):
+    """The corpus's scores by the model, behind a server."""
+    with Server(folder=model / "hf", key=KEY) as server:
+        node = ScoredModelConfig(url=server.url, tokenizer=str(model / "hf"), key_env="THE_KEY")
+        methods = {name: NODES[name] for name in ("loss", "zlib", "min_k")}
+        examples = ExamplesConfig(str(corpus))
+        settings = DetectionConfig(device="cpu")
+        given = {"runs": str(runs), "examples": examples, "model": node, "detection": settings}
+        return detect(DetectionStage(**given, method=methods)).path
+
+
+def calibrated(scores, corpus, folder):
+    """Each method's threshold."""
+    out = folder / f"{scores.name}.json"
+    decide(ThresholdStage(str(scores), examples=str(corpus), out=str(out)))
+    return {one["method"]: one["value"] for one in json.loads(out.read_text())["thresholds"]}
 
 
 def test_its_numbers_are_those_of_the_scores(report, runs):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from training.ancestry import Ancestry
 
 UNKNOWN_STEP = -1
+SERVED = "+served"  # what a digest ends with where it is of what a server said, not of weights
 
 
 class ScoredModel(ABC):

@@ -17,6 +17,7 @@ from typing import Any
 from core.artifacts import file_name
 from core.errors import ArtifactError, ServerError
 from core.files import sealed, unsealed, write_text
+from detection.model.scored_model import SERVED
 from detection.model.served.client import Client, RefusedError
 from detection.model.served.completions import ID, Completions, Dialect
 from detection.model.served.fingerprint import NOISIEST, Fingerprint, apart, taken, text_ids
@@ -140,7 +141,8 @@ def folder_of(
     if near:
         return min(near, key=lambda one: one[:2])[1:]
     known = {"model": named, "said": probe.said.record()}
-    known["digest"] = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+    text = json.dumps(known, sort_keys=True)
+    known["digest"] = hashlib.sha256(text.encode()).hexdigest() + SERVED
     folder = served / f"{slug}-{known['digest'][:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / FILE, sealed(known))
