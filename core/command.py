@@ -16,7 +16,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from core import process_records, wholeness
+from core import process_records, secrets, wholeness
 from core.artifacts import version
 from core.disk import disk_errors
 from core.errors import StoppedError, UserError, near_names, require
@@ -54,6 +54,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
             failed.append(error)  # kept from Hydra, which would put a line of its own before it
 
     try:
+        secrets.check_overrides(sys.argv[1:])
         with obeyed(), disk_errors():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
     except (StoppedError, UserError) as error:
@@ -75,7 +76,7 @@ def said(tool: Callable[[], int | None]) -> int:
 
 def _say(error: UserError | StoppedError) -> int:
     said = "stopped" if isinstance(error, StoppedError) else "error"
-    print(f"{said}: {error}", file=sys.stderr)
+    print(f"{said}: {secrets.without_given(str(error), sys.argv[1:])}", file=sys.stderr)
     return error.status
 
 

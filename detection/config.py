@@ -9,6 +9,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
+from core import secrets
 from core.config import named_where_set, register, runtime
 from core.errors import require
 from core.ranges import DEVICE, POSITIVE, Ranged, at_least, limited, one_of
@@ -165,6 +166,13 @@ class ScoredModelConfig(Ranged, node="model"):
     """How often a request is sent again after a failure that may pass."""
     tolerance: float = limited(1e-3, POSITIVE)
     """Nats: how near a bisection comes, where a server shows too little for anything better."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.url is not None:
+            secrets.check_address(f"{self.node}.url", self.url)
+        if self.key_env is not None:
+            secrets.check_variable(f"{self.node}.key_env", self.key_env)
 
     @property
     def given(self) -> str | None:

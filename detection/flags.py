@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from core.blank import is_blank
-from detection.passes import ORIGINAL, Pass
+from detection.passes import LEAST, ORIGINAL, Example, Pass
 from detection.views import view_of
 
 if TYPE_CHECKING:
@@ -38,6 +38,14 @@ def unranked(text: str, scored: int, least: int) -> str:
     if is_blank(text):
         return "blank"
     return f"fewer than {least} scored tokens" if scored < least else ""
+
+
+def impossible(example: Example) -> str:
+    """Where a server called a token's probability 0: no score is made of log 0 itself."""
+    copies = (stats for of_pass in example.copies.values() for stats in of_pass)
+    logprobs = (vars(stats)["logprob"] for stats in copies if "logprob" in vars(stats))
+    some = any((logprob == LEAST).any() for logprob in logprobs)
+    return "a token of probability 0, taken as 2^-149" if some else ""
 
 
 def counted(table: pd.DataFrame) -> pd.DataFrame:

@@ -18,6 +18,9 @@ Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
 Parameter = str | int | float | bool
 
+LEAST = float(np.float32(-149 * np.log(2)))
+"""Nats: the logarithm of the least float32, of a token whose probability a server calls 0."""
+
 
 @dataclass(frozen=True, init=False)
 class Pass:

@@ -14,7 +14,8 @@ from detection.model import open_node
 from detection.model.served.completions import Completions
 from detection.model.served.probe import prompt_tops, ways
 from detection.model.served.served_model import ServedModel
-from detection.model.served.ways import WAYS, Way
+from detection.model.served.way import Way
+from detection.model.served.ways import WAYS
 from detection.needs import lacking
 
 HEADER = ("", "served", "error in nats", "requests", "")

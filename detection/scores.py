@@ -29,7 +29,7 @@ from core.errors import ArtifactError, DataError
 from core.files import write_text
 from core.parquet_files import writing
 from detection.config import WHOLE, DetectionConfig
-from detection.flags import scored_by, unranked
+from detection.flags import impossible, scored_by, unranked
 from detection.methods.base import Method
 from detection.passes import Example, Pass
 from detection.store import ByText
@@ -163,7 +163,7 @@ def judged(method: Method, example: Example, why_not: str) -> tuple[float, str]:
 
     `why_not` is why its text is not ranked by any method (`flags.unranked`); empty: it is.
     """
-    return method.score(example), why_not or method.flag(example)
+    return method.score(example), why_not or method.flag(example) or impossible(example)
 
 
 def read_table(path: Path) -> pd.DataFrame:

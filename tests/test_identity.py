@@ -101,6 +101,7 @@ RUNTIME = {
 """All that may change without another folder: how a stage runs, and what it only tells."""
 
 VALUES = {
+    **{f"{role}.key_env": "ANOTHER" for role in ("model", "reference")},
     **{f"injection.{name}": value for name, value in INJECTION.items()},
     "injection.members": 9, "injection.nonmembers": 9, "injection.last_tokens": 5_000,
     "injection.base_fraction": 0.4, "injection.validation_fraction": 0.1,

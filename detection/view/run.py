@@ -22,7 +22,15 @@ from detection.config import WHOLE, DetectionStage
 from detection.examples import occurrences_of, open_examples
 from detection.methods.reference import REFERENCE
 from detection.model import ScoredModel
-from detection.needs import Methods, choose_methods, named, open_models, open_resources, used_by
+from detection.needs import (
+    Methods,
+    choose_methods,
+    lacking,
+    named,
+    open_models,
+    open_resources,
+    used_by,
+)
 from detection.passes import ORIGINAL, Pass
 from detection.store import ByText
 from detection.texts import Text
@@ -74,6 +82,7 @@ def run(stage: ViewStage) -> Path:
     examples = open_examples(stage.examples)
     texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.given else ())
+    methods, unserved = _servable(methods, models)
     tokenizer = _tokenizer(stage, models, texts)
     resources, methods = open_resources(stage, used_by(methods)), named(methods, models)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
@@ -81,7 +90,7 @@ def run(stage: ViewStage) -> Path:
     passes = collector.stored(own.union(*(m.passes for m in methods.values())))
     _check_stored(stage, own - passes.keys())
     stored = _stored(methods, passes)
-    left_out = sorted({name for name, _ in methods.keys() - stored.keys()})
+    unserved |= {name for name, _ in methods.keys() - stored.keys()}
     reading = Reading(
         tokenizer=tokenizer,
         passes=passes,
@@ -90,10 +99,18 @@ def run(stage: ViewStage) -> Path:
         occurrences=occurrences_of(stage.examples.path),
     )
     out = Path(stage.out).expanduser()
-    facts = _facts(stage, models, len(examples), left_out)
+    facts = _facts(stage, models, len(examples), sorted(unserved))
     with disk_errors(out.parent):
         write_text(out, page(facts, show(texts, reading)))
     return out
+
+
+def _servable(methods: Methods, models: Mapping[str, ScoredModel]) -> tuple[Methods, set[str]]:
+    """The methods whose numbers the models give, and the names of the others, which are said."""
+    lack = {name: why for (name, _), m in methods.items() if (why := lacking(models, m))}
+    for name, (needs, _) in lack.items():
+        log.info("%s is left out: it needs %s.", name, needs)
+    return {key: m for key, m in methods.items() if key[0] not in lack}, {*lack}
 
 
 def _stored(methods: Methods, passes: Mapping[Pass, ByText]) -> Methods:

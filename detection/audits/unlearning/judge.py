@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from core.artifacts import file_name
-from core.errors import ServerError
 from core.metrics import Scores
 from core.progress import progress
 from detection.audits.unlearning.given import as_node
 from detection.model.served.answers import Answers
 from detection.model.served.client import Client, in_parallel
 from detection.model.served.completions import served_model
+from detection.model.served.replies import Chat
 
 FIELD, KIND = "audit.judge", "judge"
 ALIKE = 4
@@ -55,7 +55,7 @@ class Judge:
 
     def __init__(self, given: Mapping[str, Any], runs: Path) -> None:
         self._client = Client(FIELD, as_node(FIELD, given))
-        self.name = str(served_model(self._client, self._client.server.name)["id"])
+        self.name = served_model(self._client, self._client.server.name).id
         named = f"{self._client.url}\n{self.name}\n{QUESTION}"
         self.digest = hashlib.sha256(named.encode()).hexdigest()
         self._answers = Answers(runs / KIND / f"{file_name(self.name)}-{self.digest[:12]}")
@@ -76,14 +76,7 @@ class Judge:
     def _asked(self, question: str) -> str:
         message = {"role": "user", "content": question}
         body = {"model": self.name, "messages": [message], "max_tokens": TOKENS, "temperature": 0}
-        answer = self._client.post("chat/completions", body)
-        try:
-            return str(answer["choices"][0]["message"]["content"])
-        except (LookupError, TypeError) as error:
-            raise ServerError(
-                f"{FIELD}.url is {self._client.server.url!r}: chat/completions answers without a "
-                "message. Give a server of a chat model."
-            ) from error
+        return self._client.post("chat/completions", body, Chat).choices[0].message.content
 
 
 def rating(answer: str) -> int | None:

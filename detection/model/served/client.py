@@ -20,11 +20,15 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
+from pydantic import ValidationError
 
+from core import secrets
 from core.errors import ConfigError, ServerError, said
 from detection.config import ScoredModelConfig
+from detection.model.served.replies import Reply, fault
 
 J = TypeVar("J")
+R = TypeVar("R", bound=Reply)
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -44,11 +48,12 @@ class RefusedError(ServerError):
     Attributes:
         status: the HTTP status.
         words: what the server said, without the key.
+        wait: seconds that it wants to be left alone; None: it does not say.
     """
 
-    def __init__(self, message: str, status: int, words: str) -> None:
+    def __init__(self, message: str, status: int, words: str, wait: float | None = None) -> None:
         super().__init__(message)
-        self.status, self.words = status, words
+        self.status, self.words, self.wait = status, words, wait
 
 
 class Client:
@@ -72,36 +77,68 @@ class Client:
         self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
         weakref.finalize(self, self._http.close)
 
-    def get(self, path: str) -> Any:
-        """The JSON at `path`; asked once, so that a wrong address is said at once."""
-        return self._ask("GET", path, None, 0)
+    def get(self, path: str, kind: type[R]) -> R:
+        """What is at `path`; asked once, so that a wrong address is said at once."""
+        return self._read(path, kind, self._ask("GET", path, None, 0, 0))
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The JSON that answers `body`.
+    def post(self, path: str, body: Mapping[str, Any], kind: type[R], trying: bool = False) -> R:
+        """The answer to `body`.
+
+        Args:
+            path: below the address.
+            body: what is asked.
+            kind: the form of the answer.
+            trying: whether the server may be unable to answer: it is asked again once after a 500.
 
         Raises:
             RefusedError: a status that no retry will mend, or that none has mended.
-            ServerError: it can't be reached, or its answers are cut.
+            ServerError: it can't be reached, or its answers are cut, or of another form.
         """
-        return self._ask("POST", path, body, self.server.retries)
+        retries = self.server.retries
+        answer = self._ask("POST", path, body, retries, 1 if trying else retries + 1)
+        return self._read(path, kind, answer)
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, retries: int) -> Any:
-        for left in range(retries, -1, -1):
-            wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (retries - left))
+    def hidden(self, words: str) -> str:
+        """The words without the key."""
+        return secrets.hidden(words, self._key) if self._key else words
+
+    def _read(self, path: str, kind: type[R], answer: Any) -> R:
+        try:
+            return kind.model_validate(answer)
+        except ValidationError as error:
+            raise ServerError(self.hidden(
+                f"{self.field}.url is {self.server.url!r}: in its answer to {path} {fault(error)}. "
+                "Give a server of OpenAI's completions protocol, or see to what stands between "
+                "here and it."
+            )) from None  # fmt: skip
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None, retries: int, most_500: int
+    ) -> Any:
+        for number in range(retries + 1):
             try:
-                answer = self._http.request(method, f"{self.url}/{path}", json=body)
-                if answer.status_code == 200:
-                    return answer.json()
-                error: ServerError = self._refused(answer, path)
-                if answer.status_code not in MAY_PASS:
-                    raise error
-                wait = _retry_after(answer) or wait
-            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as cause:
-                error = self._failed(cause)
-            if left:
+                return self._once(method, path, body)
+            except ServerError as error:
+                wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0**number)
+                if isinstance(error, RefusedError):
+                    most_500 -= error.status == 500
+                    if error.status not in MAY_PASS or most_500 < 0:
+                        raise
+                    wait = error.wait or wait
+                if number == retries:
+                    raise
                 log.info("%s Asked again in %.1f s.", error, wait)
-                sleep(wait * random.uniform(1, 1.25))
-        raise error
+            sleep(wait * random.uniform(1, 1.25))
+        raise AssertionError
+
+    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        try:
+            answer = self._http.request(method, f"{self.url}/{path}", json=body)
+            if answer.status_code == 200:
+                return answer.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as cause:
+            raise self._failed(cause) from None
+        raise self._refused(answer, path)
 
     def _refused(self, answer: httpx.Response, path: str) -> RefusedError:
         words = self._said(answer)
@@ -115,6 +152,7 @@ class Client:
             f"({words}).{remedy}",
             answer.status_code,
             words,
+            _retry_after(answer),
         )
 
     def _said(self, answer: httpx.Response) -> str:
@@ -125,11 +163,7 @@ class Client:
             text = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
         except (ValueError, AttributeError):
             text = answer.text
-        return self._hidden(" ".join(text.split()))[:SAID] or "without a word"
-
-    def _hidden(self, words: str) -> str:
-        """The words without the key."""
-        return words.replace(self._key, "***") if self._key else words
+        return self.hidden(" ".join(text.split()))[:SAID] or "without a word"
 
     def _failed(self, cause: Exception) -> ServerError:
         why = {
@@ -138,7 +172,7 @@ class Client:
             ValueError: "its answer is cut, or no JSON",
         }
         words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
-        cause_said = self._hidden(said(cause))
+        cause_said = self.hidden(said(cause))
         return ServerError(
             f"{self.field}.url is {self.server.url!r}: {words} ({cause_said}). See that the server "
             "runs and that this is its address. What was answered is kept: run the same command "
@@ -152,13 +186,8 @@ def base_url(field: str, url: str) -> str:
     Raises:
         ConfigError: it is no address, or has a user, a key or a fragment in it, which is not said.
     """
+    secrets.check_address(field, url)
     parts = urlsplit(url)
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ConfigError(
-            f"{field} has a user, a password or a query in it, which would be written to files. "
-            f"Give the address alone, and put the key into an environment variable that "
-            f"{field.rpartition('.')[0]}.key_env names."
-        )
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{field} is {url!r}: give an address such as http://localhost:8000/v1.")
     return url.rstrip("/") if parts.path.strip("/") else f"{url.rstrip('/')}/v1"
@@ -169,8 +198,8 @@ def _key(field: str, variable: str | None) -> str:
         return ""
     if not os.environ.get(variable):
         raise ConfigError(
-            f"{field}.key_env is {variable!r}: this environment variable is not set. Set it to the "
-            "server's key, or give null where none is wanted."
+            f"{field}.key_env names an environment variable that is not set. Set it to the "
+            f"server's key, or give null where none is wanted. {secrets.UNSAID}"
         )
     key = os.environ[variable].strip()
     if not key.isascii() or not key.isprintable() or " " in key:  # an error would quote the header
@@ -185,13 +214,13 @@ def _retry_after(answer: httpx.Response) -> float | None:
     """Seconds that the server wants to be left alone, where it says so (RFC 9110, 10.2.3)."""
     words = answer.headers.get("Retry-After", "")
     try:
-        return min(LONGEST_ASKED, max(0.0, float(words)))
+        asked = float(words)
     except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(words) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None
+        try:
+            asked = (parsedate_to_datetime(words) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(LONGEST_ASKED, max(0.0, asked))
 
 
 def in_parallel(work: Callable[[J], T], jobs: Iterable[J], workers: int) -> Iterator[tuple[int, T]]:

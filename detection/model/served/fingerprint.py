@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from detection.model.served.client import in_parallel
+from detection.model.served.completions import is_whole
 from detection.model.served.tracking import resolution
-from detection.model.served.ways import Shown, Way
+from detection.model.served.way import Shown, Way
 
 PROBE = (
     "On the second of March 1874 the miller's youngest daughter walked down to the harbour, "
@@ -127,7 +128,8 @@ def answered(way: Way) -> Fingerprint:
 def _written(way: Way, at_once: int) -> tuple[str, ...]:
     """How the server goes on after beginnings of the text, asked so many at once."""
     ids = probe_ids(way)
-    beginnings = [ids[: len(ids) * n // BEGINNINGS] for n in range(1, BEGINNINGS + 1)]
+    whole = way.beginnings(ids)
+    beginnings = [whole[len(whole) * n // BEGINNINGS - 1] for n in range(1, BEGINNINGS + 1)]
     write = partial(way.model.write, tokens=WRITTEN)
     return tuple(dict(sorted(in_parallel(write, beginnings, at_once))).values())
 
@@ -155,5 +157,7 @@ def probe_ids(way: Way) -> list[int]:
 
 
 def text_ids(tokenizer: Any) -> list[int]:
-    """The same, of a tokenizer."""
-    return list(tokenizer(PROBE)["input_ids"][:PROBE_TOKENS])
+    """The same, of a tokenizer: as many as are the tokens of their own text."""
+    ids = list(tokenizer(PROBE)["input_ids"][:PROBE_TOKENS])
+    ends = (end for end in range(len(ids), 1, -1) if is_whole(tokenizer, ids[:end]))
+    return ids[: next(ends, len(ids))]

@@ -19,13 +19,15 @@ from core.errors import ArtifactError, ServerError
 from core.files import sealed, unsealed, write_text
 from detection.model.scored_model import SERVED
 from detection.model.served.client import Client, RefusedError
-from detection.model.served.completions import ID, Completions, Dialect
+from detection.model.served.completions import Completions, Dialect, UnshownError
 from detection.model.served.fingerprint import NOISIEST, Fingerprint, apart, taken, text_ids
-from detection.model.served.ways import WAYS, Way
+from detection.model.served.names import ID
+from detection.model.served.way import Way
+from detection.model.served.ways import WAYS
 
 FILE = "probe.json"
-CANNOT = (400, 405, 415, 422, 501)
-"""The statuses by which a server refuses what it can't do."""
+CANNOT = (400, 405, 415, 422, 500, 501)
+"""The statuses by which a server refuses what it can't do; a 500 is one where it stays."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,11 @@ def dialect_of(client: Client, name: str, tokenizer: Any) -> Dialect:
     Raises:
         RefusedError: it takes none.
     """
-    ids, refused = text_ids(tokenizer), []
+    ids = text_ids(tokenizer)
+    refused: list[RefusedError] = []
     for dialect in (Dialect(), Dialect(True, False), Dialect(False, True), Dialect(False, False)):
-        model = Completions(client, name, tokenizer, dialect)
         for options in ({"logprobs": 1}, {}):
+            model = Completions(client, name, tokenizer, dialect, trying=bool(refused))
             try:
                 place = model.next(ids, **options)
             except RefusedError as error:
@@ -85,7 +88,8 @@ def dialect_of(client: Client, name: str, tokenizer: Any) -> Dialect:
                     raise
                 refused.append(error)
             else:
-                return Dialect(dialect.ids, dialect.names_ids and place.token.startswith(ID))
+                named = dialect.names_ids and ID.fullmatch(place.token) is not None
+                return Dialect(dialect.ids, named)
     raise refused[0]
 
 
@@ -94,13 +98,14 @@ def ways(model: Completions, tolerance: float) -> Iterator[Way]:
     ids = text_ids(model.tokenizer)
     for kind in WAYS.values():
         for top in kind.tops:
-            way = kind(model, top, tolerance)
+            way = kind(model.tried(), top, tolerance)
             try:
                 if way.works(ids):
+                    way.model = model
                     yield way
                 break
-            except RefusedError as error:
-                if error.status not in CANNOT:
+            except ServerError as error:
+                if not _cannot(error):
                     raise
 
 
@@ -108,12 +113,18 @@ def prompt_tops(model: Completions) -> int:
     """How many likeliest tokens it shows at each place of a prompt, of those of `Way.tops`."""
     for top in Way.tops:
         try:
-            places = model.prompt(text_ids(model.tokenizer), top)
+            places = model.tried().prompt(text_ids(model.tokenizer), top)
             return min(top, *(len(place.top) for place in places))
-        except RefusedError as error:
-            if error.status not in CANNOT:
+        except ServerError as error:
+            if not _cannot(error):
                 raise
     return 0
+
+
+def _cannot(error: ServerError) -> bool:
+    """Whether the server can't do what it was asked, and may do other things."""
+    refused = isinstance(error, RefusedError) and error.status in CANNOT
+    return refused or isinstance(error, UnshownError)
 
 
 def folder_of(

@@ -16,7 +16,7 @@ from detection.model.served.answers import Answers, asked
 from detection.model.served.client import in_parallel
 from detection.model.served.fingerprint import Fingerprint, answered, apart, taken
 from detection.model.served.tracking import MOST
-from detection.model.served.ways import Columns, Way
+from detection.model.served.way import Columns, Way
 from detection.passes import TokenStats
 
 EVERY = 60.0
@@ -45,13 +45,20 @@ class ServedLM(LanguageModel):
             ServerError: it fails, or changes its answers meanwhile.
         """
         wanted = self._questions(sequences)
+        self.new(sequences)
         self._ask({key: partial(self._answer, *one) for key, one in wanted.items()}, tell)
         return [_joined([self.answers[key] for key in self._keys(ids)]) for ids in sequences]
 
     def new(self, sequences: Sequence[Sequence[int]]) -> dict[str, tuple[Sequence[int], int]]:
-        """The questions about these texts that have no answer yet."""
+        """The questions about these texts that have no answer yet.
+
+        Raises:
+            ServerError: it takes text alone, and some can't be sent as text.
+        """
         wanted = self._questions(sequences).items()
-        return {key: question for key, question in wanted if key not in self.answers}
+        new = {key: question for key, question in wanted if key not in self.answers}
+        self._check_sendable([(ids, self.way.sends(ids[:end])) for ids, end in new.values()])
+        return new
 
     def write(
         self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
@@ -61,14 +68,33 @@ class ServedLM(LanguageModel):
         Raises:
             ServerError: it fails, or changes its answers meanwhile.
         """
+        self.unwritten(prompts, temperature)
         write = partial(self.way.model.continued, temperature=temperature)
         self._ask({_written(each, temperature): partial(write, each) for each in prompts}, tell)
         return [self.answers[_written(prompt, temperature)] for prompt in prompts]
 
     def unwritten(self, prompts: Sequence[Prompt], temperature: float) -> dict[str, Prompt]:
-        """The prompts after which nothing is written yet."""
+        """The prompts after which nothing is written yet.
+
+        Raises:
+            ServerError: it takes text alone, and some can't be sent as text.
+        """
         named = {_written(prompt, temperature): prompt for prompt in prompts}
-        return {key: prompt for key, prompt in named.items() if key not in self.answers}
+        new = {key: prompt for key, prompt in named.items() if key not in self.answers}
+        self._check_sendable([(prompt.ids, prompt.ids) for prompt in new.values()])
+        return new
+
+    def _check_sendable(self, sent: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
+        """Raise a ServerError, before anything is asked, where what is sent can't be sent as text.
+
+        Args:
+            sent: each text, and what is sent of it.
+        """
+        model = self.way.model
+        bad = [(ids, part) for ids, part in sent if not model.sendable(part)]
+        if bad:
+            texts, of = len({tuple(ids) for ids, _ in bad}), len({tuple(ids) for ids, _ in sent})
+            raise ServerError(model.unsendable(*bad[0], texts, of, len(bad)))
 
     def _questions(
         self, sequences: Sequence[Sequence[int]]

@@ -80,12 +80,12 @@ class ServedModel(ScoredModel):
         remedy = "give the model's tokenizer, a Hugging Face folder or a hub id."
         require(server.tokenizer is not None, f"{node}.tokenizer", server.tokenizer, remedy)
         found = served_model(client, server.name)
-        name, own = str(found["id"]), str(server.tokenizer)
+        name, own = found.id, str(server.tokenizer)
         its_digest = _digest(f"{node}.tokenizer", own)
         probe = probed(client, name, load_tokenizer(f"{node}.tokenizer", own))
         log.info("%s at %s: %s, %s.", name, server.url, probe.way, probe.said)
         folder, digest, said = folder_of(runs / KIND, name, its_digest, probe)
-        limit, url, slug = found.get("max_model_len"), f"{node}.url", file_name(name)
+        limit, url, slug = found.max_model_len, f"{node}.url", file_name(name)
         gives = probe.gives | {"continuations"}
         facts = (folder, digest, its_digest, limit, slug, gives)
         return cls(url, server, name, probe, said, *facts)

@@ -8,6 +8,11 @@ bias b on its logit (eq. 8):
 An error of δ in log p′ is one of δ·(1 − p + p·eᵇ) in log p. So the bias must not be larger than it
 takes to see the token: with log p ≤ u, b = log(SPREAD) − u keeps the factor below 1 + SPREAD.
 
+Where several tokens share a name, the list does not say which of them is meant. Another one, of
+probability q and under a bias c, then tells p by how its own q′ falls:
+
+    q′ = q·eᶜ / (1 + q·(eᶜ − 1) + p·(eᵇ − 1))
+
 Where no probability changes with the bias, the likeliest token does: at the bias log(p_top / p).
 """
 
@@ -20,6 +25,12 @@ SPREAD = 32.0
 """How much larger than the server's own rounding an error may get by `closed_form`."""
 MOST = 100.0
 """Nats: the largest bias that servers take."""
+LEVEL = 1.0
+"""Nats: a token that is brought so high is the likeliest, as no log-probability is above 0."""
+LIFTED = 2.0
+"""q·eᶜ of another token: it stays the likeliest while p·eᵇ is smaller."""
+TELLS = 0.3
+"""p·(eᵇ − 1) from which on p is told as exactly as by its own p′."""
 ROUNDING = 1e-5
 """How far probabilities that a server shows may be off."""
 RESOLUTION = 2e-6
@@ -54,6 +65,31 @@ def closed_form(ask: Callable[[float], Mapping[str, float]], token: str) -> floa
             return unbiased(top[token], bias)
         rest = 1 - sum(map(math.exp, top.values())) + ROUNDING  # what is left for all other tokens
         upper = unbiased(min(*top.values(), math.log(max(rest, ROUNDING))), bias)
+    return None
+
+
+def lifting(plain: float) -> float:
+    """The bias c that lifts a token of this log-probability to LIFTED."""
+    return math.log(LIFTED) - plain
+
+
+def by_another(ask: Callable[[float], float], plain: float, rounding: float) -> float | None:
+    """A token's log-probability, told by another's; None: it is below −MOST nats.
+
+    The bias grows with the bound that the last answer gave, so that p·(eᵇ − 1) is at most 1.
+
+    Args:
+        ask: for a bias on the token, log q′ of the other, which is lifted.
+        plain: log q.
+        rounding: of what the server shows, in nats.
+    """
+    unsure = 8 * rounding  # of p·(eᵇ − 1), a difference of numbers of at most 4
+    growth = 1.0
+    while (bias := math.log1p(growth)) < MOST:
+        fall = LIFTED * math.exp(-ask(bias)) - (1 + LIFTED - math.exp(plain))
+        if fall >= TELLS:
+            return min(0.0, math.log(fall / growth))
+        growth /= max(fall, 0.0) + unsure
     return None
 
 

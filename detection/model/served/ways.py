@@ -1,113 +1,32 @@
-"""How a token's log-probability is found: one class a way, the best first in `WAYS`.
-
-A text is divided into questions, each of some of its tokens from the first on. The answer to a
-question tells of its last tokens: all but the first where the server shows those of a prompt, else
-one.
-"""
+"""The ways to a token's log-probability: one class a way, the best first in `WAYS`."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from core.errors import ServerError
 from detection.model.served.answers import rounded
-from detection.model.served.completions import ID, Completions, Place
+from detection.model.served.replies import Place
 from detection.model.served.tracking import (
+    LEVEL,
     MOST,
     RESOLUTION,
     SPREAD,
     bisected,
     bisection_queries,
+    by_another,
     closed_form,
+    lifting,
     resolution,
     unbiased,
 )
+from detection.model.served.way import Columns, Shown, Way
+from detection.passes import LEAST
 
-Columns = dict[str, list[float]]
-"""What a server says of some tokens, by number."""
-Shown = dict[int, list[float]]
-"""Place in a text → the log-probabilities that the server shows there, the largest first."""
 AGREES = 1e-2
 """Nats: two ways to one log-probability are nearer than this, or one of them does not work."""
-
-
-class Way(ABC):
-    """One way to a text's log-probabilities.
-
-    Args:
-        model: the server's model.
-        top: how many likeliest tokens the server shows.
-        tolerance: of a bisection, in nats.
-
-    Attributes:
-        name: what the probe calls it.
-        unit: what a question is about.
-        note: what else the probe says of it.
-        tops: how many likeliest tokens to ask for, the most that a server shows; 0: none.
-        numbers: what it gives of each token.
-    """
-
-    name: ClassVar[str]
-    unit: ClassVar[str] = "token"
-    note: ClassVar[str] = ""
-    tops: ClassVar[tuple[int, ...]] = (20, 5, 1)
-    numbers: frozenset[str] = frozenset({"logprob"})
-
-    def __init__(self, model: Completions, top: int, tolerance: float) -> None:
-        self.model, self.top, self.tolerance = model, top, tolerance
-
-    @property
-    def error(self) -> float:
-        """A bound of the error in nats, beyond the server's own rounding."""
-        return 0.0
-
-    @property
-    def queries(self) -> float:
-        """How many requests a question takes, at most."""
-        return 1.0
-
-    def ends(self, tokens: int) -> range:
-        """Where the questions of a text of so many tokens end; no question that tells nothing."""
-        return range(2, tokens + 1) if self.numbers else range(0)
-
-    @abstractmethod
-    def works(self, ids: Sequence[int]) -> bool:
-        """Whether the server shows what it takes; it may also refuse."""
-
-    @abstractmethod
-    def answer(self, ids: Sequence[int]) -> Columns:
-        """What the server says of the question's last tokens."""
-
-    def cuts(self, ids: Sequence[int]) -> list[Sequence[int]]:
-        """The beginnings of a text that `told` asks about; none where the server shows nothing."""
-        enough = max(8, math.ceil(24 / max(1, self.top)))  # of 24 numbers or more
-        count = min(len(ids), enough) if self.numbers else 0
-        return [ids[:end] for end in range(len(ids) - count + 1, len(ids) + 1)]
-
-    def beside(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
-        """Beginnings of the text to ask about at once."""
-        return self.cuts(ids)
-
-    def told(self, ids: Sequence[int]) -> Shown:
-        """What the server shows after these tokens by itself, to know the model again by."""
-        shown = sorted(self._next(ids, 0, 0.0).top.values(), reverse=True)[: self.top]
-        return {len(ids): [max(-MOST, number) for number in shown]}
-
-    def _next(self, ids: Sequence[int], token: int, bias: float) -> Place:
-        """What the server shows of its choice after these tokens, under a bias on one token."""
-        shown = {"logprobs": self.top} if self.top else {}
-        biased = {"logit_bias": {str(token): bias}} if bias else {}
-        return self.model.next(ids, **shown, **biased)
-
-    def _second(self, ids: Sequence[int]) -> tuple[int, float]:
-        """A token after these, not the likeliest if there is a choice, and its log-probability."""
-        likeliest = sorted(self._next(ids, 0, 0.0).top.items(), key=lambda one: -one[1])
-        for name, logprob in [*likeliest[1:], *likeliest[:1]]:
-            if (token := self.model.token(name)) is not None:
-                return token, logprob
-        return 0, math.nan
 
 
 class Prompt(Way):
@@ -121,10 +40,15 @@ class Prompt(Way):
         """One question."""
         return range(tokens, tokens + 1)
 
+    def sends(self, ids: Sequence[int]) -> Sequence[int]:
+        """All of them."""
+        return ids
+
     def works(self, ids: Sequence[int]) -> bool:
         """Whether it shows them; with the likeliest tokens by their ids it gives these as well."""
         places = self.model.prompt(ids, self.top)
-        if all(place.top and all(n.startswith(ID) for n in place.top) for place in places):
+        by_id = self.model.dialect.names_ids
+        if by_id and all(place.top for place in places):
             self.numbers = frozenset({"logprob", "top_logprob", "top_id"})
         return all(place.logprob is not None for place in places)
 
@@ -134,7 +58,8 @@ class Prompt(Way):
 
     def beside(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
         """So many beginnings."""
-        return [ids[: max(2, len(ids) * n // count)] for n in range(1, count + 1)]
+        whole = self.beginnings(ids)
+        return [whole[max(0, len(whole) * n // count - 1)] for n in range(1, count + 1)]
 
     def told(self, ids: Sequence[int]) -> Shown:
         """The log-probabilities of all tokens after the first."""
@@ -145,10 +70,20 @@ class Prompt(Way):
         places = self.model.prompt(ids, self.top)
         columns: Columns = {"logprob": rounded([place.own for place in places])}
         if "top_id" in self.numbers:
-            tops = [place.best() for place in places]
+            tops = [self._best(place, ids) for place in places]
             columns["top_logprob"] = rounded([logprob for logprob, _ in tops])
             columns["top_id"] = [token for _, token in tops]
         return columns
+
+    def _best(self, place: Place, ids: Sequence[int]) -> tuple[float, int]:
+        """The likeliest token's log-probability, and its id: the lowest where several are."""
+        told = [(logprob, -token) for token, logprob in self._told(place)]
+        if not told or len(told) < len(place.top):
+            names = [*place.top][:3]
+            why = f"top_logprobs has {names} for a token, which it names by their ids elsewhere. "
+            raise ServerError(self.model.of_text(ids, f"{why}See that the server is one."))
+        logprob, token = max(told)
+        return logprob, -token
 
 
 class Forced(Way):
@@ -159,16 +94,17 @@ class Forced(Way):
     def works(self, ids: Sequence[int]) -> bool:
         """Whether a forced token is shown as without the bias."""
         token, logprob = self._second(ids)
-        place = self._next(ids, token, MOST)
-        chosen, shown = place.token == self.model.name_of(token), place.logprob
+        place = self._next(ids, {token: MOST})
+        chosen, shown = place.token == self.model.names.of(token), place.logprob
         return chosen and shown is not None and abs(shown - logprob) < AGREES
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """The last token's log-probability."""
-        place = self._next(ids[:-1], ids[-1], MOST)
-        if place.token != self.model.name_of(ids[-1]):
-            raise self.model.unseen(ids)
-        return {"logprob": rounded([place.own])}
+        """The last token's log-probability; LEAST where no bias makes it the choice."""
+        place = self._next(ids[:-1], {ids[-1]: MOST})
+        moved = place.token == self.model.names.of(ids[-1])
+        if not moved:  # unless the server has a name of its own for it
+            moved = self._next(ids[:-1]).token != place.token
+        return {"logprob": rounded([place.own if moved else LEAST])}
 
 
 class Biased(Way):
@@ -190,19 +126,52 @@ class Biased(Way):
     def works(self, ids: Sequence[int]) -> bool:
         """Whether what is shown under a bias follows the equation."""
         token, logprob = self._second(ids)
-        place = self._next(ids, token, 2.0).shown
+        place = self._next(ids, {token: 2.0}).shown
         self.resolution = max(RESOLUTION, resolution([*place.values()]))
-        shown = place.get(self.model.name_of(token))
+        shown = place.get(self.model.names.of(token))
         return shown is not None and abs(unbiased(shown, 2.0) - logprob) < AGREES
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """The last token's log-probability."""
-        found = closed_form(
-            lambda bias: self._next(ids[:-1], ids[-1], bias).shown, self.model.name_of(ids[-1])
-        )
-        if found is None:
-            raise self.model.unseen(ids)
-        return {"logprob": rounded([found])}
+        """The last token's log-probability; LEAST where no bias shows it.
+
+        A token whose name others have is told by what its bias does to another.
+        """
+        names, found = self.model.names, None
+        if names.tells(ids[-1]):
+            found = closed_form(lambda bias: self._under(ids, bias).shown, names.of(ids[-1]))
+        if found is None and not names.by_id:
+            found = self._by_another(ids)
+        return {"logprob": rounded([LEAST if found is None else found])}
+
+    def _by_another(self, ids: Sequence[int]) -> float | None:
+        place = self._next(ids[:-1])
+        if (another := self._another(place, ids) or self._unlisted(ids)) is None:
+            raise self._untold(place, ids)
+        other, plain = another
+        name, lift = self.model.names.of(other), lifting(plain)
+
+        def ask(bias: float) -> float:
+            shown = self._under(ids, bias, {other: lift}).shown
+            if name not in shown:
+                why = f"{name!r} is not listed, which a bias has made the likeliest. See that the "
+                raise ServerError(self.model.of_text(ids, f"{why}server is one."))
+            return shown[name]
+
+        return by_another(ask, plain, self.resolution)
+
+    def _unlisted(self, ids: Sequence[int]) -> tuple[int, float] | None:
+        """Another token, where all that are listed share their names, and its log-probability."""
+        if (other := self.model.names.some(beside=ids[-1])) is None:
+            return None
+        named = self.model.names.of(other)
+        found = closed_form(lambda bias: self._next(ids[:-1], {other: bias}).shown, named)
+        return None if found is None else (other, found)
+
+    def _under(
+        self, ids: Sequence[int], bias: float, more: Mapping[int, float] | None = None
+    ) -> Place:
+        """What is shown in the last token's place, under a bias on it and on others."""
+        return self._next(ids[:-1], {ids[-1]: bias, **(more or {})})
 
 
 class Argmax(Way):
@@ -228,23 +197,12 @@ class Argmax(Way):
 
     def works(self, ids: Sequence[int]) -> bool:
         """Whether two tokens become the choice by a bias."""
-        forced = (self._next(ids, token, MOST).token for token in ids[-2:])
-        return all(name == self.model.name_of(t) for name, t in zip(forced, ids[-2:], strict=True))
+        forced = ((token, self._next(ids, {token: MOST}).token) for token in ids[-2:])
+        return all(self.model.names.of(token) == name for token, name in forced)
 
     def answer(self, ids: Sequence[int]) -> Columns:
         """Nothing."""
         return {}
-
-    def gap(self, ids: Sequence[int], low: float = 0.0) -> float:
-        """log(p_top / p) of the last token, which is at least `low`."""
-
-        def is_top(bias: float) -> bool:
-            return self._next(ids[:-1], ids[-1], bias).token == self.model.name_of(ids[-1])
-
-        found = bisected(is_top, self.tolerance, low)
-        if found is None:
-            raise self.model.unseen(ids)
-        return found
 
 
 class Listed(Argmax):
@@ -258,18 +216,31 @@ class Listed(Argmax):
     def works(self, ids: Sequence[int]) -> bool:
         """Whether the list stays as it is when the choice changes."""
         token, logprob = self._second(ids)
-        place = self._next(ids, token, MOST)
-        shown = place.top.get(self.model.name_of(token), math.nan)
-        return place.token == self.model.name_of(token) and abs(shown - logprob) < AGREES
+        place = self._next(ids, {token: MOST})
+        shown = place.top.get(self.model.names.of(token), math.nan)
+        return place.token == self.model.names.of(token) and abs(shown - logprob) < AGREES
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """The last token's log-probability: listed, or that of the likeliest less the gap."""
-        top = self._next(ids[:-1], ids[-1], 0.0).top
-        own = top.get(self.model.name_of(ids[-1]))
-        if own is None:
-            best = max(top.values())
-            own = best - self.gap(ids, low=best - min(top.values()))
-        return {"logprob": rounded([own])}
+        """The last token's log-probability: listed, or found by a bisection against one that is.
+
+        Another token is lifted above all others, to LEVEL. The bias at which the choice changes
+        from it to the last token is LEVEL − log p, whatever the last token is called.
+        """
+        place, tells = self._next(ids[:-1]), self.model.names.tells(ids[-1])
+        own = place.top.get(self.model.names.of(ids[-1])) if tells else None
+        if own is not None:
+            return {"logprob": rounded([own])}
+        if (another := self._another(place, ids)) is None:
+            raise self._untold(place, ids)
+        other, logprob = another
+        name, lift = self.model.names.of(other), LEVEL - logprob
+
+        def is_chosen(bias: float) -> bool:
+            return self._next(ids[:-1], {other: lift, ids[-1]: bias}).token != name
+
+        low = LEVEL - (min(place.top.values()) if tells else 0.0)
+        bias = bisected(is_chosen, self.tolerance, low)
+        return {"logprob": rounded([LEAST if bias is None else LEVEL - bias])}
 
 
 class Sampling(Way):

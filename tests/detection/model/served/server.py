@@ -9,6 +9,7 @@ import itertools
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -52,6 +53,9 @@ class Server:
         judges: what it answers at /chat/completions to a question; None: it has none.
         decimals: of the log-probabilities that it shows.
         greedy: whether it writes the likeliest tokens at temperature 0, and takes seeds.
+        echo: what becomes of `echo` where it is not known: the status that refuses it, or
+            `ignored`, with as many tokens written as it pleases.
+        alters: what it makes of each answer at last, `alters(body, answer)`.
     """
 
     folder: Any = GOLDEN / "target"
@@ -77,6 +81,8 @@ class Server:
     decimals: int = 17
     greedy: bool = True
     drawn: Any = field(default_factory=itertools.count)
+    echo: int | str | None = None
+    alters: Callable[[dict[str, Any] | None, Any], Any] | None = None
     seen: list[dict[str, Any]] = field(default_factory=list)
     tokens: int = 0
     at_once: int = 0
@@ -145,6 +151,10 @@ class Server:
         if len(prompt) + body["max_tokens"] > self.context:
             return 400, _error(f"This model's maximum context length is {self.context} tokens.")
         self.tokens += len(prompt)
+        if body.get("echo") and isinstance(self.echo, int):
+            return self.echo, _error("Internal error")
+        if body.get("echo") and self.echo == "ignored":
+            return 200, {"choices": [self._echoed(prompt[-1:] * 60, body)]}
         if body.get("echo"):
             if not self.prompt:
                 return 400, _error("echo with logprobs is not supported")
@@ -256,6 +266,8 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 (status, headers), found = fault, _error("Try again later.")
             else:
                 status, found = server.answer(self.path, body)
+                if server.alters and status == 200:
+                    found = server.alters(body, found)
             server.at_once -= 1
             text = json.dumps(found).encode()
             self.send_response(status)

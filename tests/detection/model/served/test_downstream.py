@@ -1,5 +1,6 @@
 """What comes after the scores works on a served model as on one in files."""
 
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from detection.run import run
 from detection.view.run import ViewStage
 from detection.view.run import run as write_page
 from tests.detection.conftest import MEMORISED, UNSEEN
-from tests.detection.model.served.conftest import FOLDER
+from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.server import Server
 from tests.rounding import FORWARD
 
@@ -46,3 +47,16 @@ def test_windows_and_pages(stage, tmp_path, names_ids):
         page = write_page(ViewStage(**{**fields, "out": str(tmp_path / "view.html")}))
     shown = page.read_text()
     assert ('"z":' in shown, '"rank":' in shown) == (False, names_ids)
+
+
+def test_a_page_leaves_out_what_no_server_gives(stage, tmp_path, caplog):
+    """As its own default methods are."""
+    caplog.set_level(logging.INFO)
+    with Server() as server:
+        served = stage(server.url, ("loss",))
+        run(served)
+        fields = {name: getattr(served, name) for name in vars(served)}
+        fields["method"] = {name: NODES[name] for name in ("loss", "min_k_plus_plus", "infilling")}
+        page = write_page(ViewStage(**{**fields, "out": str(tmp_path / "view.html")})).read_text()
+    assert "infilling, min_k_plus_plus: not stored" in page
+    assert "min_k_plus_plus is left out: it needs mean, std of the target model" in caplog.text

@@ -6,14 +6,19 @@ import os
 import signal
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
 from core.errors import ArtifactError, ConfigError, DataError, ServerError, StoppedError, UserError
 from core.stopping import obeyed
+from detection import open_scores
 from detection.config import DetectionConfig, ScoredModelConfig
+from detection.dry_run import run as dry_run
 from detection.model import open_node
 from detection.model.served import client as client_module
+from detection.model.served.fingerprint import text_ids
 from detection.run import run
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server
@@ -45,7 +50,27 @@ def test_what_does_not_pass_is_said(stage, waits):
         pytest.raises(ServerError, match=r"model.url is .*/v1': completions answers 500 \(Try aga"),
     ):
         run(stage(server.url, retries=2))
-    assert len(waits) == 2
+    assert len(waits) == 2 + 7  # and once each by other forms of the request
+
+
+@pytest.mark.parametrize("echo", ["ignored", 400, 500])
+@pytest.mark.parametrize("names_ids", [True, False])
+def test_a_server_without_echo_is_asked_by_the_next_way(stage, tmp_path, waits, echo, names_ids):
+    """Also where it writes a text of its own in place of the prompt's, as long as that."""
+    with Server(echo=echo, names_ids=names_ids) as server:
+        model = open_node("model", stage(server.url).model, str(tmp_path))
+    assert model.probe.way == "forced token, raw"
+    assert len(waits) <= 2
+
+
+def test_no_wait_is_longer_than_an_hour(stage, waits):
+    late = format_datetime(datetime.now(UTC) + timedelta(days=400), usegmt=True)
+    past = format_datetime(datetime.now(UTC) - timedelta(days=400), usegmt=True)
+    faults = [late, "1e9", past, "nan", "Mon, 01 Jan 99999 00:00:00 GMT", "soon"]
+    with Server(fails=[(429, {"Retry-After": words}) for words in faults]) as server:
+        run(stage(server.url))
+    assert [wait // 3600 for wait in waits] == [1, 1, 0, 0, 0, 0]
+    assert max(waits) <= 1.25 * 3600
 
 
 BAD = {
@@ -56,7 +81,7 @@ BAD = {
         {"key": KEY + "5", "says_key": True}, {"key_env": "KEY"},
         r"401 .Incorrect API key provided: \*\*\*.*the key in KEY is refused",
     ),
-    "unset key": ({}, {"key_env": "UNSET"}, "model.key_env is 'UNSET': this environment variable"),
+    "unset key": ({}, {"key_env": "UNSET"}, "model.key_env names an environment variable that is"),
     "count": ({"extra": 1}, {}, "counts 49 tokens, the tokenizer 48. Give the model's own token"),
     "nothing": (
         {"prompt": False, "shows": "nothing", "bias": False}, {},
@@ -75,6 +100,103 @@ def test_a_bad_server_is_said_before_any_work(stage, monkeypatch, tmp_path, wait
         run(stage(server.url, **given))
     assert "\n" not in str(error.value)
     assert not [*tmp_path.glob("runs/scores/*")]
+
+
+def given(*path, value):
+    """What changes the field at the path of every answer to the probe's text, or all of it."""
+
+    def alter(body, answer):
+        if body is None:
+            return answer
+        at = answer
+        for name in path[:-1]:
+            at = at[name]
+        if path:
+            at[path[-1]] = value
+        return answer if path else value
+
+    return alter
+
+
+def models(value):
+    return lambda body, answer: value if body is None else answer
+
+
+SHOWN, NAN = ("choices", 0, "logprobs"), float("nan")
+LOGPROBS = (*SHOWN, "token_logprobs")
+MALFORMED = {
+    "a string": (given(*LOGPROBS, value=["-1"]), r"token_logprobs.0 is '-1': input should be a va"),
+    "nan": (given(*LOGPROBS, value=[NAN]), "token_logprobs.0 is nan: a log-probability is a numb"),
+    "above 0": (given(*LOGPROBS, value=[0.7]), "token_logprobs.0 is 0.7: a log-probability is a"),
+    "one too few": (given(*LOGPROBS, value=[]), "1 tokens, 0 token_logprobs and 1 top_logprobs"),
+    "no names": (given(*SHOWN, "tokens", value=[None]), "tokens.0 is None: input should be a val"),
+    "no objects": (given(*SHOWN, "top_logprobs", value=["a"]), "top_logprobs.0 is 'a': input"),
+    "no choice": (given("choices", value=[None]), "choices.0 is None: input should be an object"),
+    "no choices": (given("choices", value=[]), r"choices is \[\]: list should have at least 1"),
+    "a list": (given(*SHOWN, value=["x"]), r"choices.0.logprobs is \['x'\]: input should be an"),
+    "another": (given(value={"error": "no"}), "choices is missing in {'error': 'no'}"),
+    "all a list": (given(value=[1]), r"the whole answer is \[1\]: input should be an object"),
+    "a count": (given("usage", value={"prompt_tokens": "48"}), "usage.prompt_tokens is '48': in"),
+    "a context": (models({"data": [{"id": "golden", "max_model_len": "512"}]}), "len is '512': in"),
+    "no model": (models({"data": [None]}), "data.0 is None: input should be an object"),
+    "no models": (models([1]), r"to models the whole answer is \[1\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_answer_is_said(stage, waits, name):
+    alters, words = MALFORMED[name]
+    with Server(alters=alters) as server, pytest.raises(ServerError, match=words) as error:
+        run(stage(server.url))
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"model.url is '{server.url}': in its answer to ")
+    assert "Give a server of OpenAI's" in str(error.value)
+
+
+def test_what_may_be_left_out_may_be_null(stage):
+    def alter(body, answer):
+        if body is None:
+            return {"data": [{**answer["data"][0], "max_model_len": None}]}
+        return {"choices": [{**answer["choices"][0], "text": None}], "usage": None}
+
+    with Server(alters=alter) as server:
+        run(stage(server.url))
+
+
+@pytest.mark.parametrize("zero", [float("-inf"), None])
+def test_a_token_of_probability_0_is_flagged_and_ends_nothing(stage, tokenizer, zero):
+    def alter(body, answer):
+        probe = text_ids(tokenizer)
+        if body and body.get("echo") and body["prompt"] != probe[: len(body["prompt"])]:
+            answer["choices"][0]["logprobs"]["token_logprobs"][5] = zero
+        return answer
+
+    with Server(alters=alter) as server:
+        table = open_scores(run(stage(server.url)).path).table
+    assert set(table["flag"]) == {"a token of probability 0, taken as 2^-149"}
+    assert table["score"].between(-104, -1).all()
+
+
+def test_beginnings_that_no_text_gives_are_said_before_any_is_asked(stage, tmp_path):
+    """Of a server that takes text alone, and is asked about each token."""
+    text = "The caf\u00e9 of the na\u00efve"
+    (tmp_path / "odd.jsonl").write_text(json.dumps({"text": text}) + '\n{"text": "The boat"}\n')
+    with Server(ids=False, names_ids=False, prompt=False) as server:
+        own = stage(server.url, ("loss",), texts="odd.jsonl")
+        open_node("model", own.model, own.runs)
+        probes = len(server.seen)
+        with pytest.raises(ServerError, match=SENT) as error:
+            run(own)
+        assert len(server.seen) == 2 * probes
+        with pytest.raises(ServerError, match=SENT):
+            dry_run(own)
+    assert "tokenizer" not in str(error.value)
+
+
+SENT = (
+    r"of the text 'The caf.*' the first \d+ tokens can't be asked about. The server takes nothing "
+    r"but text, .* So it is with \d+ beginnings of 1 of the 2 texts. Leave these texts out, or give"
+)
 
 
 def test_a_wrong_address_is_said(stage):
@@ -119,7 +241,7 @@ def test_tokens_that_no_text_gives_are_not_sent_as_text(tmp_path, tokenizer):
         loaded, asked = model.load(DetectionConfig()), len(server.seen)
         bos = tokenizer("a")["input_ids"][0]
         apart = [bos, *(tokenizer(c, add_special_tokens=False)["input_ids"][-1] for c in "the")]
-        with pytest.raises(ServerError, match="they can't be sent as text"):
+        with pytest.raises(ServerError, match="tokens can't be asked about. The server ta"):
             loaded.stats([apart])
         assert len(server.seen) == asked
 

@@ -8,8 +8,18 @@ import pytest
 from core.errors import ServerError
 from detection.config import DetectionConfig, ScoredModelConfig
 from detection.model import open_node
-from detection.model.served.tracking import SPREAD, bisected, closed_form, unbiased
-from detection.model.served.ways import WAYS, resolution
+from detection.model.served.names import Names
+from detection.model.served.tracking import (
+    SPREAD,
+    bisected,
+    by_another,
+    closed_form,
+    lifting,
+    resolution,
+    unbiased,
+)
+from detection.model.served.ways import WAYS
+from detection.passes import LEAST
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server
@@ -100,18 +110,12 @@ def test_tracked_is_exact(tmp_path, decoder, tokenizer, shows, way, error, most,
     assert queries <= most
 
 
-def test_the_argmax_alone_tells_the_gap(tmp_path, decoder, tokenizer):
-    ids = tokenizer(examples()[0]["text"])["input_ids"][:8]
-    (exact,) = decoder.stats([ids])
+def test_the_argmax_alone_gives_nothing(tmp_path):
     with Server(prompt=False, shows="nothing") as server:
         node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER), tolerance=TOLERANCE)
         model = open_node("model", node, str(tmp_path))
-        assert model.probe.way == "argmax only, bisection"
-        assert model.gives == {"continuations"}
-        way = model.load(DetectionConfig()).way
-        for end in range(2, len(ids) + 1):
-            gap = exact.top_logprob[end - 2] - exact.logprob[end - 2]
-            assert way.gap(ids[:end]) == pytest.approx(gap, abs=TOLERANCE + FORWARD)
+    assert model.probe.way == "argmax only, bisection"
+    assert model.gives == {"continuations"}
 
 
 def test_sampling_alone_gives_nothing(tmp_path):
@@ -129,11 +133,51 @@ def test_a_way_knows_to_how_many_decimals_a_server_rounds():
     assert resolution([-0.12345678901]) < 1e-9
 
 
-def test_what_no_bias_shows_is_named(tmp_path, tokenizer):
+def test_a_token_of_probability_0_is_the_least_float32(tmp_path, tokenizer):
     ids = tokenizer(examples()[0]["text"])["input_ids"][:4]
-    with Server(prompt=False) as server:
-        node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
-        model = open_node("model", node, str(tmp_path)).load(DetectionConfig())
-        server.impossible = ids[-1]
-        with pytest.raises(ServerError, match="no bias shows the last token, 'token_id:"):
-            model.stats([ids])
+    for shows in ("raw", "biased", "list"):
+        with Server(prompt=False, shows=shows) as server:
+            node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
+            model = open_node("model", node, str(tmp_path / shows)).load(DetectionConfig())
+            server.impossible = ids[-1]
+            way = model.way
+            assert way.answer(ids) == {"logprob": [pytest.approx(LEAST)]}
+
+
+SHARED = "The na\u00efve caf\u00e9 \u2014 \u65e5\u672c."
+"""Of its tokens most are parts of a character, and written as U+FFFD, as 129 of the model's are."""
+
+
+@pytest.mark.parametrize("most", [20, 1])
+def test_tokens_that_share_their_name_are_told_by_another(tmp_path, decoder, tokenizer, most):
+    ids = tokenizer(SHARED)["input_ids"][:8]
+    (exact,) = decoder.stats([ids])
+    found, by, _ = tracked(tmp_path, ids, shows="biased", names_ids=False, most=most)
+    assert by == "biased, closed form"
+    assert np.abs(found - exact.logprob).max() <= 1e-4
+
+
+def test_a_bisection_needs_one_token_whose_name_is_its_own(tmp_path, decoder, tokenizer):
+    """Between two letters it does; within a character all that are likely share their name."""
+    names = Names(tokenizer, by_id=False)
+    first = tokenizer("The")["input_ids"]
+    ids = [*first, next(i for i in range(200) if not names.tells(i))]
+    (exact,) = decoder.stats([ids])
+    found, *_ = tracked(tmp_path, ids, shows="list", names_ids=False)
+    assert found[-1] == pytest.approx(exact.logprob[-1], abs=TOLERANCE + FORWARD)
+    with pytest.raises(ServerError, match=r"of the text .* the token '\ufffd' \(.* can't be told"):
+        tracked(tmp_path, tokenizer(SHARED)["input_ids"][:10], shows="list", names_ids=False)
+
+
+@pytest.mark.parametrize("logprob", [0.0, -0.01, -1.0, -9.0, -30.0, -80.0])
+@pytest.mark.parametrize("plain", [-0.02, -3.0, -12.0])
+def test_by_another(plain, logprob):
+    """The equation, of a server that rounds to float32."""
+    lift, p = lifting(plain), math.exp(logprob)
+
+    def ask(bias):
+        rest = max(0.0, 1 - math.exp(plain) - p) + p * math.exp(bias)
+        return float(np.float32(plain + lift - math.log(math.exp(plain + lift) + rest)))
+
+    if math.exp(plain) + p <= 1:
+        assert by_another(ask, plain, 2e-6) == pytest.approx(logprob, abs=1e-4)

@@ -1,0 +1,126 @@
+"""How a token's log-probability is found at a server: what the ways of `ways.py` have in common.
+
+A text is divided into questions, each of some of its tokens from the first on. The answer to a
+question tells of its last tokens: all but the first where the server shows those of a prompt, else
+one.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from core.errors import ServerError
+from detection.model.served.completions import Completions
+from detection.model.served.replies import Place
+from detection.model.served.tracking import MOST
+
+Columns = dict[str, list[float]]
+"""What a server says of some tokens, by number."""
+Shown = dict[int, list[float]]
+"""Place in a text → the log-probabilities that the server shows there, the largest first."""
+
+
+class Way(ABC):
+    """One way to a text's log-probabilities.
+
+    Args:
+        model: the server's model.
+        top: how many likeliest tokens the server shows.
+        tolerance: of a bisection, in nats.
+
+    Attributes:
+        name: what the probe calls it.
+        unit: what a question is about.
+        note: what else the probe says of it.
+        tops: how many likeliest tokens to ask for, the most that a server shows; 0: none.
+        numbers: what it gives of each token.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str] = "token"
+    note: ClassVar[str] = ""
+    tops: ClassVar[tuple[int, ...]] = (20, 5, 1)
+    numbers: frozenset[str] = frozenset({"logprob"})
+
+    def __init__(self, model: Completions, top: int, tolerance: float) -> None:
+        self.model, self.top, self.tolerance = model, top, tolerance
+
+    @property
+    def error(self) -> float:
+        """A bound of the error in nats, beyond the server's own rounding."""
+        return 0.0
+
+    @property
+    def queries(self) -> float:
+        """How many requests a question takes, at most."""
+        return 1.0
+
+    def ends(self, tokens: int) -> range:
+        """Where the questions of a text of so many tokens end; no question that tells nothing."""
+        return range(2, tokens + 1) if self.numbers else range(0)
+
+    def sends(self, ids: Sequence[int]) -> Sequence[int]:
+        """The tokens of a question that are sent as the prompt."""
+        return ids[:-1]
+
+    @abstractmethod
+    def works(self, ids: Sequence[int]) -> bool:
+        """Whether the server shows what it takes; it may also refuse."""
+
+    @abstractmethod
+    def answer(self, ids: Sequence[int]) -> Columns:
+        """What the server says of the question's last tokens."""
+
+    def cuts(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """The beginnings of a text that `told` asks about; none where the server shows nothing."""
+        enough = max(8, math.ceil(24 / max(1, self.top)))  # of 24 numbers or more
+        return self.beginnings(ids)[-enough:] if self.numbers else []
+
+    def beginnings(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """Those of two tokens or more that can be sent."""
+        found = (ids[:end] for end in range(2, len(ids) + 1))
+        return [part for part in found if self.model.sendable(part)]
+
+    def beside(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
+        """Beginnings of the text to ask about at once."""
+        return self.cuts(ids)
+
+    def told(self, ids: Sequence[int]) -> Shown:
+        """What the server shows after these tokens by itself, to know the model again by."""
+        shown = sorted(self._next(ids).top.values(), reverse=True)[: self.top]
+        return {len(ids): [max(-MOST, number) for number in shown]}
+
+    def _next(self, ids: Sequence[int], biases: Mapping[int, float] | None = None) -> Place:
+        """What the server shows of its choice after these tokens, under biases on some."""
+        shown = {"logprobs": self.top} if self.top else {}
+        biased = {str(token): bias for token, bias in (biases or {}).items() if bias}
+        return self.model.next(ids, **shown, **({"logit_bias": biased} if biased else {}))
+
+    def _second(self, ids: Sequence[int]) -> tuple[int, float]:
+        """A token after these, not the likeliest if there is a choice, and its log-probability."""
+        told = self._told(self._next(ids))
+        return told[1] if len(told) > 1 else told[0] if told else (0, math.nan)
+
+    def _told(self, place: Place) -> list[tuple[int, float]]:
+        """The listed tokens whose name is theirs alone, the likeliest first."""
+        likeliest = sorted(place.top.items(), key=lambda one: -one[1])
+        named = ((self.model.names.token(name), logprob) for name, logprob in likeliest)
+        return [(token, logprob) for token, logprob in named if token is not None]
+
+    def _another(self, place: Place, ids: Sequence[int]) -> tuple[int, float] | None:
+        """The likeliest listed token beside the question's last, by which that one is told."""
+        return next((one for one in self._told(place) if one[0] != ids[-1]), None)
+
+    def _untold(self, place: Place, ids: Sequence[int]) -> ServerError:
+        """The error where there is no such token."""
+        name = self.model.names.of(ids[-1])
+        why = (
+            f"the token {name!r} ({ids[-1]}) can't be told: the server names tokens by their text, "
+            f"several have this one, and of the {len(place.top)} that it lists none has a name of "
+            "its own. Leave the text out, or give a server that names tokens by their ids or lists "
+            "more of them."
+        )
+        return ServerError(self.model.of_text(ids, why))
