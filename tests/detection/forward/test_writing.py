@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import zlib
 
 import numpy as np
 import pytest
@@ -17,12 +18,13 @@ from detection.config import DetectionConfig, DetectionStage, ExamplesConfig
 from detection.examples import make_text
 from detection.forward.writing import run_written
 from detection.loaded import LoadedModel
+from detection.methods.samia import Samia
 from detection.model import open_model
 from detection.model.causal_lm import CausalLM
 from detection.model.language_model import Prompt
 from detection.model.writing import written
 from detection.needs import choose_methods
-from detection.passes import Pass
+from detection.passes import Example, Pass
 from detection.resources import Resources
 from detection.store import StoredPass, write_rows
 from tests.detection import golden
@@ -81,6 +83,32 @@ def test_writes_what_a_float64_loop_writes(found, double, tokenizer):
         seed = derive(derive(0, "continuations"), sha256)
         drawn = [loop(double, ids, most, 0.8, derive(seed, number)) for number in range(3)]
         assert [one.ids.tolist() for one in found["sampled"][sha256]] == drawn
+
+
+@pytest.mark.parametrize("gram", [1, 2])
+def test_samia_is_a_loop_from_the_text_to_the_score(found, double, tokenizer, gram):
+    """SaMIA*zlib: ROUGE-N's recall of the text's second half, times the bytes of zlib."""
+    for text in TEXTS[:2]:
+        words = text.text.split()
+        rest = words[len(words) // 2 :]
+        start = text.text[: halves(text.text, 0.5)[0].rindex(words[len(words) // 2 - 1])]
+        ids = tokenizer(start + words[len(words) // 2 - 1])["input_ids"]
+        most = min(20, len(tokenizer(text.text)["input_ids"]) - len(ids))
+        seed, total = derive(derive(0, "continuations"), text.sha256), 0.0
+        for number in range(3):
+            drawn = tokenizer.decode(loop(double, ids, most, 0.8, derive(seed, number)))
+            left = [drawn.split()[i : i + gram] for i in range(len(drawn.split()) - gram + 1)]
+            wanted = [rest[i : i + gram] for i in range(len(rest) - gram + 1)]
+            hits = 0
+            for each in wanted:
+                if each in left:
+                    left.remove(each)
+                    hits += 1
+            total += hits / len(wanted) * len(zlib.compress(drawn.encode("utf-8")))
+        method = Samia(n=3, tokens=20, temperature=0.8, gram=gram, compressed=True)
+        example = Example("x", text.text, {method.passes[0]: found["sampled"][text.sha256]})
+        assert method.score(example) == pytest.approx(total / 3, rel=1e-9, abs=1e-9)
+        assert total > 0 or gram > 1
 
 
 def test_order_and_batch_change_nothing(found, tmp_path):
