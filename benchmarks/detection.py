@@ -17,7 +17,7 @@ In multiples of the ordinary pass (the forward and its statistics):
 - m=1, m=5: the infilling pass;
 - loop: one ordinary pass for each token, as the published code runs it, as a multiple of the
   infilling pass. It is estimated: a few positions are timed, and multiplied to the text's length;
-- peak: MiB above what the process holds before, in the ordinary and the m=5 pass.
+- peak: MiB above what is held before, by the ordinary pass of all texts at once and the m=5 pass.
 
 A model that is given, and one of 128,256 tokens, gets two of the texts and three repeats: one of
 135M parameters takes minutes on two cores. On a CPU; `benchmarks.gpu` is for a GPU.
