@@ -20,8 +20,8 @@ DASHES = ("-", "--", ":", "-.")
 def charts(models: Models, main: Quantity, ways: pd.DataFrame | None) -> Iterator[Chart]:
     """All charts that there is something for."""
     yield _scores(models, main)
-    if ways is not None and ways["share"].notna().any():
-        yield _ways(ways)
+    if ways is not None and len(shown := _shown(ways, main.name)):
+        yield _ways(shown)
 
 
 def _scores(models: Models, main: Quantity) -> Chart:
@@ -53,9 +53,14 @@ def _line(models: Models, name: str) -> dict[str, Any]:
     return {"color": colour, "linestyle": DASHES[place % len(DASHES)]}
 
 
+def _shown(ways: pd.DataFrame, method: str) -> pd.DataFrame:
+    """The rows that can be told, of one method's scores alone: all methods' are in the table."""
+    return ways[ways["share"].notna() & ways["method"].isin([method, ""])]
+
+
 def _ways(ways: pd.DataFrame) -> Chart:
     """The share of the way with its interval, a row a model and quantity."""
-    rows = ways[ways["share"].notna()].iloc[::-1]
+    rows = ways.iloc[::-1]
     places = np.arange(len(rows))
     ends = np.abs(rows[["share_low", "share_high"]].to_numpy().T - rows["share"].to_numpy())
     with drawn(WIDTH, 1.2 + 0.28 * len(rows)) as (figure, axes):

@@ -69,7 +69,8 @@ def ways(models: Models, quantities: Iterable[Quantity]) -> pd.DataFrame:
 def _ways(models: Models, one: Quantity, name: str) -> Iterator[dict[str, Any]]:
     assert models.clean is not None
     three = [one.values[m] for m in (models.original.name, name, models.clean.name)]
-    units, named = one.units, {"unlearned": name, "quantity": one.name}
+    method = one.name if one.is_score else ""
+    units, named = one.units, {"unlearned": name, "quantity": one.name, "method": method}
     if not units.sides[True].any():
         return
     members = [units.mean(values, True) for values in three]
