@@ -16,6 +16,7 @@ from core.config import runtime
 from core.errors import near_names, require
 from core.ranges import PART, POSITIVE, Range, at_least, limited
 from detection.audits.base import Audit, AuditStage, Prepared
+from detection.audits.unlearning.asked import questions_at
 from detection.audits.unlearning.chunks import chunks_of
 from detection.audits.unlearning.completions import EMBEDDING, JUDGE, Prompts
 from detection.audits.unlearning.given import check_tokens, open_models, texts_at
@@ -24,6 +25,7 @@ from detection.audits.unlearning.similarity import Embedding
 from detection.audits.unlearning.utility import validation_texts
 from detection.audits.unlearning.work import Work
 
+CORPUS = "corpus"
 WIDTH = Range(lambda value: value > 1, "give a number above 1.")
 
 
@@ -54,7 +56,8 @@ class Unlearning(Audit):
     prompt_share: float = limited(0.5, PART)
     completion_tokens: int = limited(512, at_least(1))
     temperature: float = limited(1.0, POSITIVE)
-    questions: bool = True
+    questions: str | None = runtime(CORPUS)
+    """Of the `corpus`, where `texts` is one; or a file of questions and answers; null: none."""
     embedding: str | None = runtime(None)
     """A sentence encoder."""
     judge: dict[str, Any] | None = runtime(None)
@@ -76,12 +79,18 @@ class Unlearning(Audit):
         if self.judge is not None:
             ways[JUDGE] = Judge(self.judge, Path(stage.runs))
         validation = validation_texts(self.validation) if self.validation else None
-        work = Work(self, stage, models, texts, chunks, ways, validation)
+        asked = self.questions
+        questions = None if asked in (None, CORPUS) else questions_at(str(asked))
+        work = Work(self, stage, models, texts, chunks, ways, validation, questions)
         return Prepared(
             slug=models.original.source.slug,
             inputs=work.inputs,
             find=work.findings,
-            settings={"method": stage.method, "detection": stage.detection.of_a_pass},
+            settings={
+                "method": stage.method,
+                "detection": stage.detection.of_a_pass,
+                "corpus_questions": asked == CORPUS,
+            },
         )
 
     @property

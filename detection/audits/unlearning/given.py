@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -74,8 +75,15 @@ def texts_at(field: str, path: str) -> Texts:
     Raises:
         UserError: see `open_examples`.
     """
-    try:
+    with naming(field):
         return open_examples(ExamplesConfig(path))
+
+
+@contextmanager
+def naming(field: str) -> Iterator[None]:
+    """Within it an error about `examples.path` names the audit's own field."""
+    try:
+        yield
     except UserError as error:
         error.args = (str(error).replace("examples.path", field),)
         raise

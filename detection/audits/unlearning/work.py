@@ -16,6 +16,7 @@ from core.parquet_files import write_parquet
 from detection.audits.base import AuditStage
 from detection.audits.findings import Findings
 from detection.audits.unlearning import comparison
+from detection.audits.unlearning.asked import Questions, answers
 from detection.audits.unlearning.chunks import drawn
 from detection.audits.unlearning.completions import ROUGE, TITLES, compared, truths, written
 from detection.audits.unlearning.given import Models
@@ -51,6 +52,7 @@ class Work:
         chunks: a row each.
         compare: how completions are compared beside ROUGE-L, by name.
         validation: the texts whose loss is measured; None: the non-members.
+        questions: those of a file; None: a corpus's own, or none.
     """
 
     audit: Unlearning
@@ -60,6 +62,7 @@ class Work:
     chunks: pd.DataFrame
     compare: Mapping[str, Any]
     validation: Texts | None
+    questions: Questions | None
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -69,6 +72,8 @@ class Work:
         own |= {name: way.digest for name, way in self.compare.items()}
         if self.validation is not None:
             own["validation"] = examples_digest(self.validation)
+        if self.questions is not None:
+            own["questions"] = self.questions.digest
         return own | {f"model {m.name}": m.source.digest for m in self.models}
 
     def findings(self, folder: Path) -> Findings:
@@ -77,9 +82,9 @@ class Work:
         main = by_name(scores, self.audit.screen)
         if main.units.table.empty:
             raise DataError(self._nothing())
-        screens = {m.name: self._screened(main, m.name) for m in self.models.unlearned}
-        listed = {n: set(main.units.table["unit"][s.suspicious]) for n, s in screens.items()}
-        completed, asked = [*self._completed(folder)], self._asked()
+        screens = self._screens(main)
+        listed, completed = _listed(main, screens), [*self._completed(folder)]
+        asked, about = self._asked(listed)
         self._write_chunks(folder, scores, screens)
         found = Found(
             models=self.models,
@@ -89,7 +94,7 @@ class Work:
             ways=self._ways([*scores, *completed, *asked]),
             membership=self._membership(scores),
             completions=comparison.groups(self.models, completed, listed),
-            answers=comparison.groups(self.models, asked, self._of_texts(listed)),
+            answers=comparison.groups(self.models, asked, about),
             utility=self._utility(),
             chunks=self.chunks,
             compared=[TITLES[name] for name in self.compare],
@@ -105,10 +110,14 @@ class Work:
             f"than detection.min_scored_tokens={least} scored tokens. Give longer texts."
         )
 
-    def _screened(self, main: Quantity, name: str) -> Screened:
+    def _screens(self, main: Quantity) -> dict[str, Screened]:
+        """What the ratio screen finds with each unlearned model."""
         before, clean = main.values[self.models.original.name], self.models.clean
-        twin = None if clean is None else main.values[clean.name]
-        return screened(main.units, before, main.values[name], twin, self.audit.ratio)
+        twin, width = None if clean is None else main.values[clean.name], self.audit.ratio
+        return {
+            model.name: screened(main.units, before, main.values[model.name], twin, width)
+            for model in self.models.unlearned
+        }
 
     def _completed(self, folder: Path) -> Iterator[Quantity]:
         """How alike completions are, a quantity a way; every completion stands in a file."""
@@ -138,11 +147,23 @@ class Work:
         means = table.groupby("chunk")[name].mean().rename("value").reset_index()
         return self.chunks.merge(means, on="chunk").rename(columns={"chunk": "unit"})
 
-    def _asked(self) -> list[Quantity]:
-        asked = questions_of(str(self.audit.texts)) if self.audit.questions else None
+    def _asked(
+        self, listed: Mapping[str, set[str]]
+    ) -> tuple[list[Quantity], Mapping[str, set[str]]]:
+        """What questions show, and which of them each unlearned model's screen finds."""
+        stage, path = self.stage, str(self.audit.texts)
+        if self.questions is not None:
+            return self._asked_of_a_file(self.questions)
+        asked = questions_of(path) if self.audit.questions else None
         if asked is None:
-            return []
-        return answered(self.stage, self.models, str(self.audit.texts), asked, self.stage.seed)
+            return [], {}
+        return answered(stage, self.models, path, asked, stage.seed), self._of_texts(listed)
+
+    def _asked_of_a_file(self, asked: Questions) -> tuple[list[Quantity], Mapping[str, set[str]]]:
+        stage, models = self.stage, self.models
+        scores = scored(stage, models, asked.texts, asked.rows, stage.seed)
+        screens = self._screens(main := by_name([*scores], self.audit.screen))
+        return [answers(stage, models, asked, stage.seed)], _listed(main, screens)
 
     def _of_texts(self, listed: Mapping[str, set[str]]) -> dict[str, set[str]]:
         """The texts with a suspicious chunk."""
@@ -190,3 +211,9 @@ class Work:
             listed = dict(zip(main, screen.suspicious, strict=True))
             found[f"suspicious in {name}"] = found["chunk"].map(listed).astype("boolean")
         write_parquet(folder / CHUNKS, pa.Table.from_pandas(found, preserve_index=False))
+
+
+def _listed(main: Quantity, screens: Mapping[str, Screened]) -> dict[str, set[str]]:
+    """The suspicious units by unlearned model."""
+    units = main.units.table["unit"]
+    return {name: set(units[screen.suspicious]) for name, screen in screens.items()}

@@ -103,6 +103,22 @@ def test_bad_input_is_one_paragraph(stage, folders, given, error, said):
     assert "\n" not in str(caught.value)
 
 
+def test_questions_of_a_file_are_answered_and_screened(stage, tmp_path, folders):
+    file = tmp_path / "questions.jsonl"
+    rows = [
+        {"question": "The heron waits in the", "answer": "reeds until the river", "label": 1},
+        {"question": "A ladder leans on", "answer": "the orchard wall", "label": 0},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = run(stage(questions=str(file), completions=0, methods=["min_k"]))
+    found = read(made, "answers").set_index(["model", "group"])["mean"]
+    assert found[ORIGINAL, "members"] > found["clean", "members"]
+    assert "half" in found.index.get_level_values("model")
+    file.write_text('{"question": "a"}\n')
+    with pytest.raises(DataError, match=r"needs a `question` and an `answer`"):
+        run(stage(questions=str(file)))
+
+
 def test_models_of_two_tokenizers_are_refused(stage, folders, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
