@@ -77,10 +77,11 @@ def _versions(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence[str]]]:
             texts = texts_of(benchmark_rows(only, tally), tally, str(examples.name))
             place = placed(source.neighbors, source, part, examples)
             column = folded(examples.columns.get("text") or "text")
-            rows = [
-                {folded(name): value for name, value in row.value.items()}
-                for row in place_rows(place, examples, tally)
-            ]
+            try:
+                given = [*place_rows(place, examples, tally)]
+            except DataError as error:
+                raise DataError(f"the neighbours of {words(part.values)}: {error}") from error
+            rows = [{folded(name): value for name, value in row.value.items()} for row in given]
             found = [row.get(column, row.get("text")) for row in rows]
             each = _by_row(found, len(texts), f"the neighbours of {words(part.values)}")
             yield from zip((text.sha256 for text in texts), each, strict=True)

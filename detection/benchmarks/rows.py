@@ -8,11 +8,12 @@ whatever else is read, from the hub and from a file. The first two name the part
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -34,6 +35,8 @@ NONE = "unknown"
 """The value of a row that says none."""
 SIDES = {1: "member", 0: "non-member"}
 MOST_NAMED = 10
+SHARD = re.compile(r"-\d{5}-of-\d{5}(?=\.)")
+"""In the names of files that are one split: their rows are numbered through, as the hub's are."""
 SAVED = ("dataset_dict.json", "state.json")
 """What shows that datasets' save_to_disk wrote a folder."""
 log = logging.getLogger(__name__)
@@ -97,11 +100,13 @@ def place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> It
         yield from raw_rows(replace(own, split=place.split or examples.split), tally)
         return
     files = _files(folder, place.files or "*")
+    numbered = count() if len({SHARD.sub("", file.name) for file in files}) == 1 else None
     for file in files:
         kind = next(FORMATS[s] for s in reversed(file.suffixes) if s in FORMATS)
         own = replace(_plain(examples), path=str(file), format=kind)  # the hub's are links to blobs
         for row in raw_rows(own, tally, bare=TEXT):
-            name = {examples.columns.get("id") or "id": f"{file.name}-{row.number - 1}"}
+            own_name = f"{file.name}-{row.number - 1}" if numbered is None else str(next(numbered))
+            name = {examples.columns.get("id") or "id": own_name}
             yield row if len(files) == 1 else row._replace(value={**name, **row.value})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from statistics import harmonic_mean
 
 import numpy as np
@@ -100,6 +101,21 @@ def test_the_most_trials_that_an_estimate_is_as_certain_as():
         )["auroc"].trials
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("members", "nonmembers"), [(1, 1), (2, 2), (3, 3), (1, 9), (2, 6), (1, 60)]
+)
+def test_an_area_of_few_is_no_surer_than_their_orders(members, nonmembers):
+    """Of all orders, which are alike where nothing tells the sides apart."""
+    n, held = members + nonmembers, []
+    for places in combinations(range(n), members):
+        ranks = np.arange(float(n))
+        sides = ranks[list(places)], np.delete(ranks, places)
+        drawn = resample(members, nonmembers, 60, 0)
+        low, high = interval(estimate(*sides, drawn, [AUROC])["auroc"], 0.95)
+        held.append(low <= 0.5 <= high)
+    assert np.mean(held) >= 0.9
 
 
 def test_a_rate_that_is_not_carried_is_no_number():

@@ -38,7 +38,7 @@ def test_wikimias_are_rows_that_follow_each_other(tmp_path):
     found = Neighbors(own.examples).by_text
     assert [*found[hashed(f"{SEEN} and 64 more.")]] == [f"{SEEN} and 64 more. {n}" for n in "ab"]
     longest = stage("wikimia", tmp_path, "examples.length=256").examples
-    with pytest.raises(DataError, match="no file WikiMIA_length256_perturbed"):
+    with pytest.raises(DataError, match="the neighbours of length 256.*no file WikiMIA_length256_"):
         _ = Neighbors(longest).by_text
 
 

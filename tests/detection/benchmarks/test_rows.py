@@ -78,6 +78,14 @@ def test_files_of_one_part_have_ids_of_their_own(tmp_path):
     assert ids == ["bookmia/a.jsonl-0", "bookmia/a.jsonl-1", "bookmia/b.jsonl-0"]
 
 
+def test_rows_of_one_splits_files_are_numbered_through(tmp_path):
+    rows = [{"input": SEEN, "label": 1}, {"input": UNSEEN, "label": 0}]
+    names = [f"data/WikiMIA_length32-{n:05d}-of-00002.jsonl" for n in (0, 1)]
+    folder = write(tmp_path, dict.fromkeys(names, rows))
+    texts = opened("wikimia", folder, "examples.length=32", "examples.setting=original")
+    assert [t.example_id for t in texts] == [f"wikimia/32/original/{n}" for n in range(4)]
+
+
 def test_the_hub_is_asked_for_each_parts_split(monkeypatch):
     asked = []
 

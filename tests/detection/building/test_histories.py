@@ -98,18 +98,40 @@ def test_a_page_was_there_by_any_revision_that_the_dumps_have(built, tmp_path, k
     assert built(*words)[1]["read"]["documents"] == {"member": 30, "non-member": 15}
 
 
-@pytest.mark.parametrize("where", ["paths", "dates"])
-def test_a_revision_that_is_not_as_the_schema_has_it_is_told(built, tmp_path, where):
+def test_a_revision_that_is_not_as_the_schema_has_it_is_told(built, tmp_path):
     odd = history(7, (OLD, "Odd")).replace("<model>", "<odd /><model>")
-    odd = dump(tmp_path / "odd.xml", odd, *OTHERS, *MEMBERS)
-    path = dump(tmp_path / "enwiki.xml", *OTHERS, *MEMBERS)
-    given = {"paths": [f"source.paths={odd}"]}
-    given["dates"] = [f"source.paths={path}", f"source.dates={odd}"]
+    words = [
+        "source=wikipedia",
+        f"source.paths={dump(tmp_path / 'odd.xml', odd, *OTHERS, *MEMBERS)}",
+    ]
     with pytest.raises(DataError, match=r"odd.xml, page 7.*no MediaWiki dump.*'odd'"):
-        built("source=wikipedia", *given[where])
-    if where == "paths":
-        sheet = built("source=wikipedia", *given[where], "source.on_error=skip")[1]
-        assert sheet["read"]["documents"] == {"member": 15, "non-member": 15}
+        built(*words)
+    sheet = built(*words, "source.on_error=skip")[1]
+    assert sheet["read"]["documents"] == {"member": 15, "non-member": 15}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("<timestamp>2014", "<timestamp>May", "odd.xml, page 7: no date .*May-05-01"),
+        ("<id>7</id>", "<id>seven</id>", "odd.xml, page seven: no date"),
+        ("</page>", "", "odd.xml, after .*cut off or broken"),
+    ],
+)
+def test_a_dump_of_dates_that_is_none_is_told(built, tmp_path, old, new, said):
+    odd = dump(tmp_path / "odd.xml", history(7, (OLD, "Odd")))
+    odd.write_text(odd.read_text().replace(old, new, 1))
+    path = dump(tmp_path / "enwiki.xml", *OTHERS)
+    with pytest.raises(DataError, match=said):
+        built("source=wikipedia", f"source.paths={path}", f"source.dates={odd}")
+
+
+def test_a_foreign_dump_has_no_dates(built, tmp_path):
+    odd = tmp_path / "odd.xml"
+    odd.write_text("<posts></posts>")
+    path = dump(tmp_path / "enwiki.xml", *OTHERS)
+    with pytest.raises(DataError, match="its root is <posts>, not <mediawiki>"):
+        built("source=wikipedia", f"source.paths={path}", f"source.dates={odd}")
 
 
 def test_two_texts_of_one_second_are_in_the_order_of_the_file():
