@@ -43,7 +43,8 @@ from training.data import Order, read_batch
 from training.engine import clips_itself, engine_config, start_engine
 from training.loss import token_losses
 from training.models import make_model
-from training.step import optimizer_step
+from training.objectives.likelihood import Likelihood
+from training.step import Part, optimizer_step
 from training.world import start_processes
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -88,7 +89,7 @@ def seconds(architecture: dict[str, Any], vocabulary: int, world: World) -> list
     train(models[2], sequences, turns, world)
     bare, own = turns.losses
     np.testing.assert_allclose(own, bare, rtol=0, atol=1e-4)
-    ids = read_batch(sequences, np.arange(CONFIG.batch_sequences))[0].to(world.device)
+    ids = read_batch(sequences, np.arange(CONFIG.batch_sequences)).ids_BS.to(world.device)
     with torch.no_grad():
         after = [float(token_losses(model, ids).mean()) for model in models]
     np.testing.assert_allclose(after, after[0], rtol=0, atol=1e-4)
@@ -116,7 +117,7 @@ def bare_step(model: Any, sequences: Dataset, world: World) -> Step:
     )  # fmt: skip
     schedule = get_scheduler(CONFIG.schedule, optimizer)
     parts = np.arange(len(sequences)).reshape(BATCHES, -1)
-    batches = [read_batch(sequences, rows)[0].to(world.device) for rows in parts]
+    batches = [read_batch(sequences, rows).ids_BS.to(world.device) for rows in parts]
 
     def step(number: int) -> float:
         loss: Any = token_losses(model, batches[number % BATCHES]).mean()
@@ -139,7 +140,8 @@ def our_step(model: Any, sequences: Dataset, config: TrainingConfig, settings: d
 
     def step(number: int) -> float:
         rows = order.rows(number % order.steps)
-        return optimizer_step(engine, sequences, rows, config, world, clip=clip)[0]
+        part = Part(sequences, rows, Likelihood(compiled=config.compile))
+        return optimizer_step(engine, [part], config, world, clip=clip).loss
 
     return step
 

@@ -98,8 +98,8 @@ class Plan:
     @property
     def order(self) -> Order:
         """How the contaminated training goes through its corpus, but for the seed."""
-        batch = self.training.training.batch_sequences
-        return Order(self.injection.injection.sequences, batch, None)
+        own = self.training.training
+        return Order(self.injection.injection.sequences, own.batch_sequences, None, own.epochs)
 
 
 @dataclass(frozen=True)

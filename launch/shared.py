@@ -66,6 +66,7 @@ def base_training(
     recipe = {field.name: getattr(pretraining, field.name) for field in fields(Recipe)}
     micro = gcd(batch // processes, stage.training.micro_batch_sequences)
     recipe |= {"export_steps": [], "export_tokens": [], "evaluate_every_steps": None}
+    recipe |= {"epochs": 1, "loss_on": "all"}
     training = replace(stage.training, **recipe, micro_batch_sequences=micro)
     return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 

@@ -75,7 +75,7 @@ def training_work(
     stage: TrainingStage, sequences: int, width: int, model: Model | None, evaluated: int = 0
 ) -> Work:
     """That of a training with `evaluated` tokens in all its evaluations."""
-    tokens, more = sequences * width, recomputing(vars(stage.training))
+    tokens, more = sequences * width * stage.training.epochs, recomputing(vars(stage.training))
     return Work(tokens, (more * tokens + evaluated / 3) * model.flops if model else None)
 
 

@@ -5,16 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from training.config import TrainingConfig
-from training.data import Order
+from training.data import ALL, Order
 from training.engine import check_compile, check_dtype, zero_stage
 from training.loop import export_steps
 from training.schedule import check_warmup
 
 
 def check_recipe(
-    config: TrainingConfig, deepspeed: dict[str, Any], order: Order, sequence_tokens: int
+    config: TrainingConfig,
+    deepspeed: dict[str, Any],
+    order: Order,
+    sequence_tokens: int,
+    *,
+    has_outputs: bool = False,
 ) -> None:
-    """Raise a ConfigError where the recipe does not go with its engine or its corpus."""
+    """Raise a ConfigError where the recipe does not go with its engine or its corpus.
+
+    Args:
+        config: the training configuration.
+        deepspeed: the engine's.
+        order: over how many sequences, and how often.
+        sequence_tokens: of one of them.
+        has_outputs: whether they are a fine-tuning set's, which say what is output.
+    """
+    remedy = (
+        "a packed corpus has no prompts and outputs: give a fine-tuning set (python -m injection "
+        "finetuning), or training.loss_on=all."
+    )
+    config.require(has_outputs or config.loss_on == ALL, "loss_on", remedy)
     zero_stage(deepspeed)
     check_dtype(config, deepspeed)
     check_compile(config, deepspeed)

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.config import register, runtime
+from core.config import named_where_set, register, runtime
 from core.ranges import POSITIVE, Range, Ranged, at_least, limited, one_of
 from core.seeds import with_seeds
+from training.data import ALL, TARGETS
 from training.recipe import PretrainingConfig, Recipe
 
 WANDB_MODES = ("online", "offline", "disabled")
@@ -42,7 +43,12 @@ class ModelConfig(Ranged, node="model"):
 
 @dataclass(frozen=True)
 class TrainingConfig(Recipe):
-    """One epoch over the contaminated corpus: the recipe, how it runs, what is kept on the way."""
+    """Epochs over a corpus or a fine-tuning set: the recipe, how it runs, what is kept."""
+
+    epochs: int = named_where_set(1, at_least(1))
+    """How often each sequence is seen; each epoch has an order of its own."""
+    loss_on: str = named_where_set(ALL, one_of(TARGETS))
+    """Of a fine-tuning set's texts, what is learnt: `all` of them, or their `output` alone."""
 
     micro_batch_sequences: int = runtime(16, at_least(1))
     """Sequences of one forward pass of one process."""

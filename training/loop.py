@@ -1,4 +1,4 @@
-"""The epoch, step by step: record, evaluate, export, checkpoint, stop when asked."""
+"""The epochs, step by step: record, evaluate, export, checkpoint, stop when asked."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from training.evaluate import Texts, evaluate
 from training.export import export
 from training.flops import utilization
 from training.metrics import Record
-from training.step import optimizer_step
+from training.objectives.base import Objective
+from training.objectives.likelihood import Likelihood
+from training.step import Part, optimizer_step
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What an epoch needs.
+    """What the epochs need.
 
     Attributes:
         engine: the DeepSpeed engine.
-        sequences: packed sequences (`input_ids` of equal length).
+        sequences: of a corpus or a fine-tuning set (`input_ids` of equal length).
         order: which sequences each step sees.
         config: the training configuration.
         world: this process's place.
@@ -39,6 +41,7 @@ class Loop:
         texts: what is evaluated; empty: nothing.
         clip: whether to clip here rather than in the engine.
         flops_per_token: of a training step.
+        objective: what a step lowers.
     """
 
     engine: Any
@@ -52,6 +55,7 @@ class Loop:
     texts: Texts
     clip: bool
     flops_per_token: float
+    objective: Objective = Likelihood()
 
     def train(self, first_step: int, record: Record | None) -> None:
         """Train from `first_step` to the end of the order.
@@ -89,18 +93,17 @@ class Loop:
         rows = self.order.rows(step - 1)
         rate = self.engine.get_lr()[0]
         assert rate > 0, "a step that learns nothing would still count as an exposure"
-        loss, norm = optimizer_step(
-            self.engine, self.sequences, rows, self.config, self.world, clip=self.clip
-        )
+        parts = [Part(self.sequences, rows, self.objective)]
+        moved = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
         seconds = time.perf_counter() - started
-        _guard(loss, norm, step, rows, self.folder)
+        _guard(moved.loss, moved.norm, step, rows, self.folder)
         speed, peak = int((rows >= 0).sum()) * self.width / seconds, self.config.peak_tflops
         return {
             "step": step,
             "tokens": self.tokens(step),
-            "loss": loss,
+            "loss": moved.loss,
             "learning_rate": rate,
-            "grad_norm": norm,
+            "grad_norm": moved.norm,
             "tokens_per_second": speed,
             "mfu": peak and utilization(speed, self.flops_per_token, peak, self.world.size),
         }
@@ -129,25 +132,31 @@ class Loop:
 
     def tokens(self, step: int) -> int:
         """Tokens of the first `step` steps."""
-        return min(self.order.sequences, step * self.order.batch) * self.width
+        return self.order.seen(step) * self.width
 
 
 def export_steps(config: TrainingConfig, order: Order, width: int) -> set[int]:
     """The optimizer steps after which the model is exported.
 
     Raises:
-        ConfigError: one lies beyond the epoch.
+        ConfigError: one lies beyond the last epoch.
     """
-    tokens = width * order.batch
     asked = [("export_steps", step, step) for step in config.export_steps]
-    asked += [("export_tokens", count, -(-count // tokens)) for count in config.export_tokens]
+    asked += [("export_tokens", n, _step_at(-(-n // width), order)) for n in config.export_tokens]
+    ends = "epoch ends" if order.epochs == 1 else "epochs end"
     for field, value, step in asked:
         if step > order.steps:
             raise ConfigError(
-                f"training.{field} has {value}, but the epoch ends after {order.steps} steps "
-                f"({order.sequences * width} tokens): leave it out, or enlarge the corpus."
+                f"training.{field} has {value}, but the {ends} after {order.steps} steps "
+                f"({order.seen(order.steps) * width} tokens): leave it out, or enlarge the corpus."
             )
     return {step for *_, step in asked}
+
+
+def _step_at(sequences: int, order: Order) -> int:
+    """The first step that has seen so many sequences; one beyond the last where none has."""
+    epochs, rest = divmod(max(sequences, 1) - 1, order.sequences)
+    return epochs * (order.steps // order.epochs) + rest // order.batch + 1
 
 
 def _guard(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:

@@ -11,20 +11,43 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from training.data import Batch
+
 IGNORED = -100
 
 
-def token_losses(model: Any, ids_BS: torch.Tensor, *, compiled: bool = False) -> torch.Tensor:
-    """−log p(x_t | x_<t) of each token after the first, (B, S-1), in nats."""
-    logits_BSV = model(input_ids=ids_BS, use_cache=False).logits
+def token_losses(
+    model: Any,
+    ids_BS: torch.Tensor,
+    positions_BS: torch.Tensor | None = None,
+    *,
+    compiled: bool = False,
+) -> torch.Tensor:
+    """−log p(x_t | x_<t) of each token after the first, (B, S-1), in nats.
+
+    With `positions_BS`, each token's place in its own text, x_<t are those of its text: from them
+    transformers makes a mask by which no text sees another. What it gives for a text's first token
+    is of no text.
+    """
+    logits_BSV = forward(model, ids_BS, positions_BS)
     return (_compiled() if compiled else _cross_entropies)(logits_BSV, ids_BS)
 
 
-def token_loss_sum(
-    model: Any, ids_BS: torch.Tensor, weights_B: torch.Tensor, *, compiled: bool = False
+def forward(
+    model: Any, ids_BS: torch.Tensor, positions_BS: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """The sum of `token_losses` over tokens and sequences, with one weight a sequence."""
-    return (token_losses(model, ids_BS, compiled=compiled).sum(dim=1) * weights_B).sum()
+    """The logits, (B, S, V)."""
+    places = {} if positions_BS is None else {"position_ids": positions_BS}
+    logits: torch.Tensor = model(input_ids=ids_BS, use_cache=False, **places).logits
+    return logits
+
+
+def token_loss_sum(model: Any, batch: Batch, *, compiled: bool = False) -> torch.Tensor:
+    """The sum of `token_losses` over the tokens and sequences of the batch that count."""
+    losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
+    if batch.counted_BS is not None:
+        losses_BS = losses_BS * batch.counted_BS
+    return (losses_BS.sum(dim=1) * batch.real_B).sum()
 
 
 def _cross_entropies(logits_BSV: torch.Tensor, ids_BS: torch.Tensor) -> torch.Tensor:

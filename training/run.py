@@ -1,4 +1,4 @@
-"""The training stage: one epoch of continual (or first) pretraining, exported for detection."""
+"""The training stage: first or continual pretraining, or fine-tuning, exported for detection."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from core.nearest import say_nearest
 from core.partitions import whole_shape
 from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
+from injection.finetuning.folder import FinetuningSet, refuse_finetuning
 from training import checkpoint, resume
 from training.ancestry import RANDOM, ancestry_of
+from training.apart import check_apart
 from training.check import check_recipe
 from training.config import TrainingStage
 from training.data import Order, exposures
@@ -33,6 +35,7 @@ from training.leftovers import clear
 from training.loop import Loop
 from training.metrics import Record
 from training.models import check_architecture, make_model, model_digest
+from training.objectives.likelihood import Likelihood
 from training.resume import Saved, universal
 from training.world import start_processes
 
@@ -86,7 +89,9 @@ def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) ->
     """Raise a ConfigError, before any work and before other processes are started."""
     width = corpus.sequence_tokens
     stage.wandb.check_login()
-    check_recipe(stage.training, stage.deepspeed, _order(stage, corpus), width)
+    has_outputs = isinstance(corpus, FinetuningSet)
+    order = _order(stage, corpus)
+    check_recipe(stage.training, stage.deepspeed, order, width, has_outputs=has_outputs)
     if processes is not None:
         check_batch(stage.training, processes)
     if stage.model.path is None:
@@ -158,7 +163,7 @@ def _make(
         loop.engine.destroy()  # else its hooks keep the optimizer's states in memory
     if world.is_rank_0:
         exposures(corpus.ledger, order).to_parquet(folder / checkpoint.EXPOSURES, index=False)
-    tokens = order.sequences * loop.width
+    tokens = order.seen(order.steps) * loop.width
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
     records = [n for n in (checkpoint.METRICS, checkpoint.EVALUATIONS) if (folder / n).is_file()]
     return Built([checkpoint.EXPOSURES, *_weights(folder)], counts, records)
@@ -189,9 +194,13 @@ def _set_up(
     model = make_model(stage.model, corpus.vocabulary, width, config.init_seed, deepspeed)
     parameters = sum(math.prod(whole_shape(p)) for p in model.parameters())
     engine = start_engine(model, config, deepspeed, order.steps, world)
+    if isinstance(corpus, FinetuningSet):
+        check_apart(engine, corpus.sequences, world)
     texts: Texts = {}
     if config.evaluate_every_steps is not None:
         validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
+        if validation is not None:
+            refuse_finetuning("validation_folder", validation)
         texts = evaluation_texts(corpus, validation, config.evaluate_examples)
     loop = Loop(
         engine=engine,
@@ -205,6 +214,7 @@ def _set_up(
         texts=texts,
         clip=clips_itself(config, stage.deepspeed),
         flops_per_token=flops_per_token(model.config, parameters, width),
+        objective=Likelihood(config.loss_on, config.compile),
     )
     return loop, saved, parameters
 
@@ -212,7 +222,8 @@ def _set_up(
 def _order(stage: TrainingStage, corpus: PackedCorpus) -> Order:
     """Which sequences each step sees."""
     seed = stage.training.order_seed if stage.training.order == "shuffled" else None
-    return Order(len(corpus.sequences), stage.training.batch_sequences, seed)
+    own = stage.training
+    return Order(len(corpus.sequences), own.batch_sequences, seed, own.epochs)
 
 
 def _weights(folder: Path) -> list[str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, mul
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.utils import clip_grad_norm_
@@ -10,42 +14,74 @@ from torch.nn.utils import clip_grad_norm_
 from core.world import World
 from training.config import TrainingConfig
 from training.data import Rows, micro_batches, read_batch
-from training.loss import token_loss_sum
+from training.objectives.base import Objective
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sequences that a step reads, and what it does with them.
+
+    Attributes:
+        sequences: of a corpus or a fine-tuning set.
+        rows: those of the step, as `Order.rows` gives them; of every part equally many.
+        objective: what is lowered.
+        weight: its share of the step's loss; below 0 it is raised.
+    """
+
+    sequences: Any
+    rows: Rows
+    objective: Objective
+    weight: float = 1.0
+
+
+class Moved(NamedTuple):
+    """What a step found, before it moved the weights."""
+
+    losses: list[float]
+    """Each part's mean over all processes, in nats, with its weight; their sum is lowered."""
+    norm: float
+    """The gradient's global L2 norm before clipping."""
+
+    @property
+    def loss(self) -> float:
+        """What the step lowers."""
+        return sum(self.losses)
 
 
 def optimizer_step(
-    engine: Any, sequences: Any, rows: Rows, config: TrainingConfig, world: World, *, clip: bool
-) -> tuple[float, float]:
+    engine: Any, parts: Sequence[Part], config: TrainingConfig, world: World, *, clip: bool
+) -> Moved:
     """Forward, backward and one move of the weights.
 
     Args:
         engine: the DeepSpeed engine.
-        sequences: packed sequences (`input_ids` of equal length).
-        rows: the sequences of the step, as `Order.rows` gives them.
+        parts: what the step reads; one, unless something else is kept or forgotten beside it.
         config: the training configuration.
         world: this process's place.
         clip: whether to clip here rather than in the engine.
-
-    Returns:
-        The mean loss of the step's tokens over all processes before the step, in nats, and the
-        gradient's global L2 norm before clipping.
     """
-    micro = config.micro_batch_sequences
-    tokens = int((rows >= 0).sum()) * (len(sequences[0]["input_ids"]) - 1)
+    micro, count = config.micro_batch_sequences, len(parts[0].rows)
     # The engine averages over processes and micro-batches. So each micro-batch's sum is multiplied
-    # by their number and divided by the step's tokens: that is the mean at any world size, also in
-    # a last batch that is not full.
-    scale = len(rows) / micro / tokens
-    total = torch.zeros((), dtype=torch.float64, device=world.device)
-    for part in micro_batches(rows, world.rank, world.size, micro):
-        ids, weights = read_batch(sequences, part)
-        ids, weights = ids.to(world.device), weights.to(world.device)
-        summed = token_loss_sum(engine, ids, weights, compiled=config.compile)
-        engine.backward(summed * scale)
-        total += summed.detach().double()
+    # by their number and divided by what counts in the step: that is the mean at any world size,
+    # also in a last batch that is not full.
+    sizes = [part.objective.size(part.sequences, part.rows) for part in parts]
+    weights = [part.weight for part in parts]
+    totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
+    each = (micro_batches(part.rows, world.rank, world.size, micro) for part in parts)
+    for rows in zip(*each, strict=True):
+        sums = [_sum(engine, *of, world) for of in zip(parts, rows, strict=True)]
+        scales = [count / micro / size * w for size, w in zip(sizes, weights, strict=True)]
+        engine.backward(reduce(add, map(mul, sums, scales)))
+        totals += torch.stack([s.detach().double() for s in sums])
         if not engine.is_gradient_accumulation_boundary():
             engine.step()  # counts the micro-batch; the optimizer moves at the boundary alone
-    loss = float(world.sum(total)) / tokens
+    found = zip(world.sum(totals).tolist(), sizes, weights, strict=True)
+    losses = [total / size * weight for total, size, weight in found]
     norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
     engine.step()
-    return loss, float(engine.get_global_grad_norm() if norm is None else norm)
+    return Moved(losses, float(engine.get_global_grad_norm() if norm is None else norm))
+
+
+def _sum(engine: Any, part: Part, rows: Rows, world: World) -> torch.Tensor:
+    batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
+    return part.objective.sum(engine, batch)

@@ -12,7 +12,8 @@ from training.config import ModelConfig, TrainingConfig
 from training.engine import engine_config, start_engine
 from training.export import export
 from training.models import make_model
-from training.step import optimizer_step
+from training.objectives.likelihood import Likelihood
+from training.step import Part, optimizer_step
 from training.world import start_processes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "target"
@@ -29,7 +30,8 @@ def main(folder: Path) -> None:
     ids = torch.arange(3, 67).view(4, 16)
     rows = [{"input_ids": row.numpy()} for row in ids]
     for _ in range(2):
-        optimizer_step(engine, rows, torch.arange(4).numpy(), config, world, clip=False)
+        part = Part(rows, torch.arange(4).numpy(), Likelihood())
+        optimizer_step(engine, [part], config, world, clip=False)
     if world.is_rank_0:
         load_tokenizer("tokenizer", str(GOLDEN)).save_pretrained(folder / "tokenizer")
     export(engine, folder / "tokenizer", folder / "hf", world)

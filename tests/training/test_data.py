@@ -35,6 +35,28 @@ def test_step_of_inverts_the_order():
         assert (steps[rows[rows != PADDING]] == step).all()
 
 
+TWICE = Order(sequences=45, batch=8, seed=3, epochs=2)
+
+
+def test_each_epoch_sees_every_sequence_once_in_an_order_of_its_own():
+    rows = [TWICE.rows(step) for step in range(TWICE.steps)]
+    first, second = np.concatenate(rows[:6]), np.concatenate(rows[6:])
+    assert TWICE.steps == 12
+    assert first.tolist() == np.concatenate([ORDER.rows(step) for step in range(6)]).tolist()
+    assert sorted(second[second != PADDING]) == list(range(45))
+    assert first.tolist() != second.tolist()
+    assert TWICE.rows(2).tolist() == ORDER.rows(2).tolist()  # back again
+    assert [TWICE.seen(n) for n in (0, 1, 6, 7, 12)] == [0, 8, 45, 53, 90]
+
+
+def test_exposures_name_a_step_of_each_epoch():
+    ledger = pd.DataFrame({"sequence": [0, 44], "reworded": None}).astype({"reworded": object})
+    seen = [(step + 1, row) for step in range(12) for row in TWICE.rows(step) if row in (0, 44)]
+    found = exposures(ledger, TWICE)
+    assert sorted(zip(found["step"], found["sequence"], strict=True)) == sorted(seen)
+    assert len(found) == 4
+
+
 def test_exposures_name_the_step_of_each_copy():
     ledger = pd.DataFrame({"sequence": [0, 44, 44, 17]})
     seen = {row: step for step in range(1, 7) for row in ORDER.rows(step - 1)}

@@ -14,7 +14,8 @@ from training import loop, resume
 from training.config import TrainingConfig
 from training.data import Order
 from training.loop import Loop, export_steps
-from training.step import optimizer_step
+from training.objectives.likelihood import Likelihood
+from training.step import Moved, Part, optimizer_step
 
 from ..rounding import FORWARD, TRAINING
 from .plain import NORM, VOCABULARY, WIDTH, Alone, PlainEngine, tiny
@@ -49,7 +50,8 @@ def test_a_step_is_of_the_mean_over_its_real_tokens(processes, micro, clip):
     for rank in range(processes):
         engine = PlainEngine(6 // processes // micro, [0.0])
         place = Alone(rank, processes, CPU)
-        loss, norm = optimizer_step(engine, SEQUENCES, rows, config, place, clip=clip)
+        parts = [Part(SEQUENCES, rows, Likelihood())]
+        (loss,), norm = optimizer_step(engine, parts, config, place, clip=clip)
         assert engine.micro == engine.accumulate
         whole = torch.stack([g.square().sum() for g in engine.gradients]).sum().sqrt()
         if clip:
@@ -66,11 +68,12 @@ def test_a_step_is_of_the_mean_over_its_real_tokens(processes, micro, clip):
 
 def test_a_steps_loss_is_summed_in_float64_on_the_processs_device(monkeypatch):
     sums = iter(torch.tensor([2.0**24, 1, 1, 1], requires_grad=True))
-    monkeypatch.setattr("training.step.token_loss_sum", lambda *_, **__: next(sums))
+    monkeypatch.setattr(Likelihood, "sum", lambda *_: next(sums))
     config, engine = TrainingConfig(batch_sequences=4, micro_batch_sequences=1), PlainEngine(4, [0])
     engine.step = lambda: None
     with torch.device("meta"):  # where tensors are made that are not told where
-        loss, _ = optimizer_step(engine, SEQUENCES, np.arange(4), config, ALONE, clip=False)
+        parts = [Part(SEQUENCES, np.arange(4), Likelihood())]
+        (loss,), _ = optimizer_step(engine, parts, config, ALONE, clip=False)
     assert loss == (2**24 + 3) / 4 / (WIDTH - 1)
 
 
@@ -209,7 +212,7 @@ def test_a_rate_of_nothing_is_a_mistake(epoch):
 def test_a_loss_or_a_norm_that_is_not_finite_names_the_last_checkpoint(
     epoch, tmp_path, monkeypatch, loss, norm, good, kept
 ):
-    numbers = iter([(1.0, 1.0)] * good + [(loss, norm)])
+    numbers = iter([Moved([1.0], 1.0)] * good + [Moved([loss], norm)])
     monkeypatch.setattr(loop, "optimizer_step", lambda *_, clip: next(numbers))
     with pytest.raises(DataError) as error:
         epoch(checkpoint_every_steps=2 if kept else 5).train(0, None)

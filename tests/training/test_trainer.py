@@ -9,7 +9,8 @@ from launch.processes import LAUNCHER
 from training.config import ModelConfig, TrainingConfig
 from training.engine import engine_config, parameter_groups, start_engine
 from training.models import make_model
-from training.step import optimizer_step
+from training.objectives.likelihood import Likelihood
+from training.step import Part, optimizer_step
 from training.world import start_processes
 
 STEPS, BATCH, WIDTH, VOCABULARY = 60, 4, 32, 64
@@ -84,8 +85,10 @@ def test_losses_are_trainers_at_weight_decay(rows, model, trainers_losses, stage
     settings = engine_config(CONFIG, {"zero_optimization": {"stage": stage}}, world)
     engine = start_engine(model, CONFIG, settings, STEPS, world)
     ours = [
-        optimizer_step(engine, rows, part, CONFIG, world, clip=stage == 0)[0]
-        for part in np.arange(STEPS * BATCH).reshape(STEPS, BATCH)
+        optimizer_step(engine, [part], CONFIG, world, clip=stage == 0).loss
+        for part in (
+            Part(rows, own, Likelihood()) for own in np.arange(STEPS * BATCH).reshape(STEPS, BATCH)
+        )
     ]
     engine.destroy()
     np.testing.assert_allclose(ours, trainers_losses, rtol=0, atol=1e-5)

@@ -1,0 +1,1 @@
+"""What a step moves the weights by: one file an objective."""

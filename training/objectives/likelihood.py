@@ -1,0 +1,27 @@
+"""Pretraining and supervised fine-tuning: −1/n Σ_t log p(x_t | x_<t) over the n tokens that count.
+
+With loss_on=output these are the tokens of y given x, else those of z = x ∪ y (Ye et al. 2024,
+section 3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from training.data import Batch, Rows, counted_tokens
+from training.loss import token_loss_sum
+from training.objectives.base import Objective
+
+
+class Likelihood(Objective):
+    """The mean loss of a token."""
+
+    def sum(self, model: Any, batch: Batch) -> torch.Tensor:
+        """The losses' sum."""
+        return token_loss_sum(model, batch, compiled=self.compiled)
+
+    def size(self, sequences: Any, rows: Rows) -> int:
+        """The tokens that count."""
+        return counted_tokens(sequences, rows, self.loss_on)
