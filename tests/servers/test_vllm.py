@@ -1,7 +1,7 @@
 """A model behind the real vLLM against the same model in its files: `pytest -m served`.
 
 It takes the environment of tests/servers/make.sh. With SMOLLM2_GGUF, a GGUF file of SmolLM2-135M,
-that model is served as well as a small one of random weights.
+that model is served as well as the golden one.
 """
 
 import json
@@ -11,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from core.models import load_model, load_tokenizer
 from detection import open_scores
@@ -33,6 +31,7 @@ from tests.detection.golden import GOLDEN, examples
 from tests.rounding import FORWARD
 
 from .vllm import VLLM, serving
+from .wide import widen
 
 pytestmark = [
     pytest.mark.served,
@@ -40,30 +39,22 @@ pytestmark = [
 ]
 SMOLLM2 = os.environ.get("SMOLLM2_GGUF", "")
 NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS.glob("*.yaml")}
-SMALL = LlamaConfig(
-    vocab_size=1024, hidden_size=128, intermediate_size=128, num_hidden_layers=2,
-    num_attention_heads=2, max_position_embeddings=512, bos_token_id=1, eos_token_id=2,
-    initializer_range=0.2,
-)  # fmt: skip
-"""vLLM's attention on a CPU takes heads of 64 units, not the golden model's of 16."""
 READ = ("loss", "zlib", "lowercase", "min_k", "max_k", "pac", "polarized_distance")
 """Methods that only read log-probabilities, and need no further model."""
 
 
-@pytest.fixture(scope="module", params=["smollm2", "made"])
+@pytest.fixture(scope="module", params=["smollm2", "golden"])
 def model(request, tmp_path_factory):
     """The folder of a model, and where vLLM serves it."""
     made = tmp_path_factory.mktemp("served")
-    folder, source = made / "hf", SMOLLM2
-    if request.param == "made":
-        source = str(GOLDEN / "target")
-        torch.manual_seed(0)
-        LlamaForCausalLM(SMALL).save_pretrained(folder)
+    folder = made / "hf"
+    if request.param == "golden":
+        widen(str(GOLDEN / "target"), str(folder))
     elif Path(SMOLLM2).is_file():
         load_model("model.path", SMOLLM2).save_pretrained(folder)
+        load_tokenizer("model.path", SMOLLM2).save_pretrained(folder)
     else:
         pytest.skip("SMOLLM2_GGUF names no GGUF file")
-    load_tokenizer("model.path", source).save_pretrained(folder)
     with serving(folder, made / "log", context=512) as url:
         yield folder, url
 
