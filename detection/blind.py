@@ -98,6 +98,7 @@ def blind_baseline(
     seed: int,
     folds: int = FOLDS,
     group: Rows | None = None,
+    repeats: int = REPEATS,
 ) -> Blind:
     """Score each text by a classifier that never saw it.
 
@@ -108,13 +109,14 @@ def blind_baseline(
         folds: 3 or more.
         group: a number for each text, from 0; those that share it (pieces of one book) have one
             label, stay in one fold, and change labels together. None: equal texts alone do.
+        repeats: draws of the folds; the interval is that of so many.
     """
     group = same_texts(texts) if group is None else group
     rng = np.random.default_rng(derive(seed, "nulls"))
     shuffles = [shuffled(group, rng) for _ in range(NULLS)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
     learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
-    fold = [_order(group.max() + 1, seed, repeat)[group] % folds for repeat in range(REPEATS)]
+    fold = [_order(group.max() + 1, seed, repeat)[group] % folds for repeat in range(repeats)]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
         tried = list(classifiers(texts, learners).values())
         places = [_places(tried, each, learners, member[roles]) for each in fold]

@@ -10,7 +10,7 @@ import heapq
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count, groupby, islice
 from operator import itemgetter
@@ -99,7 +99,7 @@ class Scan:
                     smallest.add(group, derive(self.seed, "order", document.id), document)
         with zstandard.open(self.files(piece)[0], "wt", encoding="utf-8", newline="\n") as stream:
             for group, key, document in smallest:
-                row = {"group": group, "key": key, **asdict(document)}
+                row = {"group": group, "key": key, **vars(document)}
                 stream.write(json.dumps(row, default=datetime.isoformat) + "\n")
         return {"sides": sides, "months": months, "skipped": tally.skipped}
 

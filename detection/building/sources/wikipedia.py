@@ -24,15 +24,14 @@ from detection.building.sources.dump import ARTICLES, malformed, pages
 from detection.building.sources.opening import damage, opened
 from detection.building.sources.page_dates import PageDates, read_dates
 from detection.building.sources.revisions import Revisions
+from detection.building.sources.wikitext import plain
 from injection.sources.reading import Shard
 from injection.sources.tally import Tally
 from injection.tasks import made_or_found
 
 HEADING = re.compile(r"^==[^\n]*==[ \t]*$", re.MULTILINE)
-NO_TEXT = ("table", "ref", "references")
 HOLLOW = re.compile(r"\([\s,;:]*\)|\[\s*\]")
 """Brackets whose content was a template."""
-PREFIX = re.compile(r"([^\s:]+):\S")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,42 +121,22 @@ class Wikipedia(Source):
 
     def text(self, raw: str, words: int) -> str:
         """The plain text of the beginning, section by section until it has enough words."""
-        parse = needed("mwparserfromhell", "source=wikipedia").parse
         found = ""
-        for section in HEADING.split(raw):
-            found = f"{found}\n{HOLLOW.sub('', _plain(parse(section)))}"
+        for section in _sections(raw):
+            found = f"{found}\n{HOLLOW.sub('', plain(section))}"
             if len(found.split()) >= words:
                 break
         return found
 
 
+def _sections(raw: str) -> Iterator[str]:
+    """What stands between headings, each found as it is asked for."""
+    start = 0
+    for heading in HEADING.finditer(raw):
+        yield raw[start : heading.start()]
+        start = heading.end()
+    yield raw[start:]
+
+
 def _utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _plain(code: Any) -> str:
-    """The text of parsed wikitext, without templates, tables, references, files and formulas."""
-    from mwparserfromhell.definitions import is_visible
-
-    parts: list[str] = []
-    for node in code.nodes:
-        match type(node).__name__:
-            case "Text":
-                parts.append(node.value)
-            case "Wikilink" if not _is_apart(str(node.title), node.text):
-                parts.append(_plain(node.text or node.title))
-            case "ExternalLink" if node.title is not None:
-                parts.append(_plain(node.title))
-            case "HTMLEntity":
-                parts.append(node.normalize())
-            case "Tag" if node.contents is not None and is_visible(tag := str(node.tag)):
-                parts.append("" if tag.lower() in NO_TEXT else _plain(node.contents))
-    return "".join(parts)
-
-
-def _is_apart(title: str, shown: Any) -> bool:
-    """Whether a link leads out of the articles and shows no word: a file, a category."""
-    found = PREFIX.match(title)
-    return found is not None and (
-        shown is None or "|" in str(shown) or not found.group(1).islower()
-    )
