@@ -14,7 +14,7 @@ from core.bootstrap import Scores
 from core.estimates import Estimate, interval, mean_over
 from core.files import write_text
 from core.markdown import markdown_table
-from core.metrics import AUROC, tpr_at_fpr
+from core.metrics import AUROC, Metric, tpr_at_fpr
 from core.terminal import fit, wrapped
 from detection.benchmarks.parts import chosen
 from detection.blind import BLIND, Blind, blind_baseline
@@ -45,8 +45,15 @@ NOTHING = "–"
 Tables = Callable[[], Iterable[pd.DataFrame]]
 MEANS = (
     "Where the texts alone tell members from non-members, a method's AUROC may measure dates and "
-    "style, not memory. The AUROC matched on the blind score is what it adds to what the blind "
-    "classifier sees."
+    "style, not memory. The matched AUROC is what it adds to what the texts alone tell."
+)
+LEFT = (
+    "Matching does not take all style away, so that a matched AUROC above 0.5 is no evidence of "
+    "memory: a score that is style alone keeps"
+)
+BLIND_MATCHED = (
+    "The row `blind` is a score of style alone, learnt from one half of the texts and matched on "
+    "the other: 0.5 where matching takes all style away."
 )
 
 
@@ -128,7 +135,7 @@ def evaluated_parts(
         rows.setdefault(name, []).append(place)
     parts = {name: examples.take(np.array(places)) for name, places in rows.items()}
     groups = [group(n, read(), own, True, METRICS, True, baseline) for n, own in parts.items()]
-    return [*groups, _average(groups, config)] if len(groups) > 1 else groups
+    return [*groups, average_of(groups, config)] if len(groups) > 1 else groups
 
 
 def benchmark_tables(models: Mapping[str, Sequence[Group]], config: ExamplesConfig) -> list[Table]:
@@ -144,17 +151,26 @@ def sizes(groups: Sequence[Group], config: ExamplesConfig) -> str:
 
 
 def blind_notes(groups: Sequence[Group], config: ExamplesConfig) -> list[str]:
-    """Where the texts alone tell members from non-members, and what that means."""
-    off, rest = [], []
-    for one in groups:
-        if (BLIND, "") not in one.found:
-            rest += [f"{label(one.name, config)}: {note}" for note in one.notes]
-            continue
-        found = one.found[BLIND, ""][AUROC.name]
-        low, high = interval(found, CONFIDENCE)
-        if not low <= 0.5 <= high and one.name != AVERAGE:
-            off.append(f"{label(one.name, config)} {found.value:.2f} [{low:.2f}, {high:.2f}]")
-    return [*rest, *([f"Blind AUROC off 0.5: {'; '.join(off)}. {MEANS}"] if off else [])]
+    """Where the texts alone tell members from non-members, before or after matching."""
+    parts = [one for one in groups if one.name != AVERAGE]
+    without = [one for one in parts if (BLIND, "") not in one.found]
+    notes = [f"{label(one.name, config)}: {note}" for one in without for note in one.notes]
+    if off := _off(parts, config, AUROC, below=True):
+        notes.append(f"Blind AUROC off 0.5: {off}. {MEANS}")
+    if left := _off(parts, config, MATCHED, below=False):
+        notes.append(f"{LEFT} {left}.")
+    return notes
+
+
+def _off(parts: Sequence[Group], config: ExamplesConfig, metric: Metric, *, below: bool) -> str:
+    """The parts whose blind row has the metric above 0.5 (or below it, too), with its interval."""
+    found = []
+    for one in parts:
+        own = one.found.get((BLIND, ""), {}).get(metric.name)
+        low, high = interval(own, CONFIDENCE) if own and not own.needs else (0.5, 0.5)
+        if own and (low > 0.5 or (below and high < 0.5)):
+            found.append(f"{label(one.name, config)} {own.value:.2f} [{low:.2f}, {high:.2f}]")
+    return "; ".join(found)
 
 
 def label(name: str, config: ExamplesConfig) -> str:
@@ -169,7 +185,7 @@ def _table(models: Mapping[str, Sequence[Group]], config: ExamplesConfig, place:
     for model, groups in models.items():
         for method in dict.fromkeys(method for one in groups for method in one.found):
             cells = [one.found.get(method, {}).get(metric.name) for one in groups]
-            if any(cells):  # the blind row is not matched on itself
+            if any(cells):
                 lines.append([model, *method, *map(_cell, cells)])
             for name, found in zip(columns, cells, strict=True):
                 if found is not None and found.needs and name != AVERAGE:
@@ -177,6 +193,8 @@ def _table(models: Mapping[str, Sequence[Group]], config: ExamplesConfig, place:
             printed = _printed(config, named(model), method, metric.name, columns)
             lines += [row for own in printed if (row := [model, *own]) not in lines]
     notes = [f"{NOTHING} needs {n}: {', '.join(dict.fromkeys(at))}." for n, at in lacks.items()]
+    if metric == MATCHED and any(BLIND in line for line in lines):
+        notes.append(BLIND_MATCHED)
     header = ["model", "method", "variant", *(label(name, config) for name in columns)]
     if len(models) == 1:
         header, lines = header[1:], [line[1:] for line in lines]
@@ -215,7 +233,7 @@ def named(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2].lower()
 
 
-def _average(groups: Sequence[Group], config: ExamplesConfig) -> Group:
+def average_of(groups: Sequence[Group], config: ExamplesConfig) -> Group:
     """The mean over the parts, of each method that all have."""
     members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
     found = {

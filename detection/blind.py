@@ -27,7 +27,8 @@ from threadpoolctl import threadpool_limits
 from core.estimates import Estimate, not_carried
 from core.metrics import AUROC, Metric, Scores
 from core.seeds import derive
-from detection.blind_classifiers import Classifier, Rows, classifiers
+from detection.blind_classifiers import Classifier, Ridge, Rows, classifiers
+from detection.style import Style
 
 BLIND = "blind"
 FOLDS = 5
@@ -51,6 +52,8 @@ class Blind:
     """
 
     placed: Scores
+    style: Style | None = None
+    """What the texts predict of other numbers; None: that is not known."""
 
     def estimates(
         self, members: Rows, nonmembers: Rows, wanted: Sequence[Metric], draws: int
@@ -67,7 +70,7 @@ class Blind:
             else np.array([metric.value(*both) for both in zip(hits, alarms, strict=True)])
             for metric in wanted
         }
-        return {metric.name: _around(values[metric], sizes, metric, draws) for metric in wanted}
+        return {metric.name: around_null(values[metric], sizes, metric, draws) for metric in wanted}
 
 
 def warning(value: float, low: float, high: float) -> str | None:
@@ -116,13 +119,16 @@ def blind_baseline(
     shuffles = [shuffled(group, rng) for _ in range(NULLS)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
     learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
-    fold = [_order(group.max() + 1, seed, repeat)[group] % folds for repeat in range(repeats)]
+    orders = [_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
         tried = list(classifiers(texts, learners).values())
-        places = [_places(tried, each, learners, member[roles]) for each in fold]
+        places = [_places(tried, each % folds, learners, member[roles]) for each in orders]
     placed = np.empty(roles.shape)
     np.put_along_axis(placed, roles, np.mean(places, axis=0), axis=0)
-    return Blind(placed)
+    kernels = [each.kernel for each in tried if isinstance(each, Ridge)]
+    if not kernels:
+        return Blind(placed)
+    return Blind(placed, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds))
 
 
 def same_texts(texts: Sequence[str]) -> Rows:
@@ -211,8 +217,8 @@ def _places_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     return placed
 
 
-def _around(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
-    """The estimate of a metric from its value (first) and its null."""
+def around_null(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
+    """The estimate of a metric from its value (first) and its null (the rest)."""
     if needs := metric.needs(*sizes):
         return not_carried(sizes, draws, needs)
     value, null = values[0], values[1:]

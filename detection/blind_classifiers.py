@@ -170,7 +170,7 @@ def _beat(chosen: Any, holders: int, labels: Any) -> bool:
     least = np.where(chosen > 0, chosen, np.inf).min(axis=0)
     most = np.where(chosen < 0, chosen, -np.inf).max(axis=0)
     reach = np.array([[holders], [0]], np.float32) * np.ones_like(labels[:1])  # all, and none
-    highest, lowest = _log_ratio(reach, np.float32([holders] * 2), labels)
+    highest, lowest = _log_ratio(reach, np.full(2, holders, np.float32), labels)
     return bool(((least > highest) & (most < lowest)).all())
 
 

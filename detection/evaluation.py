@@ -16,7 +16,7 @@ from core.estimates import ALL, Estimate, estimate, interval, mean_over, needs_o
 from core.metrics import AUROC, Metric, Scores, chosen_metrics
 from core.seeds import derive
 from detection.blind import BLIND, Blind, blind_baseline, obstacle, warning
-from detection.matching import MATCHED, matched
+from detection.matching import MATCHED, leftover, matched_by
 from detection.texts import Text, Texts
 
 METRICS = chosen_metrics([0.05], [0.95])
@@ -147,15 +147,14 @@ def group(
 ) -> Group:
     """By method and variant; none where the examples are of one kind. `name` seeds the draws.
 
-    `match` adds each method's AUROC after matching on the blind score (`detection.matching`), and
-    `baseline` makes that score.
+    `match` adds each method's AUROC after matching on what the texts tell (`detection.matching`),
+    and to the blind row what matching leaves of style; `baseline` makes that row.
     """
     texts, member = _labelled(examples)
     problem = obstacle(texts, member)
     made = None
     if blind and not problem:
         made = baseline(texts, member, derive(SEED, BLIND, name))
-    places = (made.placed[member, 0], made.placed[~member, 0]) if made else None
     found: Estimates = {}
     for method, scores in scores_of:
         members, nonmembers = split(scores, examples)
@@ -163,10 +162,13 @@ def group(
             drawn = resample(len(members), len(nonmembers), DRAWS, derive(SEED, name))
             found[method] = estimate(members, nonmembers, drawn, metrics)
             if match:
-                found[method][MATCHED.name] = matched(members, nonmembers, places, drawn)
+                found[method][MATCHED.name] = matched_by(made, member, members, nonmembers, drawn)
     if made and found:
         sides = np.flatnonzero(member), np.flatnonzero(~member)
         found[BLIND, ""] = made.estimates(*sides, metrics, DRAWS)
+        if match and made.style:
+            sizes = len(sides[0]), len(sides[1])
+            found[BLIND, ""][MATCHED.name] = leftover(made.style, sizes, DRAWS)
     return Group(name, int(member.sum()), int((~member).sum()), found, "", _notes(found, problem))
 
 

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +22,7 @@ from typing import Any, cast
 
 from omegaconf import MISSING
 
-from core.artifacts import Artifact, Built, as_data, build, locate
+from core.artifacts import Artifact, Built, as_data
 from core.config import create, runtime
 from core.content import digests
 from core.errors import DataError, require
@@ -33,6 +32,7 @@ from core.rewording import Exact, Rewording
 from core.seeds import derive
 from detection.building.datasheet import write
 from detection.building.dates import MEMBER, CutOffs
+from detection.building.folder import hashed, made_in
 from detection.building.rewordings import reworded
 from detection.building.scan import Scan, totals
 from detection.building.sets import (
@@ -51,8 +51,6 @@ from detection.building.sets import (
 from detection.building.sources import Source, needed
 from injection.tasks import Runner
 
-KIND = "benchmark"
-SCAN = "scan"  # what was read, while the benchmark is made
 PLACES = ("paths", "dates", "read_dates")
 """Where a source's files are: their content names the folder."""
 LENGTHS = Range(
@@ -121,18 +119,19 @@ def run(stage: BuildStage) -> Artifact:
     if path := stage.rewording.get("path"):
         hashes["rewording"] = model_digest("rewording.path", path)
     named = replace(stage, source=_named(stage)["source"])
-    folder = locate(Path(stage.runs), KIND, source.name, named, hashes)
     make = partial(_make, stage, source, cut_offs, hashes)
-    artifact = build(folder, stage, hashes, make, named=named)
-    shutil.rmtree(folder / SCAN, ignore_errors=True)  # a killed run needs it up to its manifest
-    return artifact
+    return made_in(stage.runs, source.name, stage, named, hashes, make)
 
 
 def _make(
-    stage: BuildStage, source: Source, cut_offs: CutOffs, hashes: Mapping[str, str], folder: Path
+    stage: BuildStage,
+    source: Source,
+    cut_offs: CutOffs,
+    hashes: Mapping[str, str],
+    folder: Path,
+    notes: Path,
 ) -> Built:
-    own, notes = stage.build, folder / SCAN
-    notes.mkdir(exist_ok=True)
+    own = stage.build
     drop = own.near_duplicates == "drop"
     number = own.number + (max(20, own.number // 5) if drop else 0)
     by_month, most = own.slices == "month", number * own.candidates
@@ -153,7 +152,7 @@ def _make(
         "name": f"{source.name}, before {own.members_before} against from {own.nonmembers_from}",
         "about": ABOUT,
         "settings": _settings(stage),
-        "sources": [{"file": name, "sha256": digest} for name, digest in hashes.items()],
+        "sources": hashed(hashes),
         "read": {
             "documents": totals(results, "sides"),
             "left_out": totals(results, "skipped"),

@@ -7,7 +7,6 @@ a text a non-member where at most x% of its n-grams are in the training data.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.artifacts import Artifact, Built, build, locate
+from core.artifacts import Artifact, Built
 from core.config import create, runtime
 from core.errors import DataError, require
 from core.ranges import SHARE, Ranged, at_least, limited
 from detection.building.datasheet import blind_row, write
-from detection.building.run import KIND
+from detection.building.folder import hashed, made_in
 from detection.building.search import Documents, Packed, Read, Search
 from detection.config import ExamplesConfig
 from detection.examples import FIELDS, id_of, lines_digest, open_examples
@@ -32,7 +31,6 @@ from injection.corpus import open_corpus
 from injection.sources.tally import Tally
 from injection.tasks import Runner
 
-SEARCH = "search"  # what was found, while the selection is made
 ABOUT = (
     "Non-members are candidates of which at most the given share of n-grams (words in a row, "
     "whatever their case and punctuation) stands in the corpus; candidates that were members "
@@ -84,11 +82,8 @@ def run(stage: SelectStage) -> Artifact:
     corpus, digest = _opened(stage)
     inputs = {"candidates": _labelled_digest(candidates), "corpus": digest}
     own = stage.select
-    folder = locate(Path(stage.runs), KIND, name_of(own), own, inputs)
     make = partial(_make, stage, candidates, corpus, inputs)
-    artifact = build(folder, stage, inputs, make, named=own)
-    shutil.rmtree(folder / SEARCH, ignore_errors=True)
-    return artifact
+    return made_in(stage.runs, name_of(own), stage, own, inputs, make)
 
 
 def name_of(own: SelectConfig) -> str:
@@ -109,10 +104,14 @@ def _labelled_digest(candidates: Texts) -> str:
 
 
 def _make(
-    stage: SelectStage, candidates: Texts, corpus: Read, inputs: Mapping[str, str], folder: Path
+    stage: SelectStage,
+    candidates: Texts,
+    corpus: Read,
+    inputs: Mapping[str, str],
+    folder: Path,
+    notes: Path,
 ) -> Built:
-    own, notes = stage.select, folder / SEARCH
-    notes.mkdir(exist_ok=True)
+    own = stage.select
     search = Search([one.text for one in candidates], own.ngram, corpus, notes)
     read = Runner(notes, num_proc=own.processes).run("overlap", search)
     shares = search.shares()
@@ -135,7 +134,7 @@ def _make(
         "name": f"{name_of(own)} of {Path(stage.examples.path).name}",
         "about": ABOUT,
         "settings": {"ngram": own.ngram, "max_share": own.max_share},
-        "sources": [{"file": name, "sha256": digest} for name, digest in inputs.items()],
+        "sources": hashed(inputs),
         "read": {name: sum(part[name] for part in read) for name in ("texts", "characters")},
         "candidates": _counts(shares, members, kept),
         "selection": {"kept against left out": _selection(candidates, shares, members, kept)},

@@ -1,13 +1,21 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from core.estimates import interval
+from core.estimates import Estimate, interval
 from core.metrics import AUROC
 from detection.api import evaluate
-from detection.benchmark_summary import benchmark_report, benchmark_tables, evaluated_parts, named
+from detection.benchmark_summary import (
+    average_of,
+    benchmark_report,
+    benchmark_tables,
+    blind_notes,
+    evaluated_parts,
+    named,
+)
 from detection.config import ExamplesConfig, SourceConfig
 from detection.evaluation import CONFIDENCE, by_method
 from detection.examples import make_text
@@ -38,13 +46,19 @@ def made(shift=0.0, n=120, seed=0):
     return Texts.of(texts), pd.DataFrame(rows, columns=columns)
 
 
+@pytest.fixture(scope="module")
+def plain():
+    """Texts without a shift, a method's scores, and their groups."""
+    texts, table = made()
+    return texts, table, groups_of(texts, table)
+
+
 def groups_of(texts, table, config=CONFIG):
     return evaluated_parts(lambda: by_method([table]), texts, config)
 
 
-def test_a_part_is_evaluated_as_by_itself():
-    texts, table = made()
-    part = groups_of(texts, table)[0]
+def test_a_part_is_evaluated_as_by_itself(plain):
+    texts, table, (part, *_) = plain
     ids = [t.example_id for t in texts if t.benchmark == part.name]
     own = table[table["example_id"].isin(ids)]
     frame = pd.DataFrame([{"id": t.example_id, "text": t.text, "label": t.label,
@@ -54,15 +68,14 @@ def test_a_part_is_evaluated_as_by_itself():
     assert part.found["loss", ""]["auroc"].value == pytest.approx(value, abs=1e-12)
 
 
-def test_the_average_of_the_same_texts_is_no_surer_than_its_parts():
-    texts, table = made()
-    *parts, average = groups_of(texts, table)
+def test_the_average_of_the_same_texts_is_no_surer_than_its_parts(plain):
+    texts, table, (*parts, average) = plain
     found = [one.found["loss", ""]["auroc"] for one in (*parts, average)]
     assert found[2].value == pytest.approx((found[0].value + found[1].value) / 2)
     widths = [np.diff(interval(one, CONFIDENCE)).item() for one in found]
     assert widths[2] == pytest.approx((widths[0] + widths[1]) / 2, rel=0.05)
     apart = ExamplesConfig("x", name="wikimia", sources=CONFIG.sources)
-    alone = groups_of(texts, table, apart)[-1].found["loss", ""]["auroc"]
+    alone = average_of(parts, apart).found["loss", ""]["auroc"]
     assert np.diff(interval(alone, CONFIDENCE)).item() == pytest.approx(widths[2] / 2**0.5, rel=0.1)
 
 
@@ -76,13 +89,16 @@ def test_a_planted_shift_is_said_and_matched_away():
         assert high - low < 0.35
     said = benchmark_report(CONFIG, texts, {"m": lambda: [table]}, None)
     assert "Blind AUROC off 0.5: 32 original 0." in said
+    assert "a score that is style alone" not in said  # dates are few: matching takes them away
     assert "may measure dates and style, not memory" in " ".join(said.split())
 
 
-def test_the_papers_figures_stand_below_those_of_the_same_model():
-    texts, table = made()
-    table["method"] = "min_k_plus_plus"
-    groups = groups_of(texts, table)
+def test_the_papers_figures_stand_below_those_of_the_same_model(plain):
+    groups = []
+    for one in plain[2]:
+        other = {"loss": "min_k_plus_plus", "blind": "blind"}
+        found = {(other[method], v): line for (method, v), line in one.found.items()}
+        groups.append(replace(one, found=found))
     (auroc, *_) = benchmark_tables({"huggyllama/llama-7b": groups}, CONFIG)
     assert auroc.header == ["method", "variant", "32 original", "64 original", "average"]
     paper = ["  min_k_plus_plus", "Raoof et al. 2025, table 11", "0.852", "0.859", "–"]
@@ -97,19 +113,19 @@ def test_several_models_are_in_one_table_and_its_files(tmp_path):
     texts, table = made()
     models = {"a/one": lambda: [table], "b/two": lambda: [table]}
     said = benchmark_report(CONFIG, texts, models, tmp_path)
-    assert said.count("a/one") == said.count("b/two") == 2 + 1 + 2
+    assert said.count("a/one") == said.count("b/two") == 2 + 2 + 2
     rows = json.loads((tmp_path / "results.json").read_text())["results"]
     one, two = ([r for r in rows if r["model"] == model] for model in models)
     assert [{**row, "model": 0} for row in one] == [{**row, "model": 0} for row in two]
     assert "### wikimia: AUROC (95% intervals)" in (tmp_path / "benchmark.md").read_text()
 
 
-def test_what_a_part_can_not_carry_is_a_dash_with_the_reason():
-    texts, table = made(n=120)
-    rate = benchmark_tables({"m": groups_of(texts, table)}, CONFIG)[2]
+def test_what_a_part_can_not_carry_is_a_dash_with_the_reason(plain):
+    *_, groups = plain
+    rate = benchmark_tables({"m": groups}, CONFIG)[2]
     assert rate.lines[0][2:] == ["–", "–", "–"]
     assert rate.notes == ["– needs ≥ 100 non-members: 32 original, 64 original."]
-    assert AUROC.name in groups_of(texts, table)[0].found["blind", ""]
+    assert AUROC.name in groups[0].found["blind", ""]
 
 
 def test_the_sizes_copies_across_the_labels_and_texts_without_a_label_are_said(tmp_path):
@@ -125,4 +141,12 @@ def test_the_sizes_copies_across_the_labels_and_texts_without_a_label_are_said(t
     assert "32 original: 1 members and 1 non-members are near-duplicates of one another" in said
     assert "1 texts have no label: they are in no metric." in said
     notes = json.loads((tmp_path / "results.json").read_text())["notes"]
-    assert len(notes) == 4
+    assert sum("style alone" not in note for note in notes) == 4
+
+
+def test_where_matching_leaves_style_its_figures_are_said_to_be_no_evidence(plain):
+    left = Estimate(60, 60, 0.6, np.linspace(0.56, 0.64, 100))
+    part = plain[2][0]
+    found = {**part.found, ("blind", ""): {**part.found["blind", ""], MATCHED.name: left}}
+    (note,) = blind_notes([replace(part, found=found)], CONFIG)
+    assert note.endswith("a score that is style alone keeps 32 original 0.60 [0.56, 0.64].")

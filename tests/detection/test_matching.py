@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from core.bootstrap import resample
 from core.estimates import interval
 from core.metrics import AUROC
-from detection.matching import matched, strata_of
+from detection.blind import blind_baseline
+from detection.matching import PRIOR, leftover, matched, matched_by
+
+VOCABULARY = 200
 
 
 def sides(member, values):
@@ -20,23 +24,39 @@ def planted(seed, style, signal, n=600):
     rng = np.random.default_rng(seed)
     member = np.arange(n) % 2 == 0
     first = rng.random(n) < np.where(member, 0.5 + style, 0.5 - style)
-    blind = first + 0.1 * rng.random(n)
-    return member, first + 0.5 * rng.normal(size=n) + signal * member, blind
+    seen = np.column_stack([first + 0.1 * rng.random(n), first + rng.normal(size=n)])
+    return member, first + 0.5 * rng.normal(size=n) + signal * member, seen
+
+
+def thin(style, n=240, seed=0):
+    """Texts in whose choice of words members differ a little, by all words; and that difference."""
+    rng = np.random.default_rng(seed)
+    member, tilt = np.arange(n) % 2 == 0, rng.normal(size=VOCABULARY)
+    texts, values = [], np.zeros(n)
+    for row, sign in enumerate(np.where(member, 1, -1)):
+        share = np.exp(sign * style * tilt)
+        words = rng.choice(VOCABULARY, 40, p=share / share.sum())
+        texts.append(" ".join(f"w{word}" for word in words))
+        values[row] = tilt[words].sum()
+    return texts, member, values
 
 
 def test_it_is_a_loop_over_pairs():
-    member, scores, blind = planted(1, 0.3, 0.2, 80)
+    member, scores, seen = planted(1, 0.3, 0.2, 80)
     scores = scores.round(1)  # ties
-    strata = strata_of(blind)
-    share = np.array([member[strata == k].mean() for k in strata])
-    weight = np.where(member, 1 - share, share)
+    standard = (seen - seen.mean(axis=0)) / seen.std(axis=0)
+    model = LogisticRegression(C=1 / PRIOR, tol=1e-10, max_iter=10_000).fit(standard, member)
+    weight = np.where(member, *model.predict_proba(standard).T)
     won = total = 0.0
     for i in np.flatnonzero(member):
         for j in np.flatnonzero(~member):
             total += weight[i] * weight[j]
             won += weight[i] * weight[j] * (np.sign(scores[i] - scores[j]) + 1) / 2
-    found = matched(*sides(member, scores), sides(member, blind), drawn(member))
-    assert found.value == pytest.approx(won / total, abs=1e-6)
+    found = matched(*sides(member, scores), sides(member, seen), drawn(member))
+    assert found.value == pytest.approx(won / total, abs=1e-4)
+    for column in standard.T:  # both sides have the same mean of what is matched on
+        members, others = (np.average(column[s], weights=weight[s]) for s in (member, ~member))
+        assert members == pytest.approx(others, abs=0.01)
 
 
 @pytest.mark.parametrize("style", [0.1, 0.3])
@@ -44,23 +64,40 @@ def test_style_alone_is_a_half_after_matching(style):
     """The interval holds 0.5 in most of 40 sets, and the mean is there."""
     raw, found = [], []
     for seed in range(40):
-        member, scores, blind = planted(seed, style, 0)
+        member, scores, seen = planted(seed, style, 0)
         raw.append(AUROC.value(*sides(member, scores)))
-        found.append(matched(*sides(member, scores), sides(member, blind), drawn(member)))
+        found.append(matched(*sides(member, scores), sides(member, seen), drawn(member)))
     assert np.mean(raw) > 0.5 + style / 2
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.015)
     assert sum(low <= 0.5 <= high for low, high in (interval(f, 0.95) for f in found)) >= 35
 
 
 def test_signal_stays():
-    member, scores, blind = planted(0, 0, 1)
-    found = matched(*sides(member, scores), sides(member, blind), drawn(member))
+    member, scores, seen = planted(0, 0, 1)
+    found = matched(*sides(member, scores), sides(member, seen), drawn(member))
     assert found.value == pytest.approx(AUROC.value(*sides(member, scores)), abs=0.03)
     assert interval(found, 0.95)[0] > 0.7
 
 
 def test_texts_that_nothing_matches_have_no_value():
     member, scores, _ = planted(0, 0, 1)
-    found = matched(*sides(member, scores), sides(member, member.astype(float)), drawn(member))
-    assert found.needs == "texts of both kinds with like blind scores"
+    told = np.column_stack([member, member]).astype(float)
+    found = matched(*sides(member, scores), sides(member, told), drawn(member))
+    assert found.needs == "texts of both kinds that the texts alone tell not apart"
     assert np.isnan(found.value)
+
+
+def test_a_score_of_style_alone_shows_what_matching_leaves():
+    texts, member, values = thin(0.25)
+    made = blind_baseline(texts, member, 0)
+    left = leftover(made.style, (120, 120), 200)
+    assert interval(left, 0.95)[0] > 0.55
+    found = matched_by(made, member, *sides(member, values), drawn(member))
+    raw = AUROC.value(*sides(member, values))
+    assert 0.55 < found.value < raw - 0.05
+
+
+def test_nothing_is_left_where_labels_are_drawn():
+    texts, member, _ = thin(0, seed=2)
+    low, high = interval(leftover(blind_baseline(texts, member, 0).style, (120, 120), 200), 0.95)
+    assert 0.35 < low < 0.5 < high < 0.65

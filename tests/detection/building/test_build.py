@@ -226,7 +226,7 @@ def test_the_blind_row_sees_a_shift_and_none_where_dates_are_drawn(built, tmp_pa
 def test_a_finished_benchmark_is_found(built, files):
     words = ["source=jsonl", f"source.paths={files}"]
     folder = built(*words)[2]
-    shutil.rmtree(folder / "scan", ignore_errors=True)
+    shutil.rmtree(folder / "notes", ignore_errors=True)
     assert built(*words, "build.processes=2")[2] == folder
     moved = shutil.copytree(files, files.with_name("moved"))
     assert built("source=jsonl", f"source.paths={moved}")[2] == folder

@@ -6,10 +6,13 @@ from detection.building.sources.wikitext import NO_TEXT, PREFIX, plain
 
 parser = pytest.importorskip("mwparserfromhell", reason="pip install '.[build]'")
 definitions = pytest.importorskip("mwparserfromhell.definitions")
-MARKS = """[[ ]] {{ }} | [http://a.b ] http://x.y '' ''' <ref> </ref> <ref~name="x"/> <b> </b> <nowiki>
-</nowiki> <math> </math> &amp; &nbsp; &#65; &#x41; &bogus; <!-- --> {{{ }}} = : <small> </small> <hr/>
-word File: fr: s: [[Category:X]] [[File:a.png|thumb|x~[[y]]~z]] [[Foo|]] [[a|b]] {{x|y=1}} {| |- |}
-<div~class='a'> </div> <gallery> </gallery> [http://a.b~c]""".split()
+MARKS = """
+[[ ]] {{ }} | [http://a.b ] http://x.y '' ''' <ref> </ref> <ref~name="x"/> <b> </b>
+<nowiki> </nowiki> <math> </math> &amp; &nbsp; &#65; &#x41; &bogus; <!-- --> {{{ }}} = :
+<small> </small> <hr/> word File: fr: s:
+[[Category:X]] [[File:a.png|thumb|x~[[y]]~z]] [[Foo|]] [[a|b]] {{x|y=1}} {| |- |}
+<div~class='a'> </div> <gallery> </gallery> [http://a.b~c]
+"""
 LINES = ["\n", "\n== H ==\n", "\n* ", "\n# ", "{|\n", "\n|-\n| a || b\n", "\n|}", " other words "]
 
 
@@ -36,7 +39,7 @@ def by_nodes(code):
 
 def test_the_tokens_give_what_the_tree_of_nodes_gives():
     rng = random.Random(0)
-    marks = [mark.replace("~", " ") for mark in MARKS] + LINES
+    marks = [mark.replace("~", " ") for mark in MARKS.split()] + LINES
     for _ in range(1_500):
         text = "".join(rng.choice(marks) for _ in range(rng.randint(1, 25)))
         assert plain(text) == by_nodes(parser.parse(text)), text
