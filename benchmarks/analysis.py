@@ -109,9 +109,8 @@ def cell(place: int, seed: int) -> Cell:
     return Cell(
         name=f"{condition}-seed{seed}", condition=condition, model="model",
         learning_rate=1e-5 * 2**place, budget_tokens=400_000, example_max_tokens=None,
-        last_tokens=None, parameters=225_600, swapped=False, mean_occurrences=None, stage=None, scope="whole",
-        epochs=1, seed=seed,
-        recipe=condition, chosen={},
+        last_tokens=None, parameters=225_600, swapped=False, mean_occurrences=None,
+        stage=None, scope="whole", epochs=1, seed=seed, recipe=condition, chosen={},
         series={"learning_rate": "grid", "budget_tokens": condition, "parameters": condition},
         digests={n: f"{n}{place}-{seed}" for n in ("corpus", "model", CLEAN, CONTAMINATED)},
         examples=table,

@@ -18,7 +18,7 @@ from detection.needs import used_by
 from injection.benchmarks import source_name
 from injection.sources.hub import fetch_rows, hub_nodes, rows_are_kept
 from launch.benchmark import is_benchmark
-from launch.pipeline import BASE, Plan, plan
+from launch.plan import BASE, Plan, plan
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from core.models import is_gguf
 from core.terminal import duration, fit
 from detection.build import build_methods
 from launch.pace import MFU, pace
-from launch.pipeline import Plan
+from launch.plan import Plan
 from launch.shared import base_training
 from launch.stages import Stages
 from launch.workload import (

@@ -8,7 +8,8 @@ from pathlib import Path
 from injection.benchmarks import read_candidates, source_name
 from injection.run import planned_copies
 from injection.sources.hub import hub_nodes
-from launch.pipeline import Plan, with_tokenizer
+from launch.pipeline import with_tokenizer
+from launch.plan import Plan
 
 
 def outlook(plan: Plan) -> list[str]:

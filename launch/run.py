@@ -29,6 +29,8 @@ from launch import benchmark, downloads, estimates, pipeline, slurm, snapshot
 from launch.config import ClusterConfig, LaunchSettings
 from launch.folder import CellFolder, Launch, Outcome
 from launch.outlook import outlook
+from launch.plan import Plan, content_of, runs_of
+from launch.plan import plan as make_plan
 from launch.saved_config import is_saved, load_config, save_config
 from launch.shared import base_training
 from launch.stages import Stages
@@ -97,7 +99,7 @@ def _in_turn(settings: LaunchSettings) -> bool:
     return settings.cluster.kind != "slurm" and launcher.endswith(".BasicLauncher")
 
 
-def _read_only(config: DictConfig, plan: pipeline.Plan, until: str | None) -> Artifact | None:
+def _read_only(config: DictConfig, plan: Plan, until: str | None) -> Artifact | None:
     """The cell and its report from what is finished, without a record of this launch."""
     log.info("runs=%s can't be written to: it serves what is finished there.", config.runs)
     paths = pipeline.run_cell(plan, Stages(ClusterConfig()), until)
@@ -182,7 +184,7 @@ def _run_or_prepare(config: DictConfig, settings: LaunchSettings, stages: Stages
         if slurm.queued([cell]):  # a queued job reads what it was given
             return
         plan = _check(config, settings, stages)
-        if _ended(cell, config, pipeline.content_of(plan)):
+        if _ended(cell, config, content_of(plan)):
             return
     except Exception as error:
         cell.write_failure(error)
@@ -214,7 +216,7 @@ def _make(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
             return
         plan = _check(config, settings, stages)
         # without SLURM nothing asks: every stage finds its artefacts by their content
-        content = pipeline.content_of(plan) if settings.cluster.kind == "slurm" else None
+        content = content_of(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
         if paths is not None:
             cell.write_outcome(Outcome("done", paths=_absolute(asdict(paths)), content=content))
@@ -231,9 +233,9 @@ def _make_slice(config: DictConfig, settings: LaunchSettings, cell: CellFolder, 
         own.write_outcome(Outcome("done"))
 
 
-def _check(config: DictConfig, settings: LaunchSettings, stages: Stages) -> pipeline.Plan:
+def _check(config: DictConfig, settings: LaunchSettings, stages: Stages) -> Plan:
     """What the cell is, or a UserError before any work."""
-    plan = pipeline.plan(config, read=not settings.launch.dry_run)  # which downloads nothing
+    plan = make_plan(config, read=not settings.launch.dry_run)  # which downloads nothing
     processes = stages.processes("train").count
     check_batch(plan.training.training, processes)
     if plan.two_stages:
@@ -278,7 +280,7 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     where = f"by {own.workers} datatrove tasks ({own.executor})" if own.kind == "datatrove" else ""
     lines += downloads.described(downloads.downloads(plan))
     lines.append(f"inject: {where or 'in one process'}")
-    for stage, runs in pipeline.runs_of(plan).items():
+    for stage, runs in runs_of(plan).items():
         processes = stages.processes(stage)
         if processes.alone:
             lines.append(f"{stage}: in one process")

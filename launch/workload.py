@@ -19,7 +19,7 @@ from detection.flags import counting
 from detection.passes import Pass
 from detection.views import VIEWS
 from injection import open_corpus
-from launch.pipeline import Plan
+from launch.plan import Plan
 from training.config import ModelConfig, TrainingStage
 from training.flops import flops_per_token, masked_lm_flops_per_token
 from training.masked_lm import MaskedLMConfig, architecture

@@ -25,6 +25,7 @@ import injection.export.run
 import injection.finetuning.run
 import injection.run
 import launch.pipeline
+import launch.plan
 import training.masked_lm
 import training.run
 from analysis.config import AnalysisStage, CellPaths, WandbReport
@@ -331,7 +332,7 @@ PINNED = {
 def test_the_quickstarts_folders_keep_their_names(name, monkeypatch):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("pipeline", ["experiment=quickstart"])
-    plan = launch.pipeline.plan(config, read=False)
+    plan = launch.plan.plan(config, read=False)
     own, trained, detected = plan.injection, plan.training, plan.detection
     own = replace(own, tokenizer=replace(own.tokenizer, path="tokenizer"))
     start = replace(trained.model, path="base", architecture=None)

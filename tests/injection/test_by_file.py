@@ -20,7 +20,7 @@ from injection.config import InjectionStage, TasksConfig
 from injection.run import TOKENS, reverify, run
 from injection.tasks import Stored
 from injection.tokens import Shard, TokenStream, read_ids
-from launch.pipeline import plan
+from launch.plan import plan
 
 from .by_file import WEIGHTS, made_stage, write_files
 

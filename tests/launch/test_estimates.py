@@ -15,7 +15,7 @@ from detection.forward.infill_branches import make_branches
 from launch import downloads, estimates
 from launch.config import ClusterConfig
 from launch.costs import Cost
-from launch.pipeline import plan
+from launch.plan import plan
 from launch.stages import Stages
 from launch.workload import Model
 from training.memory_plan import MACHINES, MemoryConfig, MemoryStage, need_on

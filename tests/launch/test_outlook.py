@@ -16,7 +16,8 @@ from injection.sources import Document
 from injection.sources.embedded import EmbeddedRows
 from injection.sources.tally import Tally
 from launch.outlook import outlook
-from launch.pipeline import plan, with_tokenizer
+from launch.pipeline import with_tokenizer
+from launch.plan import plan
 
 FILES = {
     "boolq": ("BoolQ/combined.jsonl", ["label"]), "imdb": ("imdb/sample.csv", []),

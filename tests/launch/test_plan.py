@@ -14,7 +14,7 @@ from core.errors import ConfigError
 from launch import slurm
 from launch.config import LaunchSettings
 from launch.folder import CellFolder, Launch, Outcome
-from launch.pipeline import content_of, plan, runs_of
+from launch.plan import content_of, plan, runs_of
 from launch.run import _ended
 from launch.saved_config import save_config
 

@@ -15,7 +15,7 @@ from core.errors import ConfigError
 from injection.config import InjectionConfig
 from launch import shared
 from launch.config import ClusterConfig
-from launch.pipeline import plan
+from launch.plan import plan
 from launch.stages import Stages
 from training.config import TrainingConfig
 from training.recipe import PretrainingConfig

@@ -1,0 +1,228 @@
+"""What a cell of the main path is: its stages, checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+import injection.run
+from analysis.config import AnalysisConfig
+from core.config import convert, create
+from core.errors import ConfigError, require
+from core.models import resolve
+from detection.build import build_methods
+from detection.config import DetectionStage, MaskedLMConfig, PrefixConfig
+from detection.needs import choose_methods, used_by
+from detection.prefix_texts import open_prefix
+from injection.config import InjectionConfig, InjectionStage
+from launch.config import LaunchSettings
+from launch.second_stage import SecondStage, check_second
+from training.check import check_recipe
+from training.config import TrainingConfig, TrainingStage, WandbConfig
+from training.data import Order
+from training.engine import check_dtype
+from training.models import check_architecture, hf_folder, model_digest
+from training.recipe import PretrainingConfig
+from training.schedule import check_warmup
+
+BASE = "base"
+"""`reference.path` for the model before the training."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cell's stages, checked; what earlier stages make is filled in while it runs."""
+
+    injection: InjectionStage
+    training: TrainingStage
+    detection: DetectionStage
+    second: SecondStage
+    base_corpus: dict[str, Any]  # the node of what a base model made from nothing is pretrained on
+    benchmarks: Mapping[str, str] = field(default_factory=dict)  # the digests of the rows, if read
+
+    @property
+    def made_here(self) -> bool:
+        """Whether the base model is made from nothing."""
+        return self.training.model.path is None
+
+    @property
+    def pretraining(self) -> PretrainingConfig | None:
+        """How the base model is made from nothing; None: it is given."""
+        return self.training.model.pretraining if self.made_here else None
+
+    @property
+    def makes_reference(self) -> bool:
+        """Whether a fair reference is made: where a method needs one, and none is named."""
+        asked = "reference" in used_by(build_methods(self.detection.method))
+        return self.made_here and asked and self.detection.reference.given is None
+
+    @property
+    def makes_masked_lm(self) -> bool:
+        """Whether a masked language model is made: where a method needs one, and none is named."""
+        asked = "masked_lm" in used_by(build_methods(self.detection.method))
+        return self.pretraining is not None and asked and self.detection.masked_lm.path is None
+
+    @property
+    def last(self) -> TrainingConfig:
+        """The recipe of the last training, whose exports are scored."""
+        return self.second.training if self.two_stages else self.training.training
+
+    @property
+    def two_stages(self) -> bool:
+        """Whether the trained model is fine-tuned, too."""
+        return self.second.members_in is not None
+
+    @property
+    def order(self) -> Order:
+        """How the contaminated training goes through its corpus, but for the seed."""
+        own = self.training.training
+        return Order(self.injection.injection.sequences, own.batch_sequences, None, own.epochs)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The part of the pipeline's configuration that no stage of a cell has."""
+
+    base_corpus: dict[str, Any]
+    analysis: AnalysisConfig
+    wandb: WandbConfig
+    second_stage: SecondStage = field(default_factory=SecondStage)
+
+
+def plan(config: DictConfig, *, read: bool = True) -> Plan:
+    """The stages that `conf/pipeline.yaml` describes; `read` also checks the benchmarks' rows.
+
+    Raises:
+        UserError: anything that can be known to be wrong before the first token is written.
+    """
+    # not `model`, which is the trained model here, and the scored one there
+    nodes = ["name", "seed", "runs", "method", "detection", "reference", "masked_lm", "prefix"]
+    rest = [str(name) for name in config if name != "cluster"]
+    own = convert(OmegaConf.masked_copy(config, rest), InjectionStage)
+    cluster = convert(config, LaunchSettings).cluster
+    stages = Plan(
+        replace(own, cluster=cluster.tasks),
+        convert(config, TrainingStage),
+        convert(OmegaConf.masked_copy(config, nodes), DetectionStage),
+        convert(config, Rest).second_stage,
+        convert(config, Rest).base_corpus,
+    )
+    held_out = "the corpus's own" if stages.injection.injection.held_out else None
+    prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
+    check_methods(stages, replace(stages.detection, prefix=prefix))
+    _check_window(stages.injection.injection, stages.training.training)
+    if stages.training.model.path is not None:
+        hf_folder("model.path", stages.training.model.path)
+    else:
+        _check_base(stages)
+    for role, path in _given(stages.detection).items():
+        resolve(f"{role}.path", path)
+    if stages.detection.prefix.path is not None:
+        open_prefix(stages.detection.prefix.path)
+    training, width = stages.training, stages.injection.injection.sequence_tokens
+    check_recipe(training.training, training.deepspeed, stages.order, width)
+    if stages.two_stages:
+        check_second(stages.second, training.deepspeed)
+    training.wandb.check_login()
+    if not read:
+        injection.run.check_nodes(stages.injection)
+        return stages
+    if stages.pretraining:
+        budget = stages.pretraining.budget_tokens
+        source = create("base_corpus", stages.base_corpus)
+        injection.run.check_budget("model.pretraining.budget_tokens", budget, source)
+    candidates = injection.run.check(stages.injection)
+    return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
+
+
+def content_of(plan: Plan) -> dict[str, str]:
+    """The digests of all that the configuration names: a path may come to hold something else.
+
+    Raises:
+        UserError: something is not there.
+    """
+    own, scored = plan.injection, plan.detection
+    inputs = injection.run.inputs_of(own, create("corpus", own.corpus), ())
+    found: dict[str, str] = {**inputs, **plan.benchmarks}
+    if plan.pretraining:
+        found["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
+    used = used_by(build_methods(scored.method))
+    models = {role: path for role, path in _given(scored).items() if role in used}
+    if plan.training.model.path is not None:
+        models["model"] = plan.training.model.path
+    found |= {role: model_digest(f"{role}.path", path) for role, path in models.items()}
+    if "prefix" in used and scored.prefix.path:
+        found["prefix"] = open_prefix(scored.prefix.path).digest
+    return found
+
+
+def _given(stage: DetectionStage) -> dict[str, str]:
+    """The models that methods need and the user names, by their role."""
+    paths = {"reference": stage.reference.path, "masked_lm": stage.masked_lm.path}
+    return {role: path for role, path in paths.items() if path is not None and path != BASE}
+
+
+def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
+    """A window of the corpus is a window of time only where training keeps the corpus's order."""
+    whole = injection.last_tokens is None and injection.window == [0, 1]
+    remedy = (
+        "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
+        "order spreads the copies over the whole training."
+    )
+    require(whole or training.order == "corpus", "training.order", training.order, remedy)
+
+
+def _check_base(plan: Plan) -> None:
+    """Raise a ConfigError where the base model can't be pretrained, or then trained, as asked."""
+    own, width = plan.pretraining, plan.injection.injection.sequence_tokens
+    if own is None:
+        raise ConfigError(
+            "model.pretraining is None: say how the base model is pretrained, or give model.path."
+        )
+    longer = (
+        f"the base model is pretrained on sequences of {own.sequence_tokens}, its context. Lower "
+        "it, or raise model.pretraining.sequence_tokens."
+    )
+    require(width <= own.sequence_tokens, "injection.sequence_tokens", width, longer)
+    given = plan.injection.tokenizer.path
+    remedy = "a base model that is made here has its own tokenizer: leave it out."
+    require(given is None, "tokenizer.path", given, remedy)
+    check_architecture(plan.training.model, own.vocab_size, own.sequence_tokens)
+    check_warmup(own, Order(own.sequences, own.batch_sequences, None).steps)
+    check_dtype(own, own.deepspeed)
+
+
+def runs_of(plan: Plan) -> dict[str, list[str]]:
+    """The runs of each stage that can be processes of its own, by name."""
+    steps = plan.last.export_steps
+    return {
+        "train": [
+            *["base"] * plan.made_here,
+            "study",
+            *["finetuning"] * plan.two_stages,
+            *["reference"] * plan.makes_reference,
+        ],
+        "detect": ["clean", "contaminated", *(f"step-{step:08d}" for step in steps)],
+    }
+
+
+def check_methods(plan: Plan, stage: DetectionStage) -> None:
+    """Raise a ConfigError where a method chosen by name will lack something."""
+    own = "its own" if plan.made_here else None
+    choose_methods(served(stage, stage.reference.given or own, own))
+
+
+def served(stage: DetectionStage, reference: str | None, masked_lm: str | None) -> DetectionStage:
+    """The stage with what the pipeline itself can give to methods, unless the user gave it.
+
+    Where the base model is the reference, its own scores by such methods are no more than a check:
+    all are 0.
+    """
+    return replace(
+        stage,
+        reference=replace(stage.reference, path=reference),
+        masked_lm=MaskedLMConfig(path=stage.masked_lm.path or masked_lm),
+    )
