@@ -100,11 +100,13 @@ def correct(
         snippets: as how many independent snippets they count.
         positives: of books that were trained on.
         negatives: of books that were not.
-        seed: draws the suspect's snippets anew.
+        seed: draws the suspect's true rate, as Jeffreys has it: where none or all of its snippets
+            are above the threshold, drawing them anew would leave no doubt.
     """
     quantiles = (np.arange(DRAWS) + 0.5) / DRAWS
     t, f = positives.of_another(quantiles), negatives.of_another(quantiles)
-    drawn = np.random.default_rng(seed).binomial(snippets, observed, DRAWS) / snippets
+    above = observed * snippets
+    drawn = np.random.default_rng(seed).beta(above + 0.5, snippets - above + 0.5, DRAWS)
     told = t > f
     shares = np.clip((drawn - f) / np.where(told, t - f, 1), 0, 1)
     tail = (1 - CONFIDENCE) / 2

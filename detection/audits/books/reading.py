@@ -122,8 +122,8 @@ def _sharing(keys: Sequence[Keys]) -> Iterator[tuple[int, int]]:
     owner = np.repeat(np.arange(len(keys)), [len(own) for own in keys])
     order = np.argsort(every, kind="stable")
     edges = np.flatnonzero(np.diff(every[order])) + 1
-    groups = (group for group in np.split(owner[order], edges) if len(group) > 1)
-    yield from sorted({pair for group in groups for pair in combinations(group.tolist(), 2)})
+    groups = {tuple(group.tolist()) for group in np.split(owner[order], edges) if len(group) > 1}
+    yield from sorted({pair for group in groups for pair in combinations(group, 2)})
 
 
 def gram_keys(text: str) -> Keys:

@@ -97,9 +97,10 @@ def _conclusions(result: Result, material: Material) -> Iterator[str]:
         )
     yield _judged(result)
     if len(found) < every:
+        which = "the others" if found else "they"
         yield (
-            "Of the others the audit does not show that they were not trained on: a share up to "
-            "the upper end of the interval may have been."
+            f"This does not show that {which} were not trained on: a share up to the upper end of "
+            "the interval may have been."
         )
     if result.told:
         yield (

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from detection.audits.books.choice import Judged
 from detection.audits.books.result import BookScores, Result, Suspect
 from detection.audits.findings import Table
 
@@ -63,49 +64,38 @@ def _line(rank: int, suspect: Suspect) -> list[str]:
 
 
 def _candidates(result: Result, blind: Blind) -> Table:
-    rows = pd.DataFrame(
-        [
-            {
-                "method": one.candidate[0],
-                "variant": one.candidate[1],
-                "chosen": one is result.chosen,
-                "auroc": one.auroc,
-                "low": one.low,
-                "high": one.high,
-                "accuracy": one.accuracy,
-                "tpr": one.tpr,
-                "fpr": one.fpr,
-                "threshold": one.threshold,
-            }
-            for one in result.judged
-        ]
-    )
-    guess = dict(zip(("auroc", "low", "high"), blind, strict=True))
-    rows = pd.concat(
-        [rows, pd.DataFrame([{"method": "blind", "variant": "", "chosen": False, **guess}])],
-        ignore_index=True,
-    )
-    lines = [
-        [
-            named(one.candidate) + (" (chosen)" if one is result.chosen else ""),
-            _auroc(one.auroc, one.low, one.high),
-            *(f"{value:.2f}" for value in (one.accuracy, one.tpr, one.fpr)),
-            f"{one.threshold:.4g}",
-        ]
+    columns = ("auroc", "low", "high", "accuracy", "tpr", "fpr", "threshold")
+    known = [
+        dict(zip(("method", "variant"), one.candidate, strict=True))
+        | {"chosen": one is result.chosen}
+        | {name: getattr(one, name) for name in columns}
         for one in result.judged
     ]
-    lines.append(["blind (no model)", _auroc(*blind), "–", "–", "–", "–"])
+    guess = dict(zip(("auroc", "low", "high"), blind, strict=True))
+    rows = [*known, {"method": "blind", "variant": "", "chosen": False, **guess}]
     return Table(
         "candidates",
         "Methods on the validation books",
-        rows,
+        pd.DataFrame(rows),
         ["method", "AUROC", "accuracy", "TPR", "FPR", "threshold"],
-        lines,
+        [
+            *(_candidate(one, one is result.chosen) for one in result.judged),
+            ["blind (no model)", _auroc(*blind), "–", "–", "–", "–"],
+        ],
         "AUROC is over snippets, with an interval that resamples books. Accuracy (balanced), TPR "
         "and FPR are those on books held out from the threshold's choice. Blind is a classifier "
         "that sees the texts alone: where it tells positives from negatives, so may any method, "
         "whatever the model was trained on.",
     )
+
+
+def _candidate(one: Judged, chosen: bool) -> list[str]:
+    return [
+        named(one.candidate) + (" (chosen)" if chosen else ""),
+        _auroc(one.auroc, one.low, one.high),
+        *(f"{value:.2f}" for value in (one.accuracy, one.tpr, one.fpr)),
+        f"{one.threshold:.4g}",
+    ]
 
 
 def _validation(result: Result, sides: Sides) -> Table:

@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,9 @@ from core.errors import ConfigError, DataError
 from detection.audits.base import AuditStage
 from detection.audits.run import run
 from detection.config import ScoredModelConfig
+from launch import console
 from tests.detection.golden import GOLDEN
+from tests.detection.model.served.server import Server
 
 WORDS = [
     *("river", "stone", "lantern", "garden", "winter", "morning", "bridge", "harbour", "letter"),
@@ -131,3 +134,28 @@ def test_a_jsonl_holds_a_book_a_line_or_one_book(stage, tmp_path):
 def test_tokens_are_the_models_own(stage):
     made = run(replace(stage, audit={**stage.audit, "unit": "tokens", "length": 20}))
     assert re.search("6 of 20 tokens a book", (made.path / "audit.md").read_text())
+
+
+def test_a_served_model_is_audited_as_one_in_files(stage):
+    local = run(stage)
+    with Server(folder=GOLDEN / "target") as server:
+        model = ScoredModelConfig(url=server.url, tokenizer=str(GOLDEN / "target"))
+        served = run(replace(stage, model=model))
+    columns = ["title", "contamination_rate", "p", "q"]
+    tables = [pd.read_parquet(m.path / "suspects.parquet")[columns] for m in (local, served)]
+    pd.testing.assert_frame_equal(*tables)
+
+
+def test_the_command_is_as_the_readme_has_it(stage, tmp_path, capsys, monkeypatch):
+    node = stage.audit
+    words = [f"{role}={node[role]}" for role in ("positives", "negatives", "suspects")]
+    given = ["length=12", "snippets=6", "method=[loss]", f"runs={tmp_path / 'runs'}"]
+    model = f"model.path={GOLDEN / 'target'}"
+    monkeypatch.setattr(
+        sys, "argv", ["contamination", "audit", "audit=books", *words, *given, model]
+    )
+    monkeypatch.delitem(sys.modules, "detection.__main__", raising=False)
+    assert console.main() == 0
+    said = capsys.readouterr().out
+    assert "**None of 5 suspects**" in said
+    assert "report.html" in said.splitlines()[-1]
