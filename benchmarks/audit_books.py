@@ -6,9 +6,9 @@ Twenty "books" of 2,560 words are made of the embedded documents, each of one ki
 (Wikipedia, news, stories, law), and no document is in two of them. A tiny LLaMA is pretrained on
 other documents. For each of the models it is then trained on some of the books' chapters (320 words
 each), so many copies of each among other text: on all chapters of 5 positives, on none of 5
-negatives, and on the share in SHARES of 10 suspects. A book's true share is that of its words that was trained
-on, which is exact, since chapters are equally long; the audit's snippets (160 tokens) begin
-anywhere, and may stand in two chapters.
+negatives, and on the share in SHARES of 10 suspects. A book's true share is that of its words that
+was trained on, which is exact, since chapters are equally long; the audit's snippets (160 tokens)
+begin anywhere, and may stand in two chapters.
 
 What is redrawn: for each model the books' roles, the chapters that are trained on, and the order of
 training; for each redraw (redraws / models a model) which of the wholly trained books are positives

@@ -1,6 +1,6 @@
 """Do the audit of books' intervals and p-values keep their word? Simulated books of known shares.
 
-    python -m benchmarks.audit_rates [draws, default 1000]
+    python -m benchmarks.audit_rates [draws, default 300]
 
 Snippets of a book score N(b, 1), those that were trained on N(b + d, 1), where b is the book's own,
 N(0, offset). Each draw has its validation books, as many positives as negatives, and a suspect of
@@ -106,7 +106,7 @@ def null(draws: int) -> None:
 
 def main() -> None:
     """Both tables."""
-    draws = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    draws = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     coverage(draws)
     null(draws)
 
