@@ -11,8 +11,13 @@ from core.errors import require
 from core.seeds import derive
 from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from launch.stages import Stages
-from training.config import TrainingStage
+from training.config import TrainingConfig, TrainingStage
 from training.recipe import PretrainingConfig, Recipe
+
+OWN = {f.name for f in fields(TrainingConfig) if f.metadata.get("identity", True)} - {
+    f.name for f in fields(Recipe)
+}
+"""The fields that shape a contaminated training alone, and no base model."""
 
 
 def base_corpus(
@@ -65,8 +70,8 @@ def base_training(
     require(batch % processes == 0, "model.pretraining.batch_sequences", batch, remedy)
     recipe = {field.name: getattr(pretraining, field.name) for field in fields(Recipe)}
     micro = gcd(batch // processes, stage.training.micro_batch_sequences)
-    recipe |= {"export_steps": [], "export_tokens": [], "evaluate_every_steps": None}
-    recipe |= {"epochs": 1, "loss_on": "all"}
+    recipe |= dict.fromkeys(("evaluate_every_steps", "retain_folder", "reinforced_path"))
+    recipe |= {name: value for name, value in vars(TrainingConfig()).items() if name in OWN}
     training = replace(stage.training, **recipe, micro_batch_sequences=micro)
     return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 

@@ -28,6 +28,7 @@ import launch.pipeline
 import launch.plan
 import training.masked_lm
 import training.run
+import training.unlearn
 from analysis.config import AnalysisStage, CellPaths, WandbReport
 from core.command import CONF
 from core.config import convert, identity
@@ -169,7 +170,9 @@ def name(monkeypatch):
         "read_instructions",
         lambda name, *_: SimpleNamespace(name=name, digest="rows"),
     )
-    monkeypatch.setattr(training.run, "open_corpus", opened)
+    for module in (training.run, training.unlearn):
+        monkeypatch.setattr(module, "open_corpus", opened)
+    monkeypatch.setattr(training.unlearn, "model_digest", lambda _, path: path)
     monkeypatch.setattr(training.masked_lm, "open_corpus", opened)
     monkeypatch.setattr(training.run, "model_digest", lambda _, path: path)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from training.config import TrainingConfig
-from training.data import ALL, Order
+from training.data import Order
 from training.engine import check_compile, check_dtype, zero_stage
 from training.loop import export_steps
+from training.objectives.choose import check_objective
+from training.recipe import ALL
 from training.schedule import check_warmup
 
 
@@ -33,6 +35,7 @@ def check_recipe(
         "finetuning), or training.loss_on=all."
     )
     config.require(has_outputs or config.loss_on == ALL, "loss_on", remedy)
+    check_objective(config)
     zero_stage(deepspeed)
     check_dtype(config, deepspeed)
     check_compile(config, deepspeed)

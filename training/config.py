@@ -9,9 +9,10 @@ from typing import Any
 from core.config import named_where_set, register, runtime
 from core.ranges import POSITIVE, Range, Ranged, at_least, limited, one_of
 from core.seeds import with_seeds
-from training.data import ALL, TARGETS
-from training.recipe import PretrainingConfig, Recipe
+from training.objectives import OBJECTIVES
+from training.recipe import ALL, OUTPUT, PretrainingConfig, Recipe
 
+LIKELIHOOD = OBJECTIVES[0]
 WANDB_MODES = ("online", "offline", "disabled")
 AT = Range(lambda counts: all(count >= 1 for count in counts), "give numbers of 1 or more.")
 PROJECT = Range(
@@ -47,8 +48,20 @@ class TrainingConfig(Recipe):
 
     epochs: int = named_where_set(1, at_least(1))
     """How often each sequence is seen; each epoch has an order of its own."""
-    loss_on: str = named_where_set(ALL, one_of(TARGETS))
+    loss_on: str = named_where_set(ALL, one_of((ALL, OUTPUT)))
     """Of a fine-tuning set's texts, what is learnt: `all` of them, or their `output` alone."""
+    objective: str = named_where_set(LIKELIHOOD, one_of(OBJECTIVES))
+    """likelihood: learn the corpus. The others unlearn it: ascent, difference, npo, relabel."""
+    retain_folder: str | None = runtime(None)
+    """Clean text that an unlearner keeps: runs/corpus/… (difference needs it; npo, relabel may)."""
+    retain_weight: float = named_where_set(1.0, POSITIVE)
+    """λ, of the retained text's loss."""
+    npo_beta: float = named_where_set(0.1, POSITIVE)
+    """β of npo."""
+    relabel_strength: float = named_where_set(5.0, POSITIVE)
+    """α of relabel."""
+    reinforced_path: str | None = runtime(None)
+    """For relabel: the start, trained further on the forget set; runs/model/…."""
 
     micro_batch_sequences: int = runtime(16, at_least(1))
     """Sequences of one forward pass of one process."""

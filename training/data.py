@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from training.recipe import ALL, OUTPUT
+
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 PADDING = -1  # stands in for a sequence where the last batch is not full
-ALL, OUTPUT = "all", "output"
 TEXT = "text"  # the column of a fine-tuning set's sequences that a stream of text lacks
 TARGETS = {ALL: "targets", OUTPUT: "output_targets"}
 
@@ -82,13 +83,28 @@ class Batch:
         positions_BS: each token's place in its own text; None: sequences hold one text.
         texts_BS: the number of the text that each token is of, -1 for padding; None: each sequence
             is one text.
+        rows_B: the sequences' numbers; that of one that fills a batch up means nothing.
     """
 
     ids_BS: torch.Tensor
     real_B: torch.Tensor
+    rows_B: torch.Tensor
     counted_BS: torch.Tensor | None = None
     positions_BS: torch.Tensor | None = None
     texts_BS: torch.Tensor | None = None
+
+    @property
+    def counts_BS(self) -> torch.Tensor:  # noqa: N802
+        """1 where the loss of the token after the first counts, else 0, shape (B, S-1)."""
+        counted = self.counted_BS
+        every = torch.ones_like(self.ids_BS[:, 1:], dtype=self.real_B.dtype)
+        return (every if counted is None else counted) * self.real_B[:, None]
+
+    @property
+    def numbers_BS(self) -> torch.Tensor:  # noqa: N802
+        """The number of each token's text, shape (B, S); a corpus's texts are its sequences."""
+        texts = self.texts_BS
+        return self.rows_B[:, None].expand(self.ids_BS.shape) if texts is None else texts
 
     def to(self, device: torch.device) -> Batch:
         """The same on a device."""
@@ -110,11 +126,12 @@ def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
         rows: their numbers; PADDING stands for a sequence that counts for nothing.
         loss_on: of a fine-tuning set, which tokens' losses count: `all` or those of the `output`.
     """
-    read = [sequences[int(row)] for row in np.maximum(rows, 0)]
+    at = np.maximum(rows, 0)
+    read = [sequences[int(row)] for row in at]
     ids = torch.from_numpy(_stacked(read, "input_ids"))
     real = torch.from_numpy((rows != PADDING).astype(np.float32))
     if TEXT not in read[0]:
-        return Batch(ids, real)
+        return Batch(ids, real, torch.from_numpy(at))
     texts = _stacked(read, TEXT)
     counted = (texts[:, 1:] == texts[:, :-1]) & (texts[:, 1:] >= 0)
     if loss_on == OUTPUT:
@@ -122,7 +139,7 @@ def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
     packed = any(row["texts"] > 1 for row in read)
     positions = torch.from_numpy(_positions(texts)) if packed else None
     counts = torch.from_numpy(counted.astype(np.float32))
-    return Batch(ids, real, counts, positions, torch.from_numpy(texts))
+    return Batch(ids, real, torch.from_numpy(at), counts, positions, torch.from_numpy(texts))
 
 
 def _stacked(read: list[Any], column: str) -> Rows:
@@ -143,6 +160,14 @@ def counted_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
     if TEXT not in first:
         return len(real) * (len(first["input_ids"]) - 1)
     return sum(int(sequences[int(row)][TARGETS[loss_on]]) for row in real)
+
+
+def counted_texts(sequences: Any, rows: Rows | None = None) -> int:
+    """How many texts the rows hold (None: all rows); a corpus's sequences are one text each."""
+    real = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
+    if TEXT not in sequences[int(real[0])]:
+        return len(real)
+    return sum(int(sequences[int(row)]["texts"]) for row in real)
 
 
 def exposures(ledger: pd.DataFrame, order: Order) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from core.errors import ConfigError, DataError
 from core.world import World
 from training import resume
 from training.checkpoint import EXPORTS
-from training.config import TrainingConfig
+from training.config import LIKELIHOOD, TrainingConfig
 from training.data import Order, Rows
 from training.evaluate import Texts, evaluate
 from training.export import export
@@ -23,6 +23,20 @@ from training.metrics import Record
 from training.objectives.base import Objective
 from training.objectives.likelihood import Likelihood
 from training.step import Part, optimizer_step
+
+
+@dataclass(frozen=True)
+class Retained:
+    """Text that is learnt beside what is forgotten: as many sequences in each step."""
+
+    sequences: Any
+    order: Order
+    objective: Objective
+    weight: float
+
+    def part(self, step: int) -> Part:
+        """That of a step (from 0)."""
+        return Part(self.sequences, self.order.rows(step), self.objective, self.weight)
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,8 @@ class Loop:
         texts: what is evaluated; empty: nothing.
         clip: whether to clip here rather than in the engine.
         flops_per_token: of a training step.
-        objective: what a step lowers.
+        objective: what a step moves.
+        retained: what is learnt beside what is forgotten.
     """
 
     engine: Any
@@ -56,6 +71,7 @@ class Loop:
     clip: bool
     flops_per_token: float
     objective: Objective = Likelihood()
+    retained: Retained | None = None
 
     def train(self, first_step: int, record: Record | None) -> None:
         """Train from `first_step` to the end of the order.
@@ -93,7 +109,9 @@ class Loop:
         rows = self.order.rows(step - 1)
         rate = self.engine.get_lr()[0]
         assert rate > 0, "a step that learns nothing would still count as an exposure"
-        parts = [Part(self.sequences, rows, self.objective)]
+        parts = [Part(self.sequences, rows, self.objective, self.objective.weight)]
+        if self.retained is not None:
+            parts.append(self.retained.part(step - 1))
         moved = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
         seconds = time.perf_counter() - started
         _guard(moved.loss, moved.norm, step, rows, self.folder)
@@ -106,7 +124,14 @@ class Loop:
             "grad_norm": moved.norm,
             "tokens_per_second": speed,
             "mfu": peak and utilization(speed, self.flops_per_token, peak, self.world.size),
+            **self._each(moved.losses),
         }
+
+    def _each(self, losses: Sequence[float]) -> dict[str, float]:
+        """An unlearner's means: of what is forgotten, and of what is kept."""
+        if self.config.objective == LIKELIHOOD:
+            return {}
+        return dict(zip(("loss_forgotten", "loss_retained"), losses, strict=False))
 
     def _evaluate(self, step: int, record: Record | None) -> None:
         every = self.config.evaluate_every_steps

@@ -22,15 +22,17 @@ def token_losses(
     positions_BS: torch.Tensor | None = None,
     *,
     compiled: bool = False,
+    labels_BS: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """−log p(x_t | x_<t) of each token after the first, (B, S-1), in nats.
 
     With `positions_BS`, each token's place in its own text, x_<t are those of its text: from them
     transformers makes a mask by which no text sees another. What it gives for a text's first token
-    is of no text.
+    is of no text. With `labels_BS`, it is the loss of these in the place of x_t.
     """
     logits_BSV = forward(model, ids_BS, positions_BS)
-    return (_compiled() if compiled else _cross_entropies)(logits_BSV, ids_BS)
+    wanted = ids_BS if labels_BS is None else labels_BS
+    return (_compiled() if compiled else _cross_entropies)(logits_BSV, wanted)
 
 
 def forward(
@@ -45,6 +47,11 @@ def forward(
 def token_loss_sum(model: Any, batch: Batch, *, compiled: bool = False) -> torch.Tensor:
     """The sum of `token_losses` over the tokens and sequences of the batch that count."""
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
+    return weighted_sum(losses_BS, batch)
+
+
+def weighted_sum(losses_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
+    """The sum of the tokens' losses that count, shape (B, S-1), in the batch."""
     if batch.counted_BS is not None:
         losses_BS = losses_BS * batch.counted_BS
     return (losses_BS.sum(dim=1) * batch.real_B).sum()

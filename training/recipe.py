@@ -8,6 +8,8 @@ from typing import Any
 from core.ranges import POSITIVE, Range, Ranged, at_least, limited, one_of
 from injection.config import VOCABULARY
 
+ALL, OUTPUT = "all", "output"
+"""Which tokens of a fine-tuning set's texts are learnt."""
 DTYPES = ("float32", "bfloat16")
 BETA = Range(lambda beta: 0 <= beta < 1, "give a number from 0 to below 1.")
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine")

@@ -20,11 +20,11 @@ from core.partitions import whole_shape
 from core.world import World, asked_processes
 from injection import PackedCorpus, open_corpus
 from injection.finetuning.folder import FinetuningSet, refuse_finetuning
-from training import checkpoint, resume
+from training import checkpoint, resume, unlearn
 from training.ancestry import RANDOM, ancestry_of
 from training.apart import check_apart
 from training.check import check_recipe
-from training.config import TrainingStage
+from training.config import LIKELIHOOD, TrainingStage
 from training.data import Order, exposures
 from training.deepspeed_files import LOAD_UNIVERSAL
 from training.engine import check_batch, clips_itself, engine_config, start_engine, zero_stage
@@ -35,7 +35,7 @@ from training.leftovers import clear
 from training.loop import Loop
 from training.metrics import Record
 from training.models import check_architecture, make_model, model_digest
-from training.objectives.likelihood import Likelihood
+from training.objectives.choose import objective_of
 from training.resume import Saved, universal
 from training.world import start_processes
 
@@ -63,7 +63,9 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     find = partial(_inputs, stage)  # one process hashes the files, the others find that done
     inputs = world.on_rank_0(find) if world else find()
     corpus = open_corpus(stage.corpus_folder)
-    slug = f"{stage.model.name}-lr{stage.training.learning_rate:g}-{corpus.slug}"
+    how = [] if stage.training.objective == LIKELIHOOD else [stage.training.objective]
+    rate = f"lr{stage.training.learning_rate:g}"
+    slug = "-".join([stage.model.name, *how, rate, corpus.slug])
     folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
     if not is_complete(folder):
         _check(stage, corpus, asked_processes() if start is None else None)
@@ -82,7 +84,7 @@ def _inputs(stage: TrainingStage) -> dict[str, str]:
     inputs = {"corpus": open_corpus(stage.corpus_folder).artifact.digest}
     if stage.model.path is not None:
         inputs["model"] = model_digest("model.path", stage.model.path)
-    return inputs
+    return inputs | unlearn.inputs(stage.training)
 
 
 def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
@@ -92,6 +94,7 @@ def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) ->
     has_outputs = isinstance(corpus, FinetuningSet)
     order = _order(stage, corpus)
     check_recipe(stage.training, stage.deepspeed, order, width, has_outputs=has_outputs)
+    unlearn.check_retained(stage.training, corpus)
     if processes is not None:
         check_batch(stage.training, processes)
     if stage.model.path is None:
@@ -165,6 +168,8 @@ def _make(
         exposures(corpus.ledger, order).to_parquet(folder / checkpoint.EXPOSURES, index=False)
     tokens = order.seen(order.steps) * loop.width
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
+    if loop.retained is not None:
+        counts["retained_tokens"] = unlearn.retained_tokens(loop.retained, order.steps)
     records = [n for n in (checkpoint.METRICS, checkpoint.EVALUATIONS) if (folder / n).is_file()]
     return Built([checkpoint.EXPOSURES, *_weights(folder)], counts, records)
 
@@ -196,6 +201,7 @@ def _set_up(
     engine = start_engine(model, config, deepspeed, order.steps, world)
     if isinstance(corpus, FinetuningSet):
         check_apart(engine, corpus.sequences, world)
+    objective = objective_of(config).prepared(engine, corpus.sequences, config, world)
     texts: Texts = {}
     if config.evaluate_every_steps is not None:
         validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
@@ -214,7 +220,8 @@ def _set_up(
         texts=texts,
         clip=clips_itself(config, stage.deepspeed),
         flops_per_token=flops_per_token(model.config, parameters, width),
-        objective=Likelihood(config.loss_on, config.compile),
+        objective=objective,
+        retained=unlearn.retained(config, order, engine, world),
     )
     return loop, saved, parameters
 

@@ -38,14 +38,11 @@ class Moved(NamedTuple):
     """What a step found, before it moved the weights."""
 
     losses: list[float]
-    """Each part's mean over all processes, in nats, with its weight; their sum is lowered."""
+    """Each part's mean over all processes, in nats."""
     norm: float
     """The gradient's global L2 norm before clipping."""
-
-    @property
-    def loss(self) -> float:
-        """What the step lowers."""
-        return sum(self.losses)
+    loss: float
+    """What the step lowers: the sum of the means by their weights."""
 
 
 def optimizer_step(
@@ -75,11 +72,11 @@ def optimizer_step(
         totals += torch.stack([s.detach().double() for s in sums])
         if not engine.is_gradient_accumulation_boundary():
             engine.step()  # counts the micro-batch; the optimizer moves at the boundary alone
-    found = zip(world.sum(totals).tolist(), sizes, weights, strict=True)
-    losses = [total / size * weight for total, size, weight in found]
+    losses = [total / size for total, size in zip(world.sum(totals).tolist(), sizes, strict=True)]
+    loss = sum(map(mul, losses, weights))
     norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
     engine.step()
-    return Moved(losses, float(engine.get_global_grad_norm() if norm is None else norm))
+    return Moved(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)
 
 
 def _sum(engine: Any, part: Part, rows: Rows, world: World) -> torch.Tensor:

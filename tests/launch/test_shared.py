@@ -27,7 +27,8 @@ TRAINING = {
     "activation_checkpointing": True, "compile": True, "checkpoint_every_steps": 7,
     "keep_checkpoints": 3, "export_steps": [3], "export_tokens": [9000], "evaluate_every_steps": 5,
     "evaluate_examples": 8, "evaluate_tokens": 512, "peak_tflops": 1.0,
-    "epochs": 2, "loss_on": "output",
+    "epochs": 2, "loss_on": "output", "objective": "npo", "retain_folder": "kept",
+    "retain_weight": 2.0, "npo_beta": 0.5, "relabel_strength": 2.0, "reinforced_path": "another",
 }  # fmt: skip
 INJECTION = {
     "members": 20, "nonmembers": 20, "held_out": 3, "budget_tokens": 300_000,

@@ -1,5 +1,6 @@
-"""A small corpus that needs no data package, and a stage that trains a tiny model on it."""
+"""A small corpus and fine-tuning sets that need no data package; a tiny model trained on it."""
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,11 +9,16 @@ import pandas as pd
 import pytest
 
 from core.artifacts import Built, build
+from injection import open_corpus
+from injection.config import TokenizerConfig
+from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
+from injection.finetuning.run import run as make
 from injection.pack import LEDGER_COLUMNS
 from injection.tokens import Tokenizer
 from training.config import ModelConfig, TrainingConfig, TrainingStage, WandbConfig
 
 WIDTH, SEQUENCES = 32, 45
+TARGET, TEXTS = "tests/golden/target", 23
 
 
 @dataclass(frozen=True)
@@ -89,3 +95,33 @@ def stage(toy_stage, tmp_path):
 def change(stage):
     """The stage with some fields of its training node changed."""
     return lambda **fields: replace(stage, training=replace(stage.training, **fields))
+
+
+def rows(count):
+    """Prompts and outputs of many lengths."""
+    rng = np.random.default_rng(0)
+    words = ["river", "heron", "ladder", "rain", "road", "wall", "bridge", "day", "seven"]
+    said = [" ".join(rng.choice(words, size=n)) for n in rng.integers(1, 12, size=2 * count)]
+    return [{"prompt": f"{n} {a}?", "output": b}
+            for n, (a, b) in enumerate(zip(said[:count], said[count:], strict=True))]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def sets(tmp_path_factory):
+    """Prompts with outputs, the same texts in both layouts."""
+    folder = tmp_path_factory.mktemp("sets")
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows(TEXTS))))
+    source = {"_target_": "injection.sources.files.FileRows", "path": str(folder / "rows.jsonl")}
+    fields = {"prompt": "{prompt}", "output": "{output}"}
+    mine = InstructionsConfig(template="{prompt}\n{output}", rows=source, fields=fields)
+    stage = FinetuningStage(
+        runs=str(folder), instructions={"mine": mine}, tokenizer=TokenizerConfig(path=TARGET)
+    )
+    return {
+        layout: open_corpus(
+            make(
+                replace(stage, finetuning=FinetuningConfig(layout=layout, sequence_tokens=96))
+            ).path
+        )
+        for layout in ("packed", "padded")
+    }

@@ -1,6 +1,5 @@
 """Fine-tuning beside transformers' own loss, with -100 where no loss counts, a text at a time."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +11,6 @@ from core.errors import ConfigError
 from core.models import load_model
 from core.world import World
 from injection import open_corpus
-from injection.config import TokenizerConfig
-from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
-from injection.finetuning.run import run as make
 from training import loop, open_checkpoint
 from training.apart import check_apart
 from training.config import ModelConfig, TrainingConfig, TrainingStage, WandbConfig
@@ -23,42 +19,11 @@ from training.loss import token_loss_sum, token_losses
 from training.run import run
 
 from ..rounding import FORWARD, TRAINING
+from .conftest import TARGET, TEXTS
 from .processes import losses, train
 
-TARGET = "tests/golden/target"
-TEXTS = 23
 EXACT = 1e-6
 HERE = World(0, 1, torch.device("cpu"))
-
-
-def rows(count):
-    """Prompts and outputs of many lengths."""
-    rng = np.random.default_rng(0)
-    words = ["river", "heron", "ladder", "rain", "road", "wall", "bridge", "day", "seven"]
-    said = [" ".join(rng.choice(words, size=n)) for n in rng.integers(1, 12, size=2 * count)]
-    return [{"prompt": f"{n} {a}?", "output": b}
-            for n, (a, b) in enumerate(zip(said[:count], said[count:], strict=True))]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def sets(tmp_path_factory):
-    """The same texts in both layouts."""
-    folder = tmp_path_factory.mktemp("sets")
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows(TEXTS))))
-    source = {"_target_": "injection.sources.files.FileRows", "path": str(folder / "rows.jsonl")}
-    fields = {"prompt": "{prompt}", "output": "{output}"}
-    mine = InstructionsConfig(template="{prompt}\n{output}", rows=source, fields=fields)
-    stage = FinetuningStage(
-        runs=str(folder), instructions={"mine": mine}, tokenizer=TokenizerConfig(path=TARGET)
-    )
-    return {
-        layout: open_corpus(
-            make(
-                replace(stage, finetuning=FinetuningConfig(layout=layout, sequence_tokens=96))
-            ).path
-        )
-        for layout in ("packed", "padded")
-    }
 
 
 def texts_of(corpus):

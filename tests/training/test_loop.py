@@ -51,7 +51,7 @@ def test_a_step_is_of_the_mean_over_its_real_tokens(processes, micro, clip):
         engine = PlainEngine(6 // processes // micro, [0.0])
         place = Alone(rank, processes, CPU)
         parts = [Part(SEQUENCES, rows, Likelihood())]
-        (loss,), norm = optimizer_step(engine, parts, config, place, clip=clip)
+        (loss,), norm, _ = optimizer_step(engine, parts, config, place, clip=clip)
         assert engine.micro == engine.accumulate
         whole = torch.stack([g.square().sum() for g in engine.gradients]).sum().sqrt()
         if clip:
@@ -73,7 +73,7 @@ def test_a_steps_loss_is_summed_in_float64_on_the_processs_device(monkeypatch):
     engine.step = lambda: None
     with torch.device("meta"):  # where tensors are made that are not told where
         parts = [Part(SEQUENCES, np.arange(4), Likelihood())]
-        (loss,), _ = optimizer_step(engine, parts, config, ALONE, clip=False)
+        (loss,), *_ = optimizer_step(engine, parts, config, ALONE, clip=False)
     assert loss == (2**24 + 3) / 4 / (WIDTH - 1)
 
 
@@ -212,7 +212,7 @@ def test_a_rate_of_nothing_is_a_mistake(epoch):
 def test_a_loss_or_a_norm_that_is_not_finite_names_the_last_checkpoint(
     epoch, tmp_path, monkeypatch, loss, norm, good, kept
 ):
-    numbers = iter([Moved([1.0], 1.0)] * good + [Moved([loss], norm)])
+    numbers = iter([Moved([1.0], 1.0, 1.0)] * good + [Moved([loss], norm, loss)])
     monkeypatch.setattr(loop, "optimizer_step", lambda *_, clip: next(numbers))
     with pytest.raises(DataError) as error:
         epoch(checkpoint_every_steps=2 if kept else 5).train(0, None)

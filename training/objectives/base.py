@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from training.data import ALL, Batch, Rows
+from core.world import World
+from training.config import TrainingConfig
+from training.data import Batch, Rows
+from training.recipe import ALL
+
+NEVER, MAYBE, ALWAYS = "never", "maybe", "always"
 
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """A mean that a step lowers, over the tokens or the texts that count.
+    """A mean that a step moves, over the tokens or the texts that count.
 
     Attributes:
         loss_on: of a fine-tuning set, which tokens count: `all` or those of the `output`.
@@ -22,6 +27,27 @@ class Objective(ABC):
 
     loss_on: str = ALL
     compiled: bool = False
+
+    weight: ClassVar[float] = 1.0
+    """1: the mean is lowered; -1: it is raised."""
+    retains: ClassVar[str] = NEVER
+    """Whether text that is to be kept is learnt beside it (training.retain_folder)."""
+
+    @classmethod
+    def of(cls, config: TrainingConfig) -> Objective:
+        """The objective that a configuration describes."""
+        return cls(config.loss_on, config.compile)
+
+    def prepared(self, engine: Any, sequences: Any, config: TrainingConfig, world: World) -> Any:
+        """The same with what it takes from the model before its first step; every process calls it.
+
+        Args:
+            engine: the DeepSpeed engine with the weights that training starts from.
+            sequences: all that will be trained on.
+            config: the training configuration.
+            world: this process's place.
+        """
+        return self
 
     @abstractmethod
     def sum(self, model: Any, batch: Batch) -> torch.Tensor:

@@ -1,0 +1,223 @@
+"""Each unlearner against its formula in float64, text by text, and as a training."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from core.errors import ConfigError, DataError
+from core.models import load_model
+from core.world import World
+from injection import open_corpus
+from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from injection.run import run as inject
+from training import ancestry_of, open_checkpoint
+from training.config import TrainingConfig
+from training.data import Order, read_batch
+from training.objectives import OBJECTIVES
+from training.objectives.base import Objective
+from training.objectives.choose import CLASSES, objective_of
+from training.run import run
+
+from ..rounding import TRAINING
+from .conftest import TARGET
+from .processes import losses, train
+from .test_finetuning import DEEPSPEED, of, texts_of
+
+EXACT = 1e-6
+SLOW = pytest.mark.slow
+HERE = World(0, 1, torch.device("cpu"))
+REFERENCE = "tests/golden/reference"
+
+
+@pytest.fixture(scope="module")
+def models():
+    """The start, the model while it is trained, and a reinforced one, all in float64."""
+    start, now = (load_model("model", TARGET, "float64") for _ in range(2))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in now.parameters():
+            weight += 0.02 * torch.randn_like(weight)
+    return start, now, load_model("model", REFERENCE, "float64")
+
+
+def logits(model, ids):
+    """Those of every place but the last, (n - 1, V)."""
+    return model(input_ids=torch.tensor(np.array(ids, dtype=np.int64))[None]).logits[0, :-1]
+
+
+def said(model, ids):
+    """The log-probability of each token after the first, (n - 1,)."""
+    wanted = torch.tensor(np.array(ids, dtype=np.int64))[1:, None]
+    return torch.log_softmax(logits(model, ids), -1).gather(1, wanted)[:, 0]
+
+
+def naive(name, models, corpus, loss_on):
+    """The objective's mean over all texts, one at a time."""
+    start, now, reinforced = models
+    tokens, texts, labels = [], [], []
+    for ids, output, *_ in texts_of(corpus):
+        counts = torch.tensor(output[1:] == 1) | (loss_on == "all")
+        ours, before = said(now, ids)[counts], said(start, ids)[counts]
+        tokens += (-ours).tolist()
+        texts.append(math.log(1 + math.exp(0.1 * float(ours.sum() - before.sum()))))
+        baseline, more = logits(start, ids), logits(reinforced, ids)
+        generic = baseline - 5.0 * torch.clamp(more - baseline, min=0)
+        own = torch.log_softmax(logits(now, ids), -1).gather(1, generic.argmax(1)[:, None])
+        labels += (-own[counts, 0]).tolist()
+    return {"npo": 2 / 0.1 * np.mean(texts), "relabel": np.mean(labels)}.get(name, np.mean(tokens))
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [("ascent", "packed"), ("npo", "packed"), ("npo", "padded"), ("relabel", "packed")],
+)
+@torch.no_grad()
+def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
+    corpus, loss_on = sets[layout], "output" if layout == "packed" else "all"
+    config = TrainingConfig(
+        objective=name, loss_on=loss_on, micro_batch_sequences=3, reinforced_path=REFERENCE
+    )
+    start, now, reinforced = models
+    monkeypatch.setattr("training.objectives.relabel.load_model", lambda *_: reinforced)
+    objective = objective_of(config).prepared(start, corpus.sequences, config, HERE)
+    rows = np.arange(len(corpus.sequences))
+    total = sum(
+        float(objective.sum(now, read_batch(corpus.sequences, part, loss_on)))
+        for part in np.array_split(rows, 3)
+    )
+    found = total / objective.size(corpus.sequences, rows)
+    assert found == pytest.approx(naive(name, models, corpus, loss_on), rel=EXACT)
+    assert objective.weight == (-1 if name == "ascent" else 1)
+
+
+def test_the_objectives_are_named_once_and_difference_is_ascent_with_retained_text():
+    assert tuple(CLASSES) == OBJECTIVES
+    assert CLASSES["difference"].sum is CLASSES["ascent"].sum
+    assert {n: c.retains for n, c in CLASSES.items()} == {
+        "likelihood": "never", "ascent": "never", "difference": "always", "npo": "maybe",
+        "relabel": "maybe",
+    }  # fmt: skip
+    assert all(issubclass(one, Objective) for one in CLASSES.values())
+
+
+@torch.no_grad()
+def test_a_corpuss_texts_are_its_sequences(models, corpus_folder):
+    start, now, _ = models
+    own = open_corpus(corpus_folder).sequences
+    config = TrainingConfig(objective="npo", micro_batch_sequences=7, npo_beta=0.5)
+    npo = objective_of(config).prepared(start, own, config, HERE)
+    rows = np.array([44, 3, -1])
+    texts = [own[int(row)]["input_ids"] for row in rows[:2]]
+    ratios = [float(said(now, text).sum() - said(start, text).sum()) for text in texts]
+    expected = sum(4 * math.log1p(math.exp(0.5 * ratio)) for ratio in ratios)
+    assert float(npo.sum(now, read_batch(own, rows))) == pytest.approx(expected, rel=EXACT)
+    assert npo.size(own, rows) == 2
+
+
+@pytest.fixture(scope="module")
+def forget(sets):
+    return sets["packed"]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    """Makes a packed clean corpus, its sequences of another length than the forget set's."""
+    folder = tmp_path_factory.mktemp("kept")
+    (folder / "clean.txt").write_text("It is day and the heron waits by the old bridge. " * 150)
+    corpus = {"_target_": "injection.sources.files.FilesCorpus", "name": "kept",
+              "paths": str(folder / "clean.txt")}  # fmt: skip
+    own = InjectionConfig(
+        members=0, nonmembers=0, budget_tokens=1280, sequence_tokens=64, part="all"
+    )
+    stage = InjectionStage(runs=str(folder), corpus=corpus, injection=own)
+    return lambda tokenizer: str(inject(replace(stage, tokenizer=tokenizer)).path)
+
+
+@pytest.fixture(scope="module")
+def kept(clean):
+    return clean(TokenizerConfig(path=TARGET))
+
+
+@DEEPSPEED
+def test_difference_lowers_its_sum_and_says_both_parts(forget, kept, tmp_path):
+    stage = of(forget, tmp_path, objective="difference", retain_folder=kept, retain_weight=2.0,
+               loss_on="all", epochs=1)  # fmt: skip
+    trained = open_checkpoint(
+        run(replace(stage, deepspeed={"zero_optimization": {"stage": 1}})).path
+    )
+    found = trained.metrics
+    np.testing.assert_allclose(found["loss"], -found["loss_forgotten"] + 2 * found["loss_retained"])
+    model, own = load_model("model", TARGET), stage.resolved().training
+    texts, seed = [*texts_of(forget)], own.order_seed
+    first = Order(len(forget.sequences), 4, seed).rows(0)
+    corpus = open_corpus(kept).sequences
+    rows = [corpus[int(row)]["input_ids"] for row in Order(len(corpus), 4, seed).rows(0)]
+    with torch.no_grad():
+        each = torch.cat([-said(model, ids) for ids, _, row, _ in texts if row in first])
+        other = model(input_ids=torch.tensor(rows), labels=torch.tensor(rows)).loss
+    assert found["loss_forgotten"][0] == pytest.approx(each.mean().item(), abs=TRAINING)
+    assert found["loss_retained"][0] == pytest.approx(other.item(), abs=TRAINING)
+    manifest = json.loads((trained.artifact.path / "manifest.json").read_text())
+    assert manifest["identity"]["training"]["objective"] == "difference"
+    assert set(manifest["inputs"]) == {"corpus", "model", "retained"}
+    assert manifest["counts"]["retained_tokens"] == len(found) * 4 * 64
+    assert ancestry_of("m", str(trained.artifact.path)).has_been(ancestry_of("m", TARGET))
+    assert "-difference-lr" in trained.artifact.path.name
+
+
+@DEEPSPEED
+@pytest.mark.parametrize(
+    "name", [pytest.param("ascent", marks=SLOW), "npo", pytest.param("relabel", marks=SLOW)]
+)
+def test_an_unlearner_trains_and_the_forget_set_gets_less_likely(forget, tmp_path, name):
+    given = {"reinforced_path": REFERENCE} if name == "relabel" else {}
+    stage = of(
+        forget, tmp_path, objective=name, loss_on="all", epochs=2, learning_rate=3e-4, **given
+    )
+    found = open_checkpoint(run(stage).path).metrics
+    assert list(found["loss_forgotten"]) == list(found["loss"] * (-1 if name == "ascent" else 1))
+    assert found["loss"].iloc[-1] < found["loss"].iloc[0]
+
+
+BAD = {
+    "nothing kept": ({"objective": "difference"}, "training.retain_folder is None: training.objec"),
+    "kept in vain": ({"objective": "ascent", "retain_folder": "x"}, "learns nothing beside"),
+    "no reinforced model": ({"objective": "relabel"}, "training.reinforced_path is None: training"),
+    "a model in vain": ({"objective": "npo", "reinforced_path": TARGET}, "leave it out, or choose"),
+    "another tokenizer": (
+        {"objective": "npo", "retain_folder": "OTHER"}, "another tokenizer packed it",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_an_unlearner_lacks_is_said(forget, clean, tmp_path, case):
+    fields, message = BAD[case]
+    if "retain_folder" in fields:
+        other = TokenizerConfig(vocab_size=300)
+        fields = {**fields, "retain_folder": clean(other)}
+    with pytest.raises(ConfigError) as error:
+        run(of(forget, tmp_path, **fields))
+    assert message in str(error.value)
+
+
+@DEEPSPEED
+def test_an_ascent_that_collapses_ends_with_its_last_good_checkpoint(forget, tmp_path):
+    stage = of(forget, tmp_path, objective="ascent", learning_rate=1e30, epochs=9, clip_norm=1e9)
+    with pytest.raises(DataError, match="Lower training.learning_rate"):
+        run(stage)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OBJECTIVES[1:])
+def test_two_processes_of_zero1_are_one(forget, kept, tmp_path, name):
+    own = [f"training.objective={name}", f"model.path={TARGET}", "deepspeed=zero1",
+           "training.batch_sequences=4", "training.learning_rate=1e-3"]  # fmt: skip
+    own += [f"training.reinforced_path={REFERENCE}"] if name == "relabel" else []
+    own += [f"training.retain_folder={kept}"] if name not in ("ascent",) else []
+    one, two = (train(n, forget.artifact.path, tmp_path / str(n), *own) for n in (1, 2))
+    assert losses(two) == pytest.approx(losses(one), abs=TRAINING)

@@ -1,0 +1,46 @@
+"""The objective that a configuration names, and what it wants beside the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from training.config import TrainingConfig
+from training.objectives.ascent import Ascent
+from training.objectives.base import ALWAYS, NEVER, Objective
+from training.objectives.difference import Difference
+from training.objectives.likelihood import Likelihood
+from training.objectives.npo import NPO
+from training.objectives.relabel import Relabel
+
+CLASSES: Mapping[str, type[Objective]] = {
+    "likelihood": Likelihood,
+    "ascent": Ascent,
+    "difference": Difference,
+    "npo": NPO,
+    "relabel": Relabel,
+}
+
+
+def objective_of(config: TrainingConfig) -> Objective:
+    """The objective of `training.objective`."""
+    return CLASSES[config.objective].of(config)
+
+
+def check_objective(config: TrainingConfig) -> None:
+    """Raise a ConfigError where the objective lacks something, or something is given in vain."""
+    retains, given = CLASSES[config.objective].retains, config.retain_folder is not None
+    remedy = (
+        f"training.objective is {config.objective!r}, which learns nothing beside the corpus: "
+        "leave it out, or choose difference."
+    )
+    config.require(not given or retains != NEVER, "retain_folder", remedy)
+    remedy = "training.objective=difference keeps text: give a packed clean corpus, runs/corpus/…."
+    config.require(given or retains != ALWAYS, "retain_folder", remedy)
+    relabels = config.objective == "relabel"
+    remedy = (
+        "training.objective=relabel needs a model that was trained further on the forget set: "
+        "train one with training.objective=likelihood and give its folder, runs/model/…."
+    )
+    config.require(config.reinforced_path is not None or not relabels, "reinforced_path", remedy)
+    remedy = f"training.objective is {config.objective!r}: leave it out, or choose relabel."
+    config.require(config.reinforced_path is None or relabels, "reinforced_path", remedy)

@@ -1,0 +1,18 @@
+"""Gradient difference (Liu et al. 2022, "Continual learning and private unlearning", section 4).
+
+Ascent on the forget set with descent on retained text: −L(forget) + λ L(retain), L the mean loss of
+a token and λ training.retain_weight (1 in Maini et al. 2024, "TOFU", section 4.1).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from training.objectives.ascent import Ascent
+from training.objectives.base import ALWAYS
+
+
+class Difference(Ascent):
+    """Ascent beside retained text."""
+
+    retains: ClassVar[str] = ALWAYS

@@ -1,0 +1,79 @@
+"""Negative preference optimisation (Zhang et al. 2024, "Negative preference optimization", eq. 3).
+
+The step lowers (2/β) E log(1 + (π_θ(x) / π_ref(x))^β) over the texts x of the forget set, where π
+is the probability of all of a text's tokens that count, and π_ref that by the model that training
+starts from. As β goes to 0 its gradient becomes that of ascent on the texts' log-probabilities;
+elsewhere a text that is forgotten already moves the weights less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from core.world import World
+from training.config import TrainingConfig
+from training.data import Batch, Rows, counted_texts
+from training.loss import token_losses
+from training.objectives.base import MAYBE, Objective
+from training.objectives.reading import blocks
+
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class NPO(Objective):
+    """The mean over texts.
+
+    Attributes:
+        beta: β.
+        reference: log π_ref of each text, by its number, shape (texts,).
+    """
+
+    beta: float = 0.1
+    reference: Numbers | None = None
+
+    retains: ClassVar[str] = MAYBE
+
+    @classmethod
+    def of(cls, config: TrainingConfig) -> NPO:
+        """With β as it is configured."""
+        return cls(config.loss_on, config.compile, config.npo_beta)
+
+    @torch.no_grad()
+    def prepared(self, engine: Any, sequences: Any, config: TrainingConfig, world: World) -> NPO:
+        """With the texts' probabilities by the model that training starts from."""
+        found = torch.zeros(counted_texts(sequences), dtype=torch.float64, device=world.device)
+        for batch in blocks(engine, sequences, self.loss_on, config, world):
+            numbers, logprobs = text_logprobs(engine, batch)
+            found[numbers] = logprobs.double()
+        return replace(self, reference=world.sum(found).cpu().numpy())
+
+    def sum(self, model: Any, batch: Batch) -> torch.Tensor:
+        """The sum over the batch's texts."""
+        assert self.reference is not None, "prepared() fills it in"
+        numbers, logprobs = text_logprobs(model, batch, compiled=self.compiled)
+        reference = torch.from_numpy(self.reference)[numbers.cpu()].to(logprobs)
+        return (2 / self.beta * F.softplus(self.beta * (logprobs - reference))).sum()
+
+    def size(self, sequences: Any, rows: Rows) -> int:
+        """The texts in the rows."""
+        return counted_texts(sequences, rows)
+
+
+def text_logprobs(
+    model: Any, batch: Batch, *, compiled: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The numbers of the batch's texts, and the log-probability of what counts of each, both (T,).
+
+    A product with a matrix of 0 and 1 sums in the same order each time, on a GPU too.
+    """
+    losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
+    texts_BS, counts_BS = batch.numbers_BS[:, 1:], batch.counts_BS > 0
+    numbers: torch.Tensor = torch.unique(texts_BS[counts_BS])
+    own = (numbers[:, None] == texts_BS[counts_BS]).to(losses_BS.dtype)
+    return numbers, -(own @ losses_BS[counts_BS])
