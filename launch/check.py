@@ -25,7 +25,7 @@ from core.wholeness import ALWAYS, MANIFEST, damages, read_manifest
 
 ARTIFACTS = (
     *("corpus", "export", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),
-    *("extraction", "audit", "report", "benchmark"),
+    *("extraction", "audit", "report", "benchmark", "finetuning"),
 )
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
 RUNNING, OLDER, FOREIGN = "running", "older", "foreign"

@@ -11,13 +11,14 @@ import pytest
 import analysis.folder
 import detection.accuracy.run
 import detection.audits.run
-import detection.building.run
+import detection.building.folder
 import detection.extraction.run
 import detection.scores
 import detection.store
 import detection.views.rewordings
 import injection.corpus
 import injection.export.run
+import injection.finetuning.folder
 import training.checkpoint
 import training.masked_lm
 from core.artifacts import MANIFEST, Built, begun, beside, build
@@ -188,8 +189,8 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
 def test_every_stage_is_looked_at():
     owners = (injection.corpus, injection.export.run, training.checkpoint, training.masked_lm,
               detection.store, detection.views.rewordings, detection.scores,
-              detection.accuracy.run, detection.extraction.run, detection.building.run,
-              detection.audits.run, analysis.folder)  # fmt: skip
+              detection.accuracy.run, detection.extraction.run, detection.building.folder,
+              detection.audits.run, analysis.folder, injection.finetuning.folder)  # fmt: skip
     assert {owner.KIND for owner in owners} == {*ARTIFACTS}
 
 
