@@ -1,0 +1,179 @@
+"""The audit of unlearning where the truth is known: contaminated, unlearned, and a clean twin.
+
+    python -m benchmarks.audit_unlearning [runs]
+    python -m benchmarks.audit_unlearning coverage
+
+The first contaminates the quickstart's model, trains its clean twin (the same cell, its members
+inserted no time), unlearns the members in each way that the training stage has, and audits all of
+them together: at most 20 minutes on two cores. `continued` is plain training on the twin's corpus,
+which each unlearner must beat; `halfway` has the mean of the original's and the twin's weights.
+
+`coverage` simulates the share of the way where it is known, 0 (unlearned = original) and 1
+(unlearned = clean) among others, and counts how often the interval holds it, and how often a share
+is told where the original is as the twin. The exit status is 1 where that is off.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from core.compose import made
+from core.errors import ConfigError
+from core.metrics import Scores
+from detection.audits.base import AuditStage
+from detection.audits.run import MARKDOWN
+from detection.audits.run import run as audit
+from detection.audits.unlearning.estimating import Units
+from detection.audits.unlearning.travelled import travelled
+from injection import open_corpus
+from injection.finetuning.config import FinetuningStage
+from injection.finetuning.run import run as make_set
+from training import open_checkpoint
+from training.config import TrainingStage
+from training.run import run as train
+
+QUICKSTART = ("experiment=quickstart", "method=[loss]", "wandb.mode=disabled")
+NO_TIME = ("occurrences=fixed", "occurrences.count=0")
+METHODS = "method=[loss,zlib,min_k,min_k_plus_plus]"
+RECIPE = ("training.batch_sequences=16", "training.micro_batch_sequences=16")
+UNLEARNERS = {
+    "ascent": ("training.objective=ascent", "training.learning_rate=1e-4"),
+    "difference": ("training.objective=difference", "training.learning_rate=1e-3"),
+    "npo": ("training.objective=npo", "training.learning_rate=1e-3"),
+    "relabel": ("training.objective=relabel", "training.learning_rate=1e-3"),
+}
+RETAINED = ("difference", "npo")
+"""Those that are given text to keep."""
+SHAPES = ("normal", "skewed", "rate")
+REPETITIONS = 1_000
+WITHIN = 0.92, 0.98
+"""What a coverage must lie within."""
+FALSELY_TOLD = 0.06
+"""The most that an original as clean as its twin may be told apart: 2.5% and chance."""
+
+
+def main(runs: str) -> None:
+    """Make the models, audit them and print the audit."""
+    own = (f"runs={runs}",)
+    original, corpus = _cell(own)
+    clean, retained = _cell((*own, *NO_TIME))
+    words = (*own, f"corpus_folder={corpus}", "instructions=[]", "finetuning.format=text")
+    forget = made("finetuning", (*words, *_width(corpus)), FinetuningStage, make_set)
+    models = {
+        "continued": _trained((*own, *RECIPE, f"corpus_folder={retained}",
+                               "training.learning_rate=1e-3"), original),
+        **dict(_unlearned(own, original, forget, retained)),
+        "halfway": _halfway(original, clean, Path(runs) / "halfway"),
+    }  # fmt: skip
+    given = ",".join(f"{name}: '{path}'" for name, path in models.items())
+    words = (
+        *own, METHODS, "audit=unlearning", f"audit.original={original}", f"audit.clean={clean}",
+        f"audit.unlearned={{{given}}}", f"audit.texts={corpus}",
+    )  # fmt: skip
+    print((made("audit", words, AuditStage, audit) / MARKDOWN).read_text())
+
+
+def _cell(words: tuple[str, ...]) -> tuple[Path, Path]:
+    """The model and the corpus of one cell of the quickstart."""
+    from hydra import compose, initialize_config_dir
+
+    from core.command import CONF
+    from launch.config import ClusterConfig
+    from launch.pipeline import plan, run_cell
+    from launch.stages import Stages
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cell = run_cell(plan(compose("pipeline", [*QUICKSTART, *words])), Stages(ClusterConfig()))
+    assert cell is not None
+    return Path(cell.model), Path(cell.corpus)
+
+
+def _width(corpus: Path) -> tuple[str, ...]:
+    tokens = open_corpus(corpus).sequence_tokens
+    return (f"finetuning.sequence_tokens={tokens}",)
+
+
+def _trained(words: tuple[str, ...], model: Path) -> Path:
+    start = (f"model.path={model}", "wandb.mode=disabled")
+    return made("training", (*words, *start), TrainingStage, train)
+
+
+def _unlearned(
+    own: tuple[str, ...], model: Path, forget: Path, retained: Path
+) -> Iterator[tuple[str, Path]]:
+    """The model after each unlearner; those that the training stage lacks are said."""
+    for name, words in UNLEARNERS.items():
+        kept = (f"retain_folder={retained}",) if name in RETAINED else ()
+        try:
+            yield name, _trained((*own, *RECIPE, *words, *kept, f"corpus_folder={forget}"), model)
+        except ConfigError as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
+
+
+def _halfway(one: Path, other: Path, out: Path) -> Path:
+    """A model with the mean of the weights of both."""
+    from safetensors.torch import load_file, save_file
+
+    folders = [open_checkpoint(path).hf for path in (one, other)]
+    shutil.copytree(folders[0], out, dirs_exist_ok=True)
+    for file in out.glob("*.safetensors"):
+        first, second = (load_file(folder / file.name) for folder in folders)
+        mixed = {name: (first[name] + second[name]) / 2 for name in first}
+        save_file(mixed, file, metadata={"format": "pt"})
+    return out
+
+
+def coverage() -> int:
+    """Print how often the interval holds the true share; 1 where that is off."""
+    bad = False
+    print(f"{'shape':8} {'texts':>5} {'share':>5} {'told':>6} {'held':>6}")
+    for shape in SHAPES:
+        for texts in (20, 50, 100, 400):
+            for share in (0.0, 0.5, 1.0):
+                told, held = _held(shape, texts, share, gap=0.4)
+                bad |= told > REPETITIONS / 2 and not WITHIN[0] <= held / told <= WITHIN[1]
+                rate = held / max(1, told)
+                print(f"{shape:8} {texts:>5} {share:>5} {told / REPETITIONS:>6.3f} {rate:>6.3f}")
+            told, _ = _held(shape, texts, 0.0, gap=0.0)
+            bad |= told > FALSELY_TOLD * REPETITIONS
+            print(f"{shape:8} {texts:>5} {'none':>5} {told / REPETITIONS:>6.3f} {'-':>6}")
+    return int(bad)
+
+
+def _held(shape: str, texts: int, share: float, gap: float) -> tuple[int, int]:
+    """How often a share is told, and how often the interval then holds the true one."""
+    rng, told, held = np.random.default_rng(texts), 0, 0
+    rows = {"text_id": map(str, range(texts)), "benchmark": "", "member": True}
+    units = Units(pd.DataFrame(rows).astype({"member": "boolean"}), 0)
+    draw = partial(_drawn, rng, shape, texts, gap)
+    for _ in range(REPETITIONS):
+        found = travelled([units.mean(values, True) for values in draw(share)], texts)
+        told += not found.why
+        held += not found.why and found.low <= share <= found.high
+    return told, held
+
+
+def _drawn(
+    rng: np.random.Generator, shape: str, texts: int, gap: float, share: float
+) -> list[Scores]:
+    """The texts' figures by the original, the unlearned model and the twin."""
+    if shape == "rate":  # answers, right or wrong
+        means = 0.1 + gap * np.array([1, 1 - share, 0])
+        return [(rng.random(texts) < mean).astype(float) for mean in means]
+    base = rng.normal(size=texts) / 2
+    way = gap * (rng.exponential(size=texts) if shape == "skewed" else 1 + rng.normal(size=texts))
+    noise = 0.3 * rng.normal(size=(3, texts))
+    return [base + part * way + own for part, own in zip((1, 1 - share, 0), noise, strict=True)]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["coverage"]:
+        sys.exit(coverage())
+    main(*(sys.argv[1:] or ["runs"]))
