@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +24,6 @@ import numpy as np
 import pandas as pd
 
 from core.compose import made
-from core.errors import ConfigError
 from core.metrics import Scores
 from detection.audits.base import AuditStage
 from detection.audits.run import MARKDOWN
@@ -42,15 +40,17 @@ from training.run import run as train
 QUICKSTART = ("experiment=quickstart", "method=[loss]", "wandb.mode=disabled")
 NO_TIME = ("occurrences=fixed", "occurrences.count=0")
 METHODS = "method=[loss,zlib,min_k,min_k_plus_plus]"
-RECIPE = ("training.batch_sequences=16", "training.micro_batch_sequences=16")
+RECIPE = ("training.batch_sequences=4", "training.micro_batch_sequences=4", "wandb.mode=disabled")
 UNLEARNERS = {
-    "ascent": ("training.objective=ascent", "training.learning_rate=1e-4"),
-    "difference": ("training.objective=difference", "training.learning_rate=1e-3"),
-    "npo": ("training.objective=npo", "training.learning_rate=1e-3"),
-    "relabel": ("training.objective=relabel", "training.learning_rate=1e-3"),
+    "ascent": ("training.learning_rate=1e-4",),
+    "difference": ("training.learning_rate=2e-4",),
+    "npo": ("training.learning_rate=4e-4", "training.epochs=3"),
+    "relabel": ("training.learning_rate=4e-4", "training.epochs=3"),
 }
-RETAINED = ("difference", "npo")
+"""By `training.objective`: steps and rates at which none of them collapses."""
+RETAINING = ("difference", "npo", "relabel")
 """Those that are given text to keep."""
+Words = tuple[str, ...]
 SHAPES = ("normal", "skewed", "rate")
 REPETITIONS = 1_000
 WITHIN = 0.92, 0.98
@@ -64,29 +64,27 @@ def main(runs: str) -> None:
     own = (f"runs={runs}",)
     original, corpus = _cell(own)
     clean, retained = _cell((*own, *NO_TIME))
-    words = (*own, f"corpus_folder={corpus}", "instructions=[]", "finetuning.format=text")
-    forget = made("finetuning", (*words, *_width(corpus)), FinetuningStage, make_set)
     models = {
-        "continued": _trained((*own, *RECIPE, f"corpus_folder={retained}",
-                               "training.learning_rate=1e-3"), original),
-        **dict(_unlearned(own, original, forget, retained)),
+        "continued": _trained(own, original, retained, ("training.learning_rate=4e-4",)),
+        **_unlearned(own, original, _forgotten(own, corpus), retained),
         "halfway": _halfway(original, clean, Path(runs) / "halfway"),
-    }  # fmt: skip
+    }
     given = ",".join(f"{name}: '{path}'" for name, path in models.items())
-    words = (
-        *own, METHODS, "audit=unlearning", f"audit.original={original}", f"audit.clean={clean}",
-        f"audit.unlearned={{{given}}}", f"audit.texts={corpus}",
-    )  # fmt: skip
+    words = [
+        *(*own, METHODS, "audit=unlearning", f"audit.unlearned={{{given}}}"),
+        *(f"audit.original={original}", f"audit.clean={clean}", f"audit.texts={corpus}"),
+    ]
     print((made("audit", words, AuditStage, audit) / MARKDOWN).read_text())
 
 
-def _cell(words: tuple[str, ...]) -> tuple[Path, Path]:
+def _cell(words: Words) -> tuple[Path, Path]:
     """The model and the corpus of one cell of the quickstart."""
     from hydra import compose, initialize_config_dir
 
     from core.command import CONF
     from launch.config import ClusterConfig
-    from launch.pipeline import plan, run_cell
+    from launch.pipeline import run_cell
+    from launch.plan import plan
     from launch.stages import Stages
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -95,26 +93,30 @@ def _cell(words: tuple[str, ...]) -> tuple[Path, Path]:
     return Path(cell.model), Path(cell.corpus)
 
 
-def _width(corpus: Path) -> tuple[str, ...]:
-    tokens = open_corpus(corpus).sequence_tokens
-    return (f"finetuning.sequence_tokens={tokens}",)
+def _forgotten(own: Words, corpus: Path) -> Path:
+    """The corpus's members as a fine-tuning set."""
+    width = open_corpus(corpus).sequence_tokens
+    how = ("finetuning.format=text", f"finetuning.sequence_tokens={width}")
+    words = (*own, f"corpus_folder={corpus}", "instructions=[]", *how)
+    return made("finetuning", words, FinetuningStage, make_set)
 
 
-def _trained(words: tuple[str, ...], model: Path) -> Path:
-    start = (f"model.path={model}", "wandb.mode=disabled")
-    return made("training", (*words, *start), TrainingStage, train)
+def _trained(own: Words, model: Path, texts: Path, words: Words) -> Path:
+    """The model trained further."""
+    given = (f"model.path={model}", f"corpus_folder={texts}")
+    return made("training", (*own, *RECIPE, *given, *words), TrainingStage, train)
 
 
-def _unlearned(
-    own: tuple[str, ...], model: Path, forget: Path, retained: Path
-) -> Iterator[tuple[str, Path]]:
-    """The model after each unlearner; those that the training stage lacks are said."""
-    for name, words in UNLEARNERS.items():
-        kept = (f"retain_folder={retained}",) if name in RETAINED else ()
-        try:
-            yield name, _trained((*own, *RECIPE, *words, *kept, f"corpus_folder={forget}"), model)
-        except ConfigError as error:
-            print(f"{name} is left out: {error}", file=sys.stderr)
+def _unlearned(own: Words, model: Path, forget: Path, retained: Path) -> dict[str, Path]:
+    """The model after each unlearner."""
+    found, kept = {}, (f"training.retain_folder={retained}",)
+    reinforced = _trained(own, model, forget, ("training.learning_rate=4e-4", "training.epochs=3"))
+    for name, recipe in UNLEARNERS.items():
+        words = (*recipe, f"training.objective={name}", *kept * (name in RETAINING))
+        if name == "relabel":
+            words += (f"training.reinforced_path={reinforced}",)
+        found[name] = _trained(own, model, forget, words)
+    return found
 
 
 def _halfway(one: Path, other: Path, out: Path) -> Path:
