@@ -1,17 +1,17 @@
 """All that wants a GPU, measured in one command: `make gpu`.
 
-    python -m benchmarks.gpu out=FOLDER [shapes=tiny] [revision=REVISION] [PART …]
+    python -m benchmarks.gpu out=FOLDER [shapes=large] [revision=REVISION] [PART …]
 
 Under nine minutes on an H100 or H200. Each part is a process of its own with a time limit, so that
 a crash, a full memory or a slow part loses its own lines only. FOLDER gets, after each part:
 
 - gpu.json: the device, the versions, the code's revision, and every part's rows, earlier runs'
-  among them where device, versions and revision are the same;
+  among them where device, versions, revision and shapes are the same;
 - gpu.md: the same as tables;
 - gpu.log: what the parts said.
 
-`shapes=tiny` is for a machine without a GPU: the numbers mean nothing there. `revision` names the
-code where git can't.
+Without a GPU the shapes are tiny, and the numbers mean nothing: that tries the code only. `shapes`
+says another size, and `revision` names the code where git can't.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 525.0  # of all parts
 SHAPES = ("large", "tiny")
+GIVEN = ("out", "shapes", "revision", "child", "attempt", "rows")
 LEAST = 20.0  # with less time left a part is not begun
 FULL = 77  # exit status: the device's memory is full
 ATTEMPTS = 3
@@ -165,9 +166,22 @@ def _version(package: str) -> str:
 
 
 def kept(file: Path, facts: Row) -> dict[str, list[Row]]:
-    """The rows that an earlier run has found with the same device, versions and revision."""
-    found: Any = json.loads(file.read_text()) if file.is_file() else {"about": None}
-    return dict(found["parts"]) if found["about"] == facts else {}
+    """The rows that an earlier run has found where all facts are the same."""
+    try:
+        found = json.loads(file.read_text())
+        return dict(found["parts"]) if found["about"] == facts else {}
+    except (OSError, ValueError, LookupError, TypeError):  # none, or cut off in writing
+        return {}
+
+
+def shapes_here() -> str:
+    """The shapes for this machine."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "large"
+    print("There is no CUDA device here: shapes=tiny, which tries the code and measures nothing.")
+    return "tiny"
 
 
 def markdown(facts: Row, found: dict[str, tuple[str, list[Row]]]) -> str:
@@ -203,24 +217,27 @@ def _cell(value: Any) -> str:
 def main() -> int:
     """Run the parts; the exit status is 1 where one failed."""
     given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
-    shapes = given.get("shapes", "large")
+    shapes = given.get("shapes") or shapes_here()
     if "child" in given:
         return child(given["child"], shapes, int(given["attempt"]), Path(given["rows"]))
     known = parts()
     names = [word for word in sys.argv[1:] if "=" not in word] or list(known)
-    if not {*names} <= {*known} or shapes not in SHAPES:
-        print(f"Give shapes={' or shapes='.join(SHAPES)}, and parts of: {', '.join(known)}.")
+    if not {*names} <= {*known} or not {*given} <= {*GIVEN} or shapes not in SHAPES:
+        print(f"Give out=FOLDER, shapes={' or shapes='.join(SHAPES)}, revision=REVISION,")
+        print(f"and parts of: {', '.join(known)}.")
         return 2
     out = Path(given.get("out", "gpu"))
     out.mkdir(parents=True, exist_ok=True)
-    facts = about()
+    facts = {**about(), "shapes": shapes}
     facts["revision"] = given.get("revision", facts["revision"])
     found = kept(out / "gpu.json", facts)
     end = time.monotonic() + SECONDS
     for name in names:
         started = time.monotonic()
-        found[name] = run(name, known[name], shapes, out / "gpu.log", end - started)
-        print(f"{name}: {time.monotonic() - started:.0f} s, {len(found[name])} rows", flush=True)
+        rows = run(name, known[name], shapes, out / "gpu.log", end - started)
+        print(f"{name}: {time.monotonic() - started:.0f} s, {len(rows)} rows", flush=True)
+        if name not in found or "skipped" not in rows[0]:
+            found[name] = rows
         found = {name: found[name] for name in known if name in found}
         (out / "gpu.json").write_text(json.dumps({"about": facts, "parts": found}, indent=1))
         titled = {name: (known[name].title, rows) for name, rows in found.items()}

@@ -97,6 +97,39 @@ def test_an_earlier_runs_rows_are_kept_where_all_is_the_same(tmp_path):
     file.write_text(json.dumps({"about": facts, "parts": {"one": [{"a": 1}]}}))
     assert gpu.kept(file, facts) == {"one": [{"a": 1}]}
     assert gpu.kept(file, {**facts, "revision": "s"}) == {}
+    file.write_text('{"about": ')
+    assert gpu.kept(file, facts) == {}
+
+
+@pytest.fixture
+def begun(monkeypatch, tmp_path):
+    """`main` of these words with parts that are not run: each gives the rows; what was asked."""
+    asked = []
+
+    def main(*words, rows=({"a": 1},)):
+        monkeypatch.setattr(sys, "argv", ["gpu", f"out={tmp_path}", "revision=r", *words])
+        monkeypatch.setattr(gpu, "run", lambda name, _, shapes, *__: asked.append(shapes) or rows)
+        status = gpu.main()
+        return status, json.loads((tmp_path / "gpu.json").read_text()), asked
+
+    return main
+
+
+def test_shapes_are_tiny_without_a_gpu_and_said_so(begun, monkeypatch, capsys):
+    monkeypatch.setattr(gpu_parts.torch.cuda, "is_available", lambda: False)
+    status, found, asked = begun("golden")
+    assert (status, found["about"]["shapes"], asked) == (0, "tiny", ["tiny"])
+    assert "shapes=tiny, which tries the code" in capsys.readouterr().out
+    assert begun("golden", "shapes=large")[2] == ["tiny", "large"]
+
+
+def test_one_part_again_keeps_the_others_rows_of_the_same_shapes(begun):
+    begun("golden", "shapes=tiny")
+    assert {*begun("135m", "shapes=tiny")[1]["parts"]} == {"golden", "135m"}
+    skipped = [{"part": "golden", "skipped": "5 s were left"}]
+    assert begun("golden", "shapes=tiny", rows=skipped)[1]["parts"]["golden"] == [{"a": 1}]
+    assert {*begun("135m", "shapes=large")[1]["parts"]} == {"135m"}
+    assert begun("135m", "shapes=large", rows=[{"part": "135m", "failed": "why"}])[0] == 1
 
 
 def test_failing_gpu_tests_fail_the_part(monkeypatch):
@@ -109,6 +142,8 @@ def test_an_unknown_part_is_no_traceback(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gpu", "nosuch"])
     assert gpu.main() == 2
     assert "and parts of: tests, golden" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["gpu", "shape=tiny", "golden"])
+    assert gpu.main() == 2
 
 
 def test_a_process_is_ended_with_all_that_it_started():
