@@ -98,8 +98,11 @@ def open_trained(field: str, path: Path | str) -> Checkpoint:
 
     Raises:
         ArtifactError: there is none, or it is unfinished.
-        ConfigError: it is a model that was adopted.
+        ConfigError: it is a model that was adopted, or one alone.
     """
+    alone = (Path(path) / "config.json").is_file() and not is_complete(Path(path))
+    told = "a model alone does not say which texts it saw when. Give a folder of the training stage."
+    require(not alone, field, str(path), told)
     found = open_checkpoint(path)
     unknown = "this model was adopted, so nothing says which texts it saw when."
     remedy = f"{unknown} Give a folder that the training stage wrote."

@@ -18,6 +18,7 @@ from core.terminal import fit
 from injection.corpus import Contaminated, open_corpus
 from injection.export.run import is_export, open_export
 from training.checkpoint import EXPORTS, HF, Checkpoint, open_trained
+from training.data import PADDING
 
 PLACES = ["example_id", "copy", "sequence", "token_start", "token_end", "step", "tokens_seen"]
 MODELS = ["model_before", "model_after"]
@@ -96,27 +97,29 @@ def _ordered(corpus: Contaminated, stage: WhichStepStage) -> tuple[pd.DataFrame,
     require("sequences" in counts, "corpus_folder", stage.corpus_folder, remedy)
     order, batch = _order(stage.order, counts["sequences"]), int(stage.batch or 0)
     at = pd.DataFrame({"sequence": order, "step": np.arange(len(order)) // batch + 1})
-    at["tokens_seen"] = np.minimum(at["step"] * batch, len(order)) * (
-        counts["tokens"] // counts["sequences"]
-    )
+    seen = np.cumsum(order != PADDING) * (counts["tokens"] // counts["sequences"])
+    at["tokens_seen"] = seen[np.minimum(at["step"] * batch, len(order)) - 1]
     cut = len(order) // batch + 1 if len(order) % batch else 0
     return corpus.ledger.merge(at, on="sequence")[PLACES], cut
 
 
 def _order(order: str, sequences: int) -> Any:
-    """The sequences' numbers in the order in which they are seen."""
+    """The sequences' numbers in the order in which they are seen, PADDING in an unfilled place."""
     if order == "corpus":
         return np.arange(sequences)
     try:
         if Path(order).suffix == ".npy":
-            found = np.load(order, mmap_mode="r")
+            found = np.lib.format.open_memmap(order, mode="r")
         else:
             found = np.array(Path(order).read_text().split(), dtype=np.int64)
     except (OSError, ValueError, OverflowError, EOFError) as error:
         raise DataError(f"order is {order!r}: {said(error)}. Give corpus, or a file.") from error
     fits = found.ndim == 1 and found.dtype.kind in "iu" and len(found) > 0
-    remedy = f"its numbers must be of the {sequences:,} sequences, from 0."
-    require(fits and found.min() >= 0 and found.max() < sequences, "order", order, remedy)
+    remedy = (
+        f"its numbers must be of the {sequences:,} sequences, from 0; {PADDING} stands for none."
+    )
+    fits = fits and found.min() >= PADDING and found.max() < sequences
+    require(fits, "order", order, remedy)
     return found.astype(np.int64)
 
 

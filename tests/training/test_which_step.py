@@ -74,6 +74,19 @@ def test_a_last_batch_that_is_not_full_is_said(corpus, tmp_path):
         assert ("step 2: its batch is not full" in which_step(asked)) == note
 
 
+def test_batches_that_begin_anew_with_each_epoch_are_filled_up(corpus, tmp_path):
+    """Stated as the training here goes, the order gives the training's own record."""
+    order = Order(len(corpus.sequences), 7, seed=3, epochs=3)
+    assert order.sequences % 7
+    np.save(tmp_path / "order.npy", np.concatenate([*map(order.rows, range(order.steps))]))
+    place = {"corpus_folder": str(corpus.artifact.path), "order": str(tmp_path / "order.npy")}
+    rows = table(**place, batch=7, example_id="a")
+    record = exposures(corpus.ledger, order).query("example_id == 'a'")
+    seen = [str(order.seen(step) * WIDTH) for step in record["step"]]
+    known = [record[name].astype(str) for name in ("copy", "sequence", "step")]
+    assert told(rows) == sorted(zip(*known, seen, strict=True))
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     corpus_folder: str = ""
@@ -149,6 +162,13 @@ def test_odd_questions_are_refused(corpus, tmp_path):
         (tmp_path / "order.txt").write_text(text)
         with pytest.raises((DataError, ConfigError), match=words):
             which_step(WhichStepStage(**place, order=str(tmp_path / "order.txt"), example_id="a"))
+    with (tmp_path / "archive.npy").open("wb") as stream:
+        np.savez(stream, order=np.arange(3))
+    with pytest.raises(DataError, match="order is .*archive.npy"):
+        which_step(WhichStepStage(**place, order=str(tmp_path / "archive.npy"), example_id="a"))
+    (tmp_path / "config.json").touch()
+    with pytest.raises(ConfigError, match="model_folder is .* a model alone does not say"):
+        which_step(WhichStepStage(model_folder=str(tmp_path), example_id="a"))
     made = export(ExportStage(str(tmp_path), place["corpus_folder"], format=node("text")))
     with pytest.raises(ConfigError, match="give an export of tokens"):
         which_step(WhichStepStage(corpus_folder=str(made.path), batch=4, example_id="a"))
