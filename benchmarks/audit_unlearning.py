@@ -47,7 +47,7 @@ UNLEARNERS = {
     "npo": ("training.learning_rate=4e-4", "training.epochs=3"),
     "relabel": ("training.learning_rate=4e-4", "training.epochs=3"),
 }
-"""Recipes by `training.objective`. They are not tuned: some give up the rest of the text as well."""
+"""Recipes by `training.objective`. They are not tuned: some lose all other text as well."""
 RETAINING = ("difference", "npo", "relabel")
 """Those that are given text to keep."""
 Words = tuple[str, ...]
