@@ -39,7 +39,7 @@ def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
 def factor_caption(sweep: Sweep, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     line = sweep.rows[sweep.rows["checkpoint"] == CONTAMINATED]
-    members, nonmembers = (_span(line[name]) for name in ("n_members", "n_nonmembers"))
+    members, nonmembers = (span(line[name]) for name in ("n_members", "n_nonmembers"))
     return (
         f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
         f"benchmarks, contaminated model. {base.seeds(line)} a point. "
@@ -58,7 +58,8 @@ def once(controls: pd.DataFrame) -> pd.DataFrame:
     return controls.drop_duplicates(["method", "variant", "value"])
 
 
-def _span(sizes: pd.Series[int]) -> str:
+def span(sizes: pd.Series[int]) -> str:
+    """The number, or the least and the most: "391 to 400"."""
     low, high = int(sizes.min()), int(sizes.max())
     return f"{low}" if low == high else f"{low} to {high}"
 

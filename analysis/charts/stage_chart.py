@@ -9,6 +9,7 @@ from matplotlib.ticker import NullLocator
 
 from analysis.cells import CONTAMINATED
 from analysis.charts import base
+from analysis.charts.factor_chart import span
 from analysis.config import AnalysisConfig
 from analysis.methods import BLIND, Methods, methods_of
 from analysis.statistics.controls import stamp
@@ -55,7 +56,7 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig) -> Figure:
         for i, scope in enumerate(scopes):
             for j, stage in enumerate(stages):
                 own = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
-                _panel(panels[i, j], own, methods, f"members in {PLACES[stage]}, {scope} scored")
+                _panel(panels[i, j], own, methods, f"{PLACES[stage]}: {scope}")
                 panels[i, j].tick_params(labelbottom=True)
         base.auroc_axis(panels[0, 0], rows)
         for left in panels[:, 0]:
@@ -63,7 +64,8 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig) -> Figure:
         panels[-1, len(stages) // 2].set_xlabel("epochs of fine-tuning")
         _legend(panels[0, -1], methods)
         off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
-        title, subtitle = "Detection by stage and scope", str(rows["experiment"].iloc[0])
+        title = "Detection by stage, scope and epochs"
+        subtitle = f"{rows['experiment'].iloc[0]}: where the members were, and what was scored"
         base.write_words(figure, title, subtitle, stage_caption(pooled, config), off, 1 / height)
     return figure
 
@@ -72,8 +74,7 @@ def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bars are."""
     rows = stage_rows(pooled)
     shown = rows[rows["checkpoint"] == CONTAMINATED]
-    sizes = {name: sorted(set(shown[name])) for name in ("n_members", "n_nonmembers")}
-    members, others = (f"{own[0]}" if len(own) == 1 else "some" for own in sizes.values())
+    members, others = (span(shown[name]) for name in ("n_members", "n_nonmembers"))
     return (
         f"AUROC of all members ({members}) against non-members ({others}), mean over benchmarks, "
         f"the fine-tuned model. {base.seeds(shown)} a point. Bars: {base.band(shown, config)}. "

@@ -79,7 +79,7 @@ def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all
     assert has_stages(made.pooled)
     panels = stage_chart(made.pooled, QUICK).axes
     assert [axes.get_title(loc="left") for axes in panels] == [
-        f"members in {place}, {scope} scored"
+        f"{place}: {scope}"
         for scope in ("whole", "output") for place in ("pretraining", "both stages")
     ]  # fmt: skip
     assert all(len(axes.get_lines()) > 3 for axes in panels)
