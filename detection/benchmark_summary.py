@@ -17,11 +17,10 @@ from core.markdown import markdown_table
 from core.metrics import AUROC, Metric, tpr_at_fpr
 from core.terminal import fit, wrapped
 from detection.benchmarks.parts import chosen
-from detection.blind import BLIND, Blind, blind_baseline
+from detection.blind import BLIND, Baseline, blind_baseline, once
 from detection.config import ExamplesConfig
 from detection.evaluation import (
     CONFIDENCE,
-    Baseline,
     Group,
     Key,
     Read,
@@ -51,6 +50,7 @@ LEFT = (
     "Matching does not take all style away, so that a matched AUROC above 0.5 is no evidence of "
     "memory: a score that is style alone keeps"
 )
+WHOLE = "Texts of one cluster are not independent: intervals draw whole clusters."
 BLIND_MATCHED = (
     "The row `blind` is a score of style alone, learnt from one half of the texts and matched on "
     "the other: 0.5 where matching takes all style away."
@@ -105,16 +105,6 @@ def benchmark_report(
     return "\n\n".join([*map(wrapped, notes), *(table.text() for table in found)])
 
 
-def once() -> Baseline:
-    """A `blind_baseline` that makes each only once: it is the same for all models."""
-
-    @cache
-    def made(texts: tuple[str, ...], member: bytes, seed: int) -> Blind:
-        return blind_baseline(texts, np.frombuffer(member, np.bool_), seed)
-
-    return lambda texts, member, seed: made(tuple(texts), member.tobytes(), seed)
-
-
 def _ranked(tables: Tables) -> Iterator[tuple[Key, pd.DataFrame]]:
     return by_method(tables())
 
@@ -146,8 +136,16 @@ def benchmark_tables(models: Mapping[str, Sequence[Group]], config: ExamplesConf
 def sizes(groups: Sequence[Group], config: ExamplesConfig) -> str:
     """How many members and non-members each part has."""
     parts = [one for one in groups if one.name != AVERAGE]
-    words = (f"{label(one.name, config)} {one.members} + {one.nonmembers}" for one in parts)
-    return f"Members + non-members: {', '.join(words)}."
+    words = (
+        f"{label(one.name, config)} {one.members} + {one.nonmembers}{_clusters(one)}"
+        for one in parts
+    )
+    note = f"Members + non-members: {', '.join(words)}."
+    return f"{note} {WHOLE}" if any(one.clusters for one in parts) else note
+
+
+def _clusters(one: Group) -> str:
+    return f" (of {one.clusters[0]} + {one.clusters[1]} clusters)" if one.clusters else ""
 
 
 def blind_notes(groups: Sequence[Group], config: ExamplesConfig) -> list[str]:

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,8 +86,17 @@ def warning(value: float, low: float, high: float) -> str | None:
     )
 
 
-def obstacle(texts: Sequence[str], member: NDArray[np.bool_]) -> str | None:
-    """Why there is no blind baseline of these texts, or None."""
+def obstacle(
+    texts: Sequence[str], member: NDArray[np.bool_], group: Rows | None = None
+) -> str | None:
+    """Why there is no blind baseline of these texts (in these groups), or None."""
+    if group is not None:
+        of_members, others = (len(set(group[own].tolist())) for own in (member, ~member))
+        if min(of_members, others) < LEAST:
+            return (
+                f"{of_members} clusters of members and {others} of non-members are too few for the "
+                f"blind baseline, which takes {LEAST} of each"
+            )
     members, distinct = int(member.sum()), len(set(same_texts(texts)))
     if min(members, len(texts) - members, distinct) >= LEAST:
         return None
@@ -110,13 +121,16 @@ def blind_baseline(
         member: which of them are members; `obstacle` says of what there is too little.
         seed: draws the folds and the shuffled labels.
         folds: 3 or more.
-        group: a number for each text, from 0; those that share it (pieces of one book) have one
-            label, stay in one fold, and change labels together. None: equal texts alone do.
+        group: a number for each text, from 0; those that share it (pieces of one book) stay in
+            one fold, and change labels together. None: equal texts alone do.
         repeats: draws of the folds; the interval is that of so many.
     """
-    group = same_texts(texts) if group is None else group
     rng = np.random.default_rng(derive(seed, "nulls"))
-    shuffles = [shuffled(group, rng) for _ in range(NULLS)]
+    if group is None:
+        group = same_texts(texts)
+        shuffles = [shuffled(group, rng) for _ in range(NULLS)]
+    else:
+        shuffles = [shuffled_whole(group, member, rng) for _ in range(NULLS)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
     learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
     orders = [_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
@@ -129,6 +143,42 @@ def blind_baseline(
     if not kernels:
         return Blind(placed)
     return Blind(placed, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds))
+
+
+class Baseline(Protocol):
+    """What makes a blind baseline, as `blind_baseline` does."""
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        member: NDArray[np.bool_],
+        seed: int,
+        *,
+        group: Rows | None = None,
+    ) -> Blind:
+        """See `blind_baseline`."""
+
+
+def once() -> Baseline:
+    """A `blind_baseline` that makes each only once: it is the same for all models."""
+
+    @cache
+    def made(texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None) -> Blind:
+        known = None if group is None else np.frombuffer(group, np.intp)
+        return blind_baseline(texts, np.frombuffer(member, np.bool_), seed, group=known)
+
+    def baseline(
+        texts: Sequence[str],
+        member: NDArray[np.bool_],
+        seed: int,
+        *,
+        group: Rows | None = None,
+    ) -> Blind:
+        return made(
+            tuple(texts), member.tobytes(), seed, None if group is None else group.tobytes()
+        )
+
+    return baseline
 
 
 def same_texts(texts: Sequence[str]) -> Rows:
@@ -149,6 +199,20 @@ def shuffled(group: Rows, rng: np.random.Generator) -> Rows:
         rows = np.flatnonzero(size == each)
         table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, each)
         role[table] = rng.permuted(rng.permutation(table), axis=1)
+    return role
+
+
+def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Generator) -> Rows:
+    """Whose label each text gets: groups of any size get one label, but for one that gets both.
+
+    Groups in a random order get the members' labels until there are none left. One that has both
+    labels counts as two.
+    """
+    own = np.unique(2 * group + member, return_inverse=True)[1]
+    givers, takers = (rng.permutation(own.max() + 1)[own] for _ in range(2))
+    within = rng.permutation(len(group))
+    role = np.empty(len(group), np.intp)
+    role[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
     return role
 
 

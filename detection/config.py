@@ -134,7 +134,7 @@ class ExamplesConfig(Ranged, node="examples"):
     same_texts: list[str] = runtime([])
     """Of a benchmark: the axes along which parts are about the same texts."""
     columns: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
-    """Of a benchmark: `text`, `label` or `id` → what its rows call it, where that is another."""
+    """Of a benchmark: `text`, `label`, `id` or `cluster` → what its rows call it, if not that."""
     sources: list[SourceConfig] = runtime([])
     """Of a benchmark: where its rows stand; see `SourceConfig`."""
     papers: str | None = runtime(None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -11,11 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from core.bootstrap import resample
+from core.bootstrap import Resample, resample
+from core.clusters import Clustered, Clusters
 from core.estimates import ALL, Estimate, estimate, interval, mean_over, needs_over
 from core.metrics import AUROC, Metric, Scores, chosen_metrics
+from core.metrics.area import auroc_trials
 from core.seeds import derive
-from detection.blind import BLIND, Blind, blind_baseline, obstacle, warning
+from detection.blind import BLIND, Baseline, Blind, blind_baseline, obstacle, warning
+from detection.clusters import clusters_of, sides
 from detection.matching import MATCHED, leftover, matched_by
 from detection.texts import Text, Texts
 
@@ -26,7 +30,6 @@ POOLED = "pooled over all texts"
 
 Key = tuple[str, str]
 Read = Callable[[], Iterable[tuple[Key, pd.DataFrame]]]
-Baseline = Callable[[Sequence[str], NDArray[np.bool_], int], Blind]
 Estimates = dict[tuple[str, str], dict[str, Estimate]]
 """(method, variant) → metric → estimate."""
 
@@ -42,6 +45,7 @@ class Group:
         found: the estimates; none where one of both kinds is missing.
         needs: what `ALL` lacks to have any.
         notes: what the texts alone say (the blind baseline), or why that is not known.
+        clusters: of how many the members are, and the non-members; None: each text for itself.
     """
 
     name: str
@@ -50,6 +54,7 @@ class Group:
     found: Estimates
     needs: str = ""
     notes: list[str] = field(default_factory=list)
+    clusters: tuple[int, int] | None = None
 
 
 def evaluated(
@@ -151,25 +156,80 @@ def group(
     and to the blind row what matching leaves of style; `baseline` makes that row.
     """
     texts, member = _labelled(examples)
-    problem = obstacle(texts, member)
+    draws = _Draws(member, clusters_of([e for e in examples if e.label is not None]), name)
+    problem = obstacle(texts, member, draws.cluster)
     made = None
     if blind and not problem:
-        made = baseline(texts, member, derive(SEED, BLIND, name))
+        made = baseline(texts, member, derive(SEED, BLIND, name), group=draws.cluster)
     found: Estimates = {}
     for method, scores in scores_of:
         members, nonmembers = split(scores, examples)
         if len(members) and len(nonmembers):
-            drawn = resample(len(members), len(nonmembers), DRAWS, derive(SEED, name))
-            found[method] = estimate(members, nonmembers, drawn, metrics)
+            found[method] = draws.estimate(members, nonmembers, metrics)
             if match:
-                found[method][MATCHED.name] = matched_by(made, member, members, nonmembers, drawn)
+                found[method] |= draws.matched(made, members, nonmembers, found[method])
     if made and found:
-        sides = np.flatnonzero(member), np.flatnonzero(~member)
-        found[BLIND, ""] = made.estimates(*sides, metrics, DRAWS)
+        rows = np.flatnonzero(member), np.flatnonzero(~member)
+        found[BLIND, ""] = made.estimates(*rows, metrics, DRAWS)
         if match and made.style:
-            sizes = len(sides[0]), len(sides[1])
+            sizes = len(rows[0]), len(rows[1])
             found[BLIND, ""][MATCHED.name] = leftover(made.style, sizes, DRAWS)
-    return Group(name, int(member.sum()), int((~member).sum()), found, "", _notes(found, problem))
+    counts = int(member.sum()), int((~member).sum())
+    return Group(name, *counts, found, "", _notes(found, problem), draws.clusters)
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Resamples of a group's texts, or of their clusters where they have some.
+
+    Attributes:
+        member: which texts are members.
+        cluster: each text's cluster; None: they have none.
+        name: seeds the draws.
+    """
+
+    member: NDArray[np.bool_]
+    cluster: Clusters | None
+    name: str
+
+    @cached_property
+    def _clustered(self) -> Clustered | None:
+        if self.cluster is None or self.member.all() or not self.member.any():
+            return None
+        both = sides(self.cluster, self.member)
+        return Clustered.of(*both, DRAWS, derive(SEED, self.name))
+
+    @property
+    def clusters(self) -> tuple[int, int] | None:
+        """How many clusters of members and of non-members there are."""
+        own = self._clustered
+        return (own.members, own.nonmembers) if own else None
+
+    def estimate(
+        self, members: Scores, nonmembers: Scores, metrics: Sequence[Metric]
+    ) -> dict[str, Estimate]:
+        """Every metric (by name) of a method's scores."""
+        if self._clustered:
+            return self._clustered.estimate(members, nonmembers, metrics)
+        return estimate(members, nonmembers, self._single(members, nonmembers), metrics)
+
+    def matched(
+        self, made: Blind | None, members: Scores, nonmembers: Scores, plain: Mapping[str, Estimate]
+    ) -> dict[str, Estimate]:
+        """The matched AUROC of a method's scores, of which `plain` has the others' estimates.
+
+        Clusters take as large a share of its trials as of the AUROC's.
+        """
+        own = self._clustered
+        drawn = own.whole if own else self._single(members, nonmembers)
+        found = matched_by(made, self.member, members, nonmembers, drawn)
+        if own and found.trials is not None and (left := plain[AUROC.name].trials) is not None:
+            share = left / auroc_trials(len(members), len(nonmembers))
+            found = own.widened(replace(found, trials=found.trials * share))
+        return {MATCHED.name: found}
+
+    def _single(self, members: Scores, nonmembers: Scores) -> Resample:
+        return resample(len(members), len(nonmembers), DRAWS, derive(SEED, self.name))
 
 
 def _notes(found: Estimates, problem: str | None) -> list[str]:

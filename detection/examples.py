@@ -29,7 +29,7 @@ LABELS = {
     "": None,
 }
 OUTPUT_START = "output_start"
-FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START)
+FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START, "cluster")
 RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
 log = logging.getLogger(__name__)
 
@@ -56,9 +56,9 @@ def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
     """The rows' texts, in their order.
 
     A row has a `text` and may have an `id` (else its number from 0 is its id), a `label`, a
-    `benchmark` and an `output_start`, the number of its output's first character; or, in place of
-    text and output_start, a `prompt` and an `output`. In these names, capital letters and blanks
-    around them don't count.
+    `benchmark`, a `cluster` (what it is a piece of) and an `output_start`, the number of its
+    output's first character; or, in place of text and output_start, a `prompt` and an `output`. In
+    these names, capital letters and blanks around them don't count.
 
     Args:
         rows: the rows.
@@ -182,11 +182,11 @@ def _text(row: Row, tally: Tally) -> Text | None:
         tally.bad("no string as its `text`", row.where, f"{given}; {_fields(row)}")
         return None
     name = id_of(row)
-    benchmark = word(fields.get("benchmark"))
+    benchmark, cluster = word(fields.get("benchmark")), word(fields.get("cluster"))
     try:
-        f"{text}{name}{benchmark}".encode()  # JSON may spell half of a surrogate pair
+        f"{text}{name}{benchmark}{cluster}".encode()  # JSON may spell half of a surrogate pair
         own = make_text(name, text, None, benchmark, _place(start, text))
-        return replace(own, label=label_of(fields.get("label")))
+        return replace(own, label=label_of(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
         tally.bad("invalid UTF-8", row.where, str(error))
     except IndexError:

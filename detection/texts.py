@@ -20,6 +20,7 @@ COLUMNS = pa.schema(
         ("label", pa.bool_()),
         ("benchmark", pa.string()),
         ("output_start", pa.int64()),
+        ("cluster", pa.string()),
     ]
 )
 Rows = NDArray[np.int64]
@@ -43,6 +44,7 @@ class Text:
 
     `label` says whether it is a member, None where that is not known; scores never depend on it.
     `output_start` is the place of its output's first character, None where it has no such part.
+    `cluster` names what it is a piece of, such as a book; empty where it stands for itself.
     """
 
     example_id: str
@@ -51,6 +53,7 @@ class Text:
     label: bool | None = None
     benchmark: str = ""
     output_start: int | None = None
+    cluster: str = ""
 
 
 class Texts(Sequence[Text]):

@@ -35,6 +35,8 @@ NONE = "unknown"
 """The value of a row that says none."""
 SIDES = {1: "member", 0: "non-member"}
 MOST_NAMED = 10
+RENAMED = ("id", "text", "label", "cluster")
+ALONE = ", or take each text for itself by ~examples.columns.cluster"
 SHARD = re.compile(r"-\d{5}-of-\d{5}(?=\.)")
 """In the names of files that are one split: their rows are numbered through, as the hub's are."""
 SAVED = ("dataset_dict.json", "state.json")
@@ -196,7 +198,8 @@ def _checked(rows: Iterable[Row], examples: ExamplesConfig, label: int | None) -
     rows = iter(rows)
     for first in islice(rows, 1):
         found = [*map(folded, first.value)]
-        for name in ["text"] + ["label"] * (label is None):
+        named = [name for name in ("cluster",) if examples.columns.get(name)]
+        for name in ["text"] + ["label"] * (label is None) + named:
             column = examples.columns.get(name) or name
             if folded(column) not in found:
                 if first.value.keys() == {TEXT} and isinstance(first.value[TEXT], list):
@@ -207,7 +210,7 @@ def _checked(rows: Iterable[Row], examples: ExamplesConfig, label: int | None) -
                 raise DataError(
                     f"{first.where}: there is no column {column!r}, as {examples.name} calls the "
                     f"{name}; its columns are {', '.join(map(str, first.value)) or 'none'}. Name "
-                    f"the right one by examples.columns.{name}=…."
+                    f"the right one by examples.columns.{name}=…{ALONE * (name == 'cluster')}."
                 )
         yield first
     yield from rows
@@ -223,7 +226,7 @@ def _own(row: Row) -> dict[str, str]:
 def _renamed(row: Row, examples: ExamplesConfig, values: Sequence[str], label: int | None) -> Row:
     """The row with the fields that every row has, under their usual names."""
     fields = {folded(name): value for name, value in row.value.items()}
-    columns = {name: examples.columns.get(name) or name for name in ("id", "text", "label")}
+    columns = {name: examples.columns.get(name) or name for name in RENAMED}
     found = {name: fields.get(folded(column)) for name, column in columns.items()}
     name = "/".join([str(fields.get("benchmark") or examples.name), *values])
     own = row.number - 1 if found["id"] in (None, "") else found["id"]

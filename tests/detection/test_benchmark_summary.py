@@ -15,7 +15,9 @@ from detection.benchmark_summary import (
     blind_notes,
     evaluated_parts,
     named,
+    sizes,
 )
+from detection.blind import BLIND
 from detection.config import ExamplesConfig, SourceConfig
 from detection.evaluation import CONFIDENCE, by_method
 from detection.examples import make_text
@@ -150,3 +152,36 @@ def test_where_matching_leaves_style_its_figures_are_said_to_be_no_evidence(plai
     found = {**part.found, ("blind", ""): {**part.found["blind", ""], MATCHED.name: left}}
     (note,) = blind_notes([replace(part, found=found)], CONFIG)
     assert note.endswith("a score that is style alone keeps 32 original 0.60 [0.56, 0.64].")
+
+
+def books(clusters):
+    """Snippets of 24 books, each of its own words; nothing else tells members."""
+    rng, rows, texts = np.random.default_rng(3), [], []
+    for book in range(24):
+        words = [*WORDS, *("".join(rng.choice([*"aeklmnorstu"], 7)) for _ in range(4))]
+        effect = rng.normal()
+        for i in range(6):
+            text = make_text(f"{book}-{i}", " ".join(rng.choice(words, 12)), book < 12, "bookmia")
+            texts.append(replace(text, cluster=str(book) if clusters else ""))
+            rows.append([f"{book}-{i}", "loss", "", effect + rng.normal() / 2, "", True])
+    columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
+    return Texts.of(texts), pd.DataFrame(rows, columns=columns)
+
+
+def test_snippets_of_a_book_are_drawn_and_left_out_together():
+    config = ExamplesConfig("x", name="bookmia")
+    (whole,), (single,) = (groups_of(*books(clusters), config) for clusters in (True, False))
+    assert (whole.clusters, single.clusters) == ((12, 12), None)
+    wide, narrow = (
+        np.diff(interval(one.found["loss", ""]["auroc"], CONFIDENCE)).item()
+        for one in (whole, single)
+    )
+    assert wide > 2 * narrow
+    assert whole.found["loss", ""]["auroc"].value == single.found["loss", ""]["auroc"].value
+    blind = {one.clusters: one.found[BLIND, ""]["auroc"] for one in (whole, single)}
+    assert blind[None].value > 0.8  # of another snippet's label it knows the book's
+    low, high = interval(blind[12, 12], CONFIDENCE)
+    assert low < 0.5 < high
+    assert "bookmia 72 + 72 (of 12 + 12 clusters)" in sizes([whole], config)
+    assert "draw whole clusters" in sizes([whole], config)
+    assert "cluster" not in sizes([single], config)

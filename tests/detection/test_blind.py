@@ -25,6 +25,7 @@ from detection.blind import (
     obstacle,
     same_texts,
     shuffled,
+    shuffled_whole,
     warning,
 )
 from detection.blind_classifiers import RareGrams, classifiers, ridge
@@ -434,3 +435,31 @@ def test_the_warning_stands_where_the_interval_leaves_one_half_out():
         "these figures may measure the texts, not the model."
     )
     assert warning(0.4, 0.32, 0.49) is not None
+
+
+def test_whole_clusters_change_labels_whatever_their_sizes():
+    """All but one have one label, in any combination; sides stay as large; one of both is two."""
+    group, rng = np.repeat(np.arange(12), np.arange(1, 13)), np.random.default_rng(0)
+    member = group % 2 == 0
+    roles = np.stack([shuffled_whole(group, member, rng) for _ in range(200)])
+    np.testing.assert_array_equal(np.sort(roles), np.tile(np.arange(78), (200, 1)))
+    labels = member[roles]
+    both = [sum(len(set(own[group == k])) > 1 for k in range(12)) for own in labels]
+    assert max(both) == 1
+    shares = np.stack([labels[:, group == k].mean(axis=1) for k in range(12)], axis=1)
+    assert abs(shares.mean(axis=0) - member.mean()).max() < 0.15
+    assert len({tuple(own > 0.5) for own in shares}) > 100
+    mixed = np.array([0, 0, 1, 2])
+    halves = np.stack([shuffled_whole(mixed, np.arange(4) % 2 == 0, rng) for _ in range(50)])
+    assert (halves[:, 0] % 2 != halves[:, 1] % 2).any()
+    assert (halves[:, 0] % 2 == halves[:, 1] % 2).any()
+
+
+def test_clusters_are_whole_in_folds_and_too_few_are_said():
+    texts, member = simulated(40, 12), np.arange(40) < 20
+    group = np.arange(40) // 2
+    assert obstacle(texts, member, group) is None
+    assert obstacle(texts, member, np.arange(40) // 4) == (
+        "5 clusters of members and 5 of non-members are too few for the blind baseline, which "
+        "takes 10 of each"
+    )

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from core.command import CONF
 from core.config import convert
 from core.errors import ConfigError, DataError
-from detection.config import DetectionStage
+from detection.config import DetectionStage, ExamplesConfig
 from detection.examples import open_examples
 from detection.online import OnlineStage
 
@@ -74,8 +74,18 @@ def test_snippets(name, tmp_path):
 def test_files_of_one_part_have_ids_of_their_own(tmp_path):
     rows = [{"snippet": SEEN, "label": 1}, {"snippet": UNSEEN, "label": 0}]
     folder = write(tmp_path, {"a.jsonl": rows, "b.jsonl": rows[:1]})
-    ids = [t.example_id for t in opened("bookmia", folder)]
+    ids = [t.example_id for t in opened("bookmia", folder, "~examples.columns.cluster")]
     assert ids == ["bookmia/a.jsonl-0", "bookmia/a.jsonl-1", "bookmia/b.jsonl-0"]
+    with pytest.raises(DataError, match="no column 'book_id', as bookmia calls the cluster"):
+        opened("bookmia", folder)
+
+
+def test_a_cluster_is_a_column_of_any_rows(tmp_path):
+    assert [t.cluster for t in opened("bookmia", layouts.bookmia(tmp_path / "books"))] == ["0", "1"]
+    rows = [{"text": SEEN, "label": 1, "Cluster": "a"}, {"text": UNSEEN, "label": 0}]
+    file = write(tmp_path, {"own.jsonl": rows}) / "own.jsonl"
+    assert [t.cluster for t in opened("jsonl", file)] == ["a", ""]
+    assert [t.cluster for t in open_examples(ExamplesConfig(str(file)))] == ["a", ""]
 
 
 def test_rows_of_one_splits_files_are_numbered_through(tmp_path):
