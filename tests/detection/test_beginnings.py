@@ -4,15 +4,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
+from core.models import load_model
 from detection import collect as collecting
 from detection.beginnings import families, longest
 from detection.collect import Collector
 from detection.config import DetectionConfig
+from detection.forward.reader import Reader, Tokens
 from detection.model.causal_lm import CausalLM
 from detection.model.transformers_model import TransformersModel
 from detection.passes import NUMBERS, ORIGINAL, Pass
 from detection.texts import Texts
+from detection.views import view_of
 
 from .conftest import MEMORISED, UNSEEN
 from .golden import text_of
@@ -112,3 +116,21 @@ def test_a_family_is_of_texts_that_begin_alike():
 def test_a_model_whose_positions_depend_on_the_length_shares_nothing(rope, looks_back):
     model = SimpleNamespace(config=SimpleNamespace(rope_scaling=rope))
     assert TransformersModel.looks_back.fget(model) is looks_back
+
+
+@pytest.mark.parametrize("wanted", [ORIGINAL, INFILL], ids=lambda wanted: wanted.view)
+def test_in_float64_both_ways_are_equal(toy_models, toy_folders, monkeypatch, read, wanted):
+    """What is left in float32 is rounding: the same code in float64 agrees to 1e-9 nats."""
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)  # logits stay as they are
+    reader, view = Reader(toy_models["target"], DetectionConfig(device="cpu")), view_of(wanted)
+    reader.model = CausalLM(load_model("model", str(toy_folders["target"]), "float64"))
+    tokens = [Tokens(t, 0, reader.tokenizer(t.text)["input_ids"], False) for t in [*CUTS, ALONE]]
+    together = view.whole(reader, wanted, tokens)
+    assert len(read) < len(tokens)
+    for one, found in zip(tokens, together, strict=True):
+        (expected,) = view.whole(reader, wanted, [one])
+        for a, b in zip(found, expected, strict=True):
+            assert a.logprob.dtype == np.float64
+            for name in NUMBERS[:-1]:
+                np.testing.assert_allclose(vars(a)[name], vars(b)[name], rtol=0, atol=1e-9)
+            np.testing.assert_array_equal(a.top_id, b.top_id)
