@@ -14,7 +14,7 @@ FLOORS = {
     "detection.": (
         *(
             "config passes texts",
-            "prefix_texts blind_classifiers rows beginnings",
+            "prefix_texts blind_classifiers rows beginnings clusters",
             "benchmarks style",
             "examples methods model store blind",
             "neighbors",
