@@ -61,10 +61,29 @@ class Completions:
             raise UnshownError(self.of_text(ids, f"{why}. {self._remedy}"))
         return places[1 : len(ids)]
 
-    def next(self, ids: Sequence[int], **options: Any) -> Place:
-        """The greedy token after these, under the options of the request."""
+    def next(self, ids: Sequence[int], shows: bool = False, **options: Any) -> Place:
+        """The greedy token after these, under the options of the request.
+
+        Args:
+            ids: the tokens so far.
+            shows: whether the server has shown log-probabilities, so that it has to.
+            options: of the request.
+
+        Raises:
+            ServerError: it shows none where it has to, or does not name ids where it has.
+        """
         choice = self._complete(ids, max_tokens=1, temperature=0, **options)
-        return next(iter(choice.places()), Place(choice.text or "", None, {}))
+        place = next(iter(choice.places()), Place(choice.text or "", None, {}))
+        names = [place.token, *place.shown]
+        if shows and not place.shown:
+            raise self._changed(ids, "shows no log-probability of the next token")
+        if shows and self.names.by_id and None in map(self.names.token, names):
+            raise self._changed(ids, f"names tokens {names[:3]}, and not by their ids")
+        return place
+
+    def _changed(self, ids: Sequence[int], does: str) -> ServerError:
+        why = f"it {does}, other than when it was probed. See that it runs as it did then."
+        return ServerError(self.of_text(ids, why))
 
     def write(self, ids: Sequence[int], tokens: int) -> str:
         """So many greedy tokens after these, as text."""

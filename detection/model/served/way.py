@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from core.errors import ServerError
 from detection.model.served.completions import Completions
@@ -95,7 +95,9 @@ class Way(ABC):
 
     def _next(self, ids: Sequence[int], biases: Mapping[int, float] | None = None) -> Place:
         """What the server shows of its choice after these tokens, under biases on some."""
-        shown = {"logprobs": self.top} if self.top else {}
+        shown: dict[str, Any] = {"logprobs": self.top} if self.top else {}
+        if self.numbers and not self.model.trying:
+            shown["shows"] = True
         biased = {str(token): bias for token, bias in (biases or {}).items() if bias}
         return self.model.next(ids, **shown, **({"logit_bias": biased} if biased else {}))
 

@@ -101,10 +101,22 @@ class Forced(Way):
     def answer(self, ids: Sequence[int]) -> Columns:
         """The last token's log-probability; LEAST where no bias makes it the choice."""
         place = self._next(ids[:-1], {ids[-1]: MOST})
-        moved = place.token == self.model.names.of(ids[-1])
-        if not moved:  # unless the server has a name of its own for it
-            moved = self._next(ids[:-1]).token != place.token
-        return {"logprob": rounded([place.own if moved else LEAST])}
+        if place.token != self.model.names.of(ids[-1]) and not self._renamed(ids, place):
+            return {"logprob": rounded([LEAST])}
+        if place.logprob is None:
+            why = f"it shows no log-probability of its choice {place.token!r}. See that it runs as "
+            raise ServerError(self.model.of_text(ids, f"{why}it did when it was probed."))
+        return {"logprob": rounded([place.logprob])}
+
+    def _renamed(self, ids: Sequence[int], place: Place) -> bool:
+        """Whether the choice is the last token after all, by a name of the server's own.
+
+        The bias then has changed the choice; or the token is chosen without one, and a ban does.
+        """
+        if self.model.names.by_id:
+            return False
+        plain = self._next(ids[:-1]).token
+        return plain != place.token or self._next(ids[:-1], {ids[-1]: -MOST}).token != plain
 
 
 class Biased(Way):
@@ -234,9 +246,14 @@ class Listed(Argmax):
             raise self._untold(place, ids)
         other, logprob = another
         name, lift = self.model.names.of(other), LEVEL - logprob
+        both = (name, self.model.names.of(ids[-1]))
 
         def is_chosen(bias: float) -> bool:
-            return self._next(ids[:-1], {other: lift, ids[-1]: bias}).token != name
+            found = self._next(ids[:-1], {other: lift, ids[-1]: bias}).token
+            if self.model.names.by_id and found not in both:
+                why = f"it chooses {found!r}, but biases have made one of {both} the likeliest. "
+                raise ServerError(self.model.of_text(ids, f"{why}See that it runs one model."))
+            return found != name
 
         low = LEVEL - (min(place.top.values()) if tells else 0.0)
         bias = bisected(is_chosen, self.tolerance, low)

@@ -1,0 +1,105 @@
+"""Answers that are not what the probe saw: an error each, and no wrong number."""
+
+import numpy as np
+import pytest
+
+from core.errors import ServerError
+from detection.config import DetectionConfig, ScoredModelConfig
+from detection.model import open_node
+from tests.detection.golden import examples
+from tests.detection.model.served.conftest import FOLDER
+from tests.detection.model.served.server import Server
+from tests.rounding import FORWARD
+
+
+@pytest.fixture
+def served(tmp_path):
+    """`served(server)`: its model, opened anew."""
+
+    def opened(server, **given):
+        node = ScoredModelConfig(url=server.url, **{"tokenizer": str(FOLDER), **given})
+        return open_node("model", node, str(tmp_path)).load(DetectionConfig())
+
+    return opened
+
+
+def no_numbers(choice):
+    choice["logprobs"] = None
+
+
+def other_names(choice):
+    shown = choice["logprobs"]
+    shown["tokens"] = ["a" for _ in shown["tokens"]]
+    shown["top_logprobs"] = [{f"a{n}": -1.0 for n in top} for top in shown["top_logprobs"]]
+
+
+def null_numbers(choice):
+    choice["logprobs"]["token_logprobs"] = [None]
+
+
+@pytest.mark.parametrize("shows", ["raw", "biased", "list"])
+@pytest.mark.parametrize("does", [no_numbers, other_names])
+def test_numbers_that_end_after_the_probe_are_missed(served, tokenizer, shows, does):
+    def alter(body, answer):
+        if body:
+            does(answer["choices"][0])
+        return answer
+
+    ids = tokenizer(examples()[0]["text"])["input_ids"][:5]
+    with Server(prompt=False, shows=shows) as server:
+        model = served(server)
+        server.alters = alter
+        with pytest.raises(ServerError, match=r"of the text .* other than when it was probed"):
+            model.stats([ids])
+
+
+def test_a_forced_token_without_a_number_is_an_error(served, tokenizer):
+    """Not one of probability 0, which no bias forces."""
+    ids = tokenizer(examples()[0]["text"])["input_ids"][:5]
+
+    def alter(body, answer):
+        if body and "logit_bias" in body:
+            null_numbers(answer["choices"][0])
+        return answer
+
+    with Server(prompt=False) as server:
+        model = served(server)
+        server.alters = alter
+        with pytest.raises(ServerError, match="no log-probability of its choice 'token_id"):
+            model.stats([ids])
+
+
+def test_a_bisection_wants_one_of_two_choices(served, tokenizer):
+    ids = tokenizer(examples()[0]["text"])["input_ids"][:5]
+
+    def alter(body, answer):
+        if body and "logit_bias" in body:
+            answer["choices"][0]["logprobs"]["tokens"] = ["token_id:7"]
+        return answer
+
+    with Server(prompt=False, shows="list", most=1) as server:
+        model = served(server)
+        server.alters = alter
+        with pytest.raises(ServerError, match="it chooses 'token_id:7', but biases have made"):
+            model.stats([ids])
+
+
+class OwnNames(Server):
+    """Names the parts of a character by their bytes, as OpenAI's servers do."""
+
+    def name(self, token):
+        name = super().name(token)
+        return f"bytes:{token}" if "\ufffd" in name else name
+
+
+def test_a_token_that_a_server_names_otherwise_is_told_where_it_is_the_likeliest(
+    served, decoder, tokenizer
+):
+    """A bias changes nothing there: the token was the choice before."""
+    ids = tokenizer("The caf\u00e9 \u2014 \u65e5\u672c \U0001f600 \U0001f600")["input_ids"]
+    (exact,) = decoder.stats([ids])
+    likeliest = np.flatnonzero(exact.top_id == ids[1:])
+    assert any("\ufffd" in tokenizer.decode([ids[n + 1]]) for n in likeliest)
+    with OwnNames(prompt=False, names_ids=False) as server:
+        (found,) = served(server).stats([ids])
+    assert np.abs(found.logprob - exact.logprob).max() <= FORWARD
