@@ -4,7 +4,8 @@
 
     runs/served/<model>-<hash>/
     ├── probe.json           what names the model: its first answers, and how it is asked
-    └── answers-….jsonl      a file a process, a line an answer: the hash of what was asked, numbers
+    └── answers-….jsonl      a file a process, a line an answer: the hash of what was asked, and
+                             numbers; behind them the line's CRC-32
 
 Between the answers are marks, each of a stretch of a file: that its answers are the model's, as a
 check after them has shown, or that they are dropped. What no mark covers is a tail: a process is at
@@ -15,10 +16,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import tempfile
 import weakref
+import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -26,6 +30,10 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+
+from core.errors import ArtifactError
+
+log = logging.getLogger(__name__)
 
 FILES = "answers-*.jsonl"
 
@@ -60,7 +68,7 @@ class Answers:
     """The answers of one model at one server.
 
     A file is only appended to, by the process that made it. A line that a kill has cut is not
-    read.
+    read, nor a damaged one, which is said.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -79,9 +87,15 @@ class Answers:
 
     def __getitem__(self, key: str) -> Any:
         file, offset = self._places[key]
-        with file.open("rb") as stream:
+        with suppress(OSError, TypeError), file.open("rb") as stream:
             stream.seek(offset)
-            return json.loads(stream.readline())[1]
+            found, value = _content(stream.readline())
+            if found == key:
+                return value
+        raise ArtifactError(
+            f"{file} no longer has an answer that it had. It was deleted meanwhile, or another run "
+            "has dropped its answers, as the server has changed. Run the same command again."
+        )
 
     def __setitem__(self, key: str, value: Any) -> None:
         with self._lock:
@@ -157,14 +171,19 @@ class Answers:
             self._own, name = tempfile.mkstemp(".jsonl", "answers-", self.folder)
             self._file = Path(name)
             weakref.finalize(self, os.close, self._own)
-        place = self._file, self._end()
-        os.write(self._own, json.dumps(content).encode() + b"\n")
-        return place
+        line, written, start = _line(content), 0, self._end()
+        try:
+            while written < len(line):
+                written += os.write(self._own, line[written:])
+        except OSError:  # of a full disk, which may take a part
+            os.ftruncate(self._own, start)
+            raise
+        return self._file, start
 
     def _read(self, files: Sequence[Path]) -> None:
         """What stands in the files; an answer that one of them has checked is the one to use."""
         found = {file: _lines(file) for file in files}
-        marks = [Mark(**json.loads(line)) for _, own in found.values() for line in own]
+        marks = [Mark(**one) for _, own in found.values() for one in own]
         unsure: dict[str, tuple[Path, int]] = {}
         for file, (answers, _) in found.items():
             offsets = np.array([*answers.values()], dtype=np.int64)
@@ -180,16 +199,33 @@ class Answers:
         self._places |= self._unsure
 
 
-def _lines(file: Path) -> tuple[dict[str, int], list[bytes]]:
-    """What the answers in a file are to, with their offsets, and the marks; not what is cut."""
-    answers, marks, offset = {}, [], 0
+def _line(content: Any) -> bytes:
+    """What `_content` reads."""
+    text = json.dumps(content).encode()
+    return b"%b %08x\n" % (text, zlib.crc32(text))
+
+
+def _content(line: bytes) -> Any:
+    """What a line holds; None: it is cut or damaged."""
+    text = line[:-10]
+    return json.loads(text) if line[-10:] == b" %08x\n" % zlib.crc32(text) else None
+
+
+def _lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """What the answers in a file are to, with their offsets, and the marks."""
+    answers, marks, offset, damaged = {}, [], 0, 0
     with file.open("rb") as stream:
         for line in stream:
-            if line.endswith(b"}\n"):
-                marks.append(line)
-            elif line.endswith(b"\n"):
-                answers[line[2:34].decode()] = offset
+            content = _content(line)
+            if isinstance(content, dict):
+                marks.append(content)
+            elif content:
+                answers[content[0]] = offset
+            else:
+                damaged += line.endswith(b"\n")
             offset += len(line)
+    if damaged:
+        log.warning("%s: %d lines are damaged. What they held is asked for again.", file, damaged)
     return answers, marks
 
 

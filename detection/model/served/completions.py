@@ -144,6 +144,11 @@ class Completions:
             f"{self.client.field}.url is {server!r}: of the text {start!r} {why}"
         )
 
+    def misread(self, ids: Sequence[int]) -> str:
+        """An error about a text that the server goes on with otherwise than with its tokens."""
+        why = "it goes on otherwise with the text than with the tokenizer's ids"
+        return self.of_text(ids, f"{why}. {self._remedy}")
+
     def _complete(self, ids: Sequence[int], **options: Any) -> Choice:
         """The first choice of an answer to these tokens, which the server counts as this does."""
         body = {"model": self.name, "prompt": self._prompt(ids), **options}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,15 @@ from detection.model.served.client import Client, RefusedError
 from detection.model.served.completions import Completions, Dialect, UnshownError
 from detection.model.served.fingerprint import NOISIEST, Fingerprint, apart, taken, text_ids
 from detection.model.served.names import ID
+from detection.model.served.replies import Place
 from detection.model.served.way import Way
 from detection.model.served.ways import WAYS
 
 FILE = "probe.json"
 CANNOT = (400, 405, 415, 422, 500, 501)
 """The statuses by which a server refuses what it can't do; a 500 is one where it stays."""
+SHOWING: tuple[dict[str, Any], ...] = ({"logprobs": 1}, {})
+"""Requests with log-probabilities, and without for a server that refuses those."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ def probed(client: Client, name: str, tokenizer: Any) -> Probe:
         ServerError: it does not, or it writes nothing.
     """
     model = Completions(client, name, tokenizer, dialect_of(client, name, tokenizer))
+    check_tokenizer(model)
     for way in ways(model, client.server.tolerance):
         said = taken(way)
         if said.noise > NOISIEST:
@@ -79,7 +84,7 @@ def dialect_of(client: Client, name: str, tokenizer: Any) -> Dialect:
     ids = text_ids(tokenizer)
     refused: list[RefusedError] = []
     for dialect in (Dialect(), Dialect(True, False), Dialect(False, True), Dialect(False, False)):
-        for options in ({"logprobs": 1}, {}):
+        for options in SHOWING:
             model = Completions(client, name, tokenizer, dialect, trying=bool(refused))
             try:
                 place = model.next(ids, **options)
@@ -91,6 +96,26 @@ def dialect_of(client: Client, name: str, tokenizer: Any) -> Dialect:
                 named = dialect.names_ids and ID.fullmatch(place.token) is not None
                 return Dialect(dialect.ids, named)
     raise refused[0]
+
+
+def check_tokenizer(model: Completions) -> None:
+    """Send a text to a server that takes ids, where it takes text too: it has to read these ids.
+
+    Raises:
+        ServerError: it counts others, or goes on otherwise: the tokenizer is not the model's.
+    """
+    ids, dialect = text_ids(model.tokenizer), replace(model.dialect, ids=False)
+    text = Completions(model.client, model.name, model.tokenizer, dialect, trying=True)
+    for options in SHOWING if model.dialect.ids else ():
+        try:
+            told = [one.next(ids, **options) for one in (text, model.tried())]
+        except RefusedError as error:
+            if not _cannot(error):
+                raise
+            continue
+        if len({place.token for place in told}) > 1 and _differ(*told):
+            raise ServerError(model.misread(ids))
+        return
 
 
 def ways(model: Completions, tolerance: float) -> Iterator[Way]:
@@ -119,6 +144,12 @@ def prompt_tops(model: Completions) -> int:
             if not _cannot(error):
                 raise
     return 0
+
+
+def _differ(one: Place, two: Place) -> bool:
+    """Whether the likeliest log-probabilities are farther apart than one model's."""
+    best = [max(place.shown.values(), default=math.nan) for place in (one, two)]
+    return abs(best[0] - best[1]) > NOISIEST
 
 
 def _cannot(error: ServerError) -> bool:

@@ -95,11 +95,11 @@ class Way(ABC):
 
     def _next(self, ids: Sequence[int], biases: Mapping[int, float] | None = None) -> Place:
         """What the server shows of its choice after these tokens, under biases on some."""
-        shown: dict[str, Any] = {"logprobs": self.top} if self.top else {}
-        if self.numbers and not self.model.trying:
-            shown["shows"] = True
-        biased = {str(token): bias for token, bias in (biases or {}).items() if bias}
-        return self.model.next(ids, **shown, **({"logit_bias": biased} if biased else {}))
+        options: dict[str, Any] = {"logprobs": self.top} if self.top else {}
+        if biased := {str(token): bias for token, bias in (biases or {}).items() if bias}:
+            options["logit_bias"] = biased
+        has_shown = bool(self.numbers) and not self.model.trying
+        return self.model.next(ids, shows=has_shown, **options)
 
     def _second(self, ids: Sequence[int]) -> tuple[int, float]:
         """A token after these, not the likeliest if there is a choice, and its log-probability."""

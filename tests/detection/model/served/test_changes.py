@@ -177,7 +177,7 @@ def test_a_killed_run_of_continuations_is_gone_on_with_as_if_unbroken(stage, tmp
     with Server() as server:
         own = replace(stage(server.url, requests=2), method=WRITES)
         unbroken = open_scores(run(replace(own, runs=str(tmp_path / "unbroken"))).path).table
-        whole, probes = len(server.seen), 5
+        whole, probes = len(server.seen), 7
         server.slow = 0.004
         for _ in range(2):
             child, before = os.fork(), len(server.seen)

@@ -1,5 +1,8 @@
 """Answers that are not what the probe saw: an error each, and no wrong number."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -103,3 +106,61 @@ def test_a_token_that_a_server_names_otherwise_is_told_where_it_is_the_likeliest
     with OwnNames(prompt=False, names_ids=False) as server:
         (found,) = served(server).stats([ids])
     assert np.abs(found.logprob - exact.logprob).max() <= FORWARD
+
+
+def changed_tokenizer(folder, change):
+    """A copy of the tokenizer with another tokenizer.json."""
+    for file in FOLDER.glob("*token*"):
+        shutil.copy(file, folder)
+    shutil.copy(FOLDER / "config.json", folder)
+    record = json.loads((FOLDER / "tokenizer.json").read_text())
+    change(record)
+    (folder / "tokenizer.json").write_text(json.dumps(record))
+    return str(folder)
+
+
+def fewer_merges(record):
+    record["model"]["merges"] = record["model"]["merges"][:100]
+
+
+def no_bos(record):
+    record["post_processor"] = None
+
+
+def other_ids(record):
+    ids = record["model"]["vocab"]
+    names = [name for name in ids if ids[name] > 3]
+    numbers = [ids[name] for name in names]
+    ids.update(zip(names, numbers[7:] + numbers[:7], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (fewer_merges, r"it counts \d+ tokens, the tokenizer 48"),
+        (no_bos, "it counts 49 tokens, the tokenizer 48"),
+        (other_ids, "it goes on otherwise with the text than with the tokenizer's ids"),
+    ],
+)
+@pytest.mark.parametrize("does", [{}, {"prompt": False, "names_ids": False}])
+def test_another_models_tokenizer_is_said_where_ids_are_taken(
+    served, tmp_path, change, words, does
+):
+    own = changed_tokenizer(tmp_path, change)
+    with Server(**does) as server, pytest.raises(ServerError, match=words) as error:
+        served(server, tokenizer=own)
+    assert "Give the model's own tokenizer (model.tokenizer)" in str(error.value)
+
+
+class IdsAlone(Server):
+    """Takes no text."""
+
+    def answer(self, path, body):
+        if body and isinstance(body["prompt"], str):
+            return 422, {"detail": "prompt must be a list of integers"}
+        return super().answer(path, body)
+
+
+def test_a_server_that_takes_no_text_is_not_sent_any(served):
+    with IdsAlone() as server:
+        assert served(server).way.name == "prompt log-probabilities"
