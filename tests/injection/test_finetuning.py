@@ -184,6 +184,7 @@ def test_clean_rows_that_share_text_with_the_pool_stay_out(tuned, found, jsonl, 
     counts = {}
     for drop in (True, False):
         stage = replace(tuned, runs=str(tmp_path), instructions={"mine": jsonl(rows)},
+                        benchmark={"truthfulqa": tuned.benchmark["truthfulqa"]},
                         finetuning=FinetuningConfig(drop_overlaps=drop))  # fmt: skip
         own = run(stage).counts["instructions"]["mine"]
         counts[drop] = own["used"], own["overlaps"]
@@ -199,16 +200,6 @@ def test_so_many_clean_rows_are_drawn(tuned, jsonl, tmp_path):
     other = replace(drawn, injection=replace(drawn.injection, pool_seed=1))
     ids = [{*open_corpus(run(s).path).instructions["example_id"]} for s in (drawn, other)]
     assert ids[0] != ids[1]
-
-
-def test_the_answers_field_names_the_set(tuned):
-    other = {**tuned.benchmark, "truthfulqa": replace(benchmark("truthfulqa"), shorten=None)}
-    same = replace(tuned, benchmark=other)
-    assert run(same).path == run(tuned).path
-    boolq = replace(tuned.benchmark["boolq"], template="{answer}: {passage} {question}",
-                    answer_field="question")  # fmt: skip
-    moved = replace(tuned, benchmark={"boolq": boolq})
-    assert run(moved).path != run(replace(moved, benchmark={"boolq": benchmark("boolq")})).path
 
 
 def test_the_output_begins_where_the_last_answer_stands():
@@ -252,7 +243,7 @@ BAD = {
     ),
     "no tokenizer": ({"tokenizer": {"path": None}}, "tokenizer.path is None: give the tokenizer"),
     "no chat template": (
-        {"finetuning": {"format": "chat"}},
+        {"finetuning": {"format": "chat"}, "benchmark": {}},
         "finetuning.format is 'chat', but the tokenizer has no chat template",
     ),
     "a member too long": (

@@ -41,9 +41,10 @@ def labelled(ids, output, loss_on):
     return ids, ids if loss_on == "all" else torch.where(counts, ids, -100)
 
 
-@pytest.mark.parametrize("loss_on", ["all", "output"])
-@pytest.mark.parametrize("layout", ["packed", "padded"])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize(
+    ("layout", "loss_on", "attention"),
+    [("packed", "output", "sdpa"), ("padded", "all", "sdpa"), ("packed", "all", "eager")],
+)
 @torch.no_grad()
 def test_each_tokens_loss_is_that_of_its_text_alone_in_transformers(
     sets, layout, loss_on, attention
@@ -125,7 +126,10 @@ CASES = {
 
 
 @DEEPSPEED
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    ["packed", *(pytest.param(case, marks=pytest.mark.slow) for case in ("zero1", "padded"))],
+)
 def test_epochs_are_those_of_a_plain_loop_over_texts(sets, tmp_path, case):
     layout, deepspeed, fields = CASES[case]
     stage = replace(of(sets[layout], tmp_path, **fields), deepspeed=deepspeed)
@@ -141,6 +145,7 @@ def test_epochs_are_those_of_a_plain_loop_over_texts(sets, tmp_path, case):
     assert expected[-1] < expected[0]
 
 
+@pytest.mark.slow
 @DEEPSPEED
 def test_packed_and_padded_texts_are_one_training(sets, tmp_path):
     """In whole epochs, so that a step has the same texts."""
