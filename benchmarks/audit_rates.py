@@ -94,8 +94,8 @@ def null(draws: int) -> None:
                 held_out = hold_out(Validation([("x", "")], sides[0], sides[1], seed))
                 negatives = Rates(held_out.negatives, np.full(number, float(SNIPPETS)))
                 suspect = held_out.rates(books(rng, 1, 0, offset, 2.0)[None, 0])[None]
-                ranks = rank_p_values(suspect, held_out.negatives, held_out.fold)
                 count = np.array([float(SNIPPETS)])
+                ranks = rank_p_values(suspect, count, negatives, held_out.fold)
                 found.append([*ranks, *normal_p_values(suspect.mean(axis=1), count, negatives)])
             levels = [
                 [100 * (np.array(found)[:, i] <= a).mean() for a in (0.05, 0.2)] for i in (0, 1)

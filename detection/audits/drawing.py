@@ -7,6 +7,7 @@ chart serves light and dark. Files are a function of the figures alone: no dates
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -31,6 +32,7 @@ STYLE: dict[Any, Any] = {
     "font.size": 10,
     "font.family": "sans-serif",
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a title may hold dollars
     "svg.hashsalt": "contamination-testbed",
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -52,12 +54,14 @@ STYLE: dict[Any, Any] = {
 def drawn(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
     """A figure of so many inches with its axes, in the style of the page.
 
-    It is made without pyplot, so that nothing global stays changed and no display is needed.
+    It is made without pyplot, so that nothing global stays changed and no display is needed. The
+    page's reader has fonts for letters that matplotlib has none for.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s)Glyph .* missing from font")
         figure = Figure(figsize=(width, height), layout="constrained")
         figure.patch.set_alpha(0)
         axes = figure.subplots()

@@ -24,6 +24,8 @@ SAME = 0.2
 """Books are one where so large a share of the shorter one's GRAM-grams stands in the other."""
 ONE_IN = 4
 """Of all GRAM-grams, those that are compared."""
+FAR_EAST = "\u2e80"
+"""The first letter of those scripts in Unicode that no space parts."""
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 Keys = NDArray[np.uint64]
 
@@ -83,6 +85,8 @@ def _read(role: str, file: Path) -> Iterator[Book]:
         for title, text in READERS[file.suffix.lower()](file):
             if not text.strip():
                 raise ValueError(f"the book {title!r} has no text")
+            if "\0" in text:
+                raise ValueError("it holds null characters, as UTF-16 does: save it as UTF-8")
             f"{title}{text}".encode()  # JSON may spell half of a surrogate pair
             yield Book(role, " ".join(title.split()) or file.stem, text, str(file))
     except (ValueError, OSError) as error:
@@ -126,12 +130,19 @@ def _sharing(keys: Sequence[Keys]) -> Iterator[tuple[int, int]]:
     yield from sorted({pair for group in groups for pair in combinations(group, 2)})
 
 
+def _parted(letter: str) -> str:
+    if not letter.isalnum():
+        return " "
+    return letter if letter < FAR_EAST else f" {letter} "
+
+
 def gram_keys(text: str) -> Keys:
     """Hashes of one in ONE_IN of the text's runs of GRAM words, each once, in order.
 
-    Case and punctuation don't count. A text of fewer words has one key, of all of them.
+    Case and punctuation don't count. A text of fewer words has one key, of all of them. A Chinese
+    or Japanese letter is a word, since no space parts them.
     """
-    words = "".join(c if c.isalnum() else " " for c in text.casefold()).split()
+    words = "".join(map(_parted, text.casefold())).split()
     own = {w: int.from_bytes(hashlib.sha256(w.encode()).digest()[:8], "big") for w in {*words}}
     hashes = np.array([own[word] for word in words], np.uint64)
     length = min(GRAM, len(hashes))

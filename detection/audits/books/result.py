@@ -122,7 +122,7 @@ def _p_values(
     suspects: Sequence[BookScores], held_out: HeldOut, negatives: Rates, null_model: str
 ) -> Scores:
     rates = np.array([held_out.rates(book.scores) for book in suspects])
-    if null_model == RANKS:
-        return rank_p_values(rates, held_out.negatives, held_out.fold)
     counts = np.array([book.independent for book in suspects], float)
+    if null_model == RANKS:
+        return rank_p_values(rates, counts, negatives, held_out.fold)
     return normal_p_values(rates.mean(axis=1), counts, negatives)

@@ -12,20 +12,45 @@ RANKS, NORMAL = "ranks", "normal"
 NULL_MODELS = (RANKS, NORMAL)
 
 
-def rank_p_values(suspects: Scores, negatives: Scores, fold: NDArray[np.intp]) -> Scores:
+def rank_p_values(
+    suspects: Scores, snippets: Scores, negatives: Rates, fold: NDArray[np.intp]
+) -> Scores:
     """(1 + #{negatives with at least the suspect's rate}) / (1 + n), shape (S,).
 
     Each negative is compared by a threshold that was chosen without it, which is that of its fold
     (cross-conformal, Vovk 2015). It assumes only that a suspect that was not trained on is like the
     negatives. The least is 1 / (1 + n).
 
+    The rate of a book of few snippets strays further, so one is not like a negative of many. Such a
+    negative counts as often as it has the rate with so few of its snippets, drawn at random.
+
     Args:
         suspects: rates by suspect and fold (S × K).
+        snippets: as how many independent snippets each suspect's count (S).
         negatives: the negatives' rates by the threshold of their own fold (n).
         fold: the negatives' folds (n).
     """
-    reaching = (negatives >= suspects[:, fold]).sum(axis=1)
-    found: Scores = (1 + reaching) / (1 + len(negatives))
+    own = zip(suspects[:, fold], snippets, strict=True)
+    reaching = [_reaching(rates, count, negatives).sum() for rates, count in own]
+    found: Scores = (1 + np.array(reaching)) / (1 + len(fold))
+    return found
+
+
+def _reaching(rates: Scores, snippets: float, negatives: Rates) -> Scores:
+    """How likely each negative has a rate with so many snippets, or with all of fewer, shape (n,).
+
+    A number of snippets between two whole ones counts by its place between them.
+    """
+    from scipy.stats import hypergeom
+
+    totals = np.round(negatives.snippets)
+    above, wanted = np.round(negatives.values * totals), rates * snippets
+    low = np.floor(wanted + 1e-9)
+    part = np.maximum(wanted - low, 0)
+    few = np.minimum(np.round(snippets), totals)
+    at_least, more = (hypergeom.sf(low + step, totals, above, few) for step in (-1, 0))
+    thinned = (1 - part) * at_least + part * more
+    found: Scores = np.where(snippets < totals, thinned, negatives.values >= rates)
     return found
 
 

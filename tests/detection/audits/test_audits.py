@@ -12,7 +12,7 @@ from core.command import CONF
 from core.errors import ConfigError
 from core.web_page import stylesheet
 from detection.audits.base import AuditStage
-from detection.audits.drawing import VARIABLES
+from detection.audits.drawing import VARIABLES, drawn, svg
 from detection.audits.run import KIND, run
 from detection.audits.words import spelled_out
 
@@ -70,6 +70,14 @@ def test_the_page_needs_nothing_else_and_names_are_no_markup(stage):
     assert "<b>a|b</b>" in "".join(found.words)
     assert "<strong>3</strong> letters &amp; &lt;no&gt; more." in page
     assert "{{" not in page
+
+
+def test_a_name_is_drawn_as_it_is_whatever_its_letters():
+    names = [r"$5 or $\bad{", "紅樓夢", "<script>"]
+    with drawn(4, 3) as (figure, axes):
+        axes.set_yticks([1, 2, 3], names)
+        drawing = ElementTree.fromstring(svg(figure, "names"))
+    assert {*names} <= {*drawing.itertext()}
 
 
 def test_a_chart_has_the_pages_own_colours(stage):

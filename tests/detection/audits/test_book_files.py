@@ -52,13 +52,42 @@ def test_an_epub_is_read_in_the_order_of_its_spine(tmp_path):
         {"OEBPS/book.opf": "<package>"},
         {"OEBPS/book.opf": PACKAGE.replace('idref="b"', 'idref="c"')},
         {"META-INF/container.xml": "<container/>"},
-        {"OEBPS/text/first.xhtml": b"\xff\xfe"},
+        {"OEBPS/text/first.xhtml": b"\xff\xff"},
+        {"OEBPS/text/first.xhtml": b'<?xml version="1.0" encoding="klingon"?><p>qaH'},
     ],
 )
 def test_a_broken_epub_is_named(tmp_path, changed):
     write_epub(tmp_path / "a.epub", **changed)
     with pytest.raises(DataError, match=r"audit.suspects: .*a\.epub can't be used"):
         open_books({"suspects": str(tmp_path)})
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "utf-8-sig"])
+def test_an_epubs_pages_are_read_in_their_encoding_and_beside_their_package(tmp_path, encoding):
+    page = f'<?xml version="1.0" encoding="{encoding}"?><p>Une journée.</p>'.encode(encoding)
+    package = PACKAGE.replace("text/first.xhtml", "../pages/first.xhtml")
+    write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package, "pages/first.xhtml": page})
+    assert [*read_epub(tmp_path / "a.epub")] == [("Two Towns", "Une journée.\nTwo.")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.jsonl", "\n", "it is empty"),
+        ("a.jsonl", '{"title": null, "text": "Once."}', "None as its `title`: give a string"),
+        ("a.txt", "O\0n\0c\0e\0", "null characters, as UTF-16 does: save it as UTF-8"),
+    ],
+)
+def test_a_file_without_a_readable_book_is_named(tmp_path, name, text, said):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=f"audit.suspects: .* can't be used: .*{said}"):
+        open_books({"suspects": str(tmp_path)})
+
+
+def test_a_book_without_spaces_is_known_again():
+    text = "".join(chr(0x4E00 + place * 7 % 5000) for place in range(3000))
+    one, other = gram_keys(text), gram_keys(f"前言：{text}")
+    assert len(np.intersect1d(one, other)) == len(one) > 300
 
 
 def test_a_file_that_is_no_zip_is_named(tmp_path):

@@ -83,8 +83,8 @@ def p_values_of_untrained(rng, offset, number, draws):
         suspects = books(rng, 4, 0, offset, snippets=20)
         rates = np.array([held_out.rates(own[None]) for own in suspects])
         negatives = Rates(held_out.negatives, np.full(number, 20.0))
-        ranks = rank_p_values(rates, held_out.negatives, held_out.fold)
         counts = np.full(4, 20.0)
+        ranks = rank_p_values(rates, counts, negatives, held_out.fold)
         found.append([ranks, normal_p_values(rates.mean(axis=1), counts, negatives)])
     return np.array(found).transpose(1, 0, 2).reshape(2, -1)
 
@@ -97,6 +97,32 @@ def test_books_that_were_not_trained_on_have_no_small_p_values(offset):
         assert (ranks <= level).mean() <= level + error
         assert (normal <= level).mean() <= level + error
     assert (normal <= 0.05).mean() <= 0.05 + 0.036
+
+
+def test_a_short_book_that_was_not_trained_on_has_no_small_rank_p_value():
+    rng, found = np.random.default_rng(6), []
+    fold = np.zeros(30, int)
+    for _ in range(60):
+        negatives = rates_of(books(rng, 30, 0, 0.3, snippets=100))
+        suspects = rates_of(books(rng, 10, 0, 0.3, snippets=5))
+        found += [*rank_p_values(suspects.values[:, None], suspects.snippets, negatives, fold)]
+    assert (np.array(found) <= 0.05).mean() <= 0.05
+    assert (np.array(found) <= 0.2).mean() <= 0.2
+    known = rates_of(books(rng, 30, 1, 0.3, 4.0, snippets=5))
+    assert (rank_p_values(known.values[:, None], known.snippets, negatives, fold) < 0.1).all()
+
+
+def test_a_rank_p_value_counts_the_ways_to_draw_as_few_snippets_of_a_negative():
+    negatives = Rates(np.array([0.5, 0.0, 1.0]), np.array([4.0, 4.0, 2.0]))
+    for rate, snippets, reaching in (
+        (1.0, 2, 1 / 6 + 0 + 1),  # two of four snippets, of which two are above
+        (0.5, 2, 5 / 6 + 0 + 1),
+        (0.75, 2, (1 / 6 + 5 / 6) / 2 + 0 + 1),  # of overlapping snippets
+        (0.5, 4, 1 + 0 + 1),  # as many: all are compared
+    ):
+        own = np.full((1, 1), rate), np.array([float(snippets)])
+        (found,) = rank_p_values(*own, negatives, np.zeros(3, int))
+        assert found == pytest.approx((1 + reaching) / 4)
 
 
 def test_the_candidate_that_tells_is_chosen_and_judged_on_other_books():

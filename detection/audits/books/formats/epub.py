@@ -5,6 +5,8 @@ Only text that a reader sees is taken: a paragraph a line, without scripts, styl
 
 from __future__ import annotations
 
+import codecs
+import posixpath
 import re
 import zipfile
 import zlib
@@ -23,6 +25,8 @@ BLOCKS = {
 }
 """Elements that begin and end a line."""
 SPACE = re.compile(r"\s+")
+DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.-]+)")
+"""The encoding that a page's first line names."""
 BAD = (zipfile.BadZipFile, zlib.error, KeyError, ElementTree.ParseError, RuntimeError)
 """What reading a file raises that is no whole EPUB; a RuntimeError where it is encrypted."""
 
@@ -59,7 +63,8 @@ def _spine(root: ElementTree.Element, package: PurePosixPath) -> Iterator[str]:
     }
     for entry in root.iterfind("{*}spine/{*}itemref"):
         if entry.get("linear") != "no":
-            yield str(package.parent / unquote(hrefs[entry.attrib["idref"]]))
+            place = package.parent / unquote(hrefs[entry.attrib["idref"]])
+            yield posixpath.normpath(str(place))  # without "..", which a zip has none of
 
 
 def _title(root: ElementTree.Element) -> str:
@@ -94,10 +99,25 @@ class _Page(HTMLParser):
             self.parts.append(SPACE.sub(" ", data))
 
 
+def _decoded(page: bytes) -> str:
+    """By its byte order mark, else by its declaration, else as UTF-8.
+
+    Raises:
+        ValueError: it is in no such encoding.
+    """
+    if page.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return page.decode("utf-16")
+    declared = DECLARED.match(page)
+    try:
+        return page.decode(declared[1].decode() if declared else "utf-8-sig")
+    except LookupError as error:
+        raise ValueError(f"a page has an {error}") from error
+
+
 def _text(page: bytes) -> str:
     """A page's text, a paragraph a line."""
     parser = _Page()
-    parser.feed(page.decode("utf-8-sig"))
+    parser.feed(_decoded(page))
     parser.close()
     lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
     return "\n".join(line for line in lines if line)
