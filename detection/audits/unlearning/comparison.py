@@ -73,17 +73,17 @@ def _ways(models: Models, one: Quantity, name: str) -> Iterator[dict[str, Any]]:
     units, named = one.units, {"unlearned": name, "quantity": one.name, "method": method}
     if not units.sides[True].any():
         return
-    members = [units.mean(values, True) for values in three]
-    row = {**named, **_three("", members), **_share("share", travelled(members, units.texts))}
+    members, few = [units.mean(v, True) for v in three], units.texts(controls=False)
+    row = {**named, **_three("", members), **_share("share", travelled(members, few))}
     if units.labelled:
         others = [units.mean(values, False) for values in three]
         above = [minus(a, b) for a, b in zip(members, others, strict=True)]
-        beyond = travelled(above, units.texts)
+        beyond = travelled(above, units.texts(controls=True))
         row |= {**_three("non_members_", others), **_share("beyond", beyond)}
     yield row
     if one.is_score and units.labelled:
         areas = [units.auroc(values) for values in three]
-        found = travelled(areas, units.texts)
+        found = travelled(areas, units.texts(controls=True))
         named["quantity"] = f"AUROC of {one.name}"
         yield {**named, **_three("", areas), **_share("share", found)}
 

@@ -1,8 +1,8 @@
 """Means, AUROC and their draws over texts: all chunks of a text are drawn together.
 
 Every model is estimated on the same units and the same draws, so that each difference between
-models is paired. Where every benchmark has members and non-members, a figure is the mean over
-benchmarks; else all texts are one group.
+models is paired. Where every benchmark has LEAST members and as many non-members, a figure is the
+mean over benchmarks; else all texts are one group.
 
 Shapes: D draws, U units (chunks, or questions).
 """
@@ -22,6 +22,8 @@ from core.metrics import AUROC, Scores
 from core.seeds import derive
 from detection.evaluation import DRAWS
 
+LEAST = 8
+"""Texts of a side of a benchmark: draws from fewer vary too little, and from one not at all."""
 Mask = NDArray[np.bool_]
 UNITS = ("text_id", "benchmark", "member")
 """What a unit's row says: the text it is of, that one's benchmark, and whether it is a member."""
@@ -75,10 +77,10 @@ class Units:
         """Whether there are members and non-members."""
         return all(mask.any() for mask in self.sides.values())
 
-    @property
-    def texts(self) -> int:
-        """How many members there are, as texts."""
-        return int(self.table.loc[self.sides[True], "text_id"].nunique())
+    def texts(self, *, controls: bool) -> int:
+        """How many texts are members, or are the fewer of them and the non-members (`controls`)."""
+        sides = (True, False) if controls else (True,)
+        return min(self._texts(self.sides[side]) for side in sides)
 
     def mean(self, values: Scores, member: bool) -> Estimate:
         """The mean of the members, or of the non-members."""
@@ -102,6 +104,9 @@ class Units:
         """
         return self._side(mask, name).mean(values, rate=rate) if mask.any() else None
 
+    def _texts(self, mask: Mask) -> int:
+        return int(self.table.loc[mask, "text_id"].nunique())
+
     def _mask(self, member: bool) -> Mask:
         found: Mask = (self.table["member"].fillna(not member) == member).to_numpy(bool)
         return found
@@ -109,7 +114,8 @@ class Units:
     def _groups(self) -> Iterator[Group]:
         names = self.table["benchmark"].to_numpy()
         each = [names == name for name in np.unique(names)]
-        if not all((own & mask).any() for own in each for mask in self.sides.values()):
+        sizes = [self._texts(own & mask) for own in each for mask in self.sides.values()]
+        if min(sizes, default=LEAST) < LEAST:
             each = [np.ones(len(names), bool)]
         for number, own in enumerate(each):
             members, others = (

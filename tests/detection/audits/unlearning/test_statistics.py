@@ -33,7 +33,7 @@ def test_all_chunks_of_a_text_are_drawn_together():
 
 def test_auroc_and_its_draws_are_those_of_the_drawn_chunks():
     rng = np.random.default_rng(0)
-    found = units(6, 7, chunks=2, benchmarks=2)
+    found = units(16, 17, chunks=2, benchmarks=2)
     values = rng.normal(size=len(found.table)).round(1)
     estimates = []
     for group in found.groups:
@@ -46,9 +46,16 @@ def test_auroc_and_its_draws_are_those_of_the_drawn_chunks():
 
 
 def test_a_benchmark_of_members_alone_makes_all_texts_one_group():
-    table = units(4, 4, benchmarks=2).table
+    table = units(16, 16, benchmarks=2).table
+    assert len(Units(table, 0).groups) == 2
     table.loc[table["member"] & (table["benchmark"] == "b1"), "benchmark"] = "b2"
     assert len(Units(table, 0).groups) == 1
+
+
+def test_benchmarks_of_few_texts_make_one_group_whose_draws_differ():
+    found = units(12, 12, benchmarks=12)
+    assert len(found.groups) == 1
+    assert found.mean(np.arange(24.0), True).draws.std() > 0
 
 
 def three(rng, share, texts, gap=0.5, noise=0.3):
