@@ -275,8 +275,9 @@ def _tokenise(
             "injection.num_proc=%d tokenise",
             *(type(source).__name__, config.num_proc),
         )
+    own = replace(work, folder=work.folder / f"shards-{size}")  # those of another size hold others
     documents = as_read(_documents(stage, source), source)
-    return tokenize(documents, work, clean_tokens, config.num_proc, size)
+    return tokenize(documents, own, clean_tokens, config.num_proc, size)
 
 
 def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:

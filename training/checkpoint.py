@@ -101,7 +101,7 @@ def open_trained(field: str, path: Path | str) -> Checkpoint:
         ConfigError: it is a model that was adopted, or one alone.
     """
     alone = (Path(path) / "config.json").is_file() and not is_complete(Path(path))
-    told = "a model alone does not say which texts it saw when. Give a folder of the training stage."
+    told = "a model alone does not say which texts it saw when. Give a folder of a training."
     require(not alone, field, str(path), told)
     found = open_checkpoint(path)
     unknown = "this model was adopted, so nothing says which texts it saw when."

@@ -109,7 +109,7 @@ def _order(order: str, sequences: int) -> Any:
         return np.arange(sequences)
     try:
         if Path(order).suffix == ".npy":
-            found = np.lib.format.open_memmap(order, mode="r")
+            found: Any = np.lib.format.open_memmap(order, mode="r")
         else:
             found = np.array(Path(order).read_text().split(), dtype=np.int64)
     except (OSError, ValueError, OverflowError, EOFError) as error:

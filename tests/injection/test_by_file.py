@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 from core.command import CONF
 from core.compose import composed
 from core.errors import ArtifactError, ConfigError, DataError
-from injection import by_file, on_datatrove, open_corpus, parts
+from injection import by_file, on_datatrove, open_corpus, parts, tokenize
 from injection.config import InjectionStage, TasksConfig
 from injection.run import TOKENS, reverify, run
 from injection.tasks import Stored
@@ -115,6 +115,27 @@ def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monke
     monkeypatch.setattr(by_file, "write_shard", lambda *a: made.append(a[1][0].name) or write(*a))
     assert run(stage).files == whole.files
     assert len(made) == len({*made})  # none was made twice
+
+
+@pytest.mark.parametrize("sizes", [(700, 1_500), (1_500, 700)])
+def test_a_killed_run_goes_on_with_shards_of_another_size(files, tmp_path, monkeypatch, sizes):
+    """Those that are finished hold other documents; the folder's name is the same."""
+    killed = made_stage(files, tmp_path / "killed", shard_characters=sizes[0])
+    other = made_stage(files, tmp_path / "killed", shard_characters=sizes[1])
+    whole = run(replace(other, runs=str(tmp_path / "whole")))
+    write, left = tokenize.write_shard, iter([True, True, False])
+
+    def written(*given):
+        if not next(left):
+            raise KeyboardInterrupt
+        return write(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tokenize, "write_shard", written)
+        with pytest.raises(KeyboardInterrupt):
+            run(killed)
+    made = run(other)
+    assert (made.path.name, made.files) == (whole.path.name, whole.files)
 
 
 DAMAGES = {
