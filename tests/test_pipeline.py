@@ -75,6 +75,7 @@ def test_it_leads_to_its_examples_token_by_token(report):
 KEY = "sk-do-not-write-me-anywhere-1234"
 
 
+@pytest.mark.slow
 def test_models_behind_servers_give_the_same_report(report, runs, tmp_path, monkeypatch):
     """And thresholds; the servers' key is in no file of it, nor in the records for wandb."""
     monkeypatch.setenv("THE_KEY", KEY)
@@ -248,16 +249,14 @@ def copied(runs, tmp_path_factory):
 
 
 def test_a_second_stage_fine_tunes_what_the_first_trained(copied):
-    (first,) = (open_checkpoint(path) for path in (copied / "model").glob("*-study-*"))
+    before = {str(path) for path in (copied / "model").glob("*-study-*")}
     made = launch(
         copied, *SECOND, "second_stage.members_in=both", "training.evaluate_every_steps=10"
     )
     (cell,) = made.config()["cells"]
     last, texts = open_checkpoint(cell["model"]), open_corpus(cell["finetuning"])
-    assert (cell["first"], last.artifact.inputs["model"]) == (
-        str(first.artifact.path),
-        first.digest,
-    )
+    assert cell["first"] in before  # it is not trained again
+    assert last.artifact.inputs["model"] == open_checkpoint(cell["first"]).digest
     assert last.artifact.inputs["corpus"] == texts.artifact.digest
     copies = texts.examples.set_index("example_id")["occurrences"]
     assert (copies == texts.examples.set_index("example_id")["member"].astype(int)).all()
@@ -270,9 +269,8 @@ def test_a_second_stage_fine_tunes_what_the_first_trained(copied):
     }
 
 
-@pytest.mark.parametrize(
-    "members_in", ["finetuning", pytest.param("pretraining", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("members_in", ["pretraining", "finetuning"])
 def test_members_are_inserted_in_one_stage_alone(copied, members_in):
     made = launch(copied, *SECOND, f"second_stage.members_in={members_in}")
     (cell,) = made.config()["cells"]

@@ -135,6 +135,7 @@ def test_tokens_are_the_models_own(stage):
     assert re.search("6 of 20 tokens a book", (made.path / "audit.md").read_text())
 
 
+@pytest.mark.slow
 def test_a_served_model_is_audited_as_one_in_files(stage):
     local = run(stage)
     with Server(folder=GOLDEN / "target") as server:

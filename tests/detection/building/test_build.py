@@ -235,6 +235,7 @@ def test_a_finished_benchmark_is_found(built, files):
     assert built(*words, "build.number=11")[2] != folder
 
 
+@pytest.mark.slow
 def test_processes_share_the_files(built, files):
     words = ["source=jsonl", f"source.paths={files}"]
     assert built(*words)[0] == built(*words, "build.processes=2", runs=files.with_name("two"))[0]

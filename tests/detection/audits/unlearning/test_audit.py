@@ -53,6 +53,7 @@ def test_a_model_with_a_twin(stage, rows, folders):
     assert run(given).path == made.path
 
 
+@pytest.mark.slow
 def test_without_a_twin_and_without_labels_what_is_left_is_said(stage, rows):
     texts = [{"text": row["text"]} for row in rows]
     made = run(stage(texts=texts, clean=None, methods=["min_k"]))
@@ -63,6 +64,7 @@ def test_without_a_twin_and_without_labels_what_is_left_is_said(stage, rows):
     assert "chunks suspicious" in said
 
 
+@pytest.mark.slow
 def test_several_models_and_validation_texts(stage, folders, golden, tmp_path):
     file = tmp_path / "validation.jsonl"
     file.write_text("".join(json.dumps({"text": f"A road of {n} miles."}) + "\n" for n in range(3)))
@@ -138,6 +140,7 @@ def test_a_text_shorter_than_a_prompt_is_scored_and_not_completed(stage, rows):
     assert "word" not in {*read(made, "continuations")["chunk"]}
 
 
+@pytest.mark.slow
 def test_a_served_model_is_audited_as_its_files_are(stage, golden, rows):
     given = {"texts": rows[:2], "clean": None, "methods": ["min_k"]}
     local = run(stage(unlearned={"half": golden}, **given, completions=0))

@@ -172,6 +172,7 @@ def test_where_nothing_tells_the_model_it_is_said(served, tokenizer, tmp_path):
     assert "not known again: nothing it says twice tells whether the model changes" in table
 
 
+@pytest.mark.slow
 def test_a_killed_run_of_continuations_is_gone_on_with_as_if_unbroken(stage, tmp_path):
     """Killed outright, twice: asked again is what was under way, and a tail's ends."""
     with Server() as server:

@@ -19,8 +19,9 @@ NODES = {
 
 
 @pytest.mark.parametrize("server", [
-    {}, {"names_ids": False}, {"ids": False, "names_ids": False},
-    {"prompt": False, "shows": "nothing", "bias": False},
+    {}, {"ids": False, "names_ids": False},
+    pytest.param({"names_ids": False}, marks=pytest.mark.slow),
+    pytest.param({"prompt": False, "shows": "nothing", "bias": False}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_any_server_that_writes_is_scored_by_what_it_writes(stage, server):
     with Server(**server) as served:
