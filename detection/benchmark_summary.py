@@ -137,15 +137,11 @@ def sizes(groups: Sequence[Group], config: ExamplesConfig) -> str:
     """How many members and non-members each part has."""
     parts = [one for one in groups if one.name != AVERAGE]
     words = (
-        f"{label(one.name, config)} {one.members} + {one.nonmembers}{_clusters(one)}"
+        f"{label(one.name, config)} {one.members} + {one.nonmembers}{one.of_clusters}"
         for one in parts
     )
     note = f"Members + non-members: {', '.join(words)}."
     return f"{note} {WHOLE}" if any(one.clusters for one in parts) else note
-
-
-def _clusters(one: Group) -> str:
-    return f" (of {one.clusters[0]} + {one.clusters[1]} clusters)" if one.clusters else ""
 
 
 def blind_notes(groups: Sequence[Group], config: ExamplesConfig) -> list[str]:

@@ -137,6 +137,8 @@ class ExamplesConfig(Ranged, node="examples"):
     """Of a benchmark: `text`, `label`, `id` or `cluster` → what its rows call it, if not that."""
     sources: list[SourceConfig] = runtime([])
     """Of a benchmark: where its rows stand; see `SourceConfig`."""
+    label_words: int | None = runtime(None, at_least(1))
+    """Of a benchmark: a row's label is a list, one of so many words each; null: one a row."""
     papers: str | None = runtime(None)
     """Of a benchmark: a CSV of the papers' own figures, in detection/benchmarks/papers."""
 

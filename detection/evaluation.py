@@ -56,6 +56,11 @@ class Group:
     notes: list[str] = field(default_factory=list)
     clusters: tuple[int, int] | None = None
 
+    @property
+    def of_clusters(self) -> str:
+        """Such as " (of 50 + 50 clusters)"; empty where each text stands for itself."""
+        return f" (of {self.clusters[0]} + {self.clusters[1]} clusters)" if self.clusters else ""
+
 
 def evaluated(
     read: Read, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS

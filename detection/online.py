@@ -1,13 +1,14 @@
 """The online setting (Zhang et al. 2024, appendix C): where in a stream does the leaked text stand?
 
 Texts that join a non-member and a member part are scored once; each method then sees windows of the
-tokens' statistics (32 in the paper), so that a window is detected, not a text.
+tokens' statistics (32 in the paper), so that a window is detected, not a text. Rows that are joined
+already, with a label for each few words (`examples.label_words`), are scored as they stand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from core.disk import check_writable
 from core.errors import ConfigError, DataError, require
 from core.ranges import Ranged, at_least, limited
 from core.seeds import derive
+from detection.benchmarks.pieces import BLANK
 from detection.build import build_methods
 from detection.collect import Collector
 from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
@@ -57,11 +59,10 @@ class OnlineStage:
 
 @dataclass(frozen=True)
 class Joined:
-    """A non-member and a member text as one: which characters are the member's."""
+    """Several texts as one, and which characters (from, to) are the members'."""
 
     text: Text
-    member_start: int
-    member_end: int
+    members: Sequence[tuple[int, int]]
 
 
 def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
@@ -83,9 +84,10 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
         )
     target = open_node("model", stage.model, stage.runs)
     methods = dict(choose_servable(stage.method, methods, {"target": target}))
-    joined = list(join(open_examples(stage.examples), stage.seed))
-    texts = [one.text for one in joined]
-    collector = Collector(Path(stage.runs), {"target": target}, texts, stage.detection)
+    texts = open_examples(stage.examples)
+    joined = [*(streams(texts) if stage.examples.label_words else join(texts, stage.seed))]
+    whole = [one.text for one in joined]
+    collector = Collector(Path(stage.runs), {"target": target}, whole, stage.detection)
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
     tokenizer, width = target.tokenizer(), stage.online.window_tokens
     windows: list[tuple[Text, TokenStats]] = []
@@ -94,6 +96,23 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     remedy = "no joined text is so long: lower it, or give longer texts."
     require(bool(windows), "online.window_tokens", width, remedy)
     return _scores(methods, windows), [text for text, _ in windows]
+
+
+def streams(pieces: Sequence[Text]) -> Iterator[Joined]:
+    """The texts that are pieces of one (`Text.cluster`), joined in their order."""
+    by_stream: dict[tuple[str, str], list[Text]] = {}
+    for piece in pieces:
+        by_stream.setdefault((piece.benchmark, piece.cluster), []).append(piece)
+    for (benchmark, name), own in by_stream.items():
+        whole = make_text(name, BLANK.join(piece.text for piece in own), None, benchmark)
+        yield _rejoined(whole, own)
+
+
+def _rejoined(text: Text, pieces: Sequence[Text]) -> Joined:
+    ends = np.cumsum([len(piece.text) + len(BLANK) for piece in pieces])
+    starts = [0, *map(int, ends)]
+    spans = [(s, s + len(p.text)) for s, p in zip(starts, pieces, strict=False) if p.label]
+    return Joined(text, spans)
 
 
 def join(examples: Sequence[Text], seed: int) -> Iterator[Joined]:
@@ -117,21 +136,25 @@ def join(examples: Sequence[Text], seed: int) -> Iterator[Joined]:
         name, text = f"{other.example_id}+{member.example_id}", first.text + SEPARATOR + second.text
         start = 0 if first is member else len(first.text) + len(SEPARATOR)
         joined = make_text(name, text, None, other.benchmark)
-        yield Joined(joined, start, start + len(member.text))
+        yield Joined(joined, [(start, start + len(member.text))])
 
 
 def _windows(
     joined: Joined, stats: TokenStats, tokenizer: Any, width: int
 ) -> Iterator[tuple[Text, TokenStats]]:
-    """Each window as a text of its own, a member where most of its characters are the member's."""
+    """Each window as a text of its own, a member where most of its characters are the members'.
+
+    The windows of a text are a cluster: intervals draw whole texts.
+    """
     text = joined.text.text
     offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:]
     for number in range(len(stats) // width):
         part = slice(number * width, (number + 1) * width)
         start, end = offsets[part][0][0], offsets[part][-1][1]
-        inside = min(end, joined.member_end) - max(start, joined.member_start)
+        inside = sum(max(0, min(end, last) - max(start, first)) for first, last in joined.members)
         name, label = f"{joined.text.example_id}/{number}", inside > (end - start) / 2
-        yield make_text(name, text[start:end], label, joined.text.benchmark), stats[part]
+        window = make_text(name, text[start:end], label, joined.text.benchmark)
+        yield replace(window, cluster=joined.text.example_id), stats[part]
 
 
 def _scores(

@@ -97,6 +97,7 @@ def _shown(group: Group, groups: int) -> str:
     if group.needs:
         return f"{name}: needs {group.needs}"
     head, found = f"{name}: {group.members} members, {group.nonmembers} non-members", group.found
+    head += group.of_clusters
     if not found:
         return f"{head}: no metric without both"
     rows = [[*method, *(figure(line[m.name]) for m in METRICS)] for method, line in found.items()]

@@ -55,7 +55,7 @@ QUESTIONS = tuple(
 GIVES = detection.needs.LocalModel.gives
 READING = (
     *(f"examples.{name}" for name in ("format", "split", "subset", "on_error", "name", "domain")),
-    *(f"examples.{name}" for name in ("length", "setting", "columns", "papers")),
+    *(f"examples.{name}" for name in ("length", "setting", "columns", "label_words", "papers")),
 )  # those that choose texts are in the texts' own digest
 RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
                 "detection.kernel", "detection.processes")  # fmt: skip
@@ -103,6 +103,7 @@ RUNTIME = {
 """All that may change without another folder: how a stage runs, and what it only tells."""
 
 VALUES = {
+    "examples.label_words": 2,
     **{f"{role}.key_env": "ANOTHER" for role in ("model", "reference")},
     **{f"injection.{name}": value for name, value in INJECTION.items()},
     "injection.members": 9, "injection.nonmembers": 9, "injection.last_tokens": 5_000,

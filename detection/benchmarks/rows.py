@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from core.errors import ConfigError, DataError
 from core.hub import snapshot
 from detection.benchmarks.parts import Part, chosen, known_of, parts_of
+from detection.benchmarks.pieces import pieces
 from detection.config import AXES, ExamplesConfig, PlaceConfig
 from detection.rows import folded, raw_rows, word
 from detection.texts import Texts
@@ -176,7 +177,9 @@ def _of_part(
             left[axis][found.get(axis, NONE)] += 1
         if not others:
             taken += 1
-            yield _renamed(row, examples, [found[a] for a in AXES if a in found], label)
+            own_row = _renamed(row, examples, [found[a] for a in AXES if a in found], label)
+            words = examples.label_words
+            yield from pieces(own_row, words) if words else [own_row]
     _say(examples, taken, left)
 
 

@@ -1,12 +1,13 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from core.errors import ConfigError, DataError
-from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
-from detection.examples import make_text
-from detection.online import OnlineConfig, OnlineStage, join, run
+from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig, SourceConfig
+from detection.examples import make_text, open_examples
+from detection.online import OnlineConfig, OnlineStage, join, run, streams
 
 from .golden import GOLDEN, examples
 
@@ -54,7 +55,7 @@ def test_windows_score_their_own_tokens(stage):
     assert {w.label for w in windows} == {True, False}
     labels = {w.example_id: w.label for w in windows}
     texts = {w.example_id: w.text for w in windows}
-    parts = {j.text.example_id: (j.member_start, j.member_end) for j in join_all(stage)}
+    parts = {j.text.example_id: j.members[0] for j in join_all(stage)}
     assert {start > 0 for start, _ in parts.values()} == {True, False}  # either part comes first
     for joined in join_all(stage):
         first, last = parts[joined.text.example_id]
@@ -72,15 +73,14 @@ def test_windows_score_their_own_tokens(stage):
 
 
 def join_all(stage):
-    from detection.examples import open_examples
-
     return join(open_examples(stage.examples), stage.seed)
 
 
 def test_the_members_part_is_known(stage):
     for joined in join_all(stage):
         _, member = joined.text.example_id.split("+")
-        assert joined.text.text[joined.member_start : joined.member_end] == TEXTS[int(member)]
+        ((start, end),) = joined.members
+        assert joined.text.text[start:end] == TEXTS[int(member)]
 
 
 def test_pairs_are_drawn_by_the_seed():
@@ -91,6 +91,35 @@ def test_pairs_are_drawn_by_the_seed():
         assert {member for _, member in pairs} == {str(i) for i in range(20)}
         assert [member for _, member in pairs] != [str(i) for i in range(20)]
     assert drawn[0] != drawn[1]
+
+
+def test_pieces_are_joined_as_they_stood(stage, tmp_path):
+    words = [f"{word}{k}" for k, word in enumerate((TEXTS[0] + " " + TEXTS[1]).split()[:35])]
+    rows = [{"input": " ".join(words), "label": labels} for labels in ([0, 1, 1, 0], [1, 0, 0, 1])]
+    path = tmp_path / "concat.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    examples = ExamplesConfig(
+        str(path), name="concat", label_words=8, columns={"text": "input"}, sources=[SourceConfig()]
+    )
+    pieces = open_examples(examples)
+    assert [p.label for p in pieces] == rows[0]["label"] + rows[1]["label"]
+    assert pieces[1].text == " ".join(words[8:16])
+    assert {p.cluster for p in pieces} == {"concat/0", "concat/1"}
+    for joined in streams(pieces):
+        found = [joined.text.text[start:end] for start, end in joined.members]
+        assert found == [p.text for p in pieces if p.label and p.cluster == joined.text.example_id]
+        assert joined.text.text == " ".join(words[:32])
+    table, windows = run(replace(stage, examples=examples, online=OnlineConfig(window_tokens=4)))
+    assert {w.cluster for w in windows} == {"concat/0", "concat/1"}
+    of_first = [w.label for w in windows if w.cluster == "concat/0"]
+    assert of_first[0] is False
+    assert of_first[len(of_first) // 2] is True
+    assert len(table) == len(windows)
+    path.write_text(json.dumps({"input": "a b", "label": [1]}))
+    with pytest.raises(
+        DataError, match=r"its label is 1 labels, and its text has 2 words.*0 in all"
+    ):
+        open_examples(examples)
 
 
 def test_what_has_no_windows_is_said(stage):
