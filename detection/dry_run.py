@@ -19,7 +19,7 @@ from detection.passes import Pass, TokenStats
 from detection.run import opened, passes_of
 from detection.views import view_of
 
-HEADER = ("pass", "requests, at most", "tokens, at most")
+HEADER = ("pass", "requests, {0}", "tokens, {0}")
 
 
 class Counting(LanguageModel):
@@ -35,11 +35,12 @@ class Counting(LanguageModel):
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
     ) -> list[TokenStats]:
         """Zeros for each sequence's tokens after the first."""
-        for key, (_, end) in self.model.new(sequences).items():
+        for key, (ids, end) in self.model.new(sequences).items():
             if key not in self.seen:
                 self.seen.add(key)
-                self.requests += self.model.way.queries
-                self.tokens += self.model.way.queries * end
+                queries = self.model.way.queries_for(ids[end - 1])
+                self.requests += queries
+                self.tokens += queries * end
         gives = self.model.way.numbers
         return [TokenStats(**{n: np.zeros(len(ids) - 1) for n in gives}) for ids in sequences]
 
@@ -82,7 +83,9 @@ def run(stage: DetectionStage) -> str:
             rows.append([each.key, *(f"{number:,.0f}" for number in asked)])
     totals = (sum(getattr(m, what) for m in counting.values()) for what in ("requests", "tokens"))
     rows.append(["all", *(f"{number:,.0f}" for number in totals)])
-    return "\n".join(fit(HEADER, rows).lines(1))
+    exact = not any(model.model.way.estimated for model in counting.values())
+    header = [title.format("at most" if exact else "some") for title in HEADER]
+    return "\n".join(fit(header, rows).lines(1))
 
 
 def _count(wanted: Pass, collector: Collector, loaded: LoadedModel, model: Counting) -> None:

@@ -126,12 +126,15 @@ def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
         node = "model" if wanted.model == "target" else wanted.model
         source, given = getattr(stage, node), stage.detection
         where = "path" if source.url is None else "url"
+        what = f"model.{where}={source.given} method=[loss,infilling]"
+        if source.url is not None:
+            named = "" if source.name is None else f" model.name={source.name}"
+            what = f"model.url={source.url}{named} model.tokenizer={source.tokenizer} method=loss"
         raise ArtifactError(
             f"{node}.{where} is {source.given!r}: no pass of it over the texts of examples.path "
             f"({stage.examples.path!r}) is stored below {stage.runs!r}, and view runs no model. "
             f"First run `python -m detection runs={stage.runs} examples.path={stage.examples.path} "
-            f"model.{where}={source.given} method=[loss,infilling] detection.dtype={given.dtype} "
-            f"detection.long_texts={given.long_texts}`."
+            f"{what} detection.dtype={given.dtype} detection.long_texts={given.long_texts}`."
         )
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -38,6 +38,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds before the first and before a late retry, where the server names none."""
 LONGEST_ASKED = 3600.0
 """Seconds: the longest that a server may ask to be left alone."""
+READ = ("Content-Type", "Retry-After", "Location")
+"""The headers of an answer that are read."""
 SAID = 300
 """Characters of a server's own words that an error quotes."""
 
@@ -133,12 +135,23 @@ class Client:
 
     def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         try:
-            answer = self._http.request(method, f"{self.url}/{path}", json=body)
+            answer = self._received(method, path, body)
             if answer.status_code == 200:
                 return answer.json()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as cause:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as cause:
             raise self._failed(cause) from None
         raise self._refused(answer, path)
+
+    def _received(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+        """The whole answer: httpx waits as long for each part of it as the whole may take."""
+        end, parts = monotonic() + self.server.timeout_seconds, []
+        with self._http.stream(method, f"{self.url}/{path}", json=body) as answer:
+            for part in answer.iter_bytes():
+                parts.append(part)
+                if monotonic() > end:
+                    raise httpx.ReadTimeout("it comes in parts")
+        headers = {name: answer.headers[name] for name in READ if name in answer.headers}
+        return httpx.Response(answer.status_code, headers=headers, content=b"".join(parts))
 
     def _refused(self, answer: httpx.Response, path: str) -> RefusedError:
         words = self._said(answer)
@@ -147,6 +160,8 @@ class Client:
             given = self.server.key_env
             named = f"the key in {given} is refused" if given else "it wants a key"
             remedy = f" {self.field}.key_env is {given!r}: {named}. Name the variable that has it."
+        if answer.is_redirect:
+            remedy = " It redirects to another address: give that one, up to /completions."
         return RefusedError(
             f"{self.field}.url is {self.server.url!r}: {path} answers {answer.status_code} "
             f"({words}).{remedy}",
@@ -163,13 +178,15 @@ class Client:
             text = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
         except (ValueError, AttributeError):
             text = answer.text
-        return self.hidden(" ".join(text.split()))[:SAID] or "without a word"
+        shown = "".join(sign if sign.isprintable() else " " for sign in text)
+        return self.hidden(" ".join(shown.split()))[:SAID] or "without a word"
 
     def _failed(self, cause: Exception) -> ServerError:
         why = {
             httpx.ConnectError: "it can't be reached",
             httpx.TimeoutException: f"no answer came within {self.server.timeout_seconds:g} s",
             ValueError: "its answer is cut, or no JSON",
+            RecursionError: "its answer is nested too deep",
         }
         words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
         cause_said = self.hidden(said(cause))

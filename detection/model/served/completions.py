@@ -220,8 +220,7 @@ def served_model(client: Client, name: str | None) -> Model:
     if name is None and len(found) == 1:
         return next(iter(found.values()))
     if name not in found:
-        raise ConfigError(client.hidden(
-            f"{client.field}.name is {name!r}: the server has no such model. "
-            f"{near_names(str(name), found)}"
-        ))  # fmt: skip
+        why = "the server has no such model" if name or not found else "the server has several"
+        known = near_names(str(name), found) if found else "It lists none: see that it runs one."
+        raise ConfigError(client.hidden(f"{client.field}.name is {name!r}: {why}. {known}"))
     return found[name]

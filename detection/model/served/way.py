@@ -37,6 +37,7 @@ class Way(ABC):
         note: what else the probe says of it.
         tops: how many likeliest tokens to ask for, the most that a server shows; 0: none.
         numbers: what it gives of each token.
+        estimated: whether `queries` may be more for some texts.
     """
 
     name: ClassVar[str]
@@ -44,6 +45,7 @@ class Way(ABC):
     note: ClassVar[str] = ""
     tops: ClassVar[tuple[int, ...]] = (20, 5, 1)
     numbers: frozenset[str] = frozenset({"logprob"})
+    estimated: ClassVar[bool] = False
 
     def __init__(self, model: Completions, top: int, tolerance: float) -> None:
         self.model, self.top, self.tolerance = model, top, tolerance
@@ -55,8 +57,12 @@ class Way(ABC):
 
     @property
     def queries(self) -> float:
-        """How many requests a question takes, at most."""
+        """How many requests a question takes, at most; some where `estimated`."""
         return 1.0
+
+    def queries_for(self, token: int) -> float:
+        """How many the question that ends with this token takes, or some."""
+        return self.queries
 
     def ends(self, tokens: int) -> range:
         """Where the questions of a text of so many tokens end; no question that tells nothing."""

@@ -25,6 +25,8 @@ from detection.model.served.tracking import (
 from detection.model.served.way import Columns, Shown, Way
 from detection.passes import LEAST
 
+SHARED = 4.0
+"""Requests that a token takes whose name others have, by `Biased`: 3 to 5."""
 AGREES = 1e-2
 """Nats: two ways to one log-probability are nearer than this, or one of them does not work."""
 
@@ -124,6 +126,7 @@ class Biased(Way):
 
     name = "biased, closed form"
     resolution = RESOLUTION
+    estimated = True
 
     @property
     def error(self) -> float:
@@ -134,6 +137,10 @@ class Biased(Way):
     def queries(self) -> float:
         """One, and one more for a token that the bias does not bring among the likeliest."""
         return 1.1 if self.top > 1 else 2.0
+
+    def queries_for(self, token: int) -> float:
+        """More where the token shares its name."""
+        return self.queries if self.model.names.tells(token) else SHARED
 
     def works(self, ids: Sequence[int]) -> bool:
         """Whether what is shown under a bias follows the equation."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from core.errors import ArtifactError
 from detection import evaluate, score
 from detection.config import ScoredModelConfig
 from detection.online import OnlineConfig, OnlineStage
@@ -54,8 +55,11 @@ def test_a_page_leaves_out_what_no_server_gives(stage, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     with Server() as server:
         served = stage(server.url, ("loss",))
-        run(served)
         fields = {name: getattr(served, name) for name in vars(served)}
+        words = rf"run `.* model.url=\S+ model.tokenizer={FOLDER} method=loss "
+        with pytest.raises(ArtifactError, match=words):
+            write_page(ViewStage(**{**fields, "out": str(tmp_path / "view.html")}))
+        run(served)
         fields["method"] = {name: NODES[name] for name in ("loss", "min_k_plus_plus", "infilling")}
         page = write_page(ViewStage(**{**fields, "out": str(tmp_path / "view.html")})).read_text()
     assert "infilling, min_k_plus_plus: not stored" in page

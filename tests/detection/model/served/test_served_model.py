@@ -96,3 +96,17 @@ def test_a_dry_run_counts_what_is_then_asked(stage, tmp_path, prefix_file, does,
         assert int(tokens) < server.tokens - read
         assert {line.split()[0].split("?")[0] for line in said[1:]} >= {"target/original", "all"}
         assert dry_run(own).splitlines()[-1].split() == ["all", "0", "0"]
+
+
+def test_a_dry_run_says_some_where_the_number_is_no_bound(stage, tmp_path):
+    """Tokens that share their name take more requests each."""
+    (tmp_path / "few.jsonl").write_text('{"text": "The na\u00efve \u65e5\u672c."}\n')
+    with Server(prompt=False, shows="biased", names_ids=False, most=5) as server:
+        own = stage(server.url, ("loss",), texts="few.jsonl")
+        before = len(server.seen)
+        header, *_, last = dry_run(own).splitlines()
+        probes = len(server.seen) - before
+        run(own)
+        asked = len(server.seen) - before - 2 * probes - 8  # and a check
+    assert header.split()[:3] == ["pass", "requests,", "some"]
+    assert int(last.split()[1]) == pytest.approx(asked, rel=0.3)
