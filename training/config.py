@@ -87,6 +87,11 @@ class TrainingConfig(Recipe):
     peak_tflops: float | None = runtime(None, POSITIVE)
     """What one device can do in `dtype`, in TFLOP/s, for MFU; null: no MFU."""
 
+    @property
+    def parts(self) -> int:
+        """How many times `batch_sequences` a step reads: of text that is retained as many more."""
+        return 1 if self.retain_folder is None else 2
+
 
 @dataclass(frozen=True)
 class WandbConfig(Ranged, node="wandb"):

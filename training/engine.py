@@ -93,7 +93,7 @@ def engine_config(
     check_compile(config, deepspeed_config)
     return {
         **deepspeed_config,
-        "train_batch_size": config.batch_sequences,
+        "train_batch_size": config.batch_sequences * config.parts,
         "train_micro_batch_size_per_gpu": config.micro_batch_sequences,
         "gradient_clipping": 0.0 if clips_itself(config, deepspeed_config) else config.clip_norm,
         "bf16": {"enabled": config.dtype == "bfloat16"},

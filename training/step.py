@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add, mul
 from typing import Any, NamedTuple
 
 import torch
@@ -57,23 +55,22 @@ def optimizer_step(
         world: this process's place.
         clip: whether to clip here rather than in the engine.
     """
-    micro, count = config.micro_batch_sequences, len(parts[0].rows)
-    # The engine averages over processes and micro-batches. So each micro-batch's sum is multiplied
-    # by their number and divided by what counts in the step: that is the mean at any world size,
-    # also in a last batch that is not full.
-    sizes = [part.objective.size(part.sequences, part.rows) for part in parts]
-    weights = [part.weight for part in parts]
+    micro, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
     totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
-    each = (micro_batches(part.rows, world.rank, world.size, micro) for part in parts)
-    for rows in zip(*each, strict=True):
-        sums = [_sum(engine, *of, world) for of in zip(parts, rows, strict=True)]
-        scales = [count / micro / size * w for size, w in zip(sizes, weights, strict=True)]
-        engine.backward(reduce(add, map(mul, sums, scales)))
-        totals += torch.stack([s.detach().double() for s in sums])
-        if not engine.is_gradient_accumulation_boundary():
-            engine.step()  # counts the micro-batch; the optimizer moves at the boundary alone
+    sizes = [part.objective.size(part.sequences, part.rows) for part in parts]
+    for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
+        # The engine averages over processes and micro-batches, those of all parts. So each
+        # micro-batch's sum is multiplied by their number and divided by what counts of its part in
+        # the step: that is the mean at any world size, also in a last batch that is not full.
+        scale = count / micro / size * part.weight
+        for rows in micro_batches(part.rows, world.rank, world.size, micro):
+            summed = _sum(engine, part, rows, world)
+            engine.backward(summed * scale)
+            totals[number] += summed.detach().double()
+            if not engine.is_gradient_accumulation_boundary():
+                engine.step()  # counts the micro-batch; the optimizer moves at the boundary alone
     losses = [total / size for total, size in zip(world.sum(totals).tolist(), sizes, strict=True)]
-    loss = sum(map(mul, losses, weights))
+    loss = sum(mean * part.weight for mean, part in zip(losses, parts, strict=True))
     norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
     engine.step()
     return Moved(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)

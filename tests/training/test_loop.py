@@ -66,6 +66,31 @@ def test_a_step_is_of_the_mean_over_its_real_tokens(processes, micro, clip):
         torch.testing.assert_close(found.double(), gradient, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("processes", "micro"), [(1, 6), (2, 1), (3, 2)])
+def test_two_parts_of_a_step_are_their_weighted_sum(processes, micro):
+    forgotten, kept = np.array([5, 0, 3, 6, -1, -1]), np.array([1, 2, 4, 7, 8, 9])
+    model, gradients, found = tiny().double(), [], []
+    means = [mean_loss(model, [SEQUENCES[i]["input_ids"] for i in rows if i >= 0])
+             for rows in (forgotten, kept)]  # fmt: skip
+    (2 * means[1] - means[0]).backward()
+    config = TrainingConfig(batch_sequences=6, micro_batch_sequences=micro)
+    for rank in range(processes):
+        engine = PlainEngine(2 * 6 // processes // micro, [0.0])
+        parts = [Part(SEQUENCES, forgotten, Likelihood(), -1.0),
+                 Part(SEQUENCES, kept, Likelihood(), 2.0)]  # fmt: skip
+        place = Alone(rank, processes, CPU)
+        moved = optimizer_step(engine, parts, config, place, clip=False)
+        assert engine.micro == engine.accumulate
+        assert moved.loss == pytest.approx(2 * moved.losses[1] - moved.losses[0])
+        found.append(moved.losses)
+        gradients.append(engine.gradients)
+    assert np.sum(found, axis=0) == pytest.approx([m.item() for m in means], abs=FORWARD)
+    for weight, *own in zip(model.parameters(), *gradients, strict=True):
+        torch.testing.assert_close(
+            (sum(own) / processes).double(), weight.grad, rtol=1e-4, atol=1e-5
+        )
+
+
 def test_a_steps_loss_is_summed_in_float64_on_the_processs_device(monkeypatch):
     sums = iter(torch.tensor([2.0**24, 1, 1, 1], requires_grad=True))
     monkeypatch.setattr(Likelihood, "sum", lambda *_: next(sums))

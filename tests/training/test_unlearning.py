@@ -14,7 +14,7 @@ from core.world import World
 from injection import open_corpus
 from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from injection.run import run as inject
-from training import ancestry_of, open_checkpoint
+from training import ancestry_of, loop, open_checkpoint
 from training.config import TrainingConfig
 from training.data import Order, read_batch
 from training.objectives import OBJECTIVES
@@ -218,11 +218,39 @@ def test_an_ascent_that_collapses_ends_with_its_last_good_checkpoint(forget, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OBJECTIVES[1:])
-def test_two_processes_of_zero1_are_one(forget, kept, tmp_path, name):
-    own = [f"training.objective={name}", f"model.path={TARGET}", "deepspeed=zero1",
+@pytest.mark.parametrize(
+    ("name", "zero"),
+    [*((name, "zero1") for name in OBJECTIVES[1:]), ("difference", "zero3"), ("npo", "zero3")],
+)
+def test_two_processes_are_one(forget, kept, tmp_path, name, zero):
+    own = [f"training.objective={name}", f"model.path={TARGET}", f"deepspeed={zero}",
            "training.batch_sequences=4", "training.learning_rate=1e-3"]  # fmt: skip
     own += [f"training.reinforced_path={REFERENCE}"] if name == "relabel" else []
     own += [f"training.retain_folder={kept}"] if name not in ("ascent",) else []
     one, two = (train(n, forget.artifact.path, tmp_path / str(n), *own) for n in (1, 2))
     assert losses(two) == pytest.approx(losses(one), abs=TRAINING)
+
+
+@pytest.mark.slow
+@DEEPSPEED
+@pytest.mark.parametrize("name", ["npo", "relabel"])
+def test_a_killed_unlearner_goes_on_with_what_it_took_from_its_start(
+    forget, kept, tmp_path, monkeypatch, name
+):
+    given = {"reinforced_path": REFERENCE} if name == "relabel" else {}
+    stage = of(forget, tmp_path / "whole", objective=name, retain_folder=kept,
+               checkpoint_every_steps=1, **given)  # fmt: skip
+    whole, real = open_checkpoint(run(stage).path), loop._guard
+
+    def killed(loss, norm, step, rows, place):
+        if step == 3:
+            raise KeyboardInterrupt
+        real(loss, norm, step, rows, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_guard", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(replace(stage, runs=str(tmp_path / "killed")))
+    again = open_checkpoint(run(replace(stage, runs=str(tmp_path / "killed"))).path)
+    assert again.artifact.files == whole.artifact.files
+    assert losses(again.artifact.path) == losses(whole.artifact.path)

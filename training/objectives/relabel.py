@@ -53,7 +53,7 @@ class Relabel(Objective):
     ) -> Relabel:
         """With the labels of all tokens; the reinforced model is held whole meanwhile."""
         field = "training.reinforced_path"
-        reinforced = load_model(field, hf_folder(field, str(config.reinforced_path)))
+        reinforced = load_model(field, hf_folder(field, str(config.reinforced_path)), config.dtype)
         reinforced.to(world.device)
         shape = len(sequences), len(sequences[0]["input_ids"])
         found = torch.zeros(shape, dtype=torch.int32, device=world.device)
