@@ -23,9 +23,15 @@ NOT = Travelled(np.nan, np.nan, np.nan)
 
 
 def numbers(name: str, found: Estimate | None) -> dict[str, float]:
-    """The value and the ends of its interval, as three columns; NaN without an estimate."""
+    """The value and the ends of its interval, as three columns; NaN without an estimate.
+
+    The mean of a single text has no interval: all draws of it are equal.
+    """
+    empty = dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
     if found is None:
-        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
+        return empty
+    if found.trials is None and found.n_members + found.n_nonmembers < 2:
+        return empty | {name: found.value}
     low, high = interval(found, CONFIDENCE)
     return {name: found.value, f"{name}_low": low, f"{name}_high": high}
 

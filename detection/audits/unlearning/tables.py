@@ -20,9 +20,9 @@ def number(value: float) -> str:
 
 
 def interval_words(row: Row, name: str) -> str:
-    """A value with its 95% interval."""
+    """A value with its 95% interval, if it has one."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return "-" if pd.isna(value) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+    return number(value) if pd.isna(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def ways(rows: pd.DataFrame) -> Table:

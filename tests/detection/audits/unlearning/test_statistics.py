@@ -7,8 +7,10 @@ from scipy.stats import binomtest, ks_2samp
 
 from core.estimates import Estimate
 from core.metrics import AUROC
+from detection.audits.unlearning.comparison import numbers
 from detection.audits.unlearning.distance import distance, swap_p_value
 from detection.audits.unlearning.estimating import Units, minus
+from detection.audits.unlearning.tables import interval_words
 from detection.audits.unlearning.travelled import SAME, fieller, travelled
 
 
@@ -50,6 +52,15 @@ def test_a_benchmark_of_members_alone_makes_all_texts_one_group():
     assert len(Units(table, 0).groups) == 2
     table.loc[table["member"] & (table["benchmark"] == "b1"), "benchmark"] = "b2"
     assert len(Units(table, 0).groups) == 1
+
+
+def test_the_mean_of_one_text_has_no_interval():
+    found = units(1, 2)
+    one, two = (numbers("loss", found.mean(np.arange(3.0), member)) for member in (True, False))
+    assert one["loss"] == 0.0
+    assert np.isnan([one["loss_low"], one["loss_high"]]).all()
+    assert interval_words(one, "loss") == "0.000"
+    assert two["loss_low"] < two["loss"] < two["loss_high"]
 
 
 def test_benchmarks_of_few_texts_make_one_group_whose_draws_differ():
