@@ -86,8 +86,8 @@ def _span(lines: Lines, row: Any, start: int, ids: Ids, text: str) -> tuple[int,
     """
     place, stop = row.first - start, row.stop - start
     first, last = (lines.characters_before(p, ids, text) for p in (place, stop))
-    alone = lines.decode(ids[place:stop])
-    blank = row.copy_start == 0 and text[first : first + 1] == " " != alone[:1]
+    alone, found = lines.decode(ids[place:stop]).rstrip(CUT), text[first:last].rstrip(CUT)
+    blank = row.copy_start == 0 and found[:1] == " " and len(found) > len(alone)
     return first + blank, last
 
 

@@ -124,6 +124,16 @@ def test_a_special_token_in_a_copy_begins_no_line(kind, tmp_path, monkeypatch):
     assert made.counts["lost"] == dict.fromkeys(words, 1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [" b a", "   b", "  "])
+def test_a_text_that_begins_with_blanks_keeps_its_own(kind, text, tmp_path, monkeypatch):
+    """Also behind the one that SentencePiece puts before it."""
+    monkeypatch.setattr(conftest, "EXAMPLES", [("a", text, True, 1)])
+    corpus = conftest.toy_corpus(tmp_path, kind, ((0, 21, "a", 0),))
+    made = export(ExportStage(str(tmp_path), str(corpus.artifact.path), format=node("text")))
+    assert sliced(made.path) == {("a", 0): text}
+
+
 def test_texts_that_the_tokenizer_changes_are_counted(exported):
     made = exported("text", "lower case")[1]
     assert made.counts["lost"] == {"copies whose text the tokenizer changes": 2}  # those of `a`
