@@ -225,7 +225,7 @@ def _lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
                 damaged += line.endswith(b"\n")
             offset += len(line)
     if damaged:
-        log.warning("%s: %d lines are damaged. What they held is asked for again.", file, damaged)
+        log.warning("%s: damaged lines: %d. What they held is asked for again.", file, damaged)
     return answers, marks
 
 

@@ -132,3 +132,9 @@ class Way(ABC):
             "more of them."
         )
         return ServerError(self.model.of_text(ids, why))
+
+    def _other_choice(self, token: str, ids: Sequence[int], names: Sequence[str]) -> ServerError:
+        """The error where the server chooses a token that can't be the likeliest under a bias."""
+        likeliest = " or ".join(map(repr, names))
+        why = f"it chooses {token!r}, but by logit_bias {likeliest} is the likeliest. "
+        return ServerError(self.model.of_text(ids, f"{why}See that it runs as when it was probed."))

@@ -102,8 +102,10 @@ class Forced(Way):
 
     def answer(self, ids: Sequence[int]) -> Columns:
         """The last token's log-probability; LEAST where no bias makes it the choice."""
-        place = self._next(ids[:-1], {ids[-1]: MOST})
-        if place.token != self.model.names.of(ids[-1]) and not self._renamed(ids, place):
+        place, own = self._next(ids[:-1], {ids[-1]: MOST}), self.model.names.of(ids[-1])
+        if place.token != own and not self._renamed(ids, place):
+            if self.model.names.tells(ids[-1]) and place.top.get(own, LEAST) > -MOST:
+                raise self._other_choice(place.token, ids, (own,))
             return {"logprob": rounded([LEAST])}
         if place.logprob is None:
             why = f"it shows no log-probability of its choice {place.token!r}. See that it runs as "
@@ -258,8 +260,7 @@ class Listed(Argmax):
         def is_chosen(bias: float) -> bool:
             found = self._next(ids[:-1], {other: lift, ids[-1]: bias}).token
             if self.model.names.by_id and found not in both:
-                why = f"it chooses {found!r}, but biases have made one of {both} the likeliest. "
-                raise ServerError(self.model.of_text(ids, f"{why}See that it runs one model."))
+                raise self._other_choice(found, ids, both)
             return found != name
 
         low = LEVEL - (min(place.top.values()) if tells else 0.0)

@@ -83,7 +83,27 @@ def test_a_bisection_wants_one_of_two_choices(served, tokenizer):
     with Server(prompt=False, shows="list", most=1) as server:
         model = served(server)
         server.alters = alter
-        with pytest.raises(ServerError, match="it chooses 'token_id:7', but biases have made"):
+        with pytest.raises(ServerError, match="it chooses 'token_id:7', but by logit_bias"):
+            model.stats([ids])
+
+
+class Deaf(Server):
+    """May take no notice of a bias any more."""
+
+    deaf = False
+
+    def answer(self, path, body):
+        if self.deaf and body:
+            body.pop("logit_bias", None)
+        return super().answer(path, body)
+
+
+def test_a_bias_that_is_no_longer_heeded_is_an_error(served, tokenizer):
+    ids = tokenizer(examples()[0]["text"])["input_ids"][:30]
+    with Deaf(prompt=False) as server:
+        model = served(server)
+        server.deaf = True
+        with pytest.raises(ServerError, match="it chooses 'token_id.* is the likeliest. See that"):
             model.stats([ids])
 
 
