@@ -22,6 +22,7 @@ from launch import shared
 from launch.config import ClusterConfig
 from launch.plan import BASE, Plan, Rest, check_methods, plan, served
 from launch.second_stage import (
+    check_texts,
     finetuned,
     finetuning_set,
     pretraining_corpus,
@@ -102,6 +103,7 @@ def _inject(plan: Plan, stages: Stages) -> Corpora:
     if plan.two_stages:
         pretraining = pretraining_corpus(plan.second, own, study, stages)
         texts = finetuning_set(plan.second, own, study, stages)
+        check_texts(plan.second, texts, plan.training.deepspeed)
     check_methods(plan, _on(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:

@@ -16,12 +16,16 @@ import injection.finetuning.run
 from analysis.two_stages import BOTH, FINETUNING, PRETRAINING
 from core.artifacts import Artifact
 from core.config import convert, create, register
+from core.errors import ConfigError
 from core.ranges import Ranged, at_least, limited, one_of
+from injection import open_corpus
 from injection.config import InjectionStage
 from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
 from launch import shared
 from launch.stages import Stages
+from training.check import check_recipe
 from training.config import TrainingConfig, TrainingStage
+from training.data import Order
 from training.engine import check_dtype
 
 
@@ -93,6 +97,16 @@ def finetuning_set(
         finetuning=second.finetuning,
     )
     return where.make("inject", "finetuning", partial(injection.finetuning.run.run, stage))
+
+
+def check_texts(second: SecondStage, texts: Artifact, deepspeed: dict[str, Any]) -> None:
+    """Raise a ConfigError where the recipe does not go with its texts: before the pretraining."""
+    corpus, own = open_corpus(texts.path), second.training
+    order = Order(len(corpus.sequences), own.batch_sequences, None, own.epochs)
+    try:
+        check_recipe(own, deepspeed, order, corpus.sequence_tokens, has_outputs=True)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("training.", "second_stage.training.")) from error
 
 
 def finetuned(

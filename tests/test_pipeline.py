@@ -20,6 +20,7 @@ from analysis import open_report
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from analysis.run import run as analyse
 from core.artifacts import MANIFEST, open_artifact
+from core.errors import ConfigError
 from detection import open_scores
 from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
 from detection.run import run as detect
@@ -267,6 +268,14 @@ def test_a_second_stage_fine_tunes_what_the_first_trained(copied):
     assert set(pooled[["stage", "scope", "epochs"]].itertuples(index=False, name=None)) == {
         ("both", "output", 1)
     }
+
+
+def test_a_second_stage_that_is_too_short_is_refused_before_the_first(copied):
+    before = {*(copied / "model").iterdir()}
+    own = ("second_stage.training.schedule=linear", "second_stage.training.warmup_steps=1000")
+    with pytest.raises(ConfigError, match=r"^second_stage\.training\.warmup_steps is 1000"):
+        launch(copied, *SECOND, *own, "second_stage.members_in=both")
+    assert {*(copied / "model").iterdir()} == before
 
 
 @pytest.mark.slow
