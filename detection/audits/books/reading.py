@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -28,6 +29,7 @@ FAR_EAST = "\u2e80"
 """The first letter of those scripts in Unicode that no space parts."""
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 Keys = NDArray[np.uint64]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ def _books(role: str, path: str) -> list[Book]:
             f"audit.{role} is {path!r}: there is no book in it. Give a folder of books, each a "
             f"{', '.join(READERS)} file, or one such file."
         )
+    if others := [f.name for f in inside if f not in files and not f.name.startswith(".")]:
+        log.warning("audit.%s: %d in %s are no %s files and left out, such as %s",
+                    role, len(others), path, ", ".join(READERS), others[0])  # fmt: skip
     return sorted(found, key=lambda book: book.title)
 
 

@@ -84,6 +84,16 @@ def test_a_file_without_a_readable_book_is_named(tmp_path, name, text, said):
         open_books({"suspects": str(tmp_path)})
 
 
+def test_what_is_no_book_is_said(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text("Once.")
+    (tmp_path / "b.pdf").write_text("Twice.")
+    (tmp_path / "more").mkdir()
+    (book,) = open_books({"suspects": str(tmp_path)})
+    assert (book.title, book.text) == ("a", "Once.")
+    assert "2 in" in caplog.text
+    assert "left out, such as b.pdf" in caplog.text
+
+
 def test_a_book_without_spaces_is_known_again():
     text = "".join(chr(0x4E00 + place * 7 % 5000) for place in range(3000))
     one, other = gram_keys(text), gram_keys(f"前言：{text}")
