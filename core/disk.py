@@ -14,6 +14,8 @@ from core.errors import DataError, require
 REMEDIES = {
     errno.ENOSPC: "What is unfinished counts for nothing: free space, run the same command again.",
     errno.EDQUOT: "What is unfinished counts for nothing: free quota, run the same command again.",
+    errno.EFBIG: "What is unfinished counts for nothing: allow larger files (ulimit -f, or another "
+    "disk), run the same command again.",
     errno.EROFS: "Give a folder on a disk that can be written (runs=…, out=…).",
     errno.EACCES: "Give a folder that this user may read and write (runs=…, out=…).",
     errno.EPERM: "Give a folder that this user may read and write (runs=…, out=…).",

@@ -4,7 +4,8 @@ import resource
 
 import pytest
 
-from core.errors import ArtifactError
+from core.disk import disk_errors
+from core.errors import ArtifactError, DataError
 from detection.model.served.answers import Answers, asked
 
 KEYS = [asked([n]) for n in range(12)]
@@ -29,7 +30,10 @@ def test_a_full_disk_takes_no_part_of_an_answer(tmp_path):
     answers, limits = Answers(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(OSError, match="too large"):
+        with (
+            pytest.raises(DataError, match="File too large. .* run the same"),
+            disk_errors(tmp_path),
+        ):
             fill(answers)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
