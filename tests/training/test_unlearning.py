@@ -119,7 +119,8 @@ def test_a_corpuss_texts_are_its_sequences(models, corpus_folder):
     texts = [own[int(row)]["input_ids"] for row in rows[:2]]
     ratios = [float(said(now, text).sum() - said(start, text).sum()) for text in texts]
     expected = sum(4 * math.log1p(math.exp(0.5 * ratio)) for ratio in ratios)
-    assert float(npo.sum(now, read_batch(own, rows))) == pytest.approx(expected, rel=EXACT)
+    # of a loss near 0 the relative error is half of the ratios' own, in nats of float32
+    assert float(npo.sum(now, read_batch(own, rows))) == pytest.approx(expected, rel=1e-3)
     assert npo.size(own, rows) == 2
 
 
