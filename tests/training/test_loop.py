@@ -2,6 +2,7 @@
 
 import math
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -108,7 +109,7 @@ def epoch(tmp_path, monkeypatch):
     (tmp_path / "tokenizer").mkdir()
     (tmp_path / "tokenizer" / "tokenizer.json").write_text("{}")
     clock = iter(np.arange(1000) / 4)
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
 
     def make(rates=RATES, texts=TEXTS, world=ALONE, **fields):
         fields = {"checkpoint_every_steps": 2, "clip_norm": 0.5, **fields}

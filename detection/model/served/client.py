@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
-from time import monotonic, sleep
+from threading import Event, Lock, Thread, local
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -127,10 +127,11 @@ class Client:
                     if error.status not in MAY_PASS or most_500 < 0:
                         raise
                     wait = error.wait or wait
-                if number == retries:
+                if number == retries or _asking.stop.is_set():
                     raise
                 log.info("%s Asked again in %.1f s.", error, wait)
-            sleep(wait * random.uniform(1, 1.25))
+                if _stopped_within(wait * random.uniform(1, 1.25)):
+                    raise
         raise AssertionError
 
     def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
@@ -240,17 +241,35 @@ def _retry_after(answer: httpx.Response) -> float | None:
     return min(LONGEST_ASKED, max(0.0, asked))
 
 
+class _Asking(local):
+    """What the thread asks for.
+
+    Attributes:
+        stop: set once nobody waits for it any more.
+    """
+
+    stop = Event()
+
+
+_asking = _Asking()
+
+
+def _stopped_within(seconds: float) -> bool:
+    """Wait so long; whether nobody waits for the thread's answers any more."""
+    return _asking.stop.wait(seconds)
+
+
 def in_parallel(work: Callable[[J], T], jobs: Iterable[J], workers: int) -> Iterator[tuple[int, T]]:
     """Each job's place and result as they come, of so many at once; the first error is raised.
 
     The threads are daemons: one that waits for a slow server keeps no process alive that is
-    stopped.
+    stopped. After an error no request is sent again.
     """
     left, lock, stop = enumerate(jobs), Lock(), Event()
     found: SimpleQueue[tuple[int, Any, BaseException | None] | None] = SimpleQueue()
 
     def run() -> None:
-        place = 0
+        place, _asking.stop = 0, stop
         try:
             while not stop.is_set():
                 with lock:

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from detection.dry_run import run as dry_run
 from detection.model import open_node
 from detection.model.served import client as client_module
 from detection.model.served.fingerprint import text_ids
+from detection.model.served.replies import Completion
 from detection.run import run
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server
@@ -31,7 +33,7 @@ KEY = "sk-do-not-write-me-anywhere-1234"
 def waits(monkeypatch):
     """The seconds that the client waits before it asks again."""
     found = []
-    monkeypatch.setattr(client_module, "sleep", found.append)
+    monkeypatch.setattr(client_module, "_stopped_within", found.append)
     return found
 
 
@@ -296,6 +298,27 @@ def test_a_killed_run_goes_on_where_it_was(stage, tmp_path):
         before = len(server.seen)
         run(replace(own, runs=own.runs))
         assert len(server.seen) == before + probes
+
+
+def test_after_an_error_nothing_is_asked_again_in_the_background(caplog):
+    """A thread that waits before it asks again stops with the others."""
+    with Server() as server:
+        url = server.url
+    client = client_module.Client("model", ScoredModelConfig(url=url, retries=3))
+
+    def work(job):
+        if job == "bad":
+            time.sleep(0.2)
+            raise ValueError(job)
+        client.post("completions", {}, Completion)
+
+    before = set(threading.enumerate())
+    with caplog.at_level(logging.INFO):
+        with pytest.raises(ValueError, match="bad"):
+            list(client_module.in_parallel(work, ["bad", *range(3)], 4))
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+    assert caplog.text.count("Asked again") == 3
 
 
 def test_a_signal_ends_the_run_though_the_server_is_slow(stage, tmp_path):
