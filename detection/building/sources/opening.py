@@ -9,7 +9,7 @@ import lzma
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ from injection.sources.tally import Tally
 
 PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 BUFFER_BYTES = 1 << 20
+MOST_NAMED = 10
 
 
 class _Counted(io.FileIO):
@@ -38,7 +39,7 @@ class _Counted(io.FileIO):
 
 @contextmanager
 def opened(path: Path, inside: str, told: Told) -> Iterator[BinaryIO]:
-    """The file's bytes, decompressed; of a .7z archive the member whose name ends in `inside`."""
+    """The file's bytes, decompressed; of a .7z archive the one file whose name ends in `inside`."""
     with io.BufferedReader(_Counted(path, told), BUFFER_BYTES) as raw:
         if path.suffix == ".7z":
             with _member(raw, inside) as stream:
@@ -119,12 +120,22 @@ def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, failed: list[Exce
 
     try:
         with suppress(BrokenPipeError), py7zr.SevenZipFile(raw) as archive:
-            names = archive.getnames()
-            wanted = [name for name in names if name.endswith(inside)]
-            if not wanted:
-                raise OSError(f"it has no {inside}, but {', '.join(names) or 'nothing'}")
-            archive.extract(targets=wanted[:1], factory=Pipes())
+            archive.extract(targets=[_only(archive.getnames(), inside)], factory=Pipes())
     except Exception as error:  # told by the reader
         failed.append(error)
     finally:
         os.close(into)
+
+
+def _only(names: Sequence[str], inside: str) -> str:
+    """The one name that ends so; an OSError where there is none, or more."""
+    wanted = [name for name in names if name.endswith(inside)]
+    if len(wanted) > 1:
+        raise OSError(f"it has {len(wanted)} files *{inside}, {_some(wanted)}: unpack it first")
+    if not wanted:
+        raise OSError(f"it has no {inside}, but {_some(names) or 'nothing'}")
+    return wanted[0]
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:MOST_NAMED])}{', …' * (len(names) > MOST_NAMED)}"

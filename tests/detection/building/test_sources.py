@@ -152,6 +152,18 @@ def test_a_packed_dump_that_is_cut_off_is_told(built, tmp_path):
         built("source=wikipedia", f"source.paths={path}")
 
 
+@pytest.mark.parametrize("kind", ["wikipedia", "stackexchange"])
+def test_an_archive_of_several_dumps_is_not_read_in_part(built, tmp_path, kind):
+    py7zr = pytest.importorskip("py7zr", reason="pip install '.[build]'")
+    make = {"wikipedia": wikipedia, "stackexchange": stack_exchange}[kind]
+    part = make(tmp_path / "Posts.xml", texts(60), drawn_dates(60))
+    with py7zr.SevenZipFile(tmp_path / "both.7z", "w") as archive:
+        archive.write(part, "a/Posts.xml")
+        archive.write(part, "b/Posts.xml")
+    with pytest.raises(DataError, match=r"both.7z.* has 2 files .*a/Posts.xml, b/Posts.xml.*unpack"):
+        built(f"source={kind}", f"source.paths={tmp_path / 'both.7z'}")
+
+
 @pytest.mark.parametrize(
     ("kind", "content", "said"),
     [
