@@ -46,6 +46,47 @@ def conformal_p_values(scores: Scores, null: Scores, own: NDArray[np.bool_] | in
     return found
 
 
+def clustered_p_values(
+    scores: Scores, of: NDArray[np.intp], null: Scores, cluster: NDArray[np.intp]
+) -> Scores:
+    """`conformal_p_values` where non-members come in clusters: each cluster counts as one.
+
+    (1 + Σ_k share of cluster k's non-members ≥ score) / (1 + K), over the K clusters but the text's
+    own. For a non-member of a cluster like the others P(p ≤ a) ≤ a, however alike those of one
+    cluster are (hierarchical conformal prediction: Lee, Barber and Willett 2023). The least is
+    1/(K+1). Where each text is a cluster of its own, it is the same number.
+
+    Args:
+        scores: of the texts, shape (T,).
+        of: their clusters, shape (T,).
+        null: of the n non-members.
+        cluster: theirs, shape (n,).
+    """
+    size = np.bincount(cluster, minlength=of.max(initial=0) + 1)
+    order = np.argsort(null)
+    weights = np.append((1 / size[cluster])[order], 0)
+    above = np.cumsum(weights[::-1])[::-1]  # from each place on
+    reaching = above[np.searchsorted(null[order], scores)]
+    own = _own_reaching(scores, of, null, cluster) / np.maximum(size[of], 1)
+    clusters = (size > 0).sum() - (size[of] > 0)
+    found: Scores = (1 + np.maximum(reaching - own, 0)) / (1 + clusters)
+    return found
+
+
+def _own_reaching(
+    scores: Scores, of: NDArray[np.intp], null: Scores, cluster: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """How many of its own cluster's null scores are as high as each score."""
+    values, group = np.concatenate([null, scores]), np.concatenate([cluster, of])
+    is_text = np.arange(len(values)) >= len(null)
+    order = np.lexsort((is_text, -values, group))
+    passed = np.append(0, np.cumsum(~is_text[order]))
+    start = np.searchsorted(group[order], group[order])
+    found = np.empty(len(values), np.intp)
+    found[order] = passed[1:] - passed[start]
+    return found[len(null) :]
+
+
 def holm(p_value: Scores) -> Scores:
     """Holm's step-down correction of a family of p-values (Holm 1979)."""
     order = np.argsort(p_value, kind="stable")

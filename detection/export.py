@@ -10,12 +10,14 @@ import pandas as pd
 import pyarrow as pa
 
 from core.csv_files import write_csv
-from core.significance import conformal_p_values
+from core.significance import clustered_p_values, conformal_p_values
+from detection.clusters import clusters_of
 from detection.scores import COLUMNS, FILE, Scores, origin, to_arrow, write_tables
 from detection.summary import ranked
 from detection.texts import Text
 
 CSV = "scores.csv"
+CLUSTER = "cluster"
 KNOWN = pa.schema(
     [
         ("benchmark", pa.string()),
@@ -43,11 +45,17 @@ def export(out: Path, scores: Scores, examples: Sequence[Text], texts: bool = Fa
 
 
 def described(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:
-    """By example_id, in the order of the examples: benchmark, label, sha256 and perhaps text."""
+    """By example_id, in the order of the examples: benchmark, label, sha256 and perhaps text.
+
+    Where texts are pieces of something, also `cluster`, a number for each.
+    """
     rows = {name: [getattr(e, name) for e in examples] for name in ("benchmark", "label", "sha256")}
     if texts:
         rows["text"] = [e.text for e in examples]
     table = pd.DataFrame(rows, index=[e.example_id for e in examples])
+    clusters = clusters_of(examples)
+    if clusters is not None:
+        table[CLUSTER] = clusters
     return table.astype({"label": "boolean"})
 
 
@@ -55,21 +63,26 @@ def exported(table: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
     """One method and variant's scores in the order of `own`, with its columns and a p-value."""
     joined = table.set_index("example_id").loc[own.index].join(own)
     joined["p_value"] = p_values(joined)
+    joined = joined.drop(columns=CLUSTER, errors="ignore")
     return joined.rename_axis("example_id").reset_index()
 
 
 def p_values(table: pd.DataFrame) -> pd.Series[float]:
     """Of each ranked text against its benchmark's ranked non-members; NaN where there are none.
 
-    A non-member is compared with the others. See `core.significance.conformal_p_values`.
+    A non-member is compared with the others, a piece with what is of no piece of the same. See
+    `conformal_p_values` and `clustered_p_values` in `core.significance`.
 
     Args:
-        table: benchmark, label, ranked and score.
+        table: benchmark, label, ranked and score; `cluster` where texts are pieces.
     """
     found = pd.Series(np.nan, table.index)
     for _, rows in table[table["ranked"].astype(bool)].groupby("benchmark"):
         is_null = rows["label"].eq(False).fillna(False).to_numpy(bool)
         values = rows["score"].to_numpy()
-        if is_null.any():
+        if is_null.any() and CLUSTER in rows:
+            of = rows[CLUSTER].to_numpy(np.intp)
+            found[rows.index] = clustered_p_values(values, of, values[is_null], of[is_null])
+        elif is_null.any():
             found[rows.index] = conformal_p_values(values, values[is_null], is_null)
     return found

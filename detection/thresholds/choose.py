@@ -12,13 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from core.bootstrap import resample
+from core.bootstrap import Resample, resample
+from core.clusters import LEAST, Clustered, Clusters
 from core.errors import DataError, require
 from core.estimates import estimate, interval
 from core.metrics import AUROC, Scores
 from core.metrics.rates import most_false_alarms
 from core.seeds import derive, unit_hash
-from core.significance import conformal_p_values
+from core.significance import clustered_p_values, conformal_p_values
+from detection.clusters import clusters_of, sides
 from detection.evaluation import CONFIDENCE, DRAWS, split
 from detection.texts import Text
 
@@ -41,6 +43,7 @@ class Threshold:
             units; `stability_relative` in standard deviations of the calibration scores.
         auroc, auroc_low, auroc_high: on the evaluation split, with its 95% bootstrap interval.
         null: the scores of the calibration split's non-members, ascending; for p-values.
+        null_clusters: a number for the cluster of each of these; empty: they have none.
     """
 
     method: str
@@ -57,6 +60,7 @@ class Threshold:
     auroc_low: float
     auroc_high: float
     null: list[float]
+    null_clusters: list[int]
 
     @property
     def name(self) -> str:
@@ -101,7 +105,7 @@ def calibrate(
     """A threshold for each method and variant, chosen on one split and judged on the other.
 
     Raises:
-        DataError: a split lacks members or non-members.
+        DataError: a split lacks members or non-members, or clusters of them.
     """
     fit, judge = halves(table, examples, share, seed)
     for name, texts in (("calibration", fit), ("evaluation", judge)):
@@ -112,8 +116,9 @@ def calibrate(
                 "more labelled texts, or another share or seed."
             )
     table = table[table["ranked"]]
+    drawn = _drawn(judge, seed)
     return [
-        _calibrate(key, split(scores, fit), split(scores, judge), rule, fpr, seed)
+        _calibrate(key, scores, (fit, judge), drawn, rule, fpr, seed)
         for key, scores in table.groupby(["method", "variant"], sort=False)
     ]
 
@@ -123,12 +128,13 @@ def halves(
 ) -> tuple[list[Text], list[Text]]:
     """The labelled texts that thresholds are chosen on, and those that they are judged on.
 
-    A text is in the first with probability `share`, by its id. One that is not ranked is in none.
+    A text is in the first with probability `share`, by its id; pieces of one thing go together, by
+    its name. One that is not ranked is in none.
     """
     require(0 < share < 1, "share", share, "give the calibration split's share, such as 0.5.")
     ranked = set(table["example_id"][table["ranked"]])
     known = [e for e in examples if e.label is not None and e.example_id in ranked]
-    chosen = {e.example_id: unit_hash(f"{seed} {e.example_id}") < share for e in known}
+    chosen = {e.example_id: unit_hash(f"{seed} {e.cluster or e.example_id}") < share for e in known}
     fit = [e for e in known if chosen[e.example_id]]
     return fit, [e for e in known if not chosen[e.example_id]]
 
@@ -152,19 +158,62 @@ def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
             )
         scores = rows["score"].to_numpy()
         decided.loc[rows.index, "member"] = scores >= known[key].value
-        decided.loc[rows.index, "p_value"] = conformal_p_values(scores, np.array(known[key].null))
+        decided.loc[rows.index, "p_value"] = _p_values(scores, known[key])
     return decided
 
 
+def _p_values(scores: Scores, one: Threshold) -> Scores:
+    """Of texts that are of none of the calibration's clusters."""
+    null, clusters = np.array(one.null), np.array(one.null_clusters, np.intp)
+    if not len(clusters):
+        return conformal_p_values(scores, null)
+    other = np.full(len(scores), clusters.max() + 1)
+    return clustered_p_values(scores, other, null, clusters)
+
+
 def _calibrate(
-    key: tuple[str, str], fit: Sides, judge: Sides, rule: str, fpr: float, seed: int
+    key: tuple[str, str],
+    scores: pd.DataFrame,
+    texts: tuple[Sequence[Text], Sequence[Text]],
+    drawn: Resample | Clustered,
+    rule: str,
+    fpr: float,
+    seed: int,
 ) -> Threshold:
+    fit, judge = (split(scores, own) for own in texts)
     value = choose(*fit, rule, fpr)
     stability = _stability(fit, rule, fpr, seed)
-    non_members = sorted(fit[1].tolist())
-    return Threshold(
-        *key, rule, value, *_rates(value, *judge), *stability, *_auroc(judge, seed), non_members
-    )
+    order, clusters = np.argsort(fit[1], kind="stable"), _sides(texts[0])
+    null_clusters = [] if clusters is None else clusters[1][order].tolist()
+    rates, area = _rates(value, *judge), _auroc(judge, drawn)
+    null = fit[1][order].tolist()
+    return Threshold(*key, rule, value, *rates, *stability, *area, null, null_clusters)
+
+
+def _sides(texts: Sequence[Text]) -> tuple[Clusters, Clusters] | None:
+    """The clusters of the labelled texts' members, and of their non-members."""
+    clusters = clusters_of(texts)
+    return None if clusters is None else sides(clusters, np.array([e.label for e in texts], bool))
+
+
+def _drawn(judge: Sequence[Text], seed: int) -> Resample | Clustered:
+    """The evaluation split's resamples.
+
+    Raises:
+        DataError: the texts of a side are all of one cluster.
+    """
+    clusters, seed = _sides(judge), derive(seed, "threshold AUROC")
+    if clusters is None:
+        members = sum(e.label is True for e in judge)
+        return resample(members, len(judge) - members, DRAWS, seed)
+    found = Clustered.of(*clusters, DRAWS, seed)
+    if min(found.members, found.nonmembers) < LEAST:
+        raise DataError(
+            f"the evaluation split has {found.members} clusters of members and {found.nonmembers} "
+            f"of non-members, and {LEAST} of each are the fewest that show how much they differ: "
+            "give texts of more clusters, or another share or seed."
+        )
+    return found
 
 
 def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, float, float, float]:
@@ -174,10 +223,12 @@ def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, fl
     return (tpr + 1 - fpr) / 2, f1, tpr, fpr
 
 
-def _auroc(judge: Sides, seed: int) -> tuple[float, float, float]:
+def _auroc(judge: Sides, drawn: Resample | Clustered) -> tuple[float, float, float]:
     """AUROC on the evaluation split, with its interval."""
-    drawn = resample(len(judge[0]), len(judge[1]), DRAWS, derive(seed, "threshold AUROC"))
-    found = estimate(*judge, drawn, [AUROC])[AUROC.name]
+    if isinstance(drawn, Clustered):
+        found = drawn.estimate(*judge, [AUROC])[AUROC.name]
+    else:
+        found = estimate(*judge, drawn, [AUROC])[AUROC.name]
     return found.value, *interval(found, CONFIDENCE)
 
 

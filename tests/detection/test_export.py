@@ -47,6 +47,35 @@ def test_p_values_are_those_of_a_loop(digits):
     np.testing.assert_allclose(p_values(table), by_loop(rows), rtol=1e-12)
 
 
+def test_p_values_of_pieces_count_whole_clusters():
+    rng = np.random.default_rng(0)
+    cluster, label = rng.integers(9, size=80), rng.integers(2, size=80).astype(bool)
+    label[cluster == 8] = True  # a cluster without a non-member
+    scores = rng.normal(size=80).round(1)
+    frame = {"score": scores, "ranked": True, "benchmark": "", "label": label, "cluster": cluster}
+    expected = []
+    for own, score in zip(cluster, scores, strict=True):
+        others = [scores[(cluster == k) & ~label] for k in range(8) if k != own]
+        expected.append((1 + sum(np.mean(each >= score) for each in others)) / (1 + len(others)))
+    np.testing.assert_allclose(p_values(pd.DataFrame(frame)), expected, rtol=1e-12)
+    alone = {**frame, "cluster": np.arange(80)}
+    single = {name: values for name, values in frame.items() if name != "cluster"}
+    assert p_values(pd.DataFrame(alone)).tolist() == p_values(pd.DataFrame(single)).tolist()
+
+
+@pytest.mark.parametrize("common", [0.3, 1.0])
+def test_however_alike_pieces_are_few_new_ones_have_small_p_values(common):
+    """Ten clusters; one of each sort of text is of a cluster that has no other."""
+    rng, cluster = np.random.default_rng(1), np.append(np.repeat(np.arange(9), 11), 9)
+    label = pd.array([False] * 99 + [None], "boolean")
+    frame = {"ranked": True, "benchmark": "", "label": label, "cluster": cluster}
+    parts = rng.normal(size=(1_000, 10))[:, cluster], rng.normal(size=(1_000, 100))
+    scores = np.sqrt(common) * parts[0] + np.sqrt(1 - common) * parts[1]
+    found = np.array([p_values(pd.DataFrame({"score": r, **frame}))[99] for r in scores])
+    for level in (0.01, 0.05, 0.1, 0.2, 0.5):
+        assert (found <= level).mean() <= level + 4 * np.sqrt(level / 1_000)
+
+
 def test_a_text_that_is_like_the_nonmembers_has_a_uniform_p_value():
     """Over 4,000 draws of 19 non-members and one more text: each of 20 values 1 time in 20."""
     rng = np.random.default_rng(0)

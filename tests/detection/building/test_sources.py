@@ -160,7 +160,7 @@ def test_an_archive_of_several_dumps_is_not_read_in_part(built, tmp_path, kind):
     with py7zr.SevenZipFile(tmp_path / "both.7z", "w") as archive:
         archive.write(part, "a/Posts.xml")
         archive.write(part, "b/Posts.xml")
-    with pytest.raises(DataError, match=r"both.7z.* has 2 files .*a/Posts.xml, b/Posts.xml.*unpack"):
+    with pytest.raises(DataError, match=r"both.7z.* has 2 files .*a/Posts.xml, b/Pos.*unpack"):
         built(f"source={kind}", f"source.paths={tmp_path / 'both.7z'}")
 
 

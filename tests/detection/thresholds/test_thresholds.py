@@ -21,7 +21,7 @@ from detection.evaluation import split
 from detection.examples import Text, examples_digest, open_examples
 from detection.run import run
 from detection.scores import Origin, read_scores, to_arrow, write_tables
-from detection.thresholds.choose import apply, calibrate, choose
+from detection.thresholds.choose import apply, calibrate, choose, halves
 from detection.thresholds.run import ThresholdStage, decide
 
 
@@ -334,6 +334,27 @@ def test_applied_to_new_nonmembers_few_p_values_are_small(calibrated):
     found = decided(folder, out)["p_value"]
     assert (found <= 0.05).mean() == pytest.approx(0.05, abs=0.03)
     assert found.mean() == pytest.approx(0.5, abs=0.04)
+
+
+def test_pieces_of_one_thing_calibrate_or_judge_together():
+    """Scores that say nothing but which of 40 things a text is a piece of."""
+    table, examples = scored(800, 0.0)
+    thing = {e.example_id: f"{e.label}{int(e.example_id) % 40}" for e in examples}
+    effect = {name: n for n, name in enumerate(sorted(set(thing.values()), key=unit_hash))}
+    table["score"] = table["example_id"].map(thing).map(effect) + 0.01 * table["score"]
+    pieces = [replace(e, cluster=thing[e.example_id]) for e in examples]
+    fit, judge = halves(table, pieces, 0.5, 0)
+    assert not {e.cluster for e in fit} & {e.cluster for e in judge}
+    (alone,), (whole,) = (calibrate(table, own, "accuracy") for own in (examples, pieces))
+    assert alone.auroc_high - alone.auroc_low < 0.15 < whole.auroc_high - whole.auroc_low
+    least = apply(table.assign(score=1_000.0), [whole])["p_value"]
+    books = len({e.cluster for e in fit if not e.label})
+    assert alone.null_clusters == []
+    assert len(whole.null_clusters) == len(whole.null)
+    np.testing.assert_allclose(least, 1 / (books + 1))
+    two = [replace(e, cluster="a" if e.label else e.cluster) for e in pieces]
+    with pytest.raises(DataError, match="lacks members|clusters of members"):
+        calibrate(table, two, "accuracy")
 
 
 def test_a_text_that_is_not_ranked_is_in_no_threshold_and_gets_no_verdict(calibrated):
