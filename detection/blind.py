@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_limits
 from core.estimates import Estimate, not_carried
 from core.metrics import AUROC, Metric, Scores
 from core.seeds import derive
+from detection.beginnings import CHARACTERS, longest
 from detection.blind_classifiers import Classifier, Ridge, Rows, classifiers
 from detection.style import Style
 
@@ -60,10 +61,7 @@ class Blind:
     def estimates(
         self, members: Rows, nonmembers: Rows, wanted: Sequence[Metric], draws: int
     ) -> dict[str, Estimate]:
-        """Every wanted metric (by name) of a group of rows.
-
-        AUROC is the mean of the members' places.
-        """
+        """Every wanted metric (by name) of some rows; AUROC is the mean of the members' places."""
         hits, alarms = self.placed[members].T, self.placed[nonmembers].T
         sizes = len(members), len(nonmembers)
         values = {
@@ -174,9 +172,8 @@ def once() -> Baseline:
         *,
         group: Rows | None = None,
     ) -> Blind:
-        return made(
-            tuple(texts), member.tobytes(), seed, None if group is None else group.tobytes()
-        )
+        known = None if group is None else group.tobytes()
+        return made(tuple(texts), member.tobytes(), seed, known)
 
     return baseline
 
@@ -184,10 +181,13 @@ def once() -> Baseline:
 def same_texts(texts: Sequence[str]) -> Rows:
     """A number for each text; those that differ in case, white space or punctuation share it.
 
-    They stay in one fold: the label of one would give away (or, at random, belie) the other's.
+    So does the beginning of a longer one. They stay in one fold: the label of one would give away
+    (or, at random, belie) the other's.
     """
     letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
-    found: Rows = np.unique(letters, return_inverse=True)[1]
+    ends = enumerate(longest(letters))
+    whole = [letters[end if len(letters[own]) >= CHARACTERS else own] for own, end in ends]
+    found: Rows = np.unique(whole, return_inverse=True)[1]
     return found
 
 

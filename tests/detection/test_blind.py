@@ -349,6 +349,20 @@ def test_texts_alike_stay_in_one_fold():
     assert len(set(found)) == 3
 
 
+def test_a_text_at_two_lengths_does_not_give_its_label_away():
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{n}" for n in range(3_000)])
+    long = [" ".join(rng.choice(words, 64)) for _ in range(40)]
+    texts = [*long, *(text[:200] for text in long)]
+    assert same_texts(texts).tolist() == same_texts(long).tolist() * 2
+    assert same_texts(["A cat", "A cat sat on the mat."]).tolist() == [0, 1]  # too short to say
+    member = np.tile(rng.permutation(40) < 20, 2)
+    sides = np.flatnonzero(member), np.flatnonzero(~member)
+    found = blind_baseline(texts, member, 0).estimates(*sides, AUROC, 200)["auroc"]
+    low, high = interval(found, 0.95)
+    assert low < 0.5 < high
+
+
 def test_labels_are_shuffled_between_groups_of_one_size_and_within_each():
     group = np.array([0, 1, 1, 2, 3, 3, 4])
     rng = np.random.default_rng(0)
