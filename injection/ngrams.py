@@ -25,7 +25,10 @@ REMEMBERED_WORDS = 500_000
 
 
 def words_of(text: str) -> list[str]:
-    """The text's words: lowercased, without punctuation, split at whitespace."""
+    """The text's words: lowercased, without punctuation, split at whitespace.
+
+    A letter and its mark are one, however they are written (Unicode's NFC).
+    """
     stripped = (_bare(word) for word in text.split())
     return [word for word in stripped if word]
 
@@ -147,7 +150,8 @@ def _factors(n: int) -> Hashes:
 
 
 def _bare(word: str) -> str:
-    return word.lower().translate(_punctuation())
+    bare = word.lower().translate(_punctuation())
+    return bare if bare.isascii() else unicodedata.normalize("NFC", bare)
 
 
 @cache

@@ -1,4 +1,5 @@
 import json
+import unicodedata
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,6 +63,13 @@ def test_the_shares_are_those_of_plain_sets(here, n):
     found = searched(folder, mixed, n, Documents(FilesCorpus(name="a", paths=f"{folder}/corpus")))
     np.testing.assert_allclose(found, [plain_share(text, corpus, n) for text in mixed])
     assert n == 1 or len({*found}) > 3
+
+
+def test_a_letter_and_its_mark_are_one_however_they_are_written(tmp_path):
+    text = "Le caf\u00e9 d\u00e9j\u00e0 vu \u00e0 No\u00ebl"
+    corpus = SimpleNamespace(documents=lambda: [SimpleNamespace(text=text)])
+    other = unicodedata.normalize("NFD", text)
+    assert searched(tmp_path, [other], 3, Documents(corpus)).tolist() == [1.0]
 
 
 def test_candidates_of_little_overlap_are_kept_and_members_stay(here):
