@@ -38,6 +38,8 @@ PRIOR = 0.01
 """Of the coefficients' squares: they stay finite where the texts tell labels without an error."""
 AT_ONCE = 1 << 20
 """Texts times draws."""
+DIGITS = 6
+"""Of A, whose weights are float32: what is 1 but for rounding is 1."""
 LEAST = 5.0
 """The least Σ e (1 - e): that of 10 members and 10 non-members that nothing tells apart."""
 
@@ -175,4 +177,5 @@ def _weighted_aurocs(
     ranked = joined(*(ranked_side(s, np.asarray(w, np.float32)) for s, w in sides))
     pairs = ranked.hits[:, -1].astype(np.float64) * ranked.alarms[:, -1]
     won = AUROC.draws(ranked) * len(members) * len(nonmembers)
-    return np.where(pairs > 0, won / np.maximum(pairs, 1e-9), 0.5)
+    found = np.where(pairs > 0, won / np.maximum(pairs, 1e-9), 0.5)
+    return found.round(DIGITS).clip(0, 1)

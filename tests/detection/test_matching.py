@@ -79,6 +79,17 @@ def test_signal_stays():
     assert interval(found, 0.95)[0] > 0.7
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_perfect_score_is_no_surer_than_its_texts_are_many(sign):
+    member, _, seen = planted(0, 0.1, 0, 40)
+    scores = sign * member.astype(float)
+    found = matched(*sides(member, scores), sides(member, seen), drawn(member))
+    assert found.value == (1 + sign) / 2
+    low, high = interval(found, 0.95)
+    assert 0 <= low < high <= 1
+    assert high - low > 0.03
+
+
 def test_texts_that_nothing_matches_have_no_value():
     member, scores, _ = planted(0, 0, 1)
     told = np.column_stack([member, member]).astype(float)
@@ -101,3 +112,13 @@ def test_nothing_is_left_where_labels_are_drawn():
     texts, member, _ = thin(0, seed=2)
     low, high = interval(leftover(blind_baseline(texts, member, 0).style, (120, 120), 200), 0.95)
     assert 0.35 < low < 0.5 < high < 0.65
+
+
+def test_what_is_left_of_texts_that_tell_each_label_is_a_number():
+    words = np.random.default_rng(0).integers(0, 200, (40, 20))
+    member = np.arange(40) % 2 == 0
+    rows = zip(words, member, strict=True)
+    texts = [" ".join(f"w{w}" for w in row) + " zap" * int(m) for row, m in rows]
+    left = leftover(blind_baseline(texts, member, 0).style, (20, 20), 200)
+    low, high = interval(left, 0.95)
+    assert 0.9 < low <= left.value <= high <= 1
