@@ -16,7 +16,11 @@ def clusters_of(texts: Sequence[Text]) -> Clusters | None:
 
     Texts of two benchmarks share none.
     """
-    named = [(text.benchmark, text.cluster) for text in texts]
+    return numbered([(text.benchmark, text.cluster) for text in texts])
+
+
+def numbered(named: Sequence[tuple[str, str]]) -> Clusters | None:
+    """The same, of the names of the texts' benchmarks and clusters."""
     if not any(cluster for _, cluster in named):
         return None
     numbers: dict[object, int] = {}

@@ -11,12 +11,14 @@ import numpy as np
 import yaml
 
 from core.artifacts import Built
+from core.clusters import Clusters
 from core.content import digests
 from core.estimates import interval
 from core.metrics import AUROC
 from core.progress import progress
 from core.seeds import derive
 from detection.blind import BLIND, REPEATS, blind_baseline, obstacle, warning
+from detection.clusters import numbered
 from detection.evaluation import CONFIDENCE, DRAWS, SEED
 
 DATA = "data"
@@ -26,13 +28,18 @@ ENOUGH = 600
 Rows = Sequence[Mapping[str, Any]]
 
 
-def blind_row(texts: Sequence[str], labels: Sequence[int]) -> dict[str, Any]:
-    """The AUROC of a classifier that sees the texts alone, with its interval and what it means."""
+def blind_row(
+    texts: Sequence[str], labels: Sequence[int], group: Clusters | None = None
+) -> dict[str, Any]:
+    """The AUROC of a classifier that sees the texts alone, with its interval and what it means.
+
+    `group` are the clusters that they are pieces of, if they are.
+    """
     member = np.array(labels, bool)
-    if problem := obstacle(texts, member):
+    if problem := obstacle(texts, member, group):
         return {"needs": problem}
     repeats = 1 if len(texts) >= ENOUGH else REPEATS
-    made = blind_baseline(texts, member, derive(SEED, BLIND), repeats=repeats)
+    made = blind_baseline(texts, member, derive(SEED, BLIND), group=group, repeats=repeats)
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     found = made.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
     low, high = interval(found, CONFIDENCE)
@@ -66,6 +73,7 @@ def write(folder: Path, sheet: Mapping[str, Any], sets: Mapping[str, Rows], lice
 def _said(name: str, rows: Rows, digest: str) -> dict[str, Any]:
     """A set's line."""
     texts, labels = ([row[column] for row in rows] for column in ("text", "label"))
+    group = numbered([(str(row["benchmark"]), str(row.get("cluster", ""))) for row in rows])
     return {
         "set": name,
         "members": sum(labels),
@@ -73,7 +81,7 @@ def _said(name: str, rows: Rows, digest: str) -> dict[str, Any]:
         "members_created": _span([row for row in rows if row["label"]]),
         "nonmembers_created": _span([row for row in rows if not row["label"]]),
         "characters": sum(map(len, texts)),
-        "blind": blind_row(texts, labels),
+        "blind": blind_row(texts, labels, group),
         "sha256": digest,
     }
 

@@ -23,6 +23,7 @@ from core.ranges import SHARE, Ranged, at_least, limited
 from detection.building.datasheet import blind_row, write
 from detection.building.folder import hashed, made_in
 from detection.building.search import Documents, Packed, Read, Search
+from detection.clusters import clusters_of
 from detection.config import ExamplesConfig
 from detection.examples import FIELDS, id_of, lines_digest, open_examples
 from detection.rows import folded, raw_rows
@@ -163,7 +164,8 @@ def _selection(
 ) -> dict[str, Any]:
     """How well the texts alone tell what was kept from what was left out for its overlap."""
     others = [n for n in range(len(candidates)) if not members[n] and not np.isnan(shares[n])]
-    return blind_row([candidates[n].text for n in others], [int(kept[n]) for n in others])
+    some = [candidates[n] for n in others]
+    return blind_row([t.text for t in some], [int(kept[n]) for n in others], clusters_of(some))
 
 
 def _histogram(shares: NDArray[np.float64], members: NDArray[np.bool_]) -> list[dict[str, Any]]:
@@ -194,6 +196,10 @@ def _extras(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
 
 
 def _row(one: Text, share: float, extras: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"id": one.example_id, "text": one.text, "label": int(one.label is True)}
+    own: dict[str, Any] = {"id": one.example_id, "text": one.text, "label": int(one.label is True)}
+    if one.cluster:
+        own["cluster"] = one.cluster
+    if one.output_start is not None:
+        own["output_start"] = one.output_start
     overlap = None if np.isnan(share) else round(float(share), 6)
     return {**extras, **own, "benchmark": one.benchmark, "overlap": overlap}

@@ -126,6 +126,7 @@ def test_n_grams_of_long_words_are_found_across_blocks(tmp_path):
 def test_a_candidates_other_columns_stay_with_it(here):
     folder, _, mixed = here
     rows = [{"ID": n + 1, "who": n + 1, "text": text} for n, text in enumerate(mixed)]
+    rows = [{**row, "Cluster": row["who"] // 3, "output_start": row["who"]} for row in rows]
     path = jsonl(folder / "in.jsonl", rows)
     words = [f"examples.path={path}", "corpus=local_jsonl", f"corpus.paths={folder}/corpus"]
     kept = selected(folder, *words)[1]
@@ -133,3 +134,17 @@ def test_a_candidates_other_columns_stay_with_it(here):
         (str(row["who"]), row["who"]) for row in kept
     ]
     assert "ID" not in kept[0]
+    assert all(row["cluster"] == str(row["who"] // 3) for row in kept)
+    assert all(row["output_start"] == row["who"] for row in kept)
+
+
+def test_pieces_of_one_candidate_do_not_tell_what_was_kept_of_it(monkeypatch):
+    """Texts of 20 books, each with words of its own; kept are all pieces of ten."""
+    monkeypatch.undo()
+    rng = np.random.default_rng(0)
+    own = ["".join(rng.choice([*"aeklmnorstu"], 7)) for _ in range(20)]
+    texts = [f"{n} {own[n % 20]} {rng.integers(10**6)}" for n in range(100)]
+    kept, books = [int(n % 20 < 10) for n in range(100)], np.arange(100) % 20
+    alone, together = datasheet.blind_row(texts, kept), datasheet.blind_row(texts, kept, books)
+    assert alone["low"] > 0.9
+    assert together["low"] < 0.5 < together["high"]
