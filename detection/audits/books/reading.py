@@ -115,8 +115,7 @@ def _check_apart(books: Sequence[Book]) -> None:
     """Raise a DataError where two books are one, by the GRAM-grams that they share."""
     keys = [gram_keys(book.text) for book in books]
     for one, other in _sharing(keys):
-        shorter = min(len(keys[one]), len(keys[other]))
-        share = len(np.intersect1d(keys[one], keys[other], assume_unique=True)) / shorter
+        share = shared(keys[one], keys[other])
         if share >= SAME:
             raise DataError(
                 f"audit.{books[other].role}: {books[other].title!r} and {books[one].title!r} (of "
@@ -155,5 +154,22 @@ def gram_keys(text: str) -> Keys:
     for place in range(length):  # modulo 2**64
         found = found * FACTOR + hashes[place : place + len(found)]
     keys: Keys = np.unique(found)
-    kept = keys[(keys >> np.uint64(32)) % np.uint64(ONE_IN) == 0]
-    return kept if len(words) > 40 * GRAM else keys
+    return _sample(keys) if len(words) > 40 * GRAM else keys
+
+
+def shared(one: Keys, other: Keys) -> float:
+    """The share of the shorter text's keys that are the other's, too.
+
+    Of a long text only a sample is known: then only the same sample of a short one can be found.
+    """
+    sampled = _sample(one), _sample(other)
+    whole = [len(own) > len(kept) for own, kept in zip((one, other), sampled, strict=True)]
+    pair = (one, other) if all(whole) else sampled
+    common = np.intersect1d(*pair, assume_unique=True)
+    return len(common) / max(1, min(map(len, pair)))
+
+
+def _sample(keys: Keys) -> Keys:
+    """The keys that are kept of a long text: whichever text they are in, the same ones."""
+    kept: Keys = keys[(keys >> np.uint64(32)) % np.uint64(ONE_IN) == 0]
+    return kept

@@ -5,7 +5,7 @@ import pytest
 
 from core.errors import DataError
 from detection.audits.books.formats.epub import read_epub
-from detection.audits.books.reading import SAME, Book, gram_keys, open_books
+from detection.audits.books.reading import SAME, Book, gram_keys, open_books, shared
 from detection.audits.books.snippets import Plan, _starts, draw, words
 
 CONTAINER = """<?xml version="1.0"?>
@@ -132,6 +132,26 @@ def test_in_a_short_book_snippets_overlap_and_count_as_fewer():
     found = draw(Book("suspects", "a", "a b c d e f g h i j", ""), Plan(100, 4, "words", words, 0))
     assert (len(found.texts), found.independent, found.overlaps) == (7, 2, True)
     assert len({one.text for one in found.texts}) == 7
+
+
+@pytest.mark.parametrize("words", [200, 500, 600])
+def test_a_short_text_in_a_long_one_is_found_by_the_same_share(words):
+    """Of a long text one key in ONE_IN is kept, of a short one all: these are no longer matched."""
+    rng = np.random.default_rng(words)
+    long, own = ([*map(str, rng.integers(0, 5_000, size))] for size in (20_000, words))
+    for part, same in ((0.5, True), (0.1, False)):
+        cut = int(part * words)
+        books = [Book("positives", "a", " ".join(long), "a.txt"),
+                 Book("suspects", "b", " ".join(long[700 : 700 + cut] + own[cut:]), "b.txt")]  # fmt: skip
+        share = shared(*(gram_keys(book.text) for book in books))
+        assert abs(share - part) < 0.2
+        assert (share >= SAME) == same
+
+
+def test_a_text_of_one_run_of_words_shares_all_or_nothing():
+    long = " ".join(map(str, range(600)))
+    assert shared(gram_keys("a b"), gram_keys(long)) == 0
+    assert shared(gram_keys("a b"), gram_keys("A, b!")) == 1
 
 
 def test_shared_text_is_found_whatever_its_case_and_marks():
