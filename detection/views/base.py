@@ -72,7 +72,7 @@ class View:
 
     def beginning(self, copies: Copies, tokens: int) -> Copies:
         """The statistics of the first `tokens` of a text, from the text's."""
-        return tuple(stats[: tokens - 1] for stats in copies)
+        return tuple(stats[: max(0, tokens - 1)] for stats in copies)
 
     def ending(self, copies: Copies, tokens: int) -> Copies:
         """The statistics of what follows a text's first `tokens`, from the text's."""

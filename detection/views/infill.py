@@ -41,7 +41,8 @@ class Infill(View):
 
     def beginning(self, copies: Copies, tokens: int) -> Copies:
         """Copy j has an entry for each token but the first 1 + j; of m = all there are T-2."""
-        return tuple(stats[: tokens - 1 - j] for j, stats in enumerate(copies[: tokens - 1]))
+        kept = copies[: max(1, tokens - 1)]
+        return tuple(stats[: max(0, tokens - 1 - j)] for j, stats in enumerate(kept))
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """A replaced token and all those after it must be in one window."""

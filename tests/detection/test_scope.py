@@ -122,6 +122,22 @@ def test_a_part_needs_an_output(scores):
             scores("output", [{"id": "u", "text": UNSEEN, "output_start": place}])
 
 
+@pytest.mark.parametrize("view", ["original", "infill", "prefix"])
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_an_input_without_a_scored_token_is_refused(view, tokens):
+    """Of no token, where the output begins at once, or within the text's first token; of one."""
+    copies = tuple(TokenStats(logprob=np.zeros(6 - j, np.float32)) for j in range(3))
+    part = Part({"a": copies}, VIEWS[view], "input", {"a": ("a", tokens)})
+    with pytest.raises(DataError, match=f"no token of the input .* its input has {tokens} tokens"):
+        part["a"]
+
+
+def test_a_text_that_is_all_output_has_no_input_to_score(scores):
+    rows = [ROWS[0], {"id": "u", "text": UNSEEN, "output_start": 0}]
+    with pytest.raises(DataError, match="no token of the input of the text 'u' is scored"):
+        scores("input", rows)
+
+
 def test_a_method_of_other_words_needs_whole_texts(scores):
     lowercase = {"lowercase": {"_target_": "detection.methods.lowercase.Lowercase"}}
     with pytest.raises(ConfigError, match="lowercase needs detection.scope=whole"):
