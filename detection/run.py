@@ -69,22 +69,13 @@ def run(
     """
     if stage.out is not None:
         check_writable("out", stage.out)
-    methods, examples, models, resources = opened(stage, examples)
-    used = used_by(methods)
-    drawn, digests = resources.identity(sorted(used), examples)
-    inputs = {
-        **{role: m.digest for role, m in models.items()},
-        "examples": examples_digest(examples),
-        **digests,
-        **outputs_of(stage.detection.scope, examples),
-    }
-    target = models["target"]
-    settings = _identity(stage, methods, drawn)
-    folder = locate(Path(stage.runs), KIND, target.slug, settings, inputs)
+    methods, examples, models, resources = own = opened(stage, examples)
+    settings, inputs = _named(stage, *own)
+    folder = locate(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
     if start is not None and not is_complete(folder):
         start(folder)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    inputs |= resources.shared(used)
+    inputs |= resources.shared(used_by(methods))
     make = partial(_make, methods, examples, collector)
     artifact = build(folder, stage, inputs, make, named=settings)
     log.info("scores: %s", artifact.path)
@@ -93,6 +84,13 @@ def run(
             export(Path(stage.out), open_scores(folder), examples, stage.out_text)
         log.info("scores: %s", Path(stage.out) / CSV)
     return artifact
+
+
+def place(stage: DetectionStage, examples: Texts) -> Path:
+    """The folder of the scores that `run` makes or finds; nothing is made."""
+    own = opened(stage, examples)
+    settings, inputs = _named(stage, *own)
+    return locate(Path(stage.runs), KIND, own[2]["target"].slug, settings, inputs)
 
 
 def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None = None) -> None:
@@ -153,6 +151,24 @@ def _code(kind: type[Method]) -> dict[str, str]:
             f"the method {kind.__qualname__} has no file that would tell when it changes: put it "
             "into a module of its own."
         ) from error
+
+
+def _named(
+    stage: DetectionStage,
+    methods: Methods,
+    examples: Texts,
+    models: Mapping[str, ScoredModel],
+    resources: Resources,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What names the folder of scores: the settings, and the digests of what is read."""
+    drawn, digests = resources.identity(sorted(used_by(methods)), examples)
+    inputs = {
+        **{role: m.digest for role, m in models.items()},
+        "examples": examples_digest(examples),
+        **digests,
+        **outputs_of(stage.detection.scope, examples),
+    }
+    return _identity(stage, methods, drawn), inputs
 
 
 def _identity(stage: DetectionStage, methods: Methods, drawn: Mapping[str, int]) -> dict[str, Any]:

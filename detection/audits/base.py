@@ -21,6 +21,7 @@ from detection.config import (
     ReferenceConfig,
     ScoredModelConfig,
 )
+from detection.run import place as score_place
 from detection.run import run as score_run
 from detection.texts import Texts
 
@@ -52,7 +53,14 @@ class AuditStage:
             what: what they are, for the scores' config.yaml, where a path would stand.
             model: what is scored; None: `model`.
         """
-        stage = DetectionStage(
+        return score_run(self._stage(what, model), examples=texts)
+
+    def scores_place(self, texts: Texts, what: str, model: ScoredModelConfig | None = None) -> Path:
+        """The folder of these `scores`, whose name tells all that can change them."""
+        return score_place(self._stage(what, model), texts)
+
+    def _stage(self, what: str, model: ScoredModelConfig | None) -> DetectionStage:
+        return DetectionStage(
             name=self.name,
             seed=self.seed,
             runs=self.runs,
@@ -64,7 +72,6 @@ class AuditStage:
             method=self.method,
             detection=self.detection,
         )
-        return score_run(stage, examples=texts)
 
 
 @dataclass(frozen=True)

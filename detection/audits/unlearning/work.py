@@ -74,7 +74,11 @@ class Work:
             own["validation"] = examples_digest(self.validation)
         if self.questions is not None:
             own["questions"] = self.questions.digest
-        return own | {f"model {m.name}": m.source.digest for m in self.models}
+        own |= {f"model {m.name}": m.source.digest for m in self.models}
+        for model in self.models:  # by other methods, settings or a reference they are others
+            place = self.stage.scores_place(self.texts, "chunks", model.node)
+            own[f"scores of {model.name}"] = place.name.rpartition("-")[2]
+        return own
 
     def findings(self, folder: Path) -> Findings:
         """Everything: the tables, the files and what may be concluded."""

@@ -1,14 +1,18 @@
 """The audit from end to end, on tiny models."""
 
 import json
+from dataclasses import replace
+from itertools import combinations
 
 import pandas as pd
 import pytest
 
+from core.config import create
 from core.errors import ConfigError, DataError
 from core.models import load_tokenizer
 from detection.audits.run import run
 from detection.audits.unlearning.given import ORIGINAL
+from detection.config import ReferenceConfig
 from tests.detection.model.served.server import Server
 
 
@@ -103,6 +107,19 @@ def test_bad_input_is_one_paragraph(stage, folders, given, error, said):
     with pytest.raises(error, match=said) as caught:
         run(stage(**filled))
     assert "\n" not in str(caught.value)
+
+
+def test_an_audit_of_other_scores_is_another_audit(stage, folders, golden):
+    """What changes a score, or whether it is ranked, names the folder."""
+    first = stage(completions=0, methods=["min_k", "reference"])
+    first = replace(first, reference=ReferenceConfig(golden))
+    least = replace(first.detection, min_scored_tokens=20)
+    other = ReferenceConfig(str(folders["clean"]))
+    found = []
+    for one in (first, replace(first, detection=least), replace(first, reference=other)):
+        prepared = create("audit", one.audit).prepare(one)
+        found.append((prepared.inputs, prepared.settings))
+    assert all(one != two for one, two in combinations(found, 2))
 
 
 def test_questions_of_a_file_are_answered_and_screened(stage, tmp_path, folders):
