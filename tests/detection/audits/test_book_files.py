@@ -62,6 +62,19 @@ def test_a_broken_epub_is_named(tmp_path, changed):
         open_books({"suspects": str(tmp_path)})
 
 
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<body><p><![CDATA[Two & <i>.]]></p></body>", "Two & <i>."),
+        ("<x:head><x:title>No</x:title></x:head><x:p>So</x:p><x:p>on.</x:p>", "So\non."),
+        ('<head><title/><script src="a.js"/></head><body><svg/><p>So.</p></body>', "So."),
+    ],
+)
+def test_an_epubs_xhtml_is_read_as_xhtml(tmp_path, page, text):
+    write_epub(tmp_path / "a.epub", **{"OEBPS/text/first.xhtml": page})
+    assert [*read_epub(tmp_path / "a.epub")] == [("Two Towns", f"{text}\nTwo.")]
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "utf-8-sig"])
 def test_an_epubs_pages_are_read_in_their_encoding_and_beside_their_package(tmp_path, encoding):
     page = f'<?xml version="1.0" encoding="{encoding}"?><p>Une journée.</p>'.encode(encoding)

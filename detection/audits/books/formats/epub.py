@@ -11,6 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
@@ -25,6 +26,8 @@ BLOCKS = {
 }
 """Elements that begin and end a line."""
 SPACE = re.compile(r"\s+")
+VERBATIM = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+"""Text in which no character is markup, as XHTML may have it and HTML has not."""
 DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.-]+)")
 """The encoding that a page's first line names."""
 BAD = (zipfile.BadZipFile, zlib.error, KeyError, ElementTree.ParseError, RuntimeError)
@@ -81,22 +84,29 @@ class _Page(HTMLParser):
         self._unseen = 0
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
+        tag = _local(tag)
         self._unseen += tag in UNSEEN
         if tag in BLOCKS:
             self.parts.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
+        tag = _local(tag)
         self._unseen -= tag in UNSEEN and self._unseen > 0
         if tag in BLOCKS:
             self.parts.append("\n")
 
     def handle_startendtag(self, tag: str, attrs: object) -> None:
-        if tag in BLOCKS:
+        if _local(tag) in BLOCKS:
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:
         if not self._unseen:
             self.parts.append(SPACE.sub(" ", data))
+
+
+def _local(tag: str) -> str:
+    """An element's name without the prefix of its namespace."""
+    return tag.rpartition(":")[2]
 
 
 def _decoded(page: bytes) -> str:
@@ -117,7 +127,7 @@ def _decoded(page: bytes) -> str:
 def _text(page: bytes) -> str:
     """A page's text, a paragraph a line."""
     parser = _Page()
-    parser.feed(_decoded(page))
+    parser.feed(VERBATIM.sub(lambda found: escape(found[1]), _decoded(page)))
     parser.close()
     lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
     return "\n".join(line for line in lines if line)
