@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from core.errors import ConfigError
-from injection.finetuning.config import CHAT, TEMPLATE, FinetuningConfig
+from injection.finetuning.config import TEMPLATE, FinetuningConfig
 from injection.finetuning.prompts import Prompted
 from injection.tokens import Flags, Ids, Places, Tokenizer
 
@@ -50,12 +50,12 @@ def is_output(ends: Places, output_start: int) -> Flags:
 
 
 def encode(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Encoded:
-    """The text's tokens as its documents and detection have them; a chat's as they stand in it.
+    """The text's tokens as its documents and detection have them.
 
     Raises:
         ConfigError: the tokenizer has no end-of-text token.
     """
-    spans = tokenizer.encode_spans(text.text, special=config.format != CHAT)
+    spans = tokenizer.encode_spans(text.text, special=True)
     output = is_output(spans.ends, text.output_start)
     ids = spans.ids
     if config.format == TEMPLATE and config.end:

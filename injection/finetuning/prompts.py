@@ -111,7 +111,14 @@ def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
             f"{before[-40:]!r}, which the whole chat does not contain, so where its output begins "
             "can't be told. Choose finetuning.format=template."
         )
-    return replace(text, text=whole, output_start=len(before), messages=())
+    lead = len(leading(tokenizer)) if before.startswith(leading(tokenizer)) else 0
+    return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
+
+
+def leading(tokenizer: Tokenizer) -> str:
+    """What the tokenizer itself puts before a text; a chat template may have written it, too."""
+    begins = tokenizer.hf("a")["input_ids"][0] == tokenizer.hf.bos_token_id
+    return str(tokenizer.hf.bos_token) if begins else ""
 
 
 def wrong_messages(messages: Any) -> str | None:

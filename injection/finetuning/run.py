@@ -18,7 +18,7 @@ from core.seeds import derive
 from injection.corpus import open_corpus
 from injection.finetuning import layout
 from injection.finetuning.assemble import Learnt, choose_clean, choose_copies, tables
-from injection.finetuning.config import FinetuningConfig, FinetuningStage
+from injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
 from injection.finetuning.encode import padding
 from injection.finetuning.folder import INSTRUCTIONS, KIND, FinetuningSet, slug
 from injection.finetuning.instructions import Instructions, read_instructions
@@ -50,6 +50,8 @@ def run(stage: FinetuningStage) -> Artifact:
     ]
     inputs = {**members.inputs, **{f"instructions.{each.name}": each.digest for each in clean}}
     named = {**identity(stage), "answers": members.answers}
+    if stage.finetuning.format == CHAT:
+        named["special"] = "once"  # older chats had their template's special tokens alone
     folder = locate(Path(stage.runs), KIND, slug(as_data(stage)), named, inputs)
     artifact = build(folder, stage, inputs, partial(_make, stage, members, clean), named)
     log.info("fine-tuning set: %s", artifact.path)

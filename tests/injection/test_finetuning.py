@@ -11,7 +11,8 @@ from core.errors import ArtifactError, ConfigError, DataError
 from injection import open_corpus
 from injection.finetuning import layout
 from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
-from injection.finetuning.prompts import before_output, output_start
+from injection.finetuning.encode import encode
+from injection.finetuning.prompts import Prompted, before_output, formatted, output_start
 from injection.finetuning.prove import prove
 from injection.finetuning.run import reverify, run
 from injection.tokens import Tokenizer
@@ -174,8 +175,22 @@ def test_chats_are_rendered_and_the_last_message_is_the_output(tuned, jsonl, cha
         f"<assistant>{fields['answer']}</assistant>\n"
     )
     ids, output, _ = texts_of(made)[0]
-    assert ids.tolist() == made.tokenizer.encode(own.text)  # the template's own special tokens
+    assert ids.tolist() == made.tokenizer.hf(own.text)["input_ids"]  # as detection reads it
     assert made.tokenizer.decode(ids[output == 1]).endswith("Because.</assistant>\n")
+
+
+@pytest.mark.parametrize("begins", ["<s>", ""])
+def test_a_chat_has_its_first_special_token_once(chatting, begins):
+    """Whoever writes it, the template or the tokenizer: detection reads what was learnt."""
+    tokenizer = Tokenizer(chatting)
+    tokenizer.hf.chat_template = begins + CHAT
+    row = Prompted("a", "mine", "Why? Because.", len("Why? "))
+    made = formatted(row, FinetuningConfig(format="chat"), tokenizer)
+    assert made.text == "<user>Why?</user>\n<assistant>Because.</assistant>\n"
+    assert made.text[made.output_start :] == "Because.</assistant>\n"
+    ids = encode(made, FinetuningConfig(format="chat"), tokenizer).ids.tolist()
+    assert ids == tokenizer.hf(made.text)["input_ids"]
+    assert ids.count(tokenizer.hf.bos_token_id) == 1
 
 
 def test_clean_rows_that_share_text_with_the_pool_stay_out(tuned, found, jsonl, tmp_path):
