@@ -138,7 +138,7 @@ def make_cell(
     """
     _check_models(model, clean, contaminated)
     if second is not None:
-        second.check(model)
+        second.check(model, corpus.examples)
     injection, seed = corpus.config["injection"], int(corpus.config["seed"])
     model_name = str(model.config["model"]["name"])
     learning_rate = float(model.config["training"]["learning_rate"])

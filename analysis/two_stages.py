@@ -50,8 +50,12 @@ class Second:
             )
         return STAGES[seen]
 
-    def check(self, model: Checkpoint) -> None:
-        """Raise an ArtifactError where the model is not of this start and this set."""
+    def check(self, model: Checkpoint, examples: pd.DataFrame) -> None:
+        """Raise an ArtifactError where the model is not of this start and this set.
+
+        Nor may the set hold copies of an example that is no member in the corpus (`examples`): it
+        would be counted as one that no model saw.
+        """
         for role, field, own in (
             ("model", "first", self.first.artifact),
             ("corpus", "finetuning", self.texts.artifact),
@@ -61,6 +65,16 @@ class Second:
                     f"cells.{field} is {own.path}: the model {model.artifact.path} was not trained "
                     "from it. Give the folder that it was trained from."
                 )
+
+        own = self.texts.examples
+        inserted = own.loc[own["occurrences"] > 0, "example_id"]
+        members = examples.loc[examples["member"].astype(bool), "example_id"]
+        if len(strays := inserted[~inserted.isin(members)]):
+            raise ArtifactError(
+                f"cells.finetuning is {self.texts.artifact.path}: it holds copies of "
+                f"{strays.iloc[0]}, which is no member in cells.corpus. Give the corpus from which "
+                "its members were taken."
+            )
 
     @property
     def chosen(self) -> Mapping[str, Any]:
@@ -78,4 +92,4 @@ class Second:
         if stage != FINETUNING:
             return examples
         own = self.texts.examples.set_index("example_id")["occurrences"]
-        return examples.assign(occurrences=own.reindex(examples["example_id"]).to_numpy())
+        return examples.assign(occurrences=own.reindex(examples["example_id"], fill_value=0).to_numpy())

@@ -31,10 +31,18 @@ def trained(seen, digest, start, corpus, **training):
     return Trained(replace(made.artifact, inputs=inputs), config, table=made.table)
 
 
-def two_stage(stage="both", scope="output", epochs=1, seed=0, layout="packed"):
+def texts_of(examples, copies=1, **config):
+    """A fine-tuning set with so many copies of each member."""
+    counts = examples["member"].astype(int) * copies
+    return opened("finetuning", "set0", config=config, examples=examples.assign(occurrences=counts))
+
+
+def two_stage(stage="both", scope="output", epochs=1, seed=0, layout="packed", copies=1):
     parts = simulate_parts(benchmarks=["boolq"], seed=seed)
     digest = parts["model"].artifact.digest
-    texts = opened("finetuning", f"set{seed}", config={"finetuning": {"layout": layout}})
+    copies = copies if SAW[stage][1] else 0
+    texts = texts_of(parts["corpus"].examples, copies, finetuning={"layout": layout})
+    texts = replace(texts, artifact=replace(texts.artifact, digest=f"set{seed}"))
     first = trained(SAW[stage][0], f"first{stage}{seed}", "base", f"corpus{seed}", order_seed=seed)
     start = first.artifact.digest
     last = trained(SAW[stage][1], digest, start, f"set{seed}", epochs=epochs, loss_on="output")
@@ -61,11 +69,26 @@ def test_a_cell_whose_members_nothing_saw_is_refused():
         two_stage("nowhere")
 
 
+def test_members_in_fine_tuning_alone_are_counted_by_their_copies_there():
+    for stage, counts in {"finetuning": {0, 3}, "both": {0, 1, 2, 4, 8}}.items():
+        assert {*two_stage(stage, copies=3).examples["occurrences"]} == counts
+
+
+def test_a_set_of_other_members_than_the_corpus_is_refused():
+    """Its members would be counted as non-members, and the corpus's as seen."""
+    parts = simulate_parts(benchmarks=["boolq"])
+    other = simulate_parts(benchmarks=["boolq"], swapped=True)["corpus"].examples
+    first = trained(0, "first", "base", "corpus0")
+    last = trained(3, parts["model"].artifact.digest, "first", "set0")
+    with pytest.raises(ArtifactError, match="copies of boolq-032, which is no member in cells.cor"):
+        make_cell(**{**parts, "model": last}, second=Second(first, texts_of(other)))
+
+
 def test_a_model_of_another_start_is_refused():
     parts, other = simulate_parts(benchmarks=["boolq"]), trained(1, "other", "base", "corpus0")
     last = trained(1, parts["model"].artifact.digest, "first", "set0")
     with pytest.raises(ArtifactError, match="cells.first is .* was not trained from it"):
-        make_cell(**{**parts, "model": last}, second=Second(other, opened("finetuning", "set0")))
+        make_cell(**{**parts, "model": last}, second=Second(other, texts_of(parts["corpus"].examples)))
 
 
 def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all():
