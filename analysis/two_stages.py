@@ -92,4 +92,5 @@ class Second:
         if stage != FINETUNING:
             return examples
         own = self.texts.examples.set_index("example_id")["occurrences"]
-        return examples.assign(occurrences=own.reindex(examples["example_id"], fill_value=0).to_numpy())
+        counts = own.reindex(examples["example_id"], fill_value=0)
+        return examples.assign(occurrences=counts.to_numpy())

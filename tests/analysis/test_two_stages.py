@@ -87,8 +87,9 @@ def test_a_set_of_other_members_than_the_corpus_is_refused():
 def test_a_model_of_another_start_is_refused():
     parts, other = simulate_parts(benchmarks=["boolq"]), trained(1, "other", "base", "corpus0")
     last = trained(1, parts["model"].artifact.digest, "first", "set0")
+    second = Second(other, texts_of(parts["corpus"].examples))
     with pytest.raises(ArtifactError, match="cells.first is .* was not trained from it"):
-        make_cell(**{**parts, "model": last}, second=Second(other, texts_of(parts["corpus"].examples)))
+        make_cell(**{**parts, "model": last}, second=second)
 
 
 def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all():
