@@ -66,6 +66,10 @@ class DetectionConfig(Ranged, node="detection"):
             remedy = f"it chooses the devices, but detection.device is {self.device!r}: give auto."
             self.require(self.device == "auto", "device_map", remedy)
 
+    def require_whole(self, why: str) -> None:
+        """Raise a ConfigError where a part of each text is asked for, but whole ones are read."""
+        self.require(self.scope == WHOLE, "scope", f"{why}: leave it out.")
+
     @property
     def of_a_pass(self) -> dict[str, str]:
         """What of the settings can change a pass; the rest is about its scores."""

@@ -75,6 +75,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     """
     if stage.out is not None:
         check_writable("out", stage.out)
+    stage.detection.require_whole("windows of whole texts are scored")
     methods = build_methods(stage.method)
     others = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
     if others:

@@ -82,6 +82,7 @@ def run(stage: AccuracyStage) -> Artifact:
         DataError: no corpus, or nothing in it can be asked.
         ArtifactError: a corpus or model folder that is unfinished.
     """
+    stage.detection.require_whole("each option is read behind its question")
     model = open_node("model", stage.model, stage.runs)
     asked = ask_corpus(stage)
     inputs = {

@@ -41,6 +41,7 @@ def run(stage: AuditStage) -> Artifact:
         UserError: what can't be used; nothing is written then.
     """
     audit = audit_of(create("audit", stage.audit), stage.audit)
+    stage.detection.require_whole("an audit cuts its texts itself")
     prepared = audit.prepare(stage)
     named = {"audit": {"kind": audit.kind, **identity(audit)}, "seed": stage.seed}
     named |= prepared.settings

@@ -76,6 +76,7 @@ def run(stage: ExtractionStage) -> Artifact:
         DataError: nothing of the examples can be asked for.
         ArtifactError: a corpus or model folder that is unfinished.
     """
+    stage.detection.require_whole("extraction.target says what the model is to write")
     model, texts = open_node("model", stage.model, stage.runs), open_examples(stage.examples)
     asked = ask_corpus(stage) if stage.extraction.target == ANSWER else None
     inputs = {

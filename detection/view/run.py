@@ -18,7 +18,7 @@ from core.errors import ArtifactError, ConfigError, require
 from core.files import write_text
 from core.ranges import Ranged, at_least, limited
 from detection.collect import Collector
-from detection.config import WHOLE, DetectionStage
+from detection.config import DetectionStage
 from detection.examples import occurrences_of, open_examples
 from detection.methods.reference import REFERENCE
 from detection.model import ScoredModel
@@ -76,8 +76,7 @@ def run(stage: ViewStage) -> Path:
         ArtifactError: the pass over the text itself is not stored.
     """
     check_file("out", stage.out)
-    remedy = "the page shows whole texts and their scores: leave it out."
-    require(stage.detection.scope == WHOLE, "detection.scope", stage.detection.scope, remedy)
+    stage.detection.require_whole("the page shows whole texts and their scores")
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
     texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)

@@ -220,6 +220,7 @@ ROWS = [
     detect("out=out", "out", place="read-only"),
     detect("runs=runs", "No space", place="full", late=True),
     # online
+    online("detection.scope=output", "detection.scope", "output", "windows"),
     online("online.window_tokens=0"),
     online("online.window_tokens=-1"),
     online("online.window_tokens=x"),
@@ -236,6 +237,10 @@ ROWS = [
     view("examples.path=nowhere", "examples.path", "nowhere"),
     view("runs=nothing", "model.path", "python -m detection"),
     # accuracy
+    view("detection.scope=input", "detection.scope", "input", slow=True),
+    accuracy("detection.scope=input", "detection.scope", "input", slow=True),
+    extraction("detection.scope=input", "detection.scope", "input", slow=True),
+    audit("detection.scope=input", "detection.scope", "input", "audit", slow=True),
     accuracy("examples.path=nowhere", "examples.path", "nowhere", slow=True),
     accuracy(f"examples.path={M}/texts.jsonl", "examples.path", "texts.jsonl"),
     accuracy(f"examples.path={M}/scores", "scores", "not a corpus", slow=True),
