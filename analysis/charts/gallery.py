@@ -19,7 +19,7 @@ from analysis.charts.curve_charts import histogram_caption, histogram_chart, roc
 from analysis.charts.factor_chart import factor_caption, factor_chart
 from analysis.charts.heat_map import heat_caption, heat_map
 from analysis.charts.loss_chart import loss_caption, loss_chart
-from analysis.charts.stage_chart import has_stages, stage_caption, stage_chart
+from analysis.charts.stage_chart import families, has_stages, stage_caption, stage_chart
 from analysis.findings import Findings
 from analysis.statistics.controls import stamp
 from analysis.statistics.results import ALL
@@ -76,15 +76,23 @@ def _save_condition(findings: Findings, folder: Path) -> list[Saved]:
 
 def charts_over(findings: Findings) -> Iterator[Chart]:
     """The charts that span conditions."""
-    if has_stages(findings.pooled):
-        figure = stage_chart(findings.pooled, findings.config)
-        caption = stage_caption(findings.pooled, findings.config)
-        yield Chart("auroc_by_stage", "", "AUROC by stage, scope and epochs", caption, figure)
+    yield from _by_stage(findings)
     for sweep in findings.sweeps:
         figure = factor_chart(sweep, findings.config)
         caption = factor_caption(sweep, findings.config)
         title = f"AUROC against the {sweep.factor.axis}"
         yield Chart(sweep.name, "", title, caption, figure)
+
+
+def _by_stage(findings: Findings) -> Iterator[Chart]:
+    """A chart of each family of conditions of two stages."""
+    found = {name: rows for name, rows in families(findings.pooled).items() if has_stages(rows)}
+    for family, rows in found.items():
+        own = family if len(found) > 1 else ""
+        figure = stage_chart(rows, findings.config, own)
+        caption = stage_caption(rows, findings.config)
+        name, title = "auroc_by_stage", "AUROC by stage, scope and epochs"
+        yield Chart(f"{name}-{_stem(own)}" if own else name, "", title, caption, figure)
 
 
 def charts_of_condition(findings: Findings) -> Iterator[Chart]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -30,13 +32,27 @@ def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
     return pooled[own]
 
 
+def families(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+    """The rows of conditions that differ in stage, scope and epochs alone, by their common name.
+
+    A chart is of one family: another learning rate or layout would be a second point in its lines.
+    """
+    rows = pooled[pooled["stage"].notna()]
+    facts = zip(*(rows[name] for name in ("condition", "stage", "epochs", "scope")), strict=True)
+    names = [name.replace(f"-{stage}-epochs{n}-{scope}", "") for name, stage, n, scope in facts]
+    return {str(name): part for name, part in rows.groupby(names, sort=True)}
+
+
 def has_stages(pooled: pd.DataFrame) -> bool:
     """Whether there is more than one panel to draw."""
     return len(stage_rows(pooled)[["stage", "scope"]].drop_duplicates()) > 1
 
 
-def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig) -> Figure:
-    """A row a scope, a column a stage; in each panel a line a method along the epochs."""
+def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") -> Figure:
+    """A row a scope, a column a stage; in each panel a line a method along the epochs.
+
+    `family` names what tells it from charts of other families; empty: there are none.
+    """
     rows = stage_rows(pooled)
     methods = methods_of(rows)
     stages = [name for name in PLACES if name in set(rows["stage"])]
@@ -65,7 +81,8 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig) -> Figure:
         _legend(panels[0, -1], methods)
         off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
         title = "Detection by stage, scope and epochs"
-        subtitle = f"{rows['experiment'].iloc[0]}: where the members were, and what was scored"
+        of = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
+        subtitle = f"{of}: where the members were, and what was scored"
         base.write_words(figure, title, subtitle, stage_caption(pooled, config), off, 1 / height)
     return figure
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import make_cell, name_apart, series_of
-from analysis.charts.stage_chart import has_stages, stage_chart
+from analysis.charts.stage_chart import families, has_stages, stage_chart
 from analysis.config import AnalysisConfig
 from analysis.statistics.tidy_tables import statistics
 from analysis.sweeps import sweeps_of
@@ -107,6 +107,18 @@ def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all
         for scope in ("whole", "output") for place in ("pretraining", "both stages")
     ]  # fmt: skip
     assert all(len(axes.get_lines()) > 3 for axes in panels)
+
+
+def test_a_chart_by_stage_has_one_point_for_each_number_of_epochs():
+    """Of another layout, which is another recipe, there is another chart."""
+    cells = name_apart([two_stage(stage, epochs=epochs, layout=layout)
+                        for stage in ("pretraining", "both") for layout in ("packed", "padded")
+                        for epochs in (1, 3)])  # fmt: skip
+    found = families(statistics("trial", 0, cells, QUICK).pooled)
+    assert [name.rpartition("-")[2] for name in found] == ["layout_packed", "layout_padded"]
+    for name, rows in found.items():
+        for panel in stage_chart(rows, QUICK, name).axes:
+            assert all(len(line.get_xdata()) <= 2 for line in panel.get_lines())
 
 
 def test_one_stage_has_no_such_chart(make):
