@@ -35,17 +35,20 @@ def headlines(
         return [sentence for said in rest.values() for sentence in said[:MAIN]]
     single = [f"{name}: {said[0]}" for name, said in rest.items() if said]
     pairs = [_of_pair(str(name), rows) for name, rows in replicates.groupby("condition")]
-    return [*map(headline, sweeps), *single, *pairs]
+    return [*(headline(sweep, sweeps) for sweep in sweeps), *single, *pairs]
 
 
-def headline(sweep: Sweep) -> str:
+def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     """How the AUROC of the best and of the median method changes along the sweep.
 
-    Both are by the mean AUROC over the sweep, of the methods' default variants.
+    Both are by the mean AUROC over the sweep, of the methods' default variants. What all
+    sweeps of its factor share is told with the first of them alone.
     """
     ranking = sweep.ranking
     low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
-    along = f"With the {sweep.factor.axis} going from {low} to {high} ({sweep.fixed})"
+    first = next((other for other in sweeps if other.factor == sweep.factor), sweep)
+    fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps) or sweep.fixed
+    along = f"With the {sweep.factor.axis} going from {low} to {high} ({fixed})"
     if not ranking:
         return f"{along} no method was measured everywhere{_without(sweep)}."
     best, middle = ranking[0], ranking[len(ranking) // 2]

@@ -75,6 +75,11 @@ class Sweep:
     @property
     def fixed(self) -> str:
         """What the conditions share, in words: "tiny_llama, 600,000 tokens"."""
+        return ", ".join(self.shared)
+
+    @property
+    def shared(self) -> list[str]:
+        """The same word by word."""
         first = self.rows.iloc[0]
         words = {
             "model": str(first["model"]),
@@ -88,7 +93,12 @@ class Sweep:
             words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
         for varies in (self.factor.column, *self.factor.bound):
             words.pop(varies, None)
-        return ", ".join([*words.values(), *self.apart])
+        return [*words.values(), *self.apart]
+
+    def told_from(self, others: Iterable[Sweep]) -> str:
+        """Of `fixed` what the other series of the factor don't all share with it."""
+        alike = [set(other.shared) for other in others if other.factor == self.factor]
+        return ", ".join(w for w in self.shared if not all(w in words for words in alike))
 
     @property
     def line_rows(self) -> pd.DataFrame:

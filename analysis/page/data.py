@@ -132,7 +132,8 @@ def _factors(findings: Findings) -> list[dict[str, Any]]:
     times = Counter(sweep.factor for sweep in findings.sweeps)
     return [
         {
-            "name": sweep.factor.axis + f" ({sweep.fixed})" * (times[sweep.factor] > 1),
+            "name": sweep.factor.axis
+            + f": {sweep.told_from(findings.sweeps)}" * (times[sweep.factor] > 1),
             "axis": sweep.factor.axis,
             "fixed": sweep.fixed,
             "without": without(sweep),
