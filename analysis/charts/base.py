@@ -102,21 +102,27 @@ def draw_lines(axes: Axes, rows: pd.DataFrame, column: str, methods: Methods) ->
     for pair in methods:
         line, style = line_of(rows, *pair, column), line_style(*pair, methods)
         x, ends = line["x"] * beside.get(pair, 1.0), (line["ci_low"], line["ci_high"])
-        if pair in beside:
+        if pair in beside or len(levels) == 1:  # a band needs two places
             axes.vlines(x, *ends, color=style["color"], linewidth=1.4)
         else:
             axes.fill_between(x, *ends, color=style["color"], alpha=0.14, linewidth=0)
         axes.plot(x, line["value"], **style)
-    edge = max(beside.values(), default=1.0) * (levels[-1] / levels[0]) ** 0.04
+    edge = max(beside.values(), default=1.0) * np.exp(0.04 * _span(np.log(levels)))
     axes.set_xlim(levels[0] / edge, levels[-1] * edge)
 
 
 def _beside(places: NDArray[np.float64], number: int) -> NDArray[np.float64]:
     """Factors that set so many bars beside each other at places of a log axis."""
-    gap, span = np.diff(places).min(), np.ptp(places)
+    span = _span(places)
+    gap = np.diff(places).min(initial=span)
     step = min(0.02 * span, 0.08 * gap, 0.44 * gap / max(1, number))
     factors: NDArray[np.float64] = np.exp((np.arange(number) - (number - 1) / 2) * step)
     return factors
+
+
+def _span(places: NDArray[np.float64]) -> float:
+    """What a log axis spans, in powers of e; around a single place 1."""
+    return float(np.ptp(places)) or 1.0
 
 
 def chance_line(axes: Axes) -> None:

@@ -13,7 +13,7 @@ from analysis.cells import CONTAMINATED
 from analysis.charts import base
 from analysis.charts.factor_chart import span
 from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, Methods, methods_of
+from analysis.methods import Methods, methods_of
 from analysis.statistics.controls import stamp
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
@@ -21,7 +21,7 @@ from analysis.two_stages import PLACES
 from core.metrics import AUROC
 from detection.config import SCOPES
 
-PANEL = 2.6
+PANEL = 2.75
 """Inches of a panel's height."""
 
 
@@ -57,22 +57,22 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
     methods = methods_of(rows)
     stages = [name for name in PLACES if name in set(rows["stage"])]
     scopes = [name for name in SCOPES if name in set(rows["scope"])]
-    height = PANEL * len(scopes) + 1.9
+    height = PANEL * len(scopes) + 2.1
     with base.style():
         figure = Figure(figsize=(9, height), dpi=130)
         panels = figure.subplots(len(scopes), len(stages), sharex=True, sharey=True, squeeze=False)
         figure.subplots_adjust(
             left=0.09,
             right=0.8,
-            top=1 - 0.95 / height,
+            top=1 - 1.15 / height,
             bottom=1.1 / height,
             wspace=0.08,
-            hspace=0.2,
+            hspace=0.32,
         )
         for i, scope in enumerate(scopes):
             for j, stage in enumerate(stages):
                 own = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
-                _panel(panels[i, j], own, methods, f"{PLACES[stage]}: {scope}")
+                _panel(panels[i, j], own, methods, f"members in {PLACES[stage]}\n{scope} scored")
                 panels[i, j].tick_params(labelbottom=True)
         base.auroc_axis(panels[0, 0], rows)
         for left in panels[:, 0]:
@@ -96,17 +96,13 @@ def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
         f"AUROC of all members ({members}) against non-members ({others}), mean over benchmarks, "
         f"the fine-tuned model. {base.seeds(shown)} a point. Bars: {base.band(shown, config)}. "
         "Whole: the mean over all tokens. Output: its tokens given the input. Input: its own "
-        "tokens. Grey: a text classifier that never sees the model."
+        "tokens. Grey, with its band: a text classifier that never sees the model."
     )
 
 
 def _panel(axes: Axes, rows: pd.DataFrame, methods: Methods, title: str) -> None:
     base.chance_line(axes)
-    for pair in methods:
-        line, style = base.line_of(rows, *pair, "epochs"), base.line_style(*pair, methods)
-        if pair[0] != BLIND:
-            axes.vlines(line["x"], line["ci_low"], line["ci_high"], color=style["color"], alpha=0.5)
-        axes.plot(line["x"], line["value"], **style)
+    base.draw_lines(axes, rows, "epochs", methods)
     levels = sorted(rows["epochs"].unique())
     axes.set_xscale("log")
     axes.set_xticks(levels, [str(level) for level in levels])

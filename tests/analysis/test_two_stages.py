@@ -103,10 +103,14 @@ def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all
     assert has_stages(made.pooled)
     panels = stage_chart(made.pooled, QUICK).axes
     assert [axes.get_title(loc="left") for axes in panels] == [
-        f"{place}: {scope}"
+        f"members in {place}\n{scope} scored"
         for scope in ("whole", "output") for place in ("pretraining", "both stages")
     ]  # fmt: skip
     assert all(len(axes.get_lines()) > 3 for axes in panels)
+    assert sweeps[1].told_from(sweeps) == "members in both stages, whole scored"
+    once = made.pooled[made.pooled["epochs"] == 1]
+    low, high = stage_chart(once, QUICK).axes[0].get_xlim()
+    assert low < 1 < high  # methods stand beside each other, also where nothing was varied
 
 
 def test_a_chart_by_stage_has_one_point_for_each_number_of_epochs():
