@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
@@ -35,16 +36,27 @@ def marked(text: str) -> str:
     return "".join(f"<strong>{bit}</strong>" if i % 2 else bit for i, bit in enumerate(bits))
 
 
+def unbroken(text: str) -> str:
+    """An estimate and its interval stay on one line."""
+    return re.sub(r" \[([-+.%\d]+), ", "\u00a0[\\1,\u00a0", text)
+
+
+LONG = 40
+"""Characters of a table's cell from which on it is broken into lines."""
+
+
 def html_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table that scrolls by itself where it is too wide."""
     head = "".join(f"<th>{marked(text)}</th>" for text in header)
-    body = "\n".join(
-        f"<tr>{''.join(f'<td>{marked(text)}</td>' for text in line)}</tr>" for line in lines
-    )
+    body = "\n".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in lines)
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _cell(text: str) -> str:
+    return f"<td{' class=long' * (len(text) > LONG)}>{marked(text)}</td>"
 
 
 def facts_list(facts: Mapping[str, str]) -> str:

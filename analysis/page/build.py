@@ -18,7 +18,15 @@ from analysis.page.data import page_data
 from analysis.statistics.controls import stamp
 from analysis.summary import reading_guide
 from analysis.training_record import Record
-from core.web_page import facts_list, filled, html_table, marked, script_json, stylesheet
+from core.web_page import (
+    facts_list,
+    filled,
+    html_table,
+    marked,
+    script_json,
+    stylesheet,
+    unbroken,
+)
 
 SCRIPTS = ("rows.js", "lines.js", "charts.js", "page.js")
 
@@ -31,7 +39,7 @@ def page(findings: Findings, written: Facts) -> str:
     parts = {
         "title": html.escape(findings.title),
         "headline": "\n".join(
-            f'<p class="answer">{_whole(marked(said))}</p>' for said in findings.headline
+            f'<p class="answer">{unbroken(marked(said))}</p>' for said in findings.headline
         ),
         "controls": marked(findings.controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
@@ -63,11 +71,6 @@ def _summary(findings: Findings) -> str:
         parts.append(_details(condition, f"<ul>{said}</ul>", len(findings.conditions) == 1))
         parts += [f'<p class="off">{html.escape(condition)}: {html.escape(off)}</p>'] if off else []
     return "\n".join(parts)
-
-
-def _whole(text: str) -> str:
-    """An estimate and its interval stay on one line."""
-    return re.sub(r" \[([-+.\d]+), ", "\u00a0[\\1,\u00a0", text)
 
 
 def _tables(findings: Findings) -> str:

@@ -69,6 +69,21 @@ function startTheme() {
     draw();
   });
   dark.addEventListener("change", draw);
+  printLight(root);
+}
+
+// Paper is white, whatever the screen is.
+function printLight(root) {
+  let before;
+  window.addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    root.dataset.theme = "light";
+    draw();
+  });
+  window.addEventListener("afterprint", () => {
+    if (before) { root.dataset.theme = before; } else { delete root.dataset.theme; }
+    draw();
+  });
 }
 
 function start() {

@@ -267,6 +267,18 @@ def test_dark_where_the_system_is_dark_until_the_reader_turns_it(report):
     report.execute_script("localStorage.clear()")
 
 
+def test_a_dark_page_is_printed_in_ink_on_white(report):
+    ink = "return document.getElementById('occurrences').layout.font.color"
+    light = report.execute_script(ink)
+    report.find_element("id", "theme").click()
+    dark = report.execute_script(ink)
+    report.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert report.execute_script(ink) == light != dark
+    report.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert report.execute_script(ink) == dark
+    report.find_element("id", "theme").click()
+
+
 def test_on_a_phone_nothing_is_cut_off(narrow):
     width = "return document.documentElement.scrollWidth"
     assert narrow.execute_script(width) == 390
