@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 INK, GREY, LINE = "#1a1a1a", "#595959", "#e2e2e2"
 MEMBER, NONMEMBER, MARKED = "#b35806", "#542788", "#0060a0"
 """Members, non-members, and what is asked about."""
+SERIES = (MARKED, "#00735a", "#a8256f", "#6b5f00")
+"""Lines that stand for none of these, told apart by their dashes too."""
 VARIABLES = {
     INK: "--ink",
     GREY: "--grey",
@@ -27,6 +29,9 @@ VARIABLES = {
     MEMBER: "--member",
     NONMEMBER: "--nonmember",
     MARKED: "--accent",
+    SERIES[1]: "--second",
+    SERIES[2]: "--third",
+    SERIES[3]: "--fourth",
 }
 STYLE: dict[Any, Any] = {
     "font.size": 10,

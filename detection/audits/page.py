@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from importlib.resources import files
 
-from core.web_page import facts_list, filled, html_table, marked, stylesheet
+from core.web_page import facts_list, filled, html_table, marked, stylesheet, unbroken
 from detection.audits.findings import Chart, Findings, Table
 
 
@@ -15,7 +15,7 @@ def page(found: Findings) -> str:
     parts = {
         "title": html.escape(found.title),
         "css": stylesheet() + _file("page.css"),
-        "conclusions": "\n".join(f'<p class="answer">{marked(s)}</p>' for s in found.conclusions),
+        "conclusions": "\n".join(map(_answer, found.conclusions)),
         "warnings": "\n".join(f'<p class="off">{marked(said)}</p>' for said in found.warnings),
         "charts": _section("charts", "Charts", "\n".join(map(_chart, found.charts))),
         "tables": _section("tables", "Tables", "\n".join(map(_table, found.tables))),
@@ -32,10 +32,15 @@ def _section(name: str, title: str, inside: object) -> str:
     return f'<section id="{name}"><h2>{html.escape(title)}</h2>{inside}</section>'
 
 
+def _answer(said: str) -> str:
+    return f'<p class="answer">{unbroken(marked(said))}</p>'
+
+
 def _chart(chart: Chart) -> str:
     return (
         f'<figure id="chart-{html.escape(chart.name)}"><h3>{html.escape(chart.title)}</h3>'
-        f"{chart.svg}<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
+        f'<div class="scroll">{chart.svg}</div>'
+        f"<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
     )
 
 

@@ -41,7 +41,7 @@ def _shares(result: Result) -> Chart:
         figure.legend(loc="outside upper center", ncols=2)
         return Chart(
             "shares",
-            "What share of each suspect was trained on",
+            "Estimated share of each suspect that was trained on",
             svg(figure, "Corrected shares of the suspects with their intervals"),
             "The contamination rate counts false alarms and misses; the corrected rate does not.",
         )
@@ -58,8 +58,8 @@ def _scores(result: Result, sides: Mapping[str, Sequence[BookScores]]) -> Chart:
             axes.hist(own, edges.tolist(), weights=weights, color=colour, alpha=0.55, label=role)
         axes.axvline(threshold, color=INK, ls="--", label="threshold")
         name = " ".join(result.chosen.candidate).strip()
-        axes.set(xlabel=f"score of a snippet by {name}", ylabel="snippets (%)")
-        axes.legend()
+        axes.set(xlabel=f"score of a snippet by {name}", ylabel="snippets of the side (%)")
+        figure.legend(loc="outside upper center", ncols=3)
         return Chart(
             "scores",
             "Scores of the validation books' snippets",
@@ -85,7 +85,7 @@ def _rates(result: Result) -> Chart:
         )
         axes.set(xlim=(0, 100), xlabel="contamination rate (%)", ylabel="books")
         axes.locator_params(axis="y", integer=True)
-        axes.legend()
+        figure.legend(loc="outside upper center", ncols=3)
         return Chart(
             "rates",
             "Contamination rates of all books",

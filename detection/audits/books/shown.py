@@ -62,7 +62,7 @@ class Material:
 def findings(result: Result, material: Material) -> Findings:
     """All that is written and shown."""
     return Findings(
-        title=f"Books in the training data of {material.model}",
+        title=f"Which books was {material.model} trained on?",
         conclusions=[*_conclusions(result, material)],
         warnings=[*_warnings(result, material)],
         tables=tables(result, material.sides, material.blind),
@@ -92,8 +92,8 @@ def _conclusions(result: Result, material: Material) -> Iterator[str]:
         )
     else:
         yield (
-            f"**None of {every} suspects** has more snippets above the threshold than books that "
-            f"were not trained on (false discovery rate {ALPHA:.0%})."
+            f"**None of {every} suspects** is shown to have more snippets above the threshold than "
+            f"books that were not trained on (false discovery rate {ALPHA:.0%})."
         )
     yield _judged(result)
     if len(found) < every:

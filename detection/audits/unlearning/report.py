@@ -83,8 +83,8 @@ def findings(found: Found, files: Sequence[str]) -> Findings:
     limits += [] if labelled else [NO_LABELS]
     members = found.chunks["member"]
     return Findings(
-        title=f"Unlearning: {', '.join(found.names)}",
-        conclusions=[sentence for name in found.names for sentence in _conclusions(found, name)],
+        title=f"What is left after unlearning: {', '.join(found.names)}",
+        conclusions=[f"**{name}**. {' '.join(_conclusions(found, name))}" for name in found.names],
         warnings=[*_warnings(found)],
         tables=[*_tables(found)],
         charts=[*charts(found.models, found.main, found.ways)],
@@ -133,7 +133,7 @@ def _auroc(found: Found, name: str) -> str:
     before, after = own.loc[found.models.original.name], own.loc[name]
     twin = f" (clean twin {number(own.loc['clean', 'auroc'])})" if found.models.clean else ""
     said = (
-        f"**{name}**: members against non-members by {found.main.name}, AUROC "
+        f"Members against non-members by {found.main.name}: AUROC "
         f"{number(before['auroc'])} before, {interval_words(after, 'auroc')} after{twin}."
     )
     if after["auroc_high"] < 0.5:
@@ -150,15 +150,15 @@ def _way(found: Found, name: str) -> str:
     assert found.ways is not None
     rows = found.ways[found.ways["unlearned"] == name].set_index("quantity")
     if found.main.name not in rows.index:
-        return f"**{name}**: no member is left to compare with the clean twin."
+        return "No member is left to compare with the clean twin."
     row = rows.loc[found.main.name]
     if row["share_why"]:
         return (
-            f"**{name}**: how far it went can't be told: the original and the clean twin score "
+            "How far it went can't be told: the original and the clean twin score "
             f"the members alike by {found.main.name}, so there was nothing to forget."
         )
     said = (
-        f"**{name}**: the members' {found.main.name} score went {interval_words(row, 'share')} of "
+        f"The members' {found.main.name} score went {interval_words(row, 'share')} of "
         "the way from the original to the clean twin (0: unchanged, 1: as if never trained on)"
     )
     if "beyond" in row and pd.notna(row["beyond"]):
@@ -169,8 +169,7 @@ def _way(found: Found, name: str) -> str:
 def _screen(found: Found, name: str) -> str:
     row = found.screens.set_index("unlearned").loc[name]
     said = (
-        f"**{name}**: the ratio screen finds {int(row['suspicious'])} of {int(row['chunks'])} "
-        "chunks suspicious"
+        f"The ratio screen finds {int(row['suspicious'])} of {int(row['chunks'])} chunks suspicious"
     )
     if pd.isna(row["precision"]):
         return f"{said}." if found.membership is None else f"{said}: none, so it has no precision."
@@ -192,13 +191,14 @@ def _warnings(found: Found) -> Iterator[str]:
 
 def _harm(found: Found, utility: pd.DataFrame) -> Iterator[str]:
     """Models of a higher loss on other text than the original."""
-    for name in found.names:
-        if utility.loc[name, "change_low"] > HARM:
-            yield (
-                f"{name} was harmed: its loss on other text is {utility.loc[name, 'change']:.3f} "
-                "nats a token above the original's. What it no longer says may be damage, and not "
-                "forgetting."
-            )
+    harmed = [name for name in found.names if utility.loc[name, "change_low"] > HARM]
+    if harmed:
+        rises = (f"{name} by {utility.loc[name, 'change']:.3f}" for name in harmed)
+        yield (
+            "Harmed by unlearning: the loss on other text is above the original's: "
+            f"{', '.join(rises)} nats a token. What such a model no longer says may be damage, and "
+            "not forgetting."
+        )
     twin = found.models.clean
     if twin is not None and utility.loc[twin.name, "change_low"] > HARM:
         yield (

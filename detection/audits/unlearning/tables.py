@@ -11,12 +11,12 @@ from detection.audits.findings import Table
 from detection.audits.unlearning.travelled import SAME
 
 Row = Mapping[Any, Any]
-CANT = "can't be told"
+CANT, NONE = "can't be told", "–"
 
 
 def number(value: float) -> str:
     """Three decimals; a dash where there is none."""
-    return "-" if pd.isna(value) else f"{value:.3f}"
+    return NONE if pd.isna(value) else f"{value:.3f}"
 
 
 def interval_words(row: Row, name: str) -> str:
@@ -34,25 +34,25 @@ def ways(rows: pd.DataFrame) -> Table:
     columns: dict[str, Callable[[Row], str]] = {
         "unlearned": lambda row: row["unlearned"],
         "quantity": lambda row: row["quantity"],
-        "original": lambda row: number(row["original"]),
-        "unlearned ": lambda row: number(row["after"]),
+        "members: before": lambda row: number(row["original"]),
+        "after": lambda row: number(row["after"]),
         "clean twin": lambda row: number(row["clean"]),
         "share of the way": lambda row: share(row, "share"),
     }
     if "beyond" in rows:
         columns |= {
-            "non-members: original": lambda row: number(row["non_members_original"]),
-            "unlearned  ": lambda row: number(row["non_members_after"]),
+            "non-members: before": lambda row: number(row["non_members_original"]),
+            "after ": lambda row: number(row["non_members_after"]),
             "clean twin ": lambda row: number(row["non_members_clean"]),
             "beyond non-members": lambda row: share(row, "beyond"),
         }
     note = (
-        "Means of the members, then of the non-members, a control. Share of the way: (original − "
-        "unlearned) / (original − clean twin), with Fieller's 95% interval over texts; 0: nothing "
-        "was forgotten, 1: as if never trained on, above 1: further than the twin. Beyond "
-        "non-members: the same of the differences between members and non-members, so that what "
-        f"changed for all texts does not count. {CANT.capitalize()}: the original and the twin are "
-        "not told apart."
+        "Means of the members, then of the non-members, a control. Before: the original's; after: "
+        "the unlearned model's. Share of the way: (before − after) / (before − clean twin), with "
+        "Fieller's 95% interval over texts; 0: nothing was forgotten, 1: as if never trained on, "
+        "above 1: further than the twin. Beyond non-members: the same of the differences between "
+        "members and non-members, so that what changed for all texts does not count. "
+        f"{CANT.capitalize()}: the original and the twin are not told apart."
     )
     return _table("way", "How far each model went to the clean twin", rows, columns, note)
 
@@ -63,8 +63,8 @@ def membership(rows: pd.DataFrame) -> Table:
         "method": lambda row: row["method"],
         "model": lambda row: row["model"],
         "AUROC": lambda row: interval_words(row, "auroc"),
-        "members' mean": lambda row: number(row["members"]),
-        "non-members'": lambda row: number(row["non_members"]),
+        "mean score of members": lambda row: number(row["members"]),
+        "of non-members": lambda row: number(row["non_members"]),
     }
     note = (
         "AUROC of members against non-members, the mean over benchmarks, with 95% intervals over "
@@ -75,7 +75,7 @@ def membership(rows: pd.DataFrame) -> Table:
         columns |= {
             "distance to the twin": lambda row: number(row["distance"]),
             "p": lambda row: number(row["p"]),
-            "p Holm": lambda row: number(row["p_holm"]),
+            "p (Holm)": lambda row: number(row["p_holm"]),
         }
         note += (
             " Distance: Kolmogorov and Smirnov's, of the members' scores by the model and by the "

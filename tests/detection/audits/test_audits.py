@@ -10,7 +10,7 @@ import yaml
 from core.artifacts import open_artifact
 from core.command import CONF
 from core.errors import ConfigError
-from core.web_page import stylesheet
+from core.web_page import html_table, stylesheet, unbroken
 from detection.audits.base import AuditStage
 from detection.audits.drawing import VARIABLES, drawn, svg
 from detection.audits.run import KIND, run
@@ -88,6 +88,13 @@ def test_a_chart_has_the_pages_own_colours(stage):
     used = set(re.findall(r"var\((--\w+)\)", chart))
     assert "--member" in used
     assert all(f"{name}:" in stylesheet() for name in {*VARIABLES.values(), *used})
+
+
+def test_long_cells_are_broken_and_intervals_are_not():
+    table = html_table(["a"], [["0.5 [0.4, 0.6]"], ["a long title " * 9]])
+    assert re.findall("<td(.*?)>", table) == ["", " class=long"]
+    assert unbroken("went 0.5 [0.4, 0.6] up") == "went 0.5\u00a0[0.4,\u00a00.6] up"
+    assert unbroken("a 5% [4%, 6%]") == "a 5%\u00a0[4%,\u00a06%]"
 
 
 def test_the_text_for_a_reader_has_all_but_the_charts(stage):
