@@ -106,6 +106,12 @@ def test_the_same_model_has_gone_no_way_and_the_twin_all_of_it():
     assert travelled([clean, before, before], 40).why == SAME  # learnt to score lower
 
 
+def test_rounding_that_is_the_same_for_all_texts_is_no_way_to_go():
+    found, scores = units(40, 1), np.append(np.random.default_rng(0).normal(size=40), 0)
+    before, after = (found.mean(scores - less, True) for less in (0, 1e-6))
+    assert travelled([before, after, after], 40).why == SAME
+
+
 def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
     covariance = np.array([[0.04, 0.01], [0.01, 0.02]])
     for limit in fieller(1.0, 2.0, covariance, 2.0):
