@@ -39,6 +39,7 @@ class ServedModel(ScoredModel):
         probe: what the server can do.
         said: what the model said when it was first asked, which names it.
         answers: the folder of its answers.
+        loaded: the tokenizer that was given.
         tokenizer_hash: of the tokenizer's files.
         limit: the most tokens that the server takes; None where it does not say.
     """
@@ -50,6 +51,7 @@ class ServedModel(ScoredModel):
     said: Fingerprint
     answers: Path
     digest: str
+    loaded: Any
     tokenizer_hash: str
     limit: int | None
     slug: str
@@ -82,12 +84,13 @@ class ServedModel(ScoredModel):
         found = served_model(client, server.name)
         name, own = found.id, str(server.tokenizer)
         its_digest = _digest(f"{node}.tokenizer", own)
-        probe = probed(client, name, load_tokenizer(f"{node}.tokenizer", own))
+        tokenizer = load_tokenizer(f"{node}.tokenizer", own)
+        probe = probed(client, name, tokenizer)
         log.info("%s at %s: %s, %s.", name, server.url, probe.way, probe.said)
         folder, digest, said = folder_of(runs / KIND, name, its_digest, probe)
         limit, url, slug = found.max_model_len, f"{node}.url", file_name(name)
         gives = probe.gives | {"continuations"}
-        facts = (folder, digest, its_digest, limit, slug, gives)
+        facts = (folder, digest, tokenizer, its_digest, limit, slug, gives)
         return cls(url, server, name, probe, said, *facts)
 
     @property
@@ -112,13 +115,12 @@ class ServedModel(ScoredModel):
 
     def tokenizer(self) -> Any:
         """The one that was given."""
-        node = self.field.partition(".")[0]
-        return load_tokenizer(f"{node}.tokenizer", str(self.server.tokenizer))
+        return self.loaded
 
     def asked(self) -> Completions:
         """What asks the server."""
         client = Client(self.field.partition(".")[0], self.server)
-        return Completions(client, self.name, self.tokenizer(), self.probe.dialect)
+        return Completions(client, self.name, self.loaded, self.probe.dialect)
 
     def load(self, settings: DetectionConfig) -> ServedLM:
         """The server, ready to be asked: `detection.dtype` and `detection.device` are its own."""
