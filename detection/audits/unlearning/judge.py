@@ -40,6 +40,8 @@ Continuation B:
 
 Number:"""
 RATING = re.compile(r"(?<![\d.])[1-5](?![\d.]*\d)")
+SCALE = re.compile("1 = .*2 = ", re.DOTALL)
+"""How an answer goes that repeats the question: of a model too weak to judge."""
 
 
 class Judge:
@@ -80,9 +82,9 @@ class Judge:
 
 
 def rating(answer: str) -> int | None:
-    """The first number from 1 to 5 in the answer."""
+    """The first number from 1 to 5 in the answer; none in one that repeats the scale."""
     found = RATING.search(answer)
-    return int(found[0]) if found else None
+    return int(found[0]) if found and not SCALE.search(answer) else None
 
 
 def _alike(answer: str) -> float:

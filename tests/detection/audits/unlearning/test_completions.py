@@ -53,8 +53,11 @@ def test_an_encoder_without_its_weights_is_refused(folders, tmp_path):
 
 @pytest.mark.parametrize(
     ("answer", "rated"),
-    [("4", 4), ("**5**", 5), ("4/5", 4), ("It is 3.", 3), ("4.5", None), ("10", None), ("", None)],
-)
+    [
+        ("4", 4), ("**5**", 5), ("4/5", 4), ("It is 3.", 3), ("4 = mostly the same", 4),
+        ("4.5", None), ("10", None), ("", None), ("1 = nothing in common, 2 = the same top", None),
+    ],
+)  # fmt: skip
 def test_a_rating_is_a_number_from_1_to_5(answer, rated):
     assert rating(answer) == rated
 
