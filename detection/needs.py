@@ -52,8 +52,8 @@ def choose_methods(stage: DetectionStage) -> Methods:
     methods = build_methods(stage.method)
     if slow := sorted(set(stage.method) - {name for name, _ in methods}):
         log.info(
-            "method=all leaves out %s: the model writes for them, which takes far longer than "
-            "reading. Choose them by name: method=[%s].",
+            "method=all, like a list of all methods, leaves out %s: the model writes for them, "
+            "which takes far longer than reading. Give them a run of their own: method=[%s].",
             *(", ".join(slow), ",".join(slow)),
         )
     return _served(stage.method, methods, partial(_missing, stage))

@@ -194,7 +194,8 @@ def test_all_methods_are_those_that_only_read(caplog):
     stage = DetectionStage(method=nodes, examples=ExamplesConfig("texts.jsonl"))
     with caplog.at_level(logging.INFO):
         chosen = {name for name, _ in choose_methods(stage)}
-    assert "method=all leaves out cdd, samia: the model writes for them" in caplog.text
+    assert "leaves out cdd, samia: the model writes for them" in caplog.text
+    assert "Give them a run of their own: method=[cdd,samia]" in caplog.text
     assert not chosen & {"cdd", "samia"}
     named = {name: nodes[name] for name in ("cdd", "samia")}
     assert {name for name, _ in build_methods(named)} == {"cdd", "samia"}
