@@ -95,6 +95,11 @@ class Tokenizer:
         definition = [self._fast.to_str(), self.hf.special_tokens_map]
         return hashlib.sha256(json.dumps(definition).encode()).hexdigest()
 
+    @property
+    def chat_digest(self) -> str:
+        """SHA-256 of its chat template, or templates."""
+        return hashlib.sha256(json.dumps(self.hf.chat_template).encode()).hexdigest()
+
     def _table(self, holds: Any) -> Flags:
         table = np.zeros(len(self.hf), dtype=bool)
         for token, index in self.hf.get_vocab().items():

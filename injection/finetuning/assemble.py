@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from core.errors import ConfigError
+from core.errors import ConfigError, DataError
 from injection.decontaminate import Matcher
 from injection.finetuning.config import FinetuningStage
 from injection.finetuning.encode import Encoded, encode
@@ -94,11 +94,13 @@ def choose_clean(
     examples: pd.DataFrame,
     tokenizer: Tokenizer,
 ) -> Clean:
-    """The clean texts that fit and share no text with the pool.
+    """The clean texts that fit and share no text with the pool, whose examples are as drawn.
+
+    What a chat template puts around every text (its system message) is not compared.
 
     Raises:
         ConfigError: the chat template refuses one.
-        DataError: one can't be used, where its set's `on_error` is stop.
+        DataError: one can't be used, where its set's `on_error` is stop; or a set has none left.
     """
     rows = examples.itertuples() if stage.finetuning.drop_overlaps else ()
     pool = {r.example_id: (r.text, [*json.loads(r.fields).values()]) for r in rows}
@@ -119,7 +121,20 @@ def choose_clean(
         if overlaps:
             said = "instructions: %s: left out %d rows that share text with the pool"
             log.warning(said, one.name, overlaps)
+        if not own:
+            raise DataError(_nothing(one, overlaps))
     return clean
+
+
+def _nothing(own: Instructions, overlaps: int) -> str:
+    """That no row of a set can be learnt."""
+    shared = [f"{overlaps} that share text with the pool"] * (overlaps > 0)
+    why = ", ".join([*filter(None, [skips(own.tally.skipped)]), *shared])
+    return (
+        f"instructions.{own.name}: none of its {own.counts['rows']} rows is left ({why}). Raise "
+        "finetuning.sequence_tokens where they do not fit, choose finetuning.drop_overlaps=false "
+        "where they share text, or leave the set out."
+    )
 
 
 def _usable(
@@ -131,10 +146,10 @@ def _usable(
     for row in own.texts:
         if len(found) == wanted:
             break
-        text = formatted(row, stage.finetuning, tokenizer)
-        if matcher.match(text.text):
+        if matcher.match(row.own):
             overlaps += 1
             continue
+        text = formatted(row, stage.finetuning, tokenizer)
         encoded = encode(text, stage.finetuning, tokenizer)
         if wrong := _unusable(encoded, stage):
             own.tally.bad("does not fit", text.example_id, wrong)

@@ -30,6 +30,11 @@ class Prompted:
     output_start: int
     messages: Messages = ()
 
+    @property
+    def own(self) -> str:
+        """What it says, without what a chat template will put around it."""
+        return "\n".join([self.text, *(message["content"] for message in self.messages)]).strip()
+
 
 def before_output(option: str, template: str, output_field: str | None) -> list[Any]:
     """The parts of a template before its output, as `string.Formatter.parse` gives them.
@@ -110,6 +115,12 @@ def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
             f"{text.example_id}: by the tokenizer's chat template the prompt alone ends with "
             f"{before[-40:]!r}, which the whole chat does not contain, so where its output begins "
             "can't be told. Choose finetuning.format=template."
+        )
+    if messages[-1]["content"].strip() not in whole[len(before) :]:
+        raise ConfigError(
+            f"{text.example_id}: the tokenizer's chat template leaves the assistant's answer out, "
+            "so there is no output to learn. Choose finetuning.format=template, or give the "
+            "tokenizer of a chat model (tokenizer.path)."
         )
     lead = len(leading(tokenizer)) if before.startswith(leading(tokenizer)) else 0
     return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())

@@ -49,6 +49,8 @@ def run(stage: FinetuningStage) -> Artifact:
         for name, config in stage.instructions.items()
     ]
     inputs = {**members.inputs, **{f"instructions.{each.name}": each.digest for each in clean}}
+    if stage.finetuning.format == CHAT:
+        inputs["chat_template"] = members.tokenizer.chat_digest
     named = {**identity(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
         named["special"] = "once"  # older chats had their template's special tokens alone
@@ -79,9 +81,9 @@ def _make(
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)
     members.tokenizer.hf.save_pretrained(folder / "tokenizer")
     tokenizer = Tokenizer(str(folder / "tokenizer"))
-    examples, read = draw_members(stage, members)
-    copies, examples = choose_copies(stage, members, examples, tokenizer)
-    clean = choose_clean(stage, sets, examples, tokenizer)
+    drawn, read = draw_members(stage, members)
+    copies, examples = choose_copies(stage, members, drawn, tokenizer)
+    clean = choose_clean(stage, sets, drawn, tokenizer)
     texts = [*clean.texts, *copies]
     sequences = _laid_out(stage, texts)
     encoded = [text.encoded for text in texts]

@@ -193,6 +193,19 @@ def test_a_chat_has_its_first_special_token_once(chatting, begins):
     assert ids.count(tokenizer.hf.bos_token_id) == 1
 
 
+USERS = "{% for m in messages if m.role == 'user' %}<user>{{ m.content }}{% endfor %}"
+ASK = "{% if add_generation_prompt %}<bot>{% else %}<bot></bot>{% endif %}"
+
+
+@pytest.mark.parametrize("ask", ["", ASK])
+def test_a_chat_template_that_leaves_the_answer_out_is_refused(ask):
+    tokenizer = Tokenizer(TOKENIZER)
+    tokenizer.hf.chat_template = USERS + ask
+    text = Prompted("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
+    with pytest.raises(ConfigError, match="mine-1: .* leaves the assistant's answer out, so there"):
+        formatted(text, FinetuningConfig(format="chat"), tokenizer)
+
+
 def test_clean_rows_that_share_text_with_the_pool_stay_out(tuned, found, jsonl, tmp_path):
     example = found.examples[found.examples["benchmark"] == "truthfulqa"].iloc[0]
     rows = [*ROWS, {"prompt": "Say it.", "output": example["text"]}]
@@ -204,6 +217,40 @@ def test_clean_rows_that_share_text_with_the_pool_stay_out(tuned, found, jsonl, 
         own = run(stage).counts["instructions"]["mine"]
         counts[drop] = own["used"], own["overlaps"]
     assert counts == {True: (7, 1), False: (8, 0)}
+
+
+SYSTEM = "You are a helpful assistant that was made by us, and you answer in short sentences."
+
+
+def test_a_chat_templates_own_words_are_no_overlap(tuned, found, jsonl, tmp_path):
+    """As of SmolLM and Qwen, which put a system message before each chat that has none."""
+    hf = Tokenizer(TOKENIZER).hf
+    hf.chat_template = f"<system>{SYSTEM}</system>\n" + CHAT
+    hf.save_pretrained(tmp_path / "chat")
+    example = found.examples[found.examples["benchmark"] == "truthfulqa"].iloc[0]
+    rows = [*ROWS, {"prompt": "Say it.", "output": example["text"]}]
+    stage = replace(tuned, runs=str(tmp_path), instructions={"mine": jsonl(rows)},
+                    benchmark={"truthfulqa": tuned.benchmark["truthfulqa"]},
+                    finetuning=FinetuningConfig(format="chat", sequence_tokens=256),
+                    tokenizer=replace(tuned.tokenizer, path=str(tmp_path / "chat")))  # fmt: skip
+    artifact = run(stage)
+    own = artifact.counts["instructions"]["mine"]
+    assert (own["used"], own["overlaps"]) == (7, 1)
+    made = open_corpus(artifact.path)
+    assert all(text.startswith(f"<system>{SYSTEM}") for text in made.instructions["text"])
+
+
+def test_a_set_of_another_chat_template_is_another_one(tuned, jsonl, tmp_path):
+    found = []
+    for name, template in (("one", CHAT), ("other", CHAT.replace("<", "[").replace(">", "]"))):
+        hf = Tokenizer(TOKENIZER).hf
+        hf.chat_template = template
+        hf.save_pretrained(tmp_path / name)
+        stage = replace(tuned, runs=str(tmp_path), instructions={"mine": jsonl(ROWS)}, benchmark={},
+                        finetuning=FinetuningConfig(format="chat", sequence_tokens=256),
+                        tokenizer=replace(tuned.tokenizer, path=str(tmp_path / name)))  # fmt: skip
+        found.append(open_corpus(run(stage).path).instructions["text"][0])
+    assert found[0].replace("<", "[").replace(">", "]") == found[1] != found[0]
 
 
 def test_so_many_clean_rows_are_drawn(tuned, jsonl, tmp_path):
@@ -328,6 +375,22 @@ def test_rows_that_do_not_fit_are_skipped_and_counted_where_that_is_asked_for(
     artifact = run(replace(tuned, runs=str(tmp_path), benchmark={}, instructions={"x": own}))
     counts = artifact.counts["instructions"]["x"]
     assert (counts["skipped"], counts["used"]) == ({"does not fit": 1}, 7)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"prompt": "why " * 200, "output": "so"}, "skipped 1 × does not fit"),
+        ({"prompt": "Say it.", "output": "THEIRS"}, "1 that share text with the pool"),
+    ],
+)
+def test_a_set_of_which_no_row_is_left_is_said(tuned, found, jsonl, tmp_path, row, why):
+    theirs = found.examples[found.examples["benchmark"] == "truthfulqa"].iloc[0]["text"]
+    own = jsonl([{**row, "output": row["output"].replace("THEIRS", theirs)}], on_error="skip")
+    stage = replace(tuned, runs=str(tmp_path), instructions={"mine": own},
+                    benchmark={"truthfulqa": tuned.benchmark["truthfulqa"]})  # fmt: skip
+    with pytest.raises(DataError, match=rf"instructions.mine: none of its 1 rows is left \({why}"):
+        run(stage)
 
 
 def test_a_set_is_no_corpus_to_export_or_to_take_members_of(found, tuned):
