@@ -113,6 +113,9 @@ def _data_sets(cell: Plan) -> Iterator[Download]:
         nodes["base_corpus"] = cell.base_corpus
     for name, config in own.benchmark.items():
         nodes[f"benchmark.{name}"] = config.sources[source_name(own, name, config)]
+    if cell.two_stages:
+        sets = cell.second.clean.items()
+        nodes |= {f"second_stage.instructions.{name}": config.rows for name, config in sets}
     for field, node in nodes.items():
         for found in hub_nodes(node):
             name, splits = str(found["path"]), tuple(found.get("splits") or [found["split"]])

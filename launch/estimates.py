@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from analysis.two_stages import FINETUNING
 from core.models import is_gguf
 from core.terminal import duration, fit
 from detection.build import build_methods
 from launch.pace import MFU, pace
 from launch.plan import Plan
+from launch.second_work import away_from_here, tuned_sequences, tuned_width
 from launch.shared import base_training
 from launch.stages import Stages
 from launch.workload import (
@@ -66,7 +68,9 @@ class Estimate:
 
 def estimates(plan: Plan, stages: Stages) -> list[Estimate]:
     """Those of the cell's runs, in their order."""
-    return [*_corpora(plan), *_trainings(plan, stages), *_scores(plan, stages)]
+    tuned = tuned_sequences(plan)
+    made = [*_corpora(plan, tuned), *_trainings(plan, stages, tuned)]
+    return [*made, *_scores(plan, stages)]
 
 
 def described(plan: Plan, stages: Stages) -> list[str]:
@@ -76,7 +80,8 @@ def described(plan: Plan, stages: Stages) -> list[str]:
     if peak is None:
         basis = "time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it"
     table = fit([*HEADER], [one.row() for one in found], least=LEAST).lines(left=1)
-    notes = [_neighbours(plan), _writing(plan), *(_late(one, stages) for one in found)]
+    notes = [_second(plan), _neighbours(plan), _writing(plan)]
+    notes += [_late(one, stages) for one in found]
     return [f"estimated ({basis}):", *table, *filter(None, notes)]
 
 
@@ -91,6 +96,12 @@ def _late(one: Estimate, stages: Stages) -> str:
         f"{one.run} takes longer than cluster.jobs.{stage}.time={limit} (minutes): it is saved and "
         f"queued again, up to cluster.requeues={stages.cluster.requeues} times."
     )
+
+
+def _second(plan: Plan) -> str:
+    """That the second stage is left out, where its clean texts are not here."""
+    away = ", ".join(f"second_stage.instructions.{name}" for name in away_from_here(plan))
+    return f"the second stage is left out: the hub has {away}." if away else ""
 
 
 def _neighbours(plan: Plan) -> str:
@@ -110,33 +121,48 @@ def _writing(plan: Plan) -> str:
     return f"for {', '.join(slow)} the models write, which takes longer than is estimated here."
 
 
-def _corpora(plan: Plan) -> Iterator[Estimate]:
+def _corpora(plan: Plan, tuned: int | None) -> Iterator[Estimate]:
     own, trained = plan.pretraining, plan.training
     width = plan.injection.injection.sequence_tokens
     budgets = {"base": own.budget_tokens} if own else {}
     budgets["study"] = plan.injection.injection.budget_tokens
+    if plan.second.members_in == FINETUNING:
+        budgets["clean"] = budgets["study"]
     if trained.training.evaluate_every_steps and not trained.validation_folder:
         budgets["validation"] = max(trained.training.evaluate_tokens, width)
     for run, tokens in budgets.items():
         yield Estimate(f"inject {run}", tokens, disk=2 * 4.0 * tokens)  # shards, then sequences
+    if tuned:
+        tokens = tuned * tuned_width(plan)
+        yield Estimate("inject finetuning", tokens, disk=9.0 * tokens)  # with its text and output
 
 
-def _trainings(plan: Plan, stages: Stages) -> Iterator[Estimate]:
+def _trainings(plan: Plan, stages: Stages, tuned: int | None) -> Iterator[Estimate]:
     world, width = stages.processes("train").count, plan.injection.injection.sequence_tokens
     sequences, evaluated = plan.order.sequences, evaluated_tokens(plan)
     study = _training("study", plan.training, sequences, width, world, evaluated)
-    if plan.pretraining is None:
-        yield study
-        return
+    last = _finetuning(plan, world, tuned)
     own = plan.pretraining
+    if own is None:
+        yield from [study, *last]
+        return
     base = base_training(plan.training, own, world)
     yield _training("base", base, own.sequences, own.sequence_tokens, world)
-    yield study
+    yield from [study, *last]
     if plan.makes_reference:
         yield _training("reference", base, own.sequences, own.sequence_tokens, world)
     if plan.makes_masked_lm:
         work = masked_lm_work(plan)
         yield Estimate("train masked_lm", work.tokens, 1, work.seconds(_pace(plan), 1))
+
+
+def _finetuning(plan: Plan, world: int, sequences: int | None) -> list[Estimate]:
+    """The second stage's, where there is one and what it will read is here."""
+    if not sequences:
+        return []
+    own, peak = plan.second.training, plan.training.training.peak_tflops
+    stage = replace(plan.training, training=replace(own, peak_tflops=own.peak_tflops or peak))
+    return [_training("finetuning", stage, sequences, tuned_width(plan), world)]
 
 
 def _training(
@@ -171,8 +197,7 @@ def _scores(plan: Plan, stages: Stages) -> Iterator[Estimate]:
         size = 4 if stage.detection.dtype == "float32" else 2
         logits = stage.detection.batch_tokens * model.shape.vocabulary * 4 * LOGIT_COPIES
         device = size * model.shape.parameters + logits
-    steps = plan.training.training.export_steps
-    for run in ("clean", "contaminated", *(f"step-{step:08d}" for step in steps)):
+    for run in ("clean", "contaminated", *(f"step-{n:08d}" for n in plan.last.export_steps)):
         work = scoring_work(plan, model, first=run == "clean")
         taken, disk = work.seconds(speed, world), 20.0 * work.tokens
         yield Estimate(f"detect {run}", work.tokens, world, taken, device=device, disk=disk)

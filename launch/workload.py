@@ -21,9 +21,12 @@ from detection.views import VIEWS
 from injection import open_corpus
 from launch.plan import Plan
 from training.config import ModelConfig, TrainingStage
+from training.data import Order
 from training.flops import flops_per_token, masked_lm_flops_per_token
 from training.masked_lm import MaskedLMConfig, architecture
 from training.memory import Shape, config_of, shape_of
+from training.objectives.choose import CLASSES
+from training.unlearn import tokens_beside
 
 RECOMPUTING = 4 / 3
 TEXT_TOKENS = 256
@@ -74,9 +77,15 @@ def recomputing(config: Mapping[str, Any]) -> float:
 def training_work(
     stage: TrainingStage, sequences: int, width: int, model: Model | None, evaluated: int = 0
 ) -> Work:
-    """That of a training with `evaluated` tokens in all its evaluations."""
-    tokens, more = sequences * width * stage.training.epochs, recomputing(vars(stage.training))
-    return Work(tokens, (more * tokens + evaluated / 3) * model.flops if model else None)
+    """That of a training with `evaluated` tokens in all its evaluations.
+
+    An unlearner also learns what it retains, and may read all it forgets beforehand.
+    """
+    own, more = stage.training, recomputing(vars(stage.training))
+    order = Order(sequences, own.batch_sequences, None, own.epochs)
+    tokens = order.seen(order.steps) * width + tokens_beside(own, order)
+    read = evaluated + CLASSES[own.objective].readings * sequences * width
+    return Work(tokens, (more * tokens + read / 3) * model.flops if model else None)
 
 
 def evaluated_tokens(plan: Plan) -> int:

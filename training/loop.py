@@ -115,7 +115,7 @@ class Loop:
         moved = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
         seconds = time.perf_counter() - started
         _guard(moved.loss, moved.norm, step, rows, self.folder)
-        speed, peak = int((rows >= 0).sum()) * self.width / seconds, self.config.peak_tflops
+        speed, peak = sum(part.tokens for part in parts) / seconds, self.config.peak_tflops
         return {
             "step": step,
             "tokens": self.tokens(step),

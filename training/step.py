@@ -11,7 +11,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from core.world import World
 from training.config import TrainingConfig
-from training.data import Rows, micro_batches, read_batch
+from training.data import PADDING, Rows, micro_batches, read_batch
 from training.objectives.base import Objective
 
 
@@ -30,6 +30,11 @@ class Part:
     rows: Rows
     objective: Objective
     weight: float = 1.0
+
+    @property
+    def tokens(self) -> int:
+        """Those that are read; what fills the last batch up is none."""
+        return int((self.rows != PADDING).sum()) * len(self.sequences[0]["input_ids"])
 
 
 class Moved(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from core.errors import ConfigError, require
@@ -59,11 +60,25 @@ def retained(
     if tuned:
         check_apart(engine, corpus.sequences, world)
     objective = Likelihood(config.loss_on if tuned else ALL, config.compile)
-    once = Order(len(corpus.sequences), forgotten.batch, forgotten.seed)
-    order = Order(once.sequences, once.batch, once.seed, -(-forgotten.steps // once.steps))
+    order = _order(len(corpus.sequences), forgotten)
     return Retained(corpus.sequences, order, objective, config.retain_weight)
+
+
+def _order(sequences: int, forgotten: Order) -> Order:
+    """Of the text that is kept, through as many steps."""
+    once = Order(sequences, forgotten.batch, forgotten.seed)
+    return replace(once, epochs=-(-forgotten.steps // once.steps))
 
 
 def retained_tokens(kept: Retained, steps: int) -> int:
     """Tokens of the text that was learnt beside what was forgotten, in so many steps."""
     return kept.order.seen(steps) * len(kept.sequences[0]["input_ids"])
+
+
+def tokens_beside(config: TrainingConfig, forgotten: Order) -> int:
+    """Those that a whole training will learn beside what it forgets, before it begins."""
+    if config.retain_folder is None:
+        return 0
+    corpus = open_corpus(config.retain_folder)
+    order = _order(len(corpus.sequences), forgotten)
+    return order.seen(forgotten.steps) * corpus.sequence_tokens

@@ -12,6 +12,10 @@ from hydra import compose, initialize_config_dir
 from core import hub
 from core.command import CONF
 from detection.forward.infill_branches import make_branches
+from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from injection.finetuning.instructions import read_instructions
+from injection.run import run as inject
+from injection.tokens import Tokenizer
 from launch import downloads, estimates
 from launch.config import ClusterConfig
 from launch.costs import Cost
@@ -124,6 +128,79 @@ def test_evaluations_and_the_masked_model_cost_time(small):
     masked = small["train masked_lm"]
     each = MASKED + 4 * 2 * 96 * (256 - 120)
     assert masked.seconds == pytest.approx(3 * 999_936 * each / 0.4e12, rel=0.05)
+
+
+TUNED = (
+    "experiment=quickstart", "training.peak_tflops=1", "benchmark=[boolq]", "method=[loss]",
+    "second_stage.training.batch_sequences=4", "second_stage.training.export_steps=[5]",
+    "+instructions@second_stage.instructions=[openbookqa]",
+    "second_stage.instructions.openbookqa.examples=20", "second_stage.finetuning.layout=padded",
+)  # fmt: skip
+
+
+def tuned(*words):
+    made = estimates.estimates(planned(*TUNED, *words), Stages(ClusterConfig()))
+    return {one.run: one for one in made}
+
+
+@pytest.mark.parametrize(
+    ("members_in", "texts"), [("pretraining", 20), ("finetuning", 120), ("both", 120)]
+)
+def test_a_second_stage_reads_a_sequence_a_text_and_epoch(members_in, texts):
+    found = tuned(f"second_stage.members_in={members_in}", "second_stage.training.epochs=3")
+    one = found["train finetuning"]
+    assert found["inject finetuning"].tokens == texts * 256
+    assert one.tokens == 3 * texts * 256
+    assert one.seconds == pytest.approx(one.tokens * 3 * (PASS + 4 * 2 * 64 * 136) / 0.4e12)
+    assert ("inject clean" in found) == (members_in == "finetuning")
+    assert [*found][-4:] == [
+        "train finetuning", "detect clean", "detect contaminated", "detect step-00000005"
+    ]  # fmt: skip
+
+
+def test_packed_texts_are_counted_with_a_tokenizer_that_is_here(monkeypatch):
+    """100 copies of 120 tokens, two a sequence, and 20 texts of their own lengths."""
+    target = "model.path=tests/golden/target"
+    words = ["second_stage.members_in=both", "second_stage.finetuning.layout=packed"]
+    own = tuned(*words, target)["inject finetuning"].tokens
+    clean = planned(*TUNED, *words, target).second.clean
+    texts = read_instructions("openbookqa", clean["openbookqa"], 0).texts[:20]
+    tokenizer = Tokenizer("tests/golden/target")
+    tokens = sum(len(tokenizer.encode(text.text)) for text in texts)
+    assert 50 * 256 < own < 50 * 256 + 2 * tokens
+    assert own % 256 == 0
+
+
+def test_a_second_stage_whose_texts_are_on_the_hub_is_said():
+    words = [*TUNED[:4], "+instructions@second_stage.instructions=hub"]
+    found = planned(*words, "second_stage.members_in=both")
+    lines = estimates.described(found, Stages(ClusterConfig()))
+    said = "the second stage is left out: the hub has second_stage.instructions.hub."
+    assert said in lines
+    assert {one.field: one.name for one in downloads.downloads(found)} == {
+        "second_stage.instructions.hub": "garage-bAInd/Open-Platypus"
+    }
+
+
+def test_an_unlearner_learns_what_it_keeps_and_reads_what_it_forgets(tmp_path):
+    """Of 120 sequences in 30 steps; of kept text as many; npo's reference reads the 120 once."""
+    (tmp_path / "kept.txt").write_text("The heron waits by the old bridge. " * 300)
+    files = "injection.sources.files.FilesCorpus"
+    kept = InjectionStage(
+        runs=str(tmp_path), corpus={"_target_": files, "paths": str(tmp_path / "kept.txt")},
+        tokenizer=TokenizerConfig(path="tests/golden/target"),
+        injection=InjectionConfig(
+            members=0, nonmembers=0, budget_tokens=1280, sequence_tokens=64, part="all"
+        ),
+    )  # fmt: skip
+    node = "second_stage.training."
+    words = [f"{node}objective=npo", f"{node}retain_folder={inject(kept).path}"]
+    one = tuned("second_stage.members_in=both", *words)["train finetuning"]
+    forgotten, retained = 120 * 256, 30 * 4 * 64
+    assert one.tokens == forgotten + retained
+    each = PASS + 4 * 2 * 64 * 136
+    work = 3 * (forgotten + retained) + forgotten
+    assert one.seconds == pytest.approx(work * each / 0.4e12)
 
 
 def test_a_job_that_is_too_short_is_said(papers):

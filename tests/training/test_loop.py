@@ -2,6 +2,7 @@
 
 import math
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +15,7 @@ from core.world import World
 from training import loop, resume
 from training.config import TrainingConfig
 from training.data import Order
-from training.loop import Loop, export_steps
+from training.loop import Loop, Retained, export_steps
 from training.objectives.likelihood import Likelihood
 from training.step import Moved, Part, optimizer_step
 
@@ -145,6 +146,13 @@ def plain_epoch():
         with torch.no_grad():
             for weight, gradient in zip(model.parameters(), gradients, strict=True):
                 weight -= RATES[step] * min(1, 0.5 / norm) * gradient
+
+
+def test_text_that_is_kept_counts_in_a_steps_speed(epoch):
+    kept, record = Retained(SEQUENCES, Order(18, 4, 3), Likelihood(), 1.0), Record()
+    replace(epoch(), engine=PlainEngine(4, RATES), retained=kept).train(0, record)
+    assert [row["tokens_per_second"] for row in record.steps] == [256.0] * 4 + [128.0]
+    assert [row["tokens"] for row in record.steps] == [32, 64, 96, 128, 144]
 
 
 def test_an_epoch_is_that_of_a_plain_loop(epoch, tmp_path):

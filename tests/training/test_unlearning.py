@@ -21,6 +21,7 @@ from training.objectives import OBJECTIVES
 from training.objectives.base import Objective
 from training.objectives.choose import CLASSES, objective_of
 from training.run import run
+from training.unlearn import tokens_beside
 
 from ..rounding import TRAINING
 from .conftest import TARGET
@@ -171,6 +172,7 @@ def test_difference_lowers_its_sum_and_says_both_parts(forget, kept, tmp_path):
     assert manifest["identity"]["training"]["objective"] == "difference"
     assert set(manifest["inputs"]) == {"corpus", "model", "retained"}
     assert manifest["counts"]["retained_tokens"] == len(found) * 4 * 64
+    assert tokens_beside(own, Order(len(forget.sequences), 4, None)) == len(found) * 4 * 64
     assert ancestry_of("m", str(trained.artifact.path)).has_been(ancestry_of("m", TARGET))
     assert "-difference-lr" in trained.artifact.path.name
 

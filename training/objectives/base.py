@@ -32,6 +32,8 @@ class Objective(ABC):
     """1: the mean is lowered; -1: it is raised."""
     retains: ClassVar[str] = NEVER
     """Whether text that is to be kept is learnt beside it (training.retain_folder)."""
+    readings: ClassVar[int] = 0
+    """How many models read all sequences before the first step."""
 
     @classmethod
     def of(cls, config: TrainingConfig) -> Objective:

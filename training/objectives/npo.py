@@ -38,6 +38,7 @@ class NPO(Objective):
     reference: Numbers | None = None
 
     retains: ClassVar[str] = MAYBE
+    readings: ClassVar[int] = 1
 
     @classmethod
     def of(cls, config: TrainingConfig) -> NPO:

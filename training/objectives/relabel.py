@@ -41,6 +41,7 @@ class Relabel(Objective):
     labels: Labels | None = None
 
     retains: ClassVar[str] = MAYBE
+    readings: ClassVar[int] = 2
 
     @classmethod
     def of(cls, config: TrainingConfig) -> Relabel:
