@@ -19,7 +19,7 @@ LOADING = {"output_loading_info": True, "ignore_mismatched_sizes": True}
 """What `from_pretrained` is told so that it reports what does not fit: `check_whole` refuses it."""
 SPECIAL_TOKENS = ("special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer*", *SPECIAL_TOKENS, "vocab*", "merges*", "*.model")
-MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.py")
+MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.py", "*.jinja")
 TRUSTING = ("model", "reference")  # the config nodes that have `trust_remote_code`
 
 

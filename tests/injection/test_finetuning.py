@@ -1,6 +1,7 @@
 """Fine-tuning sets of real data: what is learnt, where it stands, and what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -240,12 +241,11 @@ def test_a_chat_templates_own_words_are_no_overlap(tuned, found, jsonl, tmp_path
     assert all(text.startswith(f"<system>{SYSTEM}") for text in made.instructions["text"])
 
 
-def test_a_set_of_another_chat_template_is_another_one(tuned, jsonl, tmp_path):
+def test_a_set_of_another_chat_template_is_another_one(tuned, jsonl, chatting, tmp_path):
     found = []
     for name, template in (("one", CHAT), ("other", CHAT.replace("<", "[").replace(">", "]"))):
-        hf = Tokenizer(TOKENIZER).hf
-        hf.chat_template = template
-        hf.save_pretrained(tmp_path / name)
+        shutil.copytree(chatting, tmp_path / name)
+        (tmp_path / name / "chat_template.jinja").write_text(template)
         stage = replace(tuned, runs=str(tmp_path), instructions={"mine": jsonl(ROWS)}, benchmark={},
                         finetuning=FinetuningConfig(format="chat", sequence_tokens=256),
                         tokenizer=replace(tuned.tokenizer, path=str(tmp_path / name)))  # fmt: skip

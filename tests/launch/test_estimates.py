@@ -185,9 +185,10 @@ def test_a_second_stage_whose_texts_are_on_the_hub_is_said():
 def test_an_unlearner_learns_what_it_keeps_and_reads_what_it_forgets(tmp_path):
     """Of 120 sequences in 30 steps; of kept text as many; npo's reference reads the 120 once."""
     (tmp_path / "kept.txt").write_text("The heron waits by the old bridge. " * 300)
-    files = "injection.sources.files.FilesCorpus"
+    corpus = {"_target_": "injection.sources.files.FilesCorpus", "name": "kept",
+              "paths": str(tmp_path / "kept.txt")}  # fmt: skip
     kept = InjectionStage(
-        runs=str(tmp_path), corpus={"_target_": files, "paths": str(tmp_path / "kept.txt")},
+        runs=str(tmp_path), corpus=corpus,
         tokenizer=TokenizerConfig(path="tests/golden/target"),
         injection=InjectionConfig(
             members=0, nonmembers=0, budget_tokens=1280, sequence_tokens=64, part="all"
@@ -277,7 +278,7 @@ def test_fetching_asks_the_hub_for_each(papers, corpus, monkeypatch, capsys):
     asked = []
 
     def snapshot(field, name, files, *, kind="model", revision=None):
-        asked.append((field, kind, name, "*.safetensors" in files))
+        asked.append((field, kind, name, {"*.safetensors", "*.jinja"} <= {*files}))
         return Path("c0ffee")
 
     monkeypatch.setattr(hub, "snapshot", snapshot)
