@@ -16,7 +16,7 @@ from core.seeds import derive
 from injection.benchmarks import Candidates, draw_pool, read_candidates
 from injection.config import BenchmarkConfig
 from injection.corpus import PackedCorpus, open_corpus
-from injection.finetuning.config import TEXT, FinetuningStage
+from injection.finetuning.config import CHAT, TEXT, FinetuningStage
 from injection.finetuning.folder import refuse_finetuning
 from injection.finetuning.prompts import Prompted, formatted, member_parts, output_start
 from injection.tokens import Tokenizer
@@ -34,13 +34,15 @@ class Members:
     parts: Mapping[str, list[Any]]  # of each template, before its answer; none with format=text
     candidates: Sequence[Candidates] = ()
     corpus: PackedCorpus | None = None
+    chats: bool = False  # whether texts are as the tokenizer's chat template makes them
 
     @property
     def inputs(self) -> dict[str, str]:
         """The digests of what the pool is made of."""
         found = {f"benchmark.{c.name}": c.digest for c in self.candidates}
         corpus = {"corpus": self.corpus.artifact.digest} if self.corpus else {}
-        return {**found, **corpus, "tokenizer": self.tokenizer.digest}
+        chat = {"chat_template": self.tokenizer.chat_digest} if self.chats else {}
+        return {**found, **corpus, **chat, "tokenizer": self.tokenizer.digest}
 
     @property
     def answers(self) -> dict[str, str | None]:
@@ -67,7 +69,8 @@ def read_members(stage: FinetuningStage) -> Members:
     remedy = "give the tokenizer of the model that will be trained, such as runs/model/…/hf."
     require(path is not None, "tokenizer.path", path, remedy)
     candidates = () if corpus else read_candidates(stage.pool_stage())
-    return Members(benchmark, Tokenizer(str(path)), parts, candidates, corpus)
+    chats = stage.finetuning.format == CHAT
+    return Members(benchmark, Tokenizer(str(path)), parts, candidates, corpus, chats)
 
 
 def draw_members(stage: FinetuningStage, members: Members) -> tuple[pd.DataFrame, dict[str, Any]]:

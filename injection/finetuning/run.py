@@ -51,7 +51,6 @@ def run(stage: FinetuningStage) -> Artifact:
     inputs = {**members.inputs, **{f"instructions.{each.name}": each.digest for each in clean}}
     named = {**identity(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
-        inputs["chat_template"] = members.tokenizer.chat_digest
         named["special"] = "once"  # older chats had their template's special tokens alone
     folder = locate(Path(stage.runs), KIND, slug(as_data(stage)), named, inputs)
     artifact = build(folder, stage, inputs, partial(_make, stage, members, clean), named)

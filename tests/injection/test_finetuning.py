@@ -242,11 +242,11 @@ def test_a_chat_templates_own_words_are_no_overlap(tuned, found, jsonl, tmp_path
 
 
 def test_a_set_of_another_chat_template_is_another_one(tuned, jsonl, chatting, tmp_path):
-    found = []
+    found, mine = [], jsonl(ROWS)
     for name, template in (("one", CHAT), ("other", CHAT.replace("<", "[").replace(">", "]"))):
         shutil.copytree(chatting, tmp_path / name)
         (tmp_path / name / "chat_template.jinja").write_text(template)
-        stage = replace(tuned, runs=str(tmp_path), instructions={"mine": jsonl(ROWS)}, benchmark={},
+        stage = replace(tuned, runs=str(tmp_path), instructions={"mine": mine}, benchmark={},
                         finetuning=FinetuningConfig(format="chat", sequence_tokens=256),
                         tokenizer=replace(tuned.tokenizer, path=str(tmp_path / name)))  # fmt: skip
         found.append(open_corpus(run(stage).path).instructions["text"][0])
