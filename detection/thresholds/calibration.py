@@ -19,7 +19,8 @@ from detection.texts import Text
 from detection.thresholds.choose import Threshold
 
 LEAST = 20
-"""Texts of each kind, to calibrate on and to judge by: fewer tell a rate to some 0.1 at best."""
+"""Texts of each kind, to calibrate on and to judge by: fewer tell a rate to some 0.1 at best.
+Pieces of one cluster are one text."""
 MODELS = ("target", "reference", "masked_lm")
 REMEDIES = {
     "model": "Calibrate on texts that this model scored.",
@@ -40,8 +41,8 @@ class Calibration:
         prefix: digest of the texts that stood before theirs; None where none did.
         settings: what of `detection` can change a score (`scores.RECORDED`).
         examples: a hash of the labelled texts, with their labels.
-        members, nonmembers: the texts that they were chosen on.
-        test_members, test_nonmembers: those that they are judged on.
+        members, nonmembers: how many texts they were chosen on; pieces of one cluster are one.
+        test_members, test_nonmembers: how many they are judged on.
         rule, fpr, share, seed: how they were chosen.
     """
 

@@ -101,7 +101,7 @@ def _calibration(
 ) -> Calibration:
     inputs = made_of.inputs
     fit, judge = halves(table, examples, stage.share, stage.seed)
-    members, test_members = (sum(e.label is True for e in half) for half in (fit, judge))
+    (members, nonmembers), (test_members, test_nonmembers) = map(_independent, (fit, judge))
     how = {name: getattr(stage, name) for name in ("rule", "fpr", "share", "seed")}
     return Calibration(
         models={role: inputs[role] for role in MODELS if role in inputs},
@@ -109,12 +109,19 @@ def _calibration(
         settings=dict(made_of.settings),
         examples=labelled_digest(examples),
         members=members,
-        nonmembers=len(fit) - members,
+        nonmembers=nonmembers,
         test_members=test_members,
-        test_nonmembers=len(judge) - test_members,
+        test_nonmembers=test_nonmembers,
         thresholds=calibrate(table, examples, **how),
         **how,
     )
+
+
+def _independent(texts: Sequence[Text]) -> tuple[int, int]:
+    """How many members there are, and non-members; pieces of one thing are one."""
+    things = {(e.label, e.benchmark, e.cluster or e.example_id) for e in texts}
+    members = sum(label is True for label, *_ in things)
+    return members, len(things) - members
 
 
 def _called(decided: pd.DataFrame) -> Iterator[str]:
@@ -136,8 +143,8 @@ def _shown(made: Calibration, made_of: Origin) -> str:
     table = fit(SHOWN, rows, least=["stability", "F1", "accuracy"]).lines(left=2)
     note = (
         f"chosen on {made.members} members and {made.nonmembers} non-members, judged on "
-        f"{made.test_members} and {made.test_nonmembers} others; stability: the threshold's "
-        "standard deviation over subsets"
+        f"{made.test_members} and {made.test_nonmembers} others (pieces of one cluster count "
+        "once); stability: the threshold's standard deviation over subsets"
     )
     methods = {(t.method, t.variant) for t in made.thresholds}
     found = [why for _, why in made.refusals(made_of, methods)]

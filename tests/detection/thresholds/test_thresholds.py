@@ -78,11 +78,13 @@ SETTINGS = {"dtype": "float32", "long_texts": "error", "min_scored_tokens": 5}
 def calibrated(tmp_path):
     """Writes the scores and the labelled texts, calibrates, and says where the thresholds are."""
 
-    def make(table, labels, inputs=MODELS, name="one", **more):
+    def make(table, labels, inputs=MODELS, name="one", clusters=None, **more):
         folder = tmp_path / name
         folder.mkdir()
         file = folder / "x.jsonl"
         lines = [{"text": f"t {i}", "id": i, "label": label} for i, label in labels.items()]
+        for line in lines if clusters else ():
+            line["cluster"] = clusters[line["id"]]
         file.write_text("\n".join(map(json.dumps, lines)))
         texts = {"examples": examples_digest(open_examples(ExamplesConfig(str(file))))}
         write_table(folder / "scores.parquet", table, Origin({**inputs, **texts}, SETTINGS))
@@ -305,6 +307,15 @@ def test_thresholds_of_a_few_texts_are_refused(calibrated, few, judged):
             with pytest.raises(DataError, match=r"19 .*fewer than 20 of a kind.*override=\[size\]"):
                 decided(folder, out)
         assert len(decided(folder, out, *["size"] * refused)) == 200
+
+
+def test_thresholds_of_many_pieces_of_a_few_things_are_refused(calibrated):
+    table, examples = scored(400, 4.0)
+    things = {e.example_id: f"{e.label}{int(e.example_id) % 20}" for e in examples}
+    folder, out = calibrated(table, labels_of(examples), clusters=things)
+    with pytest.raises(DataError, match=r"fewer than 20 of a kind.*override=\[size\]"):
+        decided(folder, out)
+    assert len(decided(folder, out, "size")) == 400
 
 
 def test_p_values_count_the_calibrations_nonmembers():
