@@ -69,7 +69,7 @@ def judged(question):
     return "5" if own[1].split(":\n")[1].strip() == own[2].split(":\n")[1].split("\n")[0] else "2"
 
 
-def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path):
+def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path, caplog):
     pairs = [("b", "b"), ("b", "c"), ("unclear", "c")]
     with Server(judges=judged) as server:
         found = Judge({"url": server.url}, tmp_path)(pairs)
@@ -79,9 +79,16 @@ def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path):
     assert found[:2].tolist() == [1, 0]
     assert np.isnan(found[2])
     assert np.array_equal(found, again, equal_nan=True)
+    assert "1 of 3 pairs got no rating from 1 to 5" in caplog.text
+    assert "I can't say." in caplog.text
     body = server.seen[0]
     assert body["temperature"] == 0
     assert "from 1 to 5" in body["messages"][0]["content"]
+
+
+def test_a_judge_that_rates_nothing_is_said(tmp_path):
+    with Server(judges=judged) as server, pytest.raises(ServerError, match=r"2 of 2 pairs got no"):
+        Judge({"url": server.url}, tmp_path)([("unclear", "a"), ("unclear", "b")])
 
 
 def test_a_server_of_no_chat_model_is_said(tmp_path):
