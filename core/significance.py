@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from core.metrics import Scores
 
+DIGITS = 9
+"""Of a sum of shares: whole clusters count as whole numbers, so that the least p is 1/(K+1)."""
+
 
 def relabelled(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Scores:
     """Differences of the means if membership meant nothing: of random relabelings (draws).
@@ -69,7 +72,7 @@ def clustered_p_values(
     reaching = above[np.searchsorted(null[order], scores)]
     own = _own_reaching(scores, of, null, cluster) / np.maximum(size[of], 1)
     clusters = (size > 0).sum() - (size[of] > 0)
-    found: Scores = (1 + np.maximum(reaching - own, 0)) / (1 + clusters)
+    found: Scores = (1 + (reaching - own).round(DIGITS).clip(0)) / (1 + clusters)
     return found
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
+from core.significance import clustered_p_values
 from detection.__main__ import main
 from detection.export import p_values
 from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
@@ -57,32 +58,41 @@ def test_p_values_of_pieces_count_whole_clusters():
     for own, score in zip(cluster, scores, strict=True):
         others = [scores[(cluster == k) & ~label] for k in range(8) if k != own]
         expected.append((1 + sum(np.mean(each >= score) for each in others)) / (1 + len(others)))
-    np.testing.assert_allclose(p_values(pd.DataFrame(frame)), expected, rtol=1e-12)
+    np.testing.assert_allclose(p_values(pd.DataFrame(frame)), expected, rtol=1e-9)
     alone = {**frame, "cluster": np.arange(80)}
     single = {name: values for name, values in frame.items() if name != "cluster"}
     assert p_values(pd.DataFrame(alone)).tolist() == p_values(pd.DataFrame(single)).tolist()
 
 
+def test_the_highest_of_twenty_clusters_has_the_least_p_value_whatever_their_sizes():
+    """Shares such as 49 × 1/49 don't sum up to 1, but p is 1/20 all the same: it is ≤ 0.05."""
+    cluster = np.repeat(np.arange(20), np.arange(31, 51))
+    frame = {"score": cluster, "ranked": True, "benchmark": "", "label": False, "cluster": cluster}
+    found = p_values(pd.DataFrame(frame).astype({"label": "boolean"}))
+    assert found.tolist() == [(20 - k) / 20 for k in cluster]
+
+
 @pytest.mark.parametrize("common", [0.3, 1.0])
 def test_however_alike_pieces_are_few_new_ones_have_small_p_values(common):
-    """Ten clusters; one of each sort of text is of a cluster that has no other."""
-    rng, cluster = np.random.default_rng(1), np.append(np.repeat(np.arange(9), 11), 9)
-    label = pd.array([False] * 99 + [None], "boolean")
-    frame = {"ranked": True, "benchmark": "", "label": label, "cluster": cluster}
-    parts = rng.normal(size=(1_000, 10))[:, cluster], rng.normal(size=(1_000, 100))
-    scores = np.sqrt(common) * parts[0] + np.sqrt(1 - common) * parts[1]
-    found = np.array([p_values(pd.DataFrame({"score": r, **frame}))[99] for r in scores])
+    """A text of an eleventh cluster; the ten others have 2 to 38 pieces."""
+    rng, sizes = np.random.default_rng(1), 2 + 4 * np.arange(10)
+    found = []
+    for _ in range(1_000):
+        cluster = np.append(np.repeat(np.arange(10), rng.permutation(sizes)), 10)
+        parts = rng.normal(size=11)[cluster], rng.normal(size=len(cluster))
+        scores = np.sqrt(common) * parts[0] + np.sqrt(1 - common) * parts[1]
+        found += [*clustered_p_values(scores[-1:], cluster[-1:], scores[:-1], cluster[:-1])]
     for level in (0.01, 0.05, 0.1, 0.2, 0.5):
-        assert (found <= level).mean() <= level + 4 * np.sqrt(level / 1_000)
+        assert (np.array(found) <= level).mean() <= level + 4 * np.sqrt(level / 1_000)
 
 
 def test_a_text_that_is_like_the_nonmembers_has_a_uniform_p_value():
-    """Over 4,000 draws of 19 non-members and one more text: each of 20 values 1 time in 20."""
+    """Over 1,000 draws of 19 non-members and one more text: each of 20 values 1 time in 20."""
     rng = np.random.default_rng(0)
-    scores = rng.normal(size=(4_000, 20))
+    scores = rng.normal(size=(1_000, 20))
     label = pd.array([False] * 19 + [None], "boolean")
     frame = {"ranked": True, "benchmark": "", "label": label}
-    found = np.stack([p_values(pd.DataFrame({"score": row, **frame})) for row in scores[:1000]])
+    found = np.stack([p_values(pd.DataFrame({"score": row, **frame})) for row in scores])
     for column in (0, 19):  # one of the non-members; the other text
         values, counts = np.unique(found[:, column].round(9), return_counts=True)
         assert len(values) == 19 + (column == 19)
