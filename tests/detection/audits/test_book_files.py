@@ -66,6 +66,7 @@ def test_a_broken_epub_is_named(tmp_path, changed):
     ("page", "text"),
     [
         ("<body><p><![CDATA[Two & <i>.]]></p></body>", "Two & <i>."),
+        ("<body><!-- <![CDATA[ --><p>So.</p><!-- ]]> --></body>", "So."),
         ("<x:head><x:title>No</x:title></x:head><x:p>So</x:p><x:p>on.</x:p>", "So\non."),
         ('<head><title/><script src="a.js"/></head><body><svg/><p>So.</p></body>', "So."),
     ],

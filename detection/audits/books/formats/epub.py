@@ -26,8 +26,8 @@ BLOCKS = {
 }
 """Elements that begin and end a line."""
 SPACE = re.compile(r"\s+")
-VERBATIM = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-"""Text in which no character is markup, as XHTML may have it and HTML has not."""
+VERBATIM = re.compile(r"<!--.*?-->|<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+"""A comment, or text in which no character is markup, as XHTML may have it and HTML has not."""
 DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.-]+)")
 """The encoding that a page's first line names."""
 BAD = (zipfile.BadZipFile, zlib.error, KeyError, ElementTree.ParseError, RuntimeError)
@@ -124,10 +124,14 @@ def _decoded(page: bytes) -> str:
         raise ValueError(f"a page has an {error}") from error
 
 
+def _as_html(found: re.Match[str]) -> str:
+    return found[0] if found[1] is None else escape(found[1])
+
+
 def _text(page: bytes) -> str:
     """A page's text, a paragraph a line."""
     parser = _Page()
-    parser.feed(VERBATIM.sub(lambda found: escape(found[1]), _decoded(page)))
+    parser.feed(VERBATIM.sub(_as_html, _decoded(page)))
     parser.close()
     lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
     return "\n".join(line for line in lines if line)
