@@ -119,10 +119,11 @@ def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
     if messages[-1]["content"].strip() not in whole[len(before) :]:
         raise ConfigError(
             f"{text.example_id}: the tokenizer's chat template leaves the assistant's answer out, "
-            "so there is no output to learn. Choose finetuning.format=template, or give the "
-            "tokenizer of a chat model (tokenizer.path)."
+            "or changes it, so what is to be learnt is not there. Choose "
+            "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
-    lead = len(leading(tokenizer)) if before.startswith(leading(tokenizer)) else 0
+    first = leading(tokenizer)
+    lead = len(first) * before.startswith(first)
     return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
 
 

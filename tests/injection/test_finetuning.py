@@ -198,12 +198,12 @@ USERS = "{% for m in messages if m.role == 'user' %}<user>{{ m.content }}{% endf
 ASK = "{% if add_generation_prompt %}<bot>{% else %}<bot></bot>{% endif %}"
 
 
-@pytest.mark.parametrize("ask", ["", ASK])
-def test_a_chat_template_that_leaves_the_answer_out_is_refused(ask):
+@pytest.mark.parametrize("template", [USERS, USERS + ASK, CHAT.replace("content", "content[1:]")])
+def test_a_chat_template_that_leaves_the_answer_out_or_changes_it_is_refused(template):
     tokenizer = Tokenizer(TOKENIZER)
-    tokenizer.hf.chat_template = USERS + ask
+    tokenizer.hf.chat_template = template
     text = Prompted("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
-    with pytest.raises(ConfigError, match="mine-1: .* leaves the assistant's answer out, so there"):
+    with pytest.raises(ConfigError, match="mine-1: .* leaves the assistant's answer out, or ch"):
         formatted(text, FinetuningConfig(format="chat"), tokenizer)
 
 
