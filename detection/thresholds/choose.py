@@ -62,6 +62,11 @@ class Threshold:
     null: list[float]
     null_clusters: list[int]
 
+    def __post_init__(self) -> None:
+        scores, known = len(self.null), len(self.null_clusters)
+        if known not in (0, scores):
+            raise ValueError(f"{self.name} has null_clusters for {known} of its {scores} null")
+
     @property
     def name(self) -> str:
         """The method and its variant."""
@@ -164,9 +169,10 @@ def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
 
 def _p_values(scores: Scores, one: Threshold) -> Scores:
     """Of texts that are of none of the calibration's clusters."""
-    null, clusters = np.array(one.null), np.array(one.null_clusters, np.intp)
-    if not len(clusters):
+    null = np.array(one.null)
+    if not one.null_clusters:
         return conformal_p_values(scores, null)
+    clusters = np.unique(one.null_clusters, return_inverse=True)[1]
     other = np.full(len(scores), clusters.max() + 1)
     return clustered_p_values(scores, other, null, clusters)
 

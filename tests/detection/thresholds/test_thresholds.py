@@ -205,6 +205,8 @@ def test_the_file_says_what_it_was_calibrated_on(calibrated):
         ("thresholds.auroc_low", float("nan"), r"thresholds\[0\].auroc_low is NaN"),
         ("thresholds.null", [1.0, "2"], r'thresholds\[0\].null\[1\] is "2"'),
         ("thresholds.null", ..., r"thresholds\[0\].null is missing"),
+        ("thresholds.null_clusters", ..., r"thresholds\[0\].null_clusters is missing"),
+        ("thresholds.null_clusters", [0, 1], r"m k=0.2 has null_clusters for 2 of its \d+ null"),
     ],
 )
 def test_an_older_or_edited_file_is_refused(calibrated, field, value, said):
