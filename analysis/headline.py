@@ -47,7 +47,7 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     ranking = sweep.ranking
     low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
     first = next((other for other in sweeps if other.factor == sweep.factor), sweep)
-    fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps) or sweep.fixed
+    fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps)
     along = f"With the {sweep.factor.axis} going from {low} to {high} ({fixed})"
     if not ranking:
         return f"{along} no method was measured everywhere{_without(sweep)}."

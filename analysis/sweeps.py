@@ -96,9 +96,10 @@ class Sweep:
         return [*words.values(), *self.apart]
 
     def told_from(self, others: Iterable[Sweep]) -> str:
-        """Of `fixed` what the other series of the factor don't all share with it."""
+        """Of `fixed` what the factor's other series don't all share; if that is nothing, all."""
         alike = [set(other.shared) for other in others if other.factor == self.factor]
-        return ", ".join(w for w in self.shared if not all(w in words for words in alike))
+        own = (word for word in self.shared if not all(word in words for words in alike))
+        return ", ".join(own) or self.fixed
 
     @property
     def line_rows(self) -> pd.DataFrame:

@@ -155,12 +155,16 @@ def test_sweeps_of_a_grid_say_which_they_are_of():
 def test_a_sweep_of_swapped_replicates_says_so():
     cells = [make_cell(**simulate_parts(**ONE, learning_rate=r, swapped=s))
              for r in (1e-3, 1e-4) for s in (False, True)]  # fmt: skip
-    _, (plain, swapped, *pairs) = told(cells)
+    sweeps, (plain, swapped, *pairs) = told(cells)
     assert [said.partition(" ")[0] for said in pairs] == [
         f"tiny_llama-lr{rate}-tokens400000" for rate in ("0.0001", "0.001")
     ]
     assert "(tiny_llama, 400,000 tokens)" in plain
     assert "(members and non-members swapped)" in swapped  # the rest is said above
+    assert [sweep.told_from(sweeps) for sweep in sweeps] == [
+        "tiny_llama, 400,000 tokens",  # nothing that the other lacks: all of it
+        "members and non-members swapped",
+    ]
 
 
 def test_a_report_of_before_the_occurrences_were_a_fact_still_shows_its_sweeps():
