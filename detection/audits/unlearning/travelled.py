@@ -22,7 +22,7 @@ from detection.evaluation import CONFIDENCE
 SAME = "original ≈ clean"
 """Why there is no share: there is no way to travel."""
 LEAST = 1e-5
-"""The shortest way: scores in float32 are no more exact."""
+"""The shortest way, in standard deviations over texts: scores in float32 are no more exact."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def travelled(figures: Sequence[Estimate], texts: int, confidence: float = CONFI
     spread = np.cov(draws) * texts / (texts - 1)
     quantile = float(student.ppf((1 + confidence) / 2, texts - 1))
     limits = fieller(gone, way, spread, quantile)
-    if limits is None or way <= LEAST:
+    if limits is None or way <= LEAST * np.sqrt(texts) * original.draws.std():
         return Travelled(np.nan, np.nan, np.nan, SAME)
     return Travelled(gone / way, *limits)
 

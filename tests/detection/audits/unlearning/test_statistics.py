@@ -112,6 +112,17 @@ def test_rounding_that_is_the_same_for_all_texts_is_no_way_to_go():
     assert travelled([before, after, after], 40).why == SAME
 
 
+def test_the_share_is_the_same_in_any_unit():
+    """Zlib's scores, in nats a token and byte, of long texts are some 0.0001."""
+    found, values = units(40, 1), [*three(np.random.default_rng(0), 0.5, 40)]
+    one, tiny = (
+        travelled([found.mean(np.append(v, 0) * unit, True) for v in values], 40)
+        for unit in (1, 2.0**-20)
+    )
+    assert not one.why
+    assert tiny == one
+
+
 def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
     covariance = np.array([[0.04, 0.01], [0.01, 0.02]])
     for limit in fieller(1.0, 2.0, covariance, 2.0):
