@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from core.estimates import Estimate, not_carried
 from core.metrics import AUROC, Metric, Scores
 from core.seeds import derive
-from detection.beginnings import CHARACTERS, longest
+from detection.beginnings import CHARACTERS
 from detection.blind_classifiers import Classifier, Ridge, Rows, classifiers
 from detection.style import Style
 
@@ -181,13 +181,16 @@ def once() -> Baseline:
 def same_texts(texts: Sequence[str]) -> Rows:
     """A number for each text; those that differ in case, white space or punctuation share it.
 
-    So does the beginning of a longer one. They stay in one fold: the label of one would give away
-    (or, at random, belie) the other's.
+    So do a text of CHARACTERS letters or more and all that begin with it. They stay in one fold:
+    the label of one would give away (or, at random, belie) the other's.
     """
     letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
-    ends = enumerate(longest(letters))
-    whole = [letters[end if len(letters[own]) >= CHARACTERS else own] for own, end in ends]
-    found: Rows = np.unique(whole, return_inverse=True)[1]
+    beginning, first = {}, ""
+    for own in sorted({*letters}):  # what begins with a text follows it at once
+        if len(first) < CHARACTERS or not own.startswith(first):
+            first = own
+        beginning[own] = first
+    found: Rows = np.unique([beginning[own] for own in letters], return_inverse=True)[1]
     return found
 
 

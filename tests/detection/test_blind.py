@@ -356,6 +356,8 @@ def test_a_text_at_two_lengths_does_not_give_its_label_away():
     texts = [*long, *(text[:200] for text in long)]
     assert same_texts(texts).tolist() == same_texts(long).tolist() * 2
     assert same_texts(["A cat", "A cat sat on the mat."]).tolist() == [0, 1]  # too short to say
+    own = long[0][:100]
+    assert same_texts([f"{own}y", own, "else", f"{own}x", f"{own}yz"]).tolist() == [1, 1, 0, 1, 1]
     member = np.tile(rng.permutation(40) < 20, 2)
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     found = blind_baseline(texts, member, 0).estimates(*sides, AUROC, 200)["auroc"]
