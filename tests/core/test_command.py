@@ -8,6 +8,7 @@ from hydra.errors import OverrideParseException
 from core.command import _unreadable
 
 
+@pytest.mark.slow  # the rows of bad input say so, too, each in a fork of one process
 def test_the_command_itself_says_it_and_nothing_else(tmp_path):
     given = ["model=llama_7b", "model.path=./nowhere", f"runs={tmp_path}/runs"]
     run = subprocess.run(

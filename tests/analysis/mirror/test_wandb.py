@@ -201,6 +201,7 @@ def test_its_tables_and_charts_lie_in_the_record(logged):
     assert [path.name for path in files.glob("charts/*")] == [f"roc-{logged.cell.name}.svg"]
 
 
+@pytest.mark.slow
 @needs_reader
 def test_the_command_writes_the_report(logged):
     line = [sys.executable, "-m", "analysis", "wandb", f"local={logged.runs / 'wandb'}",
