@@ -38,6 +38,7 @@ def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, said):
     assert said in _unreadable(caught.value)
 
 
+@pytest.mark.slow
 def test_every_stage_shows_its_config():
     """One process after another costs seconds: here one shows them all."""
     code = """

@@ -62,7 +62,9 @@ def test_each_tool_tells_how_it_is_called(monkeypatch, capsys, tool):
         ("contamination de", "detect"),
         ("contamination list me", "methods"),
         ("contamination detect method=lo", "method=loss"),
-        ("contamination fetch experiment=quick", "experiment=quickstart"),
+        pytest.param(
+            "contamination fetch experiment=quick", "experiment=quickstart", marks=pytest.mark.slow
+        ),
         ("contamination status --", "--cost"),
     ],
 )
@@ -76,6 +78,7 @@ def test_bash_is_told_what_may_follow(line, among):
     assert among in done.stdout.split(), done.stderr
 
 
+@pytest.mark.slow
 def test_the_script_for_bash_is_of_this_command(monkeypatch, capfd):
     done = subprocess.run(
         [sys.executable, "-c", "from launch.console import main; main()", "-sc", "install=bash"],

@@ -67,7 +67,14 @@ def looked_at(*words):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "steps"), [(170_000, 6), (270_000, 9), (2_600_000, 80), (26_000_000, 794)]
+    ("tokens", "steps"),
+    [
+        (26_000_000, 794),
+        *(
+            pytest.param(*own, marks=pytest.mark.slow)
+            for own in ((170_000, 6), (270_000, 9), (2_600_000, 80))
+        ),
+    ],
 )
 def test_each_corpus_size_of_the_papers_fits(at_hand, tokens, steps):
     experiment = ["experiment=paper/corpus_size", f"injection.budget_tokens={tokens}"]

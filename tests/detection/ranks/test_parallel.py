@@ -58,6 +58,7 @@ def assert_close(found, expected, rtol=1e-5):
             )
 
 
+@pytest.mark.slow  # a launcher's processes divide the same passes
 def test_two_processes_give_the_same_as_one(golden_folder, resources):
     source = open_model("model.path", str(golden_folder))
     settings = [DetectionConfig(device="cpu", processes=n) for n in (1, 2)]
