@@ -167,23 +167,29 @@ def test_two_processes_are_one_and_go_on_within_an_epoch(sets, tmp_path, options
     assert losses(two) == pytest.approx(losses(one), abs=TRAINING)
 
 
-@pytest.mark.slow
-@DEEPSPEED
-def test_a_run_that_was_killed_within_an_epoch_goes_on(sets, tmp_path, monkeypatch):
-    stage = of(sets["packed"], tmp_path / "whole", checkpoint_every_steps=1)
-    whole, real = open_checkpoint(run(stage).path), loop._guard
-    steps = len(whole.metrics)
+def killed_and_resumed(stage, runs, last, monkeypatch):
+    """What the training leaves that is killed in step `last`, and run again, below `runs`."""
+    real, stage = loop._guard, replace(stage, runs=str(runs))
 
     def killed(loss, norm, step, rows, place):
-        if step == steps - 1:  # of the second epoch
+        if step == last:
             raise KeyboardInterrupt
         real(loss, norm, step, rows, place)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "_guard", killed)
         with pytest.raises(KeyboardInterrupt):
-            run(replace(stage, runs=str(tmp_path / "killed")))
-    again = open_checkpoint(run(replace(stage, runs=str(tmp_path / "killed"))).path)
+            run(stage)
+    return open_checkpoint(run(stage).path)
+
+
+@pytest.mark.slow
+@DEEPSPEED
+def test_a_run_that_was_killed_within_an_epoch_goes_on(sets, tmp_path, monkeypatch):
+    stage = of(sets["packed"], tmp_path / "whole", checkpoint_every_steps=1)
+    whole = open_checkpoint(run(stage).path)
+    last = len(whole.metrics) - 1  # of the second epoch
+    again = killed_and_resumed(stage, tmp_path / "killed", last, monkeypatch)
     assert again.artifact.files == whole.artifact.files
     assert losses(again.artifact.path) == losses(whole.artifact.path)
 

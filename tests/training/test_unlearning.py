@@ -14,7 +14,7 @@ from core.world import World
 from injection import open_corpus
 from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from injection.run import run as inject
-from training import ancestry_of, loop, open_checkpoint
+from training import ancestry_of, open_checkpoint
 from training.config import TrainingConfig
 from training.data import Order, read_batch
 from training.objectives import OBJECTIVES
@@ -26,7 +26,7 @@ from training.unlearn import tokens_beside
 from ..rounding import TRAINING
 from .conftest import TARGET
 from .processes import losses, train
-from .test_finetuning import DEEPSPEED, of, texts_of
+from .test_finetuning import DEEPSPEED, killed_and_resumed, of, texts_of
 
 EXACT = 1e-6
 SLOW = pytest.mark.slow
@@ -243,17 +243,7 @@ def test_a_killed_unlearner_goes_on_with_what_it_took_from_its_start(
     given = {"reinforced_path": REFERENCE} if name == "relabel" else {}
     stage = of(forget, tmp_path / "whole", objective=name, retain_folder=kept,
                checkpoint_every_steps=1, **given)  # fmt: skip
-    whole, real = open_checkpoint(run(stage).path), loop._guard
-
-    def killed(loss, norm, step, rows, place):
-        if step == 3:
-            raise KeyboardInterrupt
-        real(loss, norm, step, rows, place)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "_guard", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(replace(stage, runs=str(tmp_path / "killed")))
-    again = open_checkpoint(run(replace(stage, runs=str(tmp_path / "killed"))).path)
+    whole = open_checkpoint(run(stage).path)
+    again = killed_and_resumed(stage, tmp_path / "killed", 3, monkeypatch)
     assert again.artifact.files == whole.artifact.files
     assert losses(again.artifact.path) == losses(whole.artifact.path)
