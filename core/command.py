@@ -12,14 +12,18 @@ from pathlib import Path
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from core import process_records, secrets, wholeness
 from core.artifacts import version
-from core.disk import disk_errors
-from core.errors import StoppedError, UserError, near_names, require
+from core.disk import check_disk, disk_errors
+from core.errors import ConfigError, StoppedError, UserError, near_names, require
 from core.quiet import quiet_libraries
 from core.stopping import obeyed
 
@@ -29,8 +33,11 @@ CONF = Path(__file__).resolve().parents[1] / "conf"
 def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     """Compose `conf/<config_name>.yaml` with the command line's overrides and run it.
 
-    Returns the exit status: 0, 2 after an error that the user can mend, 143 after SIGTERM and 130
-    after SIGINT.
+    Returns the exit status: 0, 2 after an error that the user can fix, 143 after SIGTERM and 130
+    after SIGINT. Any other exception is raised, with which Python exits with 1.
+
+    Raises:
+        SystemExit: with 2 if a sweep can't start, or to a launcher that reports the failure itself.
     """
     if "--version" in sys.argv[1:]:  # of which Hydra would say its own
         return said(lambda: print(version()))
@@ -80,10 +87,63 @@ def _say(error: UserError | StoppedError) -> int:
     return error.status
 
 
+class SweepCheck(Callback):
+    """Hydra's callback that ends a sweep (`--multirun`) that can't start before anything is written.
+
+    Hydra turns exceptions in a callback into warnings, but for SystemExit.
+    """
+
+    def on_multirun_start(self, config: DictConfig, **_: object) -> None:
+        """Exit with the status of a user's error if `runs` or the sweep's values can't be used."""
+        try:
+            check_runs(config)
+            check_cells(config)
+        except UserError as error:
+            raise SystemExit(_say(error)) from error
+
+
+def check_cells(config: DictConfig) -> None:
+    """Raise a ConfigError if a sweep has no cell, as `seed=range(0,0)` has none."""
+    with suppress(HydraException):  # of values that the sweeper itself refuses, with its reason
+        if combinations(config) != []:
+            return
+        for override in _swept(config):
+            if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
+                field, _, value = str(override.input_line).partition("=")
+                remedy = "give at least one value."
+                raise ConfigError(f"{field} is {value}: --multirun has nothing to run, {remedy}")
+
+
+def combinations(config: DictConfig) -> list[list[str]] | None:
+    """The overrides of each cell of a sweep, as Hydra's own sweeper combines them.
+
+    None for another sweeper, which chooses the cells as it goes.
+    """
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    if not config.hydra.sweeper._target_.endswith(".BasicSweeper"):
+        return None
+    return [cell for batch in BasicSweeper.split_arguments(_swept(config), None) for cell in batch]
+
+
+def _swept(config: DictConfig) -> list[Override]:
+    """The overrides of a sweep, of its configuration and then of the command line."""
+    parameters = config.hydra.sweeper.params or {}
+    words = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
+    loader = GlobalHydra.instance().config_loader()
+    parsed: list[Override] = OverridesParser.create(config_loader=loader).parse_overrides(words)
+    return parsed
+
+
 def check_runs(config: DictConfig) -> str:
-    """The folder of all artefacts; raises a ConfigError where it has no name."""
+    """The folder of all artefacts.
+
+    Raises:
+        ConfigError: it has no name, or is in a file system without a disk.
+    """
     runs = config.get("runs", "runs")
     require(runs != "", "runs", runs, "give a folder.")
+    check_disk("runs", str(runs))
     return str(runs)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.errors import DataError, require
+from core.errors import ConfigError, DataError, require
+from core.user_files import is_written_into, refused_output
 
 REMEDIES = {
     errno.ENOSPC: "What is unfinished counts for nothing: free space, run the same command again.",
@@ -22,6 +24,7 @@ REMEDIES = {
     errno.ENAMETOOLONG: "Shorten that name or path (name, corpus.name, model.name, runs, out).",
     errno.ENOTDIR: "A file stands where a folder is needed: remove it, or give another folder.",
     errno.EEXIST: "A file stands where a folder is needed: remove it, or give another folder.",
+    errno.ELOOP: "Symbolic links lead in a circle: give another path.",
     errno.EISDIR: "A folder stands where a file is needed: remove it, or give another file.",
 }
 NAME_BYTES = 255  # of one part of a path, on all common disks
@@ -57,7 +60,15 @@ def writable(path: str | Path) -> bool:
     """Whether a folder can be made, or written to, at `path`; nothing is made."""
     place = _nearest(path)
     longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
-    return place.is_dir() and os.access(place, os.W_OK | os.X_OK) and longest <= NAME_BYTES
+    allowed = place.is_dir() and os.access(place, os.W_OK | os.X_OK) and longest <= NAME_BYTES
+    return allowed and _holds_folders(place)
+
+
+def check_disk(field: str, path: str | Path) -> None:
+    """Raise a ConfigError if `path` is in a file system without a disk, such as /proc."""
+    place = _nearest(path)
+    remedy = f"no folder can be made in {place}. Give a folder on a disk."
+    require(not place.is_dir() or _holds_folders(place), field, str(path), remedy)
 
 
 def check_writable(field: str, path: str | Path) -> None:
@@ -68,11 +79,31 @@ def check_writable(field: str, path: str | Path) -> None:
 
 
 def check_file(field: str, path: str | Path) -> None:
-    """Raise a ConfigError unless a file can be written at `path`, in a folder that is there."""
+    """Raise a ConfigError unless output can go to `path`: a file, a pipe or a device.
+
+    The folder of a file must exist.
+    """
     place = Path(path).expanduser()
-    require(not place.is_dir(), field, str(path), "it is a folder. Give a file.")
-    remedy = f"no file can be written in {place.parent}. Give another folder."
-    require(place.parent.is_dir() and writable(place.parent), field, str(path), remedy)
+    if why := refused_output(place):
+        raise ConfigError(f"{field} is {str(path)!r}: {why}")
+    if not is_written_into(place):
+        folder = Path(os.path.realpath(place)).parent
+        remedy = f"no file can be written in {folder}. Give another folder."
+        require(folder.is_dir() and writable(folder), field, str(path), remedy)
+
+
+def _holds_folders(folder: Path) -> bool:
+    """Whether folders can be made in it, as far as its file system goes.
+
+    One that reports no blocks (/proc, but some network file systems too) is asked by making one.
+    """
+    if os.statvfs(folder).f_blocks:
+        return True
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=folder))
+    except OSError:
+        return False
+    return True
 
 
 def _nearest(path: str | Path) -> Path:

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, open_dict
 
 from core.command import command, said
 from core.config import convert
+from core.user_files import output_file
 from detection.config import DetectionStage
 from detection.ranks.group import served
 from detection.thresholds.run import ThresholdStage, decide
@@ -43,11 +44,11 @@ def main(config: DictConfig) -> None:
     examples = open_examples(stage.examples)
     tables = open_scores(run(stage, examples=examples).path).tables
     if stage.examples.name is not None:
-        out = None if stage.out is None else Path(stage.out)
+        out = None if stage.out is None else Path(stage.out).expanduser()
         models = {str(stage.model.path or stage.model.url): tables}
         print(benchmark_report(stage.examples, examples, models, out))
         return
-    results = None if stage.out is None else Path(stage.out) / "results.json"
+    results = None if stage.out is None else Path(stage.out).expanduser() / "results.json"
     print(summary(tables, examples, results=results, notes=text_notes(examples)))
 
 
@@ -60,11 +61,12 @@ def online(config: DictConfig) -> None:
     table, windows = run(stage)
     print(summary(table, windows, blind=False))
     if stage.out is not None:
-        out = Path(stage.out)
+        out = Path(stage.out).expanduser()
         out.mkdir(parents=True, exist_ok=True)
         labels = {w.example_id: w.label for w in windows}
         table = table.assign(label=table["example_id"].map(labels))
-        table.to_parquet(out / "windows.parquet", index=False)
+        with output_file(out / "windows.parquet") as part:
+            table.to_parquet(part, index=False)
         print(f"wrote {out / 'windows.parquet'}")
 
 

@@ -12,10 +12,10 @@ import pandas as pd
 
 from core.bootstrap import Scores
 from core.estimates import Estimate, interval, mean_over
-from core.files import write_text
 from core.markdown import markdown_table
 from core.metrics import AUROC, Metric, tpr_at_fpr
 from core.terminal import fit, wrapped
+from core.user_files import output_file
 from detection.benchmarks.parts import chosen
 from detection.blind import BLIND, Baseline, blind_baseline, once
 from detection.config import ExamplesConfig
@@ -99,7 +99,8 @@ def benchmark_report(
     found = benchmark_tables(groups, config)
     if out is not None:
         parts = [f"# {config.name}: {', '.join(models)}", *notes, *(t.markdown() for t in found)]
-        write_text(out / FILE, "\n\n".join(parts) + "\n")
+        with output_file(out / FILE) as part:
+            part.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         tidied = [tidy(own).assign(model=path) for path, own in groups.items()]
         write_rows(out / "results.json", pd.concat(tidied), notes)
     return "\n\n".join([*map(wrapped, notes), *(table.text() for table in found)])

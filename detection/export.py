@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from core.csv_files import write_csv
 from core.significance import clustered_p_values, conformal_p_values
+from core.user_files import output_file
 from detection.clusters import clusters_of
 from detection.scores import COLUMNS, FILE, Scores, origin, to_arrow, write_tables
 from detection.summary import ranked
@@ -40,8 +41,9 @@ def export(out: Path, scores: Scores, examples: Sequence[Text], texts: bool = Fa
     schema = pa.schema([*COLUMNS, *KNOWN, *([("text", pa.string())] if texts else [])])
     parts = (to_arrow(table, schema) for table in tables())
     write_tables(out / FILE, parts, origin(scores.artifact), schema)
-    for number, table in enumerate(tables()):
-        write_csv(out / CSV, ranked(table), more=number > 0)
+    with output_file(out / CSV) as part:
+        for number, table in enumerate(tables()):
+            write_csv(part, ranked(table), more=number > 0)
 
 
 def described(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:

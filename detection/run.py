@@ -80,9 +80,10 @@ def run(
     artifact = build(folder, stage, inputs, make, named=settings)
     log.info("scores: %s", artifact.path)
     if stage.out is not None:
-        with disk_errors(stage.out):
-            export(Path(stage.out), open_scores(folder), examples, stage.out_text)
-        log.info("scores: %s", Path(stage.out) / CSV)
+        out = Path(stage.out).expanduser()
+        with disk_errors(out):
+            export(out, open_scores(folder), examples, stage.out_text)
+        log.info("scores: %s", out / CSV)
     return artifact
 
 

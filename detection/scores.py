@@ -26,7 +26,7 @@ from core.artifacts import Artifact, is_complete, open_artifact
 from core.config import identity
 from core.content import file_digest
 from core.errors import ArtifactError, DataError
-from core.files import write_text
+from core.user_files import output_file
 from core.parquet_files import writing
 from detection.config import WHOLE, DetectionConfig
 from detection.flags import impossible, scored_by, unranked
@@ -227,18 +227,27 @@ def write_tables(
     parts = {} if made_of is None else {INPUTS: made_of.inputs, SETTINGS: made_of.settings}
     texts = {name: json.dumps(dict(part), sort_keys=True) for name, part in parts.items()}
     schema = schema.with_metadata(texts or None)
+    if made_of is None:
+        _write_parts(path, tables, schema)
+        return
+    with output_file(path) as part:
+        _write_parts(part, tables, schema)
+        line = _hash_line(part, path.name)
+    with output_file(path.with_name(HASH)) as part:
+        part.write_text(line)
+
+
+def _write_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
     with writing(path, schema) as writer:
         for table in tables:
             whole = table.replace_schema_metadata(schema.metadata)
             writer.write_table(whole, row_group_size=max(1, len(table)))
             release()
-    if made_of is not None:
-        write_text(path.with_name(HASH), _hash_line(path))
 
 
-def _hash_line(path: Path) -> str:
+def _hash_line(path: Path, name: str) -> str:
     """The file's hash and name, in one line as `sha256sum` writes it."""
-    return f"{file_digest(path, remembered=False)}  {path.name}\n"
+    return f"{file_digest(path, remembered=False)}  {name}\n"
 
 
 def to_arrow(table: pd.DataFrame, schema: pa.Schema = COLUMNS) -> pa.Table:
@@ -260,7 +269,7 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
     if not file.is_file():
         raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
     beside = folder / HASH
-    if not beside.is_file() or beside.read_bytes() != _hash_line(file).encode():
+    if not beside.is_file() or beside.read_bytes() != _hash_line(file, FILE).encode():
         raise DataError(
             f"scores is {str(folder)!r}: its {FILE} is damaged (it is not what {HASH} says). Write "
             "both again by `python -m detection out=…`: the passes are stored, so no model is run."

@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from core.estimates import ALL, Estimate, interval
-from core.files import write_text
 from core.terminal import fit
+from core.user_files import output_file
 from detection.evaluation import (
     CONFIDENCE,
     METRICS,
@@ -86,7 +86,8 @@ def _write(path: Path, groups: Sequence[Group], notes: Sequence[str]) -> None:
 def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
     """The results' rows and what is said of them, as JSON."""
     rows = json.loads(results.to_json(orient="records", double_precision=15))
-    write_text(path, json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
+    with output_file(path) as part:
+        part.write_text(json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
 
 
 def _shown(group: Group, groups: int) -> str:

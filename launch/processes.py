@@ -22,6 +22,7 @@ from core.artifacts import is_complete
 from core.errors import ConfigError, StoppedError, UserError
 from core.parent import tied
 from core.stopping import deferred
+from core.user_files import open_to_read
 from launch import snapshot
 from launch.config import PACKAGES, ClusterConfig
 from launch.saved_config import arguments
@@ -228,7 +229,9 @@ def _slots(hostfile: Path) -> list[int]:
     """How many processes each host of a DeepSpeed hostfile takes."""
     remedy = "write a line a host, such as worker-1 slots=8"
     try:
-        lines = [line.split("#")[0].split() for line in hostfile.read_text().splitlines()]
+        with open_to_read(hostfile) as stream:
+            text = stream.read().decode()
+        lines = [line.split("#")[0].split() for line in text.splitlines()]
         slots = [int(dict([words[1].split("=")])["slots"]) for words in lines if words]
         if not slots or min(slots) < 1:
             raise ValueError

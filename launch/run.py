@@ -20,6 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from core.artifacts import Artifact, is_complete
+from core.command import combinations
 from core.config import convert
 from core.disk import disk_errors, writable
 from core.errors import ConfigError, StoppedError, UserError, require
@@ -34,7 +35,7 @@ from launch.plan import plan as make_plan
 from launch.saved_config import is_saved, load_config, save_config
 from launch.shared import base_training
 from launch.stages import Stages
-from launch.sweep import CODE, Sweep, begin, combinations
+from launch.sweep import CODE, Sweep, begin
 from training.engine import check_batch
 
 GONE = "its process ended before it did"
@@ -119,7 +120,7 @@ def conclude() -> int:
     if settings.launch.dry_run:
         if settings.cluster.kind == "slurm":
             launch = Launch.named(config.runs, config.name, list(config.hydra.overrides.task))
-            cells = len(combinations(config))
+            cells = len(combinations(config) or [])
             code = launch.folder / "code-…"
             print(slurm.described(launch, code, settings.cluster, cells, settings.launch.stage))
         return 0

@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from core.command import combinations
 from core.lease import no_empty_folders
 from launch import slurm, snapshot
 from launch.folder import Launch
@@ -31,7 +31,7 @@ class Sweep(Callback):
         if not config.launch.dry_run:
             try:
                 words = list(config.hydra.overrides.task)
-                Sweep.code = begin(config, words, combinations(config))
+                Sweep.code = begin(config, words, combinations(config) or [])
             except Exception as error:  # each cell says it; Hydra's warning would come before
                 Sweep.failed = error
                 return
@@ -51,15 +51,3 @@ def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence
         save_config(launch.folder, config, code / "conf")  # which a queued report is going to read
     launch.register(cells)
     return code
-
-
-def combinations(config: DictConfig) -> list[list[str]]:
-    """Each cell's overrides, as Hydra's own sweeper is going to combine them; else none yet."""
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
-    sweeper = config.hydra.sweeper
-    if not sweeper._target_.endswith(".BasicSweeper"):
-        return []
-    words = [f"{k}={v}" for k, v in (sweeper.params or {}).items()]
-    parsed = OverridesParser.create().parse_overrides([*words, *config.hydra.overrides.task])
-    return [cell for batch in BasicSweeper.split_arguments(parsed, None) for cell in batch]

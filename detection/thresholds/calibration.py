@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import DataError
-from core.files import write_text
+from core.user_files import open_to_read, output_file
 from detection.examples import lines_digest
 from detection.resources import PREFIX_TEXTS
 from detection.scores import RECORDED, Origin
@@ -108,7 +108,8 @@ class Calibration:
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        write_text(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        with output_file(path) as part:
+            part.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Calibration:
@@ -119,7 +120,8 @@ class Calibration:
         """
         command = "`python -m detection thresholds examples=…`"
         try:
-            found = json.loads(path.read_text())
+            with open_to_read(path) as stream:
+                found = json.loads(stream.read())
             if not isinstance(found, dict) or "thresholds" not in found:
                 raise ValueError("it has no thresholds")
         except (OSError, ValueError) as error:

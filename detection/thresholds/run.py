@@ -13,6 +13,7 @@ from core.disk import check_file
 from core.errors import DataError
 from core.ranges import Range, Ranged, limited
 from core.terminal import fit
+from core.user_files import output_file
 from detection.config import ExamplesConfig
 from detection.examples import examples_digest, open_examples
 from detection.flags import counted, said
@@ -60,13 +61,14 @@ def decide(stage: ThresholdStage) -> None:
     check_file("out", stage.out)
     table, made_of = read_scores(Path(stage.scores))
     print("".join(f"{line}\n" for line in said(counted(table))), end="")
-    out = Path(stage.out)
+    out = Path(stage.out).expanduser()
     if stage.apply is not None:
         saved = Calibration.read(Path(stage.apply))
         methods = set(zip(table["method"], table["variant"], strict=True))
         saved.check(made_of, methods, stage.override)
         decided = apply(table, saved.thresholds)
-        write_csv(out, decided)
+        with output_file(out) as part:
+            write_csv(part, decided)
         print("\n".join(_called(decided)))
     else:
         examples = _scored_texts(stage, table, made_of.inputs)

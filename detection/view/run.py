@@ -15,8 +15,8 @@ from typing import Any
 
 from core.disk import check_file, disk_errors
 from core.errors import ArtifactError, ConfigError, require
-from core.files import write_text
 from core.ranges import Ranged, at_least, limited
+from core.user_files import output_file
 from detection.collect import Collector
 from detection.config import DetectionStage
 from detection.examples import occurrences_of, open_examples
@@ -99,8 +99,8 @@ def run(stage: ViewStage) -> Path:
     )
     out = Path(stage.out).expanduser()
     facts = _facts(stage, models, len(examples), sorted(unserved))
-    with disk_errors(out.parent):
-        write_text(out, page(facts, show(texts, reading)))
+    with disk_errors(out.parent), output_file(out) as part:
+        part.write_text(page(facts, show(texts, reading)), encoding="utf-8")
     return out
 
 

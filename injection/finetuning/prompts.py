@@ -9,12 +9,15 @@ from typing import Any
 
 from core.blank import is_blank
 from core.errors import ConfigError, said
+from core.time_limit import time_limit
 from injection.config import BenchmarkConfig
 from injection.finetuning.config import CHAT, TEXT, FinetuningConfig
 from injection.tokens import Tokenizer
 
 Messages = Sequence[Mapping[str, str]]
 ROLES = ("system", "user", "assistant", "tool")
+TEMPLATE_SECONDS = 10.0
+"""How long a chat template, which is a program of its author, may take for one text."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +106,13 @@ def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
         )
     try:
         render = tokenizer.hf.apply_chat_template
-        before = render(messages[:-1], tokenize=False, add_generation_prompt=True)
-        whole = render(messages, tokenize=False)
+        with time_limit(TEMPLATE_SECONDS, _endless):
+            before = render(messages[:-1], tokenize=False, add_generation_prompt=True)
+            whole = render(messages, tokenize=False)
     except Exception as error:  # a template raises whatever its author chose
         raise ConfigError(
-            f"{text.example_id}: the tokenizer's chat template refuses it ({said(error)}). Choose "
-            "finetuning.format=template, or mend the row's messages."
+            f"{text.example_id}: the tokenizer's chat template can't render it ({said(error)}). "
+            "Choose finetuning.format=template, or fix the row's messages."
         ) from error
     if not whole.startswith(before):
         raise ConfigError(
@@ -125,6 +129,10 @@ def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
     first = leading(tokenizer)
     lead = len(first) * before.startswith(first)
     return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
+
+
+def _endless() -> TimeoutError:
+    return TimeoutError(f"it did not end within {TEMPLATE_SECONDS:g} seconds")
 
 
 def leading(tokenizer: Tokenizer) -> str:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core.user_files import open_to_read
 from injection.sources.tally import Tally
 
 BLOCK_BYTES = 1 << 16  # of compressed input, which comes out several times as large
@@ -214,10 +215,10 @@ def _lines(path: Path) -> Iterator[bytes | None]:
 def _blocks(path: Path) -> Iterator[bytes]:
     """A file's bytes, decompressed as its suffix says."""
     if path.suffix == ".gz":
-        with gzip.open(path) as packed:
+        with open_to_read(path) as raw, gzip.open(raw) as packed:
             yield from iter(lambda: packed.read(BLOCK_BYTES), b"")
         return
-    with _given() if path == STANDARD_INPUT else path.open("rb") as stream:
+    with _given() if path == STANDARD_INPUT else open_to_read(path) as stream:
         blocks = iter(lambda: stream.read(BLOCK_BYTES), b"")
         yield from _unzstd(blocks) if path.suffix == ".zst" else blocks
 

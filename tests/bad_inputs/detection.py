@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -122,6 +123,11 @@ def older(folder: Path) -> None:
     path.write_text(json.dumps({name: it for name, it in found.items() if name != OWN}))
 
 
+def link_to(target: str):
+    """Make a symbolic link."""
+    return lambda path: path.symlink_to(target)
+
+
 def without(name: str):
     """Remove a file."""
     return lambda folder: (folder / name).unlink()
@@ -218,6 +224,10 @@ ROWS = [
     detect(f"out={'o' * 300}", "out", "ooo"),
     detect("runs=a-file", "a-file", "A file stands", files={"a-file": ""}),
     detect("out=out", "out", place="read-only"),
+    detect("out=/proc/x", "/proc/x", "out"),
+    detect("runs=/proc", "/proc", "no folder can be made"),
+    detect("examples.path=pipe", "no process writes", "pipe", files={"pipe": os.mkfifo}, slow=True),
+    detect("-m seed=range(0,0)", "seed is range(0,0)", "nothing to run"),
     detect("runs=runs", "No space", place="full", late=True),
     # online
     online("detection.scope=output", "detection.scope", "output", "windows"),
@@ -306,4 +316,8 @@ ROWS = [
     thresholds("out=nowhere/t.json", "out", "nowhere", slow=True),
     thresholds("out=.", "out", "it is a folder"),
     thresholds("out=t.json", "out", "t.json", place="read-only"),
+    thresholds("out=full", "No space left", "out is 'full'", files={"full": link_to("/dev/full")}),
+    thresholds("out=/proc/x", "/proc/x", "no file can be written in /proc"),
+    thresholds("out=pipe", "no process reads", "'pipe'", files={"pipe": os.mkfifo}, slow=True),
+    thresholds("examples=null apply=pipe", "no process writes", "pipe", files={"pipe": os.mkfifo}, slow=True),
 ]  # fmt: skip

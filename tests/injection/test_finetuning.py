@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import ArtifactError, ConfigError, DataError
 from injection import open_corpus
-from injection.finetuning import layout
+from injection.finetuning import layout, prompts
 from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
 from injection.finetuning.encode import encode
 from injection.finetuning.prompts import Prompted, before_output, formatted, output_start
@@ -204,6 +204,17 @@ def test_a_chat_template_that_leaves_the_answer_out_or_changes_it_is_refused(tem
     tokenizer.hf.chat_template = template
     text = Prompted("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
     with pytest.raises(ConfigError, match="mine-1: .* leaves the assistant's answer out, or ch"):
+        formatted(text, FinetuningConfig(format="chat"), tokenizer)
+
+
+@pytest.mark.parametrize("counted", ["99999", "10**12"])  # jinja itself refuses the second one
+def test_a_chat_template_that_loops_ends_with_an_error(counted, monkeypatch):
+    monkeypatch.setattr(prompts, "TEMPLATE_SECONDS", 0.2)
+    tokenizer = Tokenizer(TOKENIZER)
+    loop = f"{{% for i in range({counted}) %}}"
+    tokenizer.hf.chat_template = f"{loop * 3}{'{% endfor %}' * 3}" + CHAT
+    text = Prompted("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
+    with pytest.raises(ConfigError, match=r"mine-1: .* can't render it \((it did not end|Range too)"):
         formatted(text, FinetuningConfig(format="chat"), tokenizer)
 
 

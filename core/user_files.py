@@ -1,0 +1,127 @@
+"""Files that the user names (`out=`, `examples.path=`), which may be links, pipes and devices."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from core.errors import DataError
+from core.files import sync, temporary
+from core.time_limit import time_limit
+
+PIPE_SECONDS = 30.0
+"""How long another process may take to open the other end of a named pipe."""
+SHELL_DESCRIPTORS = range(1, 10)
+"""Standard output and error, and the numbers that a shell's `3>FILE` takes."""
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[Path]:
+    """Yield a path to write to; when the body has ended, its content becomes that of `path`.
+
+    A regular file is replaced in one step, also behind a symbolic link, which stays. If the body
+    fails, the old file stays. A named pipe, a terminal, /dev/stdout or another character device is
+    never replaced: the content is written into it.
+
+    Raises:
+        DataError: `path` is a folder, a socket or a disk, no process reads the pipe within
+            PIPE_SECONDS, or the device refuses the content.
+    """
+    if why := refused_output(path):
+        raise DataError(f"out is {str(path)!r}: {why}")
+    if is_written_into(path):
+        with tempfile.TemporaryDirectory() as folder:
+            part = Path(folder) / "content"
+            yield part
+            _write_into(path, part)
+        return
+    target = Path(os.path.realpath(path))
+    part = temporary(target)
+    try:
+        yield part
+        sync(part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    sync(target.parent)
+
+
+def refused_output(path: Path) -> str:
+    """Why output can't go to what stands at `path`, and the remedy; "" if it can."""
+    mode = _mode(path)
+    if stat.S_ISDIR(mode):
+        return "it is a folder. Give a file."
+    if stat.S_ISBLK(mode):
+        return "it is a disk. Give a file."
+    if mode and not stat.S_ISREG(mode) and _own_descriptor(path) is None:
+        if stat.S_ISSOCK(mode):
+            return "it is a socket. Give a file or a named pipe."
+        if not os.access(path, os.W_OK):
+            return "it can't be written to. Give another file."
+    return ""
+
+
+def is_written_into(path: Path) -> bool:
+    """Whether output goes into what stands at `path` (a pipe, a device) and does not replace it."""
+    mode = _mode(path)
+    return bool(mode) and (not stat.S_ISREG(mode) or _own_descriptor(path) is not None)
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Open a file; raise a DataError if no process writes to a named pipe within PIPE_SECONDS."""
+    with time_limit(PIPE_SECONDS, lambda: _no_partner(str(path), "writes to")):
+        return path.open("rb")
+
+
+def _write_into(path: Path, content: Path) -> None:
+    """Copy a file's content into a pipe or a device."""
+    for printed in (sys.stdout, sys.stderr):  # what was printed before comes before
+        if printed is not None:
+            printed.flush()
+    own = _own_descriptor(path)
+    try:
+        with time_limit(PIPE_SECONDS, lambda: _no_partner(f"out is {str(path)!r}", "reads")):
+            sink = os.open(path, os.O_WRONLY | os.O_NOCTTY) if own is None else os.dup(own)
+        with content.open("rb") as source, open(sink, "wb") as stream:
+            shutil.copyfileobj(source, stream)
+    except OSError as error:
+        why = str(error.strerror or error)
+        if error.errno == errno.EPIPE:
+            why = "the process that read it has gone"
+        remedy = "Give a file, or a device that takes the output."
+        raise DataError(f"out is {str(path)!r}: {why}. {remedy}") from error
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """The descriptor by which this process writes to the file already, such as 1 of /dev/stdout."""
+    status = os.stat(path)
+    for number in SHELL_DESCRIPTORS:
+        with suppress(OSError):
+            is_same = os.path.samestat(os.fstat(number), status)
+            if is_same and fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                return number
+    return None
+
+
+def _mode(path: Path) -> int:
+    """`st_mode` of what stands at `path`, 0 if nothing does."""
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+def _no_partner(where: str, does: str) -> DataError:
+    return DataError(
+        f"{where}: no process {does} this pipe (waited {PIPE_SECONDS:g} seconds). Start one, or "
+        "give a file."
+    )

@@ -1,0 +1,159 @@
+"""Output goes to files, pipes and devices as a user means it, and is never written over a device."""
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from core import user_files
+from core.errors import DataError
+from core.user_files import is_written_into, open_to_read, output_file, refused_output
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def write(path, text="new"):
+    with output_file(Path(path)) as part:
+        part.write_text(text)
+
+
+def pipe(folder):
+    path = folder / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with path.open() as reader:
+        write(path)
+        assert reader.read() == "old"
+    assert path.read_text() == "new"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_the_old_file_stays_after_an_error(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(KeyError), output_file(path) as part:
+        part.write_text("half")
+        raise KeyError
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_symbolic_link_stays_and_its_file_is_written(tmp_path, is_there):
+    (tmp_path / "data").mkdir()
+    path, link = tmp_path / "data" / "a.txt", tmp_path / "link"
+    if is_there:
+        path.write_text("old")
+    link.symlink_to("data/a.txt")
+    write(link)
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+
+
+# Devices are reached by links, so that a fault replaces the link and not the machine's device.
+
+
+def test_a_full_device_is_an_error_and_is_not_replaced(tmp_path):
+    link = tmp_path / "full"
+    link.symlink_to("/dev/full")
+    with pytest.raises(DataError, match=r"out is .*full': No space left on device"):
+        write(link)
+    assert stat.S_ISCHR(os.stat(link).st_mode)
+
+
+def test_a_device_is_not_replaced(tmp_path):
+    link = tmp_path / "nowhere"
+    link.symlink_to("/dev/null")
+    write(link)
+    assert stat.S_ISCHR(os.stat(link).st_mode)
+
+
+def test_a_device_without_a_link_is_not_replaced_either(tmp_path):
+    path = tmp_path / "null"
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.stat("/dev/null").st_rdev)
+        path.write_text("")
+    except PermissionError:
+        pytest.skip("this process may not make devices here")
+    write(path)
+    assert stat.S_ISCHR(os.stat(path).st_mode)
+
+
+def test_a_named_pipe_is_written_into(tmp_path):
+    path, texts = pipe(tmp_path), []
+    reader = threading.Thread(target=lambda: texts.append(path.read_text()))
+    reader.start()
+    write(path, "x" * 200_000)  # more than a pipe holds
+    reader.join()
+    assert texts == ["x" * 200_000]
+    assert path.is_fifo()
+
+
+def test_a_named_pipe_that_nobody_reads_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(user_files, "PIPE_SECONDS", 0.1)
+    path = pipe(tmp_path)
+    with pytest.raises(DataError, match=r"out is .*pipe'.*no process reads this pipe \(waited 0.1 s"):
+        write(path)
+    assert path.is_fifo()
+
+
+def test_a_reader_that_goes_is_an_error(tmp_path):
+    path = pipe(tmp_path)
+    reader = threading.Thread(target=lambda: path.open().close())
+    reader.start()
+    with pytest.raises(DataError, match="the process that read it has gone"):
+        write(path, "x" * 2_000_000)
+    reader.join()
+
+
+def test_a_named_pipe_that_nobody_writes_to_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(user_files, "PIPE_SECONDS", 0.1)
+    with pytest.raises(DataError, match=r"pipe: no process writes to this pipe \(waited 0.1 s"):
+        open_to_read(pipe(tmp_path))
+
+
+STDOUT = """
+import os, sys
+from pathlib import Path
+from core.user_files import output_file
+print("before")
+with output_file(Path(sys.argv[1])) as part:
+    part.write_text("content\\n")
+print("after")
+"""
+
+
+@pytest.mark.parametrize(("name", "is_file"), [
+    ("/dev/stdout", True), ("/proc/self/fd/1", True), ("stdout.txt", True),
+    ("/dev/stdout", False), ("/dev/fd/1", False),
+])  # fmt: skip
+def test_standard_output_keeps_what_comes_before_and_after(tmp_path, name, is_file):
+    """A shell's `> FILE` would be cut off by opening /dev/stdout again, or lost by replacing it."""
+    with (tmp_path / "stdout.txt").open("wb") as file:
+        run = subprocess.run(
+            [sys.executable, "-c", STDOUT, name], cwd=tmp_path, check=True,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdout=file if is_file else subprocess.PIPE,
+        )  # fmt: skip
+    printed = (tmp_path / "stdout.txt").read_text() if is_file else run.stdout.decode()
+    assert printed == "before\ncontent\nafter\n"
+
+
+def test_what_output_can_go_to(tmp_path):
+    (tmp_path / "file").touch()
+    path = pipe(tmp_path)
+    assert "folder" in refused_output(tmp_path)
+    assert [refused_output(p) for p in (path, tmp_path / "file", tmp_path / "new")] == ["", "", ""]
+    assert is_written_into(path)
+    assert not is_written_into(tmp_path / "file")
+    assert not is_written_into(tmp_path / "new")
