@@ -31,6 +31,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from core.files import write_text
+
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 525.0  # of all parts
 SHAPES = ("large", "tiny")
@@ -239,9 +241,9 @@ def main() -> int:
         if name not in found or "skipped" not in rows[0]:
             found[name] = rows
         found = {name: found[name] for name in known if name in found}
-        (out / "gpu.json").write_text(json.dumps({"about": facts, "parts": found}, indent=1))
+        write_text(out / "gpu.json", json.dumps({"about": facts, "parts": found}, indent=1))
         titled = {name: (known[name].title, rows) for name, rows in found.items()}
-        (out / "gpu.md").write_text(markdown(facts, titled))
+        write_text(out / "gpu.md", markdown(facts, titled))
     print((out / "gpu.md").read_text())
     return int(any("failed" in row for name in names for row in found[name]))
 

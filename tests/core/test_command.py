@@ -38,6 +38,40 @@ def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, said):
     assert said in _unreadable(caught.value)
 
 
+def test_each_end_has_its_documented_exit_status():
+    """docs/launch.md, "Exit status"; one process runs all, since its start takes the time."""
+    code = """
+import os, signal, sys
+from core import command
+from core.errors import ConfigError, ServerError
+
+def raising(error):
+    def run(config):
+        raise error
+    return run
+
+def kill(number):
+    return lambda config: os.kill(os.getpid(), number)
+
+ways = [lambda config: None, *map(raising, [ConfigError(""), ServerError("")]),
+    kill(signal.SIGINT), kill(signal.SIGTERM)]
+for run in ways:
+    sys.argv = ["thresholds"]
+    print(command.command("thresholds", run))
+sys.argv = ["thresholds", "-m", "seed=range(0,0)"]
+try:
+    command.command("thresholds", ways[0])
+except SystemExit as end:
+    print("sweep", end.code)
+sys.argv = ["thresholds"]
+command.command("thresholds", raising(KeyError()))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout.split() == ["0", "2", "2", "130", "143", "sweep", "2"], run.stderr
+    assert run.returncode == 1
+    assert "error: seed is range(0,0): --multirun has nothing to run" in run.stderr
+
+
 @pytest.mark.slow
 def test_every_stage_shows_its_config():
     """One process after another costs seconds: here one shows them all."""
