@@ -2,6 +2,8 @@
 # make test         set up and run the tests
 # make faults       set up and run all of the fault harness, for half an hour or more
 # make mutants     set up and plant small bugs that the tests should notice (ONLY="estimates …")
+# make readme       set up, run the quickstart and write its table and chart into README
+# make readme-check compare README's table with the quickstart that ran last
 # make check        set up and run the linters and the type checker
 
 PYTHON ?= python3
@@ -20,10 +22,16 @@ TORCH_VERSION ?= 2.13.0
 TORCH ?= $(if $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),cuda,cpu),cuda)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: quickstart test faults mutants gpu wheels check format clean
+.PHONY: quickstart readme readme-check test faults mutants gpu wheels check format clean
 
 quickstart: $(VENV)/.installed
 	$(RUN) launch experiment=quickstart
+
+readme: quickstart
+	$(RUN) benchmarks.readme
+
+readme-check: $(VENV)/.installed
+	$(RUN) benchmarks.readme check
 
 test: $(VENV)/.installed
 	$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
