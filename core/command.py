@@ -88,7 +88,7 @@ def _say(error: UserError | StoppedError) -> int:
 
 
 class SweepCheck(Callback):
-    """Hydra's callback that ends a sweep (`--multirun`) that can't start before anything is written.
+    """Hydra's callback that ends a sweep that can't start, before anything is written.
 
     Hydra turns exceptions in a callback into warnings, but for SystemExit.
     """

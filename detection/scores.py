@@ -26,8 +26,8 @@ from core.artifacts import Artifact, is_complete, open_artifact
 from core.config import identity
 from core.content import file_digest
 from core.errors import ArtifactError, DataError
-from core.user_files import output_file
 from core.parquet_files import writing
+from core.user_files import output_file
 from detection.config import WHOLE, DetectionConfig
 from detection.flags import impossible, scored_by, unranked
 from detection.methods.base import Method

@@ -33,10 +33,13 @@ def test_work_in_time_has_no_error():
 
 
 def test_the_alarm_of_the_caller_goes_on():
-    with pytest.raises(TimeoutError, match="outer"), time_limit(0.1, lambda: TimeoutError("outer")):
+    def work():
         with time_limit(5, late):
             pass
         loop()
+
+    with pytest.raises(TimeoutError, match="outer"), time_limit(0.1, lambda: TimeoutError("outer")):
+        work()
 
 
 def test_in_another_thread_there_is_no_limit():
