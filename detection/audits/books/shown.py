@@ -45,6 +45,7 @@ class Material:
         drawn: the snippets by the book's name.
         blind: AUROC of the texts alone, with its interval.
         seed: of the draws.
+        set_aside: what the books lost, since others have it too.
     """
 
     settings: Books
@@ -53,6 +54,7 @@ class Material:
     drawn: Mapping[str, Drawn]
     blind: tuple[float, float, float]
     seed: int
+    set_aside: Sequence[str] = ()
 
     def independent(self, role: str) -> list[int]:
         """As how many snippets each book's count."""
@@ -144,6 +146,11 @@ def _warnings(result: Result, material: Material) -> Iterator[str]:
             f"found. Give {round(1 / ALPHA) - 1} or more (about {round(suspects / ALPHA)} to "
             f"find one suspect of {suspects}), or audit.null_model={NORMAL}, which takes books as "
             "normal."
+        )
+    if material.set_aside:
+        yield (
+            f"Text that several books share was set aside, and no snippet is of it: "
+            f"{'; and '.join(material.set_aside)}. If that is the books' own, they are one book."
         )
     if overlapping := [name for name, own in material.drawn.items() if own.overlaps]:
         yield (
