@@ -71,9 +71,7 @@ def _last(text: str) -> list[Span]:
 
 def _shared(texts: Sequence[str], spans: Sequence[list[Span]]) -> list[NDArray[np.intp]]:
     """Of each word of each text how many texts have some GRAM words around it; 1: no other one."""
-    words = [
-        [text[a:b].casefold() for a, b in own] for text, own in zip(texts, spans, strict=True)
-    ]
+    words = [[text[a:b].casefold() for a, b in own] for text, own in zip(texts, spans, strict=True)]
     grams = [gram_hashes(own) for own in words]
     once_each = np.concatenate([np.unique(own) for own in grams])
     hashes, counts = np.unique(once_each, return_counts=True)

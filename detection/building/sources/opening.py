@@ -179,7 +179,9 @@ def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, failed: list[Exce
 
     try:
         with suppress(BrokenPipeError), py7zr.SevenZipFile(raw) as archive:
-            if unbounded := UNBOUNDED & {name.lower() for name in archive.archiveinfo().method_names}:
+            if unbounded := UNBOUNDED & {
+                name.lower() for name in archive.archiveinfo().method_names
+            }:
                 raise OSError(
                     f"it is packed by {', '.join(sorted(unbounded))}, which py7zr unpacks in blocks "
                     "of any size: pack it by LZMA2, or unpack it first"

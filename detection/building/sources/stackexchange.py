@@ -85,9 +85,7 @@ class StackExchange(Source):
         return None
 
 
-def _rows(
-    stream: BinaryIO, most: int, tally: Tally, file: Shard
-) -> Iterator[Mapping[str, str]]:
+def _rows(stream: BinaryIO, most: int, tally: Tally, file: Shard) -> Iterator[Mapping[str, str]]:
     events = elements(stream, most, ("row",))
     _, root = next(events)
     if root.tag != "posts":

@@ -84,7 +84,9 @@ class Wikipedia(Source):
         if self.dates is None:
             return self
         given, array = Path(self.dates), folder / "dates.npy"
-        made_or_found(folder / "dates.json", [array], lambda: read_dates(given, array, self.max_text_bytes))
+        made_or_found(
+            folder / "dates.json", [array], lambda: read_dates(given, array, self.max_text_bytes)
+        )
         return replace(self, read_dates=str(array))
 
     @cached_property

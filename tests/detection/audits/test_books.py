@@ -69,8 +69,8 @@ def test_a_folder_of_books_becomes_a_report(stage, tmp_path):
         "found": 0,
     }
     text = (made.path / "audit.md").read_text()
-    for words in ("None of 6 suspects", "With 5 negatives no suspect can be found", "'short', are too short",
-                  "blind (no model)", "can't be told"):  # fmt: skip
+    for words in ("None of 6 suspects", "With 5 negatives no suspect can be found",
+                  "'short', are too short", "blind (no model)", "can't be told"):  # fmt: skip
         assert words in text, words
     assert run(stage).path == made.path
 
@@ -128,7 +128,9 @@ def test_the_first_sentence_says_that_none_could_have_been_found(stage):
 
 
 def test_limits_of_reading_name_no_folder(stage):
-    assert run(stage).path == run(replace(stage, audit={**stage.audit, "max_book_bytes": 9_999})).path
+    assert (
+        run(stage).path == run(replace(stage, audit={**stage.audit, "max_book_bytes": 9_999})).path
+    )
     refused(stage, "audit.max_book_bytes=99 bytes", max_book_bytes=99)
 
 

@@ -149,7 +149,9 @@ def test_pages_that_lead_to_several_articles_are_left_out(built, tmp_path, mark)
     pages = [page(n, f"P{n}", f"{wikitext('Old ' + TEXTS[n])}\n{mark}", [(OLD, False)])
              for n in range(5)]  # fmt: skip
     titled = page(5, "P5 (disambiguation)", wikitext(f"Old {TEXTS[5]}"), [(OLD, False)])
-    needed = page(6, "P6", wikitext(f"{TEXTS[6]} {{{{disambiguation needed|date=x}}}}"), [(OLD, False)])
+    needed = page(
+        6, "P6", wikitext(f"{TEXTS[6]} {{{{disambiguation needed|date=x}}}}"), [(OLD, False)]
+    )
     path = dump(tmp_path / "enwiki.xml", *pages, titled, needed, *OTHERS, *MEMBERS)
     words = ["source=wikipedia", f"source.paths={path}"]
     sheet = built(*words)[1]
