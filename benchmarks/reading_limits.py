@@ -1,7 +1,7 @@
 """What hostile books cost to read: `python -m benchmarks.reading_limits [GIGABYTES]`.
 
-Each EPUB is read in a process of its own; printed are the processor seconds of reading, the peak memory
-above that of the imports, and what was said.
+Each EPUB is read in a process of its own. Printed are the processor seconds of reading, the peak
+memory above that of the imports, and what was said.
 """
 
 from __future__ import annotations

@@ -68,14 +68,14 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     missing: dict[str, DataError] = {}
     for part in parts:
         found = [_opened(source, part, examples, tally) for source in part.sources]
-        errors = [rows for rows in found if isinstance(rows, MissingError)]
+        errors = [opened for opened in found if isinstance(opened, MissingError)]
         if len(errors) == len(found):
             missing[words(part.values)] = errors[0]
             continue
-        for source, rows in zip(part.sources, found, strict=True):
-            if isinstance(rows, MissingError):  # of one side: the part is damaged
-                raise rows
-            yield from _of_part(rows, examples, [part], part.values, [source])
+        for source, opened in zip(part.sources, found, strict=True):
+            if isinstance(opened, MissingError):  # of one side: the part is damaged
+                raise opened
+            yield from _of_part(opened, examples, [part], part.values, [source])
     if len(missing) == len(parts):
         raise next(iter(missing.values()))
     if missing:

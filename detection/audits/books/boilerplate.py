@@ -26,7 +26,7 @@ MOST_CHARACTERS = 16 * MOST_WORDS
 GAP_WORDS = 50
 """Within a run, such as the book's title within a licence."""
 LEAST_LEFT = 0.1
-"""The share of a book's words that must be left. Of two books that differ in less, one is a copy."""
+"""The share of a book's words that must be left. Of two that differ in less, one is a copy."""
 PLACES = BEGINNING, END = "beginning", "end"
 FIRST_WORDS = 8
 """Of a run, for the reader."""

@@ -51,7 +51,7 @@ class Bounded:
         self._taken = 0
         self._before_root: bytes | None = b""
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = BUFFER_BYTES, /) -> bytes:
         """The next bytes.
 
         Raises:
@@ -183,8 +183,8 @@ def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, failed: list[Exce
                 name.lower() for name in archive.archiveinfo().method_names
             }:
                 raise OSError(
-                    f"it is packed by {', '.join(sorted(unbounded))}, which py7zr unpacks in blocks "
-                    "of any size: pack it by LZMA2, or unpack it first"
+                    f"it is packed by {', '.join(sorted(unbounded))}, which py7zr unpacks in "
+                    "blocks of any size: pack it by LZMA2, or unpack it first"
                 )
             archive.extract(targets=[_only(archive.getnames(), inside)], factory=Pipes())
     except Exception as error:  # told by the reader
