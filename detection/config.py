@@ -93,6 +93,12 @@ class PlaceConfig:
     """Its split; null: its `files` are read instead."""
     files: str | None = None
     """A glob pattern of files in a folder of downloaded ones; JSONL may have a string a line."""
+    converted: str | None = None
+    """`<configuration>/<split>` in the folder of Parquet files that the hub makes of a data set
+    (its branch refs/convert/parquet), read where no file has the name `files`."""
+    column: str | None = None
+    """In rows that hold both sides, such as those of MIMIR's Parquet files: the column of this
+    one."""
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -25,9 +26,11 @@ from injection.sources.tally import Tally, skips
 
 LABELS = {
     **dict.fromkeys(("1", "1.0", "true", "yes", "member"), True),
-    **dict.fromkeys(("0", "0.0", "false", "no", "non-member", "nonmember"), False),
+    **dict.fromkeys(("0", "0.0", "false", "no", "nonmember"), False),
     "": None,
 }
+NON_MEMBER = re.compile(r"non[\s_\u2010-\u2015-]+member")
+"""Ways to write it, in small letters."""
 OUTPUT_START = "output_start"
 FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START, "cluster")
 RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
@@ -121,13 +124,17 @@ def make_text(
 def label_of(value: Any) -> bool | None:
     """Whether it names a member: 1, true, yes, "member" in any case; None where it is empty.
 
+    "non-member", "non_member", "non member" and "nonmember" are one label.
+
     Raises:
         ValueError: it names neither a member nor a non-member.
     """
     if is_missing(value):
         return None
-    if isinstance(value, str) and value.strip().lower() in LABELS:
-        return LABELS[value.strip().lower()]
+    if isinstance(value, str):
+        name = NON_MEMBER.sub("nonmember", value.strip().lower())
+        if name in LABELS:
+            return LABELS[name]
     if isinstance(value, np.bool_ | Real) and value in (0, 1):
         return bool(value)
     raise ValueError(value)

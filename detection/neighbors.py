@@ -10,7 +10,7 @@ from typing import Any
 
 from core.errors import ConfigError, DataError
 from detection.benchmarks.parts import parts_of, words
-from detection.benchmarks.rows import benchmark_rows, is_file, place_rows, placed
+from detection.benchmarks.rows import MissingError, benchmark_rows, is_file, place_rows, placed
 from detection.config import ExamplesConfig
 from detection.examples import texts_of
 from detection.rows import folded
@@ -74,9 +74,12 @@ def _versions(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence[str]]]:
                 raise ConfigError(f"{examples.name} has no neighbours of {words(part.values)}.")
             values: dict[str, Any] = {**part.values}
             only = replace(examples, sources=[source], **values)
-            texts = texts_of(benchmark_rows(only, tally), tally, str(examples.name))
+            try:
+                texts = texts_of(benchmark_rows(only, tally), tally, str(examples.name))
+            except MissingError:  # said when the texts were read
+                continue
             place = placed(source.neighbors, source, part, examples)
-            column = folded(examples.columns.get("text") or "text")
+            column = folded(place.column or examples.columns.get("text") or "text")
             try:
                 given = [*place_rows(place, examples, tally)]
             except DataError as error:

@@ -31,7 +31,8 @@ def chosen(examples: ExamplesConfig) -> dict[str, list[str]]:
     all_known = known_of(examples)
     for axis in AXES:
         known = all_known.get(axis, [])
-        asked = _several(getattr(examples, axis))
+        plain = {value.replace("_", ""): value for value in known}  # 2020_08 is read as a number
+        asked = [plain.get(v, v) for v in _several(getattr(examples, axis))]
         if unknown := [value for value in asked if known and value not in known]:
             raise ConfigError(
                 f"examples.{axis} is {unknown[0]!r}: {examples.name} has {', '.join(known)}."
@@ -57,6 +58,7 @@ def parts_of(examples: ExamplesConfig) -> list[Part]:
         ConfigError: none is left, or a value that no source has.
     """
     asked = {axis: v for axis, v in chosen(examples).items() if _known(examples, axis)}
+    asked = _possible(examples, asked)
     parts = []
     for combination in product(*asked.values()):
         values = dict(zip(asked, combination, strict=True))
@@ -67,8 +69,31 @@ def parts_of(examples: ExamplesConfig) -> list[Part]:
             log.warning("%s has no %s: it is left out.", examples.name, words(values))
     if not parts:
         asked_for = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in asked.items())
-        raise ConfigError(f"{asked_for}: {examples.name} has no such part. Leave one of them out.")
+        has = "; ".join(
+            words({axis: ", ".join(map(str, v)) for axis, v in source.has.items()})
+            for source in {str(source.has): source for source in examples.sources}.values()
+        )
+        raise ConfigError(
+            f"{asked_for}: {examples.name} has no such part, but {has}. Give values that go "
+            "together, or null for all of an axis."
+        )
     return parts
+
+
+def _possible(examples: ExamplesConfig, asked: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """The values, without those of an axis left open that have no part with the values named."""
+    named = [axis for axis in asked if _several(getattr(examples, axis))]
+    picked = [dict(zip(named, c, strict=True)) for c in product(*(asked[axis] for axis in named))]
+    possible = {
+        axis: [
+            value
+            for value in values
+            if axis in named
+            or any(_has(s, {**own, axis: value}) for s in examples.sources for own in picked)
+        ]
+        for axis, values in asked.items()
+    }
+    return possible if all(possible.values()) else dict(asked)
 
 
 def words(values: Mapping[str, str]) -> str:

@@ -11,18 +11,19 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 
 import pyarrow.compute as pc
 
 from core.errors import ConfigError, DataError
 from core.hub import snapshot
-from detection.benchmarks.parts import Part, chosen, known_of, parts_of
+from detection.benchmarks.parts import Part, chosen, known_of, parts_of, words
 from detection.benchmarks.pieces import pieces
-from detection.config import AXES, ExamplesConfig, PlaceConfig
+from detection.config import AXES, ExamplesConfig, PlaceConfig, SourceConfig
 from detection.rows import folded, raw_rows, word
 from detection.texts import Texts
 from injection.sources.files import FORMATS
@@ -38,11 +39,17 @@ SIDES = {1: "member", 0: "non-member"}
 MOST_NAMED = 10
 RENAMED = ("id", "text", "label", "cluster")
 ALONE = ", or take each text for itself by ~examples.columns.cluster"
-SHARD = re.compile(r"-\d{5}-of-\d{5}(?=\.)")
+SHARD = re.compile(r"-\d{5}-of-\d{5}(?=\.)|^\d{4}(?=\.parquet$)")
 """In the names of files that are one split: their rows are numbered through, as the hub's are."""
+NO_SPLIT = re.compile(r"(Bad|Unknown) split|examples\.split is ")
+"""What datasets says of a split that is not there, and we of a saved one."""
 SAVED = ("dataset_dict.json", "state.json")
 """What shows that datasets' save_to_disk wrote a folder."""
 log = logging.getLogger(__name__)
+
+
+class MissingError(DataError):
+    """A part of a benchmark that is not in a folder or a data set."""
 
 
 def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
@@ -56,12 +63,38 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     if is_file(examples.path):
         only = parts[0].values if len(parts) == 1 else {}
         rows = raw_rows(_plain(examples), tally, bare=TEXT)
-        yield from _of_part(rows, examples, parts, only, None)
+        yield from _of_part(rows, examples, parts, only, examples.sources)
         return
+    missing: dict[str, DataError] = {}
     for part in parts:
-        for source in part.sources:
-            rows = place_rows(placed(source, source, part, examples), examples, tally)
-            yield from _of_part(rows, examples, [part], part.values, source.label)
+        found = [_opened(source, part, examples, tally) for source in part.sources]
+        errors = [opened for opened in found if isinstance(opened, MissingError)]
+        if len(errors) == len(found):
+            missing[words(part.values)] = errors[0]
+            continue
+        for source, opened in zip(part.sources, found, strict=True):
+            if isinstance(opened, MissingError):  # of one side: the part is damaged
+                raise opened
+            yield from _of_part(opened, examples, [part], part.values, [source])
+    if len(missing) == len(parts):
+        raise next(iter(missing.values()))
+    if missing:
+        log.warning(
+            "examples.path is %r: it has no %s. The tables are of the other parts alone.",
+            examples.path, "; no ".join(missing),
+        )  # fmt: skip
+
+
+def _opened(
+    source: SourceConfig, part: Part, examples: ExamplesConfig, tally: Tally
+) -> Iterator[Row] | MissingError:
+    """The raw rows of a part's source, or the error that says that it is not there."""
+    rows = place_rows(placed(source, source, part, examples), examples, tally)
+    try:
+        first = [*islice(rows, 1)]
+    except MissingError as error:
+        return error
+    return chain(first, rows)
 
 
 def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
@@ -89,20 +122,23 @@ def placed(
         return text and text.format_map(part.values)
 
     path = (place.path or source.path) if examples.path == HUB else examples.path
-    return PlaceConfig(path, filled(place.subset), filled(place.split), filled(place.files))
+    filled_in = {name: filled(getattr(place, name)) for name in ("subset", "split", "files")}
+    return PlaceConfig(path, **filled_in, converted=filled(place.converted), column=place.column)
 
 
 def place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     """The raw rows of a place: of a data set's split, or of files in a folder."""
     folder = Path(place.path or "").expanduser()
     if not folder.is_dir() and (place.split is None):
-        wanted = [f"*{place.files or ''}"]
+        wanted = [f"*{place.files or ''}"]  # not `converted`, which stands in a branch of its own
         folder = snapshot("examples.path", str(place.path), wanted, kind="dataset")
     if not folder.is_dir() or any((folder / name).is_file() for name in SAVED):
         own = replace(_plain(examples), path=str(place.path), subset=place.subset)
-        yield from raw_rows(replace(own, split=place.split or examples.split), tally)
+        split = place.split or (place.converted or "").rpartition("/")[2] or examples.split
+        with _missing_split():
+            yield from raw_rows(replace(own, split=split), tally)
         return
-    files = _files(folder, place.files or "*")
+    files = _files(folder, place)
     numbered = count() if len({SHARD.sub("", file.name) for file in files}) == 1 else None
     for file in files:
         kind = next(FORMATS[s] for s in reversed(file.suffixes) if s in FORMATS)
@@ -118,19 +154,34 @@ def _plain(examples: ExamplesConfig) -> ExamplesConfig:
     return ExamplesConfig(examples.path, examples.format, on_error=examples.on_error)
 
 
-def _files(folder: Path, pattern: str) -> list[Path]:
-    """The folder's files of that name, at any depth.
+@contextmanager
+def _missing_split() -> Iterator[None]:
+    """A data set's error that it has no such split is a MissingError."""
+    try:
+        yield
+    except DataError as error:
+        if NO_SPLIT.search(str(error)):
+            raise MissingError(str(error)) from error
+        raise
+
+
+def _files(folder: Path, place: PlaceConfig) -> list[Path]:
+    """The folder's files of that name, at any depth, or those that the hub made of them.
 
     Raises:
-        DataError: there is none.
+        MissingError: there is none.
     """
+    pattern = place.files or "*"
     kinds = {suffix for suffix, kind in FORMATS.items() if kind != "text"}
     known = [p for p in sorted(folder.rglob("*")) if kinds & {*p.suffixes} and p.is_file()]
     names = {path: path.relative_to(folder).as_posix() for path in known}
-    found = [path for path, name in names.items() if fnmatchcase(f"/{name}", f"*/{pattern}")]
+    found: list[Path] = []
+    for wanted in [pattern] + [f"{place.converted}/*.parquet"] * (place.converted is not None):
+        match = f"*/{wanted}"
+        found = found or [path for path, name in names.items() if fnmatchcase(f"/{name}", match)]
     if not found:
         some = ", ".join([*names.values()][:MOST_NAMED]) or "no file of a known kind"
-        raise DataError(
+        raise MissingError(
             f"examples.path is {str(folder)!r}: it has no file {pattern}. It has {some}"
             f"{' …' * (len(known) > MOST_NAMED)}."
         )
@@ -148,7 +199,7 @@ def _of_part(
     examples: ExamplesConfig,
     parts: Sequence[Part],
     values: Mapping[str, str],
-    label: int | None,
+    sources: Sequence[SourceConfig],
 ) -> Iterator[Row]:
     """The rows that are asked for, of a part with these values.
 
@@ -162,7 +213,7 @@ def _of_part(
     asked, known = chosen(examples), known_of(examples)
     left = {axis: Counter[str]() for axis in asked}
     taken = 0
-    for row in _checked(rows, examples, label):
+    for row, label in _sides(_checked(rows, examples, sources), examples, sources):
         own = {axis: v for axis, v in _own(row).items() if not known or v in known.get(axis, ())}
         found = {**values, **own} if is_file(examples.path) else {**own, **values}
         if lacks := sorted(parts[0].values.keys() - found.keys()):
@@ -178,31 +229,57 @@ def _of_part(
         if not others:
             taken += 1
             own_row = _renamed(row, examples, [found[a] for a in AXES if a in found], label)
-            words = examples.label_words
-            yield from pieces(own_row, words) if words else [own_row]
+            size = examples.label_words
+            yield from pieces(own_row, size) if size else [own_row]
     _say(examples, taken, left)
 
 
 def _say(examples: ExamplesConfig, taken: int, left: Mapping[str, Counter[str]]) -> None:
     """Say which rows were left out since others were asked for; a DataError if those are all."""
     seen = {axis: values for axis, values in left.items() if values}
-    words = "; ".join(f"{axis} {', '.join(values)}" for axis, values in seen.items())
+    others = "; ".join(f"{axis} {', '.join(values)}" for axis, values in seen.items())
     if seen and not taken:
         asked = ", ".join(f"examples.{axis}={getattr(examples, axis)}" for axis in seen)
         raise DataError(
-            f"{asked}: no row of examples.path={examples.path!r} is of that. They have {words}."
+            f"{asked}: no row of examples.path={examples.path!r} is of that. They have {others}."
         )
     if seen:
-        log.info("%s: rows of %s are left out.", examples.name, words)
+        log.info("%s: rows of %s are left out.", examples.name, others)
 
 
-def _checked(rows: Iterable[Row], examples: ExamplesConfig, label: int | None) -> Iterator[Row]:
+def _sides(
+    rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
+) -> Iterator[tuple[Row, int | None]]:
+    """Each row with the label that its source gives it; of one with both sides a row of each.
+
+    One file of rows with a text each has no source of its own: they say their labels.
+    """
+    columns = {folded(source.column): source for source in sources if source.column}
+    for row in rows:
+        names = [name for name in row.value if folded(name) in columns]
+        rest = {name: value for name, value in row.value.items() if name not in names}
+        for name in names:
+            if row.value[name] is not None:  # a side may have fewer texts
+                text = {examples.columns.get("text") or "text": row.value[name]}
+                yield row._replace(value={**rest, **text}), columns[folded(name)].label
+        if not names:
+            yield row, None if is_file(examples.path) else sources[0].label
+
+
+def _checked(
+    rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
+) -> Iterator[Row]:
     """The rows; raises a DataError where the first lacks a column that is needed."""
     rows = iter(rows)
     for first in islice(rows, 1):
         found = [*map(folded, first.value)]
         named = [name for name in ("cluster",) if examples.columns.get(name)]
-        for name in ["text"] + ["label"] * (label is None) + named:
+        wanted = ["text"]
+        if is_file(examples.path) or sources[0].label is None:
+            wanted += ["label"]
+        if any(folded(source.column) in found for source in sources if source.column):
+            wanted, named = [], []
+        for name in wanted + named:
             column = examples.columns.get(name) or name
             if folded(column) not in found:
                 if first.value.keys() == {TEXT} and isinstance(first.value[TEXT], list):

@@ -60,11 +60,19 @@ class CutOffs:
         """MEMBER or NONMEMBER; else why it is neither.
 
         A text that already was what it is before the first date was created before it as well.
+
+        Args:
+            document: the document, with the dates that are known.
+            unchanged_members: whether a member's text must have become what it is before the first
+                date. Else a page of 2010 whose text is of 2024 is a member.
         """
         created, changed = document.created or document.changed, document.changed
         if created is not None and created < self.members_before:
-            edited = changed is not None and changed >= self.members_before
-            return EDITED if edited and unchanged_members else MEMBER
+            if not unchanged_members:
+                return MEMBER
+            if changed is None:
+                return UNKNOWN
+            return MEMBER if changed < self.members_before else EDITED
         if document.created is None:
             return UNKNOWN
         return NONMEMBER if document.created >= self.nonmembers_from else BETWEEN

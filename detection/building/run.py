@@ -31,7 +31,7 @@ from core.ranges import PART, Range, Ranged, at_least, limited, one_of
 from core.rewording import Exact, Rewording
 from core.seeds import derive
 from detection.building.datasheet import write
-from detection.building.dates import MEMBER, CutOffs
+from detection.building.dates import EDITED, MEMBER, CutOffs
 from detection.building.folder import hashed, made_in
 from detection.building.rewordings import reworded
 from detection.building.scan import Scan, totals
@@ -51,8 +51,8 @@ from detection.building.sets import (
 from detection.building.sources import Source, needed
 from injection.tasks import Runner
 
-PLACES = ("paths", "dates", "read_dates")
-"""Where a source's files are: their content names the folder."""
+NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
+"""Fields of a source that are no part of the folder's name: the files' content is."""
 LENGTHS = Range(
     lambda lengths: len({*lengths}) == len(lengths) > 0 and min(lengths) > 0,
     "give lengths in words, each once, such as [32,64].",
@@ -62,8 +62,12 @@ ABOUT = (
     "training data end between the two can have seen the members alone. The blind AUROC is that of "
     "a classifier that sees the texts and no model. Where its interval does not hold 0.5, dates or "
     "style tell members, and a detector's AUROC may show no more than that. A text is its "
-    "document's first words, as they stand in the source: its last edit (`changed`) may be later "
-    "than its creation (`created`)."
+    "document's first words, as they stand in the source. "
+)
+UNCHANGED = "Members' texts were last edited (`changed`) before the first date, too."
+EDITED_TOO = (
+    "Members' texts may have been edited (`changed`) after the first date "
+    "(source.unchanged_members=false): what was added then no model of that time has seen."
 )
 log = logging.getLogger(__name__)
 
@@ -146,11 +150,18 @@ def _make(
     dropped = near_duplicates(taken)[0] if drop else []
     _check_enough(own, kept(taken, dropped), looks)
     found = even(taken, dropped, own.number)
+    edits = edited(found[MEMBER], cut_offs)
+    if after := edits["edited_after_members_before"]:
+        log.warning(
+            "source.unchanged_members is false: %d of %d members were edited after "
+            "build.members_before=%s, so that a model of that time has not seen all of their text.",
+            after, edits["members"], own.members_before,
+        )  # fmt: skip
     sets = [*labelled(found, own.lengths, source.name)]
     sets += _reworded(stage, sets)
     sheet = {
         "name": f"{source.name}, before {own.members_before} against from {own.nonmembers_from}",
-        "about": ABOUT,
+        "about": ABOUT + (UNCHANGED if source.unchanged_members else EDITED_TOO),
         "settings": _settings(stage),
         "sources": hashed(hashes),
         "read": {
@@ -160,7 +171,7 @@ def _make(
             "taken": {group: len(each) for group, each in found.items()},
         },
         "overlap": overlap(found, dropped, looks, longest),
-        "edited": edited(found[MEMBER], cut_offs),
+        "edited": edits,
         "dates": by_year(totals(results, "months")),
     }
     return write(folder, sheet, {one.name: one.rows for one in sets}, source.licence)
@@ -174,7 +185,7 @@ def _settings(stage: BuildStage) -> dict[str, Any]:
 
 def _named(stage: BuildStage) -> dict[str, dict[str, Any]]:
     """The nodes that name the folder: a file's content does, wherever it is."""
-    source = {name: value for name, value in stage.source.items() if name not in PLACES}
+    source = {name: value for name, value in stage.source.items() if name not in NAMELESS}
     return {"source": source, "rewording": stage.rewording}
 
 
@@ -207,9 +218,14 @@ def _check_sides(groups: Mapping[str, Any], sides: Mapping[str, int]) -> None:
     """Raise a DataError where one side has no document."""
     if MEMBER not in groups or len(groups) < 2:
         seen = ", ".join(f"{n:,} {side}" for side, n in sides.items()) or "no document"
+        older = (
+            " The source has no older text of those that were edited since: give one that has "
+            "(pages-meta-history), or source.unchanged_members=false, which takes their new text."
+        )
         raise DataError(
             f"source.paths: there are no documents on both sides of the cut-offs ({seen}). Move "
             "build.members_before or build.nonmembers_from, or give more files."
+            f"{older if EDITED in sides and MEMBER not in sides else ''}"
         )
 
 

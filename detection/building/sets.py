@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.progress import progress
+from core.words import first_words, has_words, spaced
 from detection.building.dates import MEMBER, NONMEMBER, CutOffs, Dated
 from detection.building.scan import Keyed
 from detection.building.sources import Source
@@ -22,12 +23,12 @@ class Taken:
 
     document: Dated
     key: int
-    words: tuple[str, ...]
+    longest: str
     member: bool
 
     def text(self, length: int) -> str:
-        """Its first words, with single blanks."""
-        return " ".join(self.words[:length])
+        """Its first words (see `core.words`), with single spaces."""
+        return first_words(self.longest, length)
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Looks:
 
     looked_at: Counter[str] = field(default_factory=Counter)
     too_short: Counter[str] = field(default_factory=Counter)
+    unreadable: Counter[str] = field(default_factory=Counter)
+    """Their HTML is cut off."""
     repeated: Counter[str] = field(default_factory=Counter)
     """Their words are those of a text that was taken before them."""
     across: Counter[str] = field(default_factory=Counter)
@@ -75,22 +78,26 @@ def take(
     """
     found: dict[str, list[Taken]] = {}
     looks = Looks()
-    seen: dict[tuple[str, ...], bool] = {}
+    seen: dict[str, bool] = {}
     bar = progress(desc="texts", total=number * len(groups), unit="text")
     with bar:
         for group, candidates in groups.items():
             own, member = found.setdefault(group, []), group == MEMBER
             for key, document in candidates:
                 looks.looked_at[group] += 1
-                words = tuple(source.text(document.raw, longest).split()[:longest])
-                if len(words) < longest:
+                try:
+                    text = first_words(source.text(document.raw, longest), longest)
+                except ValueError:
+                    looks.unreadable[group] += 1
+                    continue
+                if not has_words(text, longest):
                     looks.too_short[group] += 1
-                elif words in seen:
+                elif text in seen:
                     looks.repeated[group] += 1
-                    looks.across[group] += seen[words] != member
+                    looks.across[group] += seen[text] != member
                 else:
-                    seen[words] = member
-                    own.append(Taken(document, key, words, member))
+                    seen[text] = member
+                    own.append(Taken(document, key, text, member))
                     bar.update()
                 if len(own) == number:
                     break
@@ -106,7 +113,7 @@ def near_duplicates(found: Mapping[str, Sequence[Taken]]) -> tuple[list[Taken], 
     """
     taken = [one for group in found.values() for one in group]
     members = [one.member for one in taken]
-    items = [Item([text], [text]) for text in (one.text(len(one.words)) for one in taken)]
+    items = [Item([spaced(one.longest)], [one.longest]) for one in taken]
     keys = Keys(items)
     near = across(items, members, keys)
     every = across(items, members, Keys()) if keys.has_templates else near

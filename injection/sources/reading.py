@@ -23,6 +23,7 @@ BLOCK_BYTES = 1 << 16  # of compressed input, which comes out several times as l
 BATCH_ROWS = 256
 LINE_BYTES = 1 << 30  # of the longest line that is read: a row is held in memory several times
 CSV_FIELD_CHARACTERS = 1 << 30  # the library's own limit of 131,072 is less than a long document
+ZSTD_BYTES = 512  # of compressed input, which come out as 16 MiB at most: 128 KiB for each 4
 ZSTD_WINDOW_BYTES = 1 << 31  # what `zstd --long=31` writes
 STANDARD_INPUT = Path("standard input")  # stands for what this process is given
 
@@ -64,13 +65,21 @@ class Row(NamedTuple):
 class Reading:
     """How to read: the tally of bad rows, the columns needed (None: all), `str`'s error handler.
 
-    `bare` is the column of a JSON line that is a string or a list (None: it is a bad row).
+    `bare` is the column of a JSON line that is a string or a list (None: it is a bad row). A line
+    has at most `line_bytes` (None: LINE_BYTES), and `limit` is the field that says so, if one does.
     """
 
     tally: Tally
     columns: tuple[str, ...] | None = None
     encoding_errors: str = "strict"
     bare: str | None = None
+    line_bytes: int | None = None
+    limit: str = ""
+
+    @property
+    def most_bytes(self) -> int:
+        """Of a line."""
+        return LINE_BYTES if self.line_bytes is None else self.line_bytes
 
     def decode(self, raw: bytes, where: str) -> str | None:
         """The bytes as text, or None where they are not UTF-8, which the tally counts."""
@@ -81,9 +90,10 @@ class Reading:
             return None
 
     def line(self, raw: bytes | None, where: str) -> str | None:
-        """The text of a line's bytes; None of `raw` says that it is longer than LINE_BYTES."""
+        """The text of a line's bytes; None of `raw` says that it is longer than `most_bytes`."""
         if raw is None:
-            self.tally.bad("line too long", where, f"more than {LINE_BYTES:,} bytes")
+            most = f"{self.limit}={self.most_bytes}" if self.limit else f"{self.most_bytes:,}"
+            self.tally.bad("line too long", where, f"more than {most} bytes")
             return None
         return self.decode(raw, where)
 
@@ -98,7 +108,7 @@ def read(shard: Shard, reading: Reading) -> Iterator[Row]:
 
 
 def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
-    for number, raw in enumerate(_lines(shard.path), 1):
+    for number, raw in enumerate(_lines(shard.path, reading.most_bytes), 1):
         row = Row(shard, number, {})
         line = reading.line(raw, row.where)
         if line is None or not line.strip():
@@ -119,7 +129,7 @@ def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
 
 def _csv_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
     csv.field_size_limit(CSV_FIELD_CHARACTERS)
-    raws = enumerate(_lines(shard.path), 1)
+    raws = enumerate(_lines(shard.path, reading.most_bytes), 1)
     decoded = (reading.line(raw, f"{shard.path}, line {n}") for n, raw in raws)
     lines = (f"{line}\n" for line in decoded if line is not None)
     table = _csv_table(lines, "\t" if shard.format == "tsv" else ",")
@@ -194,22 +204,23 @@ READERS: Mapping[str, Callable[[Shard, Reading], Iterator[Row]]] = {
 }
 
 
-def _lines(path: Path) -> Iterator[bytes | None]:
-    """A file's lines, None for one longer than LINE_BYTES, in time linear in the file's size."""
+def _lines(path: Path, most_bytes: int | None = None) -> Iterator[bytes | None]:
+    """A file's lines, None for one longer than `most_bytes`, in time linear in the file's size."""
+    most = LINE_BYTES if most_bytes is None else most_bytes
     begun: list[bytes] = []
     size = 0
     for block in _blocks(path):
         *ends, rest = block.split(b"\n")
         for end in ends:
-            yield b"".join([*begun, end]) if size + len(end) <= LINE_BYTES else None
+            yield b"".join([*begun, end]) if size + len(end) <= most else None
             begun, size = [], 0
         size += len(rest)
-        if size <= LINE_BYTES:
+        if size <= most:
             begun.append(rest)
         else:  # the rest of it is not kept
             begun.clear()
     if size:
-        yield b"".join(begun) if size <= LINE_BYTES else None
+        yield b"".join(begun) if size <= most else None
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -237,7 +248,7 @@ def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
     factory = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
     frame = factory.decompressobj()
     fresh = True
-    for block in blocks:
+    for block in (b[n : n + ZSTD_BYTES] for b in blocks for n in range(0, len(b), ZSTD_BYTES)):
         while block:
             if frame.eof:
                 frame, fresh = factory.decompressobj(), True

@@ -92,6 +92,8 @@ def test_the_digest_is_of_ids_and_texts_in_any_order(file):
 
 
 LABELS = [
+    (False, ["non_member", "Non-Member", " NON MEMBER ", "non‑member", "nonmember"]),
+    (True, ["Member", " member "]),
     (True, [1, 1.0, True, "1", "1.0", "true", "TRUE", "Yes", "member", " Member "]),
     (False, [0, 0.0, False, "0", "0.0", "false", "No", "non-member", "Nonmember", "NON-MEMBER"]),
     (None, [None, "", " ", float("nan"), pd.NA]),

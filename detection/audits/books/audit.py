@@ -17,7 +17,8 @@ from core.errors import ConfigError, DataError
 from core.ranges import at_least, limited, one_of
 from detection.audits.base import Audit, AuditStage, Prepared
 from detection.audits.books.blind import blind_auroc
-from detection.audits.books.reading import ROLES, Book, books_digest, open_books
+from detection.audits.books.formats.limits import LIMITS, Limits
+from detection.audits.books.reading import ROLES, Book, books_digest, open_books, set_aside
 from detection.audits.books.result import BookScores, audited
 from detection.audits.books.shown import Material, findings
 from detection.audits.books.significance import NULL_MODELS, RANKS
@@ -54,6 +55,10 @@ class Books(Audit):
     """Of a snippet."""
     snippets: int = limited(100, at_least(LEAST_SNIPPETS))
     """A book, drawn at random."""
+    max_page_bytes: int = runtime(LIMITS.max_page_bytes, at_least(1))
+    """Of a file within an EPUB, unpacked: a larger one is refused."""
+    max_book_bytes: int = runtime(LIMITS.max_book_bytes, at_least(1))
+    """Of a book: all pages of an EPUB, a text file, or a line of JSONL."""
     null_model: str = limited(RANKS, one_of(NULL_MODELS))
     """Of the p-values: see `significance`."""
 
@@ -66,7 +71,8 @@ class Books(Audit):
         if not stage.method:
             raise ConfigError("method is {}: choose methods, such as method=[loss,min_k].")
         model = open_node("model", stage.model, stage.runs)
-        books = open_books({role: str(getattr(self, role)) for role in ROLES})
+        limits = Limits(self.max_page_bytes, self.max_book_bytes)
+        books = open_books({role: str(getattr(self, role)) for role in ROLES}, limits)
         _check_enough(books)
         drawn = self._draw(books, model, stage.seed)
         texts = Texts.of([text for own in drawn.values() for text in own.texts])
@@ -99,7 +105,7 @@ class Books(Audit):
         result = audited(candidates, positives, negatives, suspects, self.null_model, seed)
         known = {role: [drawn[b.name] for b in own[role]] for role in ROLES}
         blind = blind_auroc(known["positives"], known["negatives"], seed)
-        return findings(result, Material(self, model, sides, drawn, blind, seed))
+        return findings(result, Material(self, model, sides, drawn, blind, seed, set_aside(books)))
 
 
 def _scored(scores: Artifact) -> tuple[list[Key], pd.DataFrame]:

@@ -63,6 +63,7 @@ class Result:
         negatives: those of the negatives.
         told: whether the positives' are above the negatives' for certain.
         suspects: the highest contamination rate first.
+        least_p: each suspect's p if all its snippets were above the threshold: it has no lower one.
     """
 
     candidates: Sequence[Key]
@@ -72,6 +73,17 @@ class Result:
     negatives: Rates
     told: bool
     suspects: Sequence[Suspect]
+    least_p: Scores
+
+    def needed_together(self, alpha: float) -> int | None:
+        """How many suspects must have their least p for one of them to be found.
+
+        1: each can be found whatever the others' p. None: none can be found, even if all have.
+        """
+        least = np.sort(self.least_p)
+        ranks = np.arange(1, len(least) + 1)
+        enough = ranks[least * len(least) / ranks <= alpha]
+        return int(enough[0]) if len(enough) else None
 
     @property
     def chosen(self) -> Judged:
@@ -101,7 +113,11 @@ def audited(
     validation = Validation(candidates, scores[0], scores[1], derive(seed, "validation"))
     held_out, rule = hold_out(validation), validation.chosen()
     t, f = _rates(held_out.positives, positives), _rates(held_out.negatives, negatives)
-    p = _p_values(suspects, held_out, f, null_model)
+    rates = np.array([held_out.rates(book.scores) for book in suspects])
+    counts = np.array([book.independent for book in suspects], float)
+    p, least_p = (
+        _p_values(own, counts, held_out, f, null_model) for own in (rates, np.ones_like(rates))
+    )
     told = separates(t, f)
     found = []
     for book, own, q in zip(suspects, p, q_values(p), strict=True):
@@ -111,7 +127,7 @@ def audited(
             share = correct(observed, book.independent, t, f, derive(seed, "interval", book.title))
         found.append(Suspect(book.title, book.scores.shape[1], rate, share, float(own), float(q)))
     found.sort(key=lambda suspect: (-suspect.rate, suspect.title))
-    return Result(candidates, rule, validation.judged(), t, f, told, found)
+    return Result(candidates, rule, validation.judged(), t, f, told, found, least_p)
 
 
 def _rates(values: Scores, books: Sequence[BookScores]) -> Rates:
@@ -119,10 +135,8 @@ def _rates(values: Scores, books: Sequence[BookScores]) -> Rates:
 
 
 def _p_values(
-    suspects: Sequence[BookScores], held_out: HeldOut, negatives: Rates, null_model: str
+    rates: Scores, snippets: Scores, held_out: HeldOut, negatives: Rates, null_model: str
 ) -> Scores:
-    rates = np.array([held_out.rates(book.scores) for book in suspects])
-    counts = np.array([book.independent for book in suspects], float)
     if null_model == RANKS:
-        return rank_p_values(rates, counts, negatives, held_out.fold)
-    return normal_p_values(rates.mean(axis=1), counts, negatives)
+        return rank_p_values(rates, snippets, negatives, held_out.fold)
+    return normal_p_values(rates.mean(axis=1), snippets, negatives)

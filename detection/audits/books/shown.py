@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from detection.audits.books.audit import Books
 
 ALPHA = 0.05
+ROUNDING = 1 + 1e-9
+"""13 · (1 / 260) is 0.05 but for its last bit."""
 SHOWN = 5
 """Titles in a sentence."""
 LIMITS = (
@@ -45,6 +47,7 @@ class Material:
         drawn: the snippets by the book's name.
         blind: AUROC of the texts alone, with its interval.
         seed: of the draws.
+        set_aside: what the books lost, since others have it too.
     """
 
     settings: Books
@@ -53,6 +56,7 @@ class Material:
     drawn: Mapping[str, Drawn]
     blind: tuple[float, float, float]
     seed: int
+    set_aside: Sequence[str] = ()
 
     def independent(self, role: str) -> list[int]:
         """As how many snippets each book's count."""
@@ -78,7 +82,7 @@ def findings(result: Result, material: Material) -> Findings:
 
 
 def _found(result: Result) -> list[Suspect]:
-    return [suspect for suspect in result.suspects if suspect.q <= ALPHA]
+    return [suspect for suspect in result.suspects if suspect.q <= ALPHA * ROUNDING]
 
 
 def _conclusions(result: Result, material: Material) -> Iterator[str]:
@@ -91,10 +95,7 @@ def _conclusions(result: Result, material: Material) -> Iterator[str]:
             f"books that were not trained on (false discovery rate {ALPHA:.0%}): {names}{more}."
         )
     else:
-        yield (
-            f"**None of {every} suspects** is shown to have more snippets above the threshold than "
-            f"books that were not trained on (false discovery rate {ALPHA:.0%})."
-        )
+        yield _none_found(result, material.settings.null_model)
     yield _judged(result)
     if len(found) < every:
         which = "the others" if found else "they"
@@ -107,6 +108,37 @@ def _conclusions(result: Result, material: Material) -> Iterator[str]:
             "The corrected rate is the share of a book's words that was trained on, if the book is "
             "like the validation books; its interval takes in how much these differ."
         )
+
+
+def _none_found(result: Result, null_model: str) -> str:
+    """That none was found; before that, where none or no single one could have been."""
+    negatives, suspects = len(result.negatives.values), len(result.suspects)
+    together = result.needed_together(ALPHA * ROUNDING)
+    at_rate = f"at a false discovery rate of {ALPHA:.0%}"
+    if together == 1:
+        return (
+            f"**None of {suspects} suspects** is shown to have more snippets above the threshold "
+            f"than books that were not trained on (false discovery rate {ALPHA:.0%})."
+        )
+    if together is None:
+        which = f"**With {negatives} negatives no suspect can be found**"
+    else:
+        which = (
+            f"**With {negatives} negatives no suspect can be found alone**, but only {together} or "
+            f"more of the {suspects} together,"
+        )
+    none = f"**None of {suspects} suspects** is found, which therefore says nothing."
+    if null_model == NORMAL:
+        return f"{which} {at_rate}: more negatives are needed, or some that are more alike. {none}"
+    least = round(1 / ALPHA) - 1
+    alone = round(suspects / ALPHA) - 1
+    remedy = f"at least {alone} negatives are needed to find one suspect of {suspects}"
+    if together is None and suspects > 1:
+        remedy = f"at least {least} negatives are needed, and {alone} to find one of {suspects}"
+    return (
+        f"{which} {at_rate}, whatever its rate: {remedy} (audit.null_model={NORMAL} needs fewer, "
+        f"but takes books as normal). {none}"
+    )
 
 
 def _named(suspect: Suspect) -> str:
@@ -136,14 +168,10 @@ def _warnings(result: Result, material: Material) -> Iterator[str]:
             "of a book that was trained on can't be told. Give more validation books, or longer "
             "or more snippets, or other methods."
         )
-    negatives, suspects = len(result.negatives.values), len(result.suspects)
-    least = 1 / (1 + negatives)
-    if material.settings.null_model == RANKS and least > ALPHA:
+    if material.set_aside:
         yield (
-            f"With {negatives} negatives no p-value is below {least:.2f}, so no suspect can be "
-            f"found. Give {round(1 / ALPHA) - 1} or more (about {round(suspects / ALPHA)} to "
-            f"find one suspect of {suspects}), or audit.null_model={NORMAL}, which takes books as "
-            "normal."
+            f"Text that several books share was set aside, and no snippet is of it: "
+            f"{'; and '.join(material.set_aside)}. If that is the books' own, they are one book."
         )
     if overlapping := [name for name, own in material.drawn.items() if own.overlaps]:
         yield (

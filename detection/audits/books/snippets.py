@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,13 +10,13 @@ from numpy.typing import NDArray
 
 from core.errors import DataError
 from core.seeds import derive
+from core.words import word_spans
 from detection.audits.books.reading import ROLES, Book
 from detection.examples import make_text
 from detection.texts import Text
 
 Spans = Sequence[tuple[int, int]]
 """Where a book's words or tokens stand in its text."""
-WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Drawn:
 
 
 def words(text: str) -> Spans:
-    """The places of the runs without white space."""
-    return [found.span() for found in WORD.finditer(text)]
+    """The places of the words (see `core.words`)."""
+    return [*word_spans(text)]
 
 
 def tokens(tokenizer: Callable[..., Mapping[str, Spans]]) -> Callable[[str], Spans]:

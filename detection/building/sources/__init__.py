@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from core.errors import ConfigError
-from core.ranges import Ranged, limited, one_of
+from core.ranges import Ranged, at_least, limited, one_of
 from detection.building.dates import CutOffs, Dated
 from injection.sources.files import find_shards
 from injection.sources.reading import Shard
@@ -34,8 +34,11 @@ class Source(Ranged, ABC, node="source"):
     name: str
     paths: str | Sequence[str] | None = None
     """A file, a folder, a glob pattern, or a list of these. Required."""
-    unchanged_members: bool = False
-    """Leave out members whose text was edited after `build.members_before`."""
+    unchanged_members: bool = True
+    """Leave out members whose text was edited after `build.members_before`: a model that was
+    trained before can't have seen it. False: the date of creation alone decides."""
+    max_text_bytes: int = limited(1 << 26, at_least(1))
+    """Of a revision, a row or a line, unpacked; a larger one can't be read."""
     on_error: str = limited("stop", one_of(ON_ERROR))
     """What can't be read or has no date: stop, or skip (leave it out and count it)."""
 

@@ -50,7 +50,9 @@ class Jsonl(Source):
         self, file: Shard, tally: Tally, cut_offs: CutOffs, told: Told
     ) -> Iterator[Dated]:
         """See `Source`."""
-        for row in read(file, Reading(tally)):
+        for row in read(
+            file, Reading(tally, line_bytes=self.max_text_bytes, limit="source.max_text_bytes")
+        ):
             found = self._document(row, tally)
             if found is not None:
                 yield found

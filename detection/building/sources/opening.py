@@ -9,11 +9,11 @@ import lzma
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from detection.building.sources import Told, needed
 from injection.sources.tally import Tally
@@ -21,6 +21,8 @@ from injection.sources.tally import Tally
 PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 BUFFER_BYTES = 1 << 20
 MOST_NAMED = 10
+UNBOUNDED = {"zstandard", "brotli", "deflate", "deflate64"}
+"""Methods of which py7zr unpacks a block of the archive at once; of others at most 128 MB."""
 
 
 class _Counted(io.FileIO):
@@ -35,6 +37,63 @@ class _Counted(io.FileIO):
         size = super().readinto(buffer) or 0
         self._told(size)
         return size
+
+
+class Bounded:
+    """XML as a stream of bytes, of which a reader takes a limited number for each text.
+
+    It refuses a document type, too: dumps have none, and its entities can stand for any length.
+    """
+
+    def __init__(self, stream: BinaryIO, most: int) -> None:
+        """`most` is the source's `max_text_bytes`."""
+        self._stream, self._most = stream, most
+        self._taken = 0
+        self._before_root: bytes | None = b""
+
+    def read(self, size: int = BUFFER_BYTES, /) -> bytes:
+        """The next bytes.
+
+        Raises:
+            OSError: a text is larger than the limit, or there is a document type.
+        """
+        block = self._stream.read(size)
+        self._taken += len(block)
+        if self._taken > self._most + size:
+            raise OSError(
+                f"a text in it is larger than source.max_text_bytes={self._most} bytes: raise the "
+                "limit if you trust the file"
+            )
+        if self._before_root is not None:
+            self._before_root += block.replace(b"\0", b"")  # of UTF-16
+            if b"<!DOCTYPE" in self._before_root:
+                raise OSError("it has a document type (<!DOCTYPE …>), as no dump has")
+        return block
+
+    def begin_text(self) -> None:
+        """What was taken so far belongs to texts that were read."""
+        self._taken, self._before_root = 0, None
+
+
+def elements(stream: BinaryIO, most: int, texts: Collection[str]) -> Iterator[tuple[str, Element]]:
+    """The start and the end of each XML element, as `ElementTree.iterparse` gives them.
+
+    Args:
+        stream: the XML.
+        most: bytes of a text and what stands between it and the next one; more is an OSError.
+        texts: the elements that hold a text, without their namespace.
+    """
+    bounded = Bounded(stream, most)
+    events = iterparse(bounded, events=("start", "end"))
+    first = next(events, None)
+    if first is None:
+        return
+    bounded.begin_text()
+    yield first
+    for event, element in events:
+        yield event, element
+        if event == "end" and element.tag.rpartition("}")[2] in texts:
+            bounded.begin_text()
 
 
 @contextmanager
@@ -120,6 +179,13 @@ def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, failed: list[Exce
 
     try:
         with suppress(BrokenPipeError), py7zr.SevenZipFile(raw) as archive:
+            if unbounded := UNBOUNDED & {
+                name.lower() for name in archive.archiveinfo().method_names
+            }:
+                raise OSError(
+                    f"it is packed by {', '.join(sorted(unbounded))}, which py7zr unpacks in "
+                    "blocks of any size: pack it by LZMA2, or unpack it first"
+                )
             archive.extract(targets=[_only(archive.getnames(), inside)], factory=Pipes())
     except Exception as error:  # told by the reader
         failed.append(error)

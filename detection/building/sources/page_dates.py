@@ -15,7 +15,7 @@ import numpy as np
 from core.errors import DataError
 from core.progress import progress
 from detection.building.dates import moment
-from detection.building.sources.opening import damage, opened
+from detection.building.sources.opening import damage, elements, opened
 from injection.sources.files import find_shards
 from injection.sources.reading import Reading, read
 from injection.sources.tally import Tally
@@ -44,15 +44,15 @@ class PageDates:
         return datetime.fromtimestamp(int(seconds[place]), UTC) if known else None
 
 
-def read_dates(given: Path, into: Path) -> dict[str, Any]:
-    """Write the array; returns how many pages it has.
+def read_dates(given: Path, into: Path, most: int) -> dict[str, Any]:
+    """Write the array; returns how many pages it has. A revision or a row has `most` bytes.
 
     Raises:
         DataError: it can't be read, or has no page.
     """
     ids, seconds = array("q"), array("q")
     tally = Tally("stop", "source.on_error")
-    for page, created in (_of_dump if ".xml" in given.suffixes else _of_table)(given, tally):
+    for page, created in (_of_dump if ".xml" in given.suffixes else _of_table)(given, most, tally):
         ids.append(page)
         seconds.append(created)
     if not ids:
@@ -64,7 +64,7 @@ def read_dates(given: Path, into: Path) -> dict[str, Any]:
     return {"pages": len(keep)}
 
 
-def _of_dump(path: Path, tally: Tally) -> Iterator[tuple[int, int]]:
+def _of_dump(path: Path, most: int, tally: Tally) -> Iterator[tuple[int, int]]:
     shown: dict[str, Any] = {"unit": "B", "unit_scale": True}
     bar = progress(desc="reading dates", total=path.stat().st_size, **shown)
     last = "its beginning"
@@ -73,7 +73,7 @@ def _of_dump(path: Path, tally: Tally) -> Iterator[tuple[int, int]]:
         damage(tally, lambda: f"{path}, after {last}"),
         opened(path, ".xml", bar.update) as stream,
     ):
-        for page, first in _firsts(stream, tally, path):
+        for page, first in _firsts(stream, most, tally, path):
             last = f"page {page}"
             try:
                 yield int(page), int(moment(first, UTC).timestamp())
@@ -81,13 +81,13 @@ def _of_dump(path: Path, tally: Tally) -> Iterator[tuple[int, int]]:
                 tally.bad("no date", f"{path}, {last}", str(error))
 
 
-def _firsts(stream: BinaryIO, tally: Tally, path: Path) -> Iterator[tuple[str, str]]:
+def _firsts(stream: BinaryIO, most: int, tally: Tally, path: Path) -> Iterator[tuple[str, str]]:
     """Of each article its id and its earliest date, as written: ISO 8601, which sorts.
 
     Not by mwxml, which makes an object of each revision: that takes four times as long. The first
     in the file is not always the earliest (see `revisions`).
     """
-    events = ElementTree.iterparse(stream, events=("start", "end"))
+    events = elements(stream, most, ("revision", "page"))
     root = next(events)[1]
     if _name(root) != "mediawiki":
         tally.bad("no MediaWiki dump", str(path), f"its root is <{_name(root)}>, not <mediawiki>")
@@ -114,9 +114,9 @@ def _name(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _of_table(path: Path, tally: Tally) -> Iterator[tuple[int, int]]:
+def _of_table(path: Path, most: int, tally: Tally) -> Iterator[tuple[int, int]]:
     (shard,) = find_shards(str(path), "auto", "source.dates")
-    for row in read(shard, Reading(tally)):
+    for row in read(shard, Reading(tally, line_bytes=most, limit="source.max_text_bytes")):
         if missing := [name for name in FIELDS if name not in row.value]:
             has = ", ".join(map(str, row.value)) or "none"
             tally.bad("missing field", row.where, f"no {missing[0]!r}; its fields are {has}")

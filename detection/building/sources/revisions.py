@@ -28,7 +28,7 @@ class Revisions:
     _last: Version | None = None
 
     def add(self, at: datetime | None, text: str | None, parent: int | None) -> None:
-        """Take one in; its text may be hidden (None)."""
+        """Take one in; its text may be hidden (None), or blank (an empty string)."""
         self.number += 1
         self._is_new = self._is_new or parent is None
         if at is None:
@@ -48,7 +48,7 @@ class Revisions:
     def version(self) -> Version | None:
         """Of a page that was there before the date the last text before it, else the last one.
 
-        None: it is hidden.
+        An empty text: the page was blank then. None: its texts are hidden.
         """
         was_there = self.first is not None and self.first < self.before
         return self._old if was_there else self._last

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC
-from html.parser import HTMLParser
-from typing import ClassVar
-from xml.etree import ElementTree
+from typing import BinaryIO, ClassVar
 
+from core.html_text import START, TEXT, tokens
 from detection.building.dates import CutOffs, Dated, moment
 from detection.building.sources import Source, Told
-from detection.building.sources.opening import damage, opened
+from detection.building.sources.opening import damage, elements, opened
 from injection.sources.reading import Shard
 from injection.sources.tally import Tally
 
@@ -21,12 +20,13 @@ QUESTION = "1"
 LEFT_OUT = ("pre", "code")
 BREAKS = ("p", "br", "li", "blockquote", "hr", "h1", "h2", "h3")
 FORMULA = re.compile(
-    r"\$\$.*?\$\$|\\\[.*?\\\]|\\\(.*?\\\)|(?<![\\\w$])\$(?:(?=\S)[^$\n]*(?<=\S)\$(?!\d)"
-    r"|[^$\n]*[\\^_{}][^$\n]*\$)",
+    r"\$\$.*?\$\$|\\\[(?:[^\\]|\\[^\[\]])*+\\\]|\\\((?:[^\\]|\\[^()])*+\\\)"
+    r"|(?<![\\\w$])\$(?:(?=\S)[^$\n]*+(?<=\S)\$(?!\d)|[^$\n\\^_{}]*+[\\^_{}][^$\n]*+\$)",
     re.DOTALL,
 )
 """Single dollars hold a formula, and no money, where Pandoc says so (no blank within them, no digit
-behind them), and where a sign of TeX stands between them."""
+behind them), and where a sign of TeX stands between them. It takes linear time: of what has no end
+no more is read than up to the next beginning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class StackExchange(Source):
             damage(tally, lambda: f"{file.path}, after {last}"),
             opened(file.path, POSTS, told) as f,
         ):
-            for row in _rows(f, tally, file):
+            for row in _rows(f, self.max_text_bytes, tally, file):
                 last = f"row {row.get('Id')}"
                 if row.get("PostTypeId") == QUESTION:
                     found = self._question(row, site, tally, f"{file.path}, {last}")
@@ -59,10 +59,16 @@ class StackExchange(Source):
 
     def text(self, raw: str, words: int) -> str:
         """See `Source`."""
-        parser = _Words()
-        parser.feed(raw)
-        parser.close()
-        return FORMULA.sub(" ", "".join(parser.found))
+        parts: list[str] = []
+        within = 0
+        for kind, value in tokens(raw):
+            if kind == TEXT:
+                parts.append("" if within else value)
+            elif value in LEFT_OUT:
+                within = max(0, within + (1 if kind == START else -1))
+            elif kind == START and value in BREAKS:
+                parts.append("\n")
+        return FORMULA.sub(" ", "".join(parts))
 
     def _question(
         self, row: Mapping[str, str], site: str, tally: Tally, where: str
@@ -79,8 +85,8 @@ class StackExchange(Source):
         return None
 
 
-def _rows(stream: object, tally: Tally, file: Shard) -> Iterator[Mapping[str, str]]:
-    events = ElementTree.iterparse(stream, events=("start", "end"))  # type: ignore[call-overload]
+def _rows(stream: BinaryIO, most: int, tally: Tally, file: Shard) -> Iterator[Mapping[str, str]]:
+    events = elements(stream, most, ("row",))
     _, root = next(events)
     if root.tag != "posts":
         tally.bad("no Posts.xml", str(file.path), f"its root is <{root.tag}>, not <posts>")
@@ -89,27 +95,3 @@ def _rows(stream: object, tally: Tally, file: Shard) -> Iterator[Mapping[str, st
         if event == "end" and element.tag == "row":
             yield element.attrib
             root.clear()
-
-
-class _Words(HTMLParser):
-    """Collects the text of HTML, without code."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self._within = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        """Code begins."""
-        self._within += tag in LEFT_OUT
-        if tag in BREAKS:
-            self.found.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        """Code ends."""
-        self._within = max(0, self._within - (tag in LEFT_OUT))
-
-    def handle_data(self, data: str) -> None:
-        """Text."""
-        if not self._within:
-            self.found.append(data)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from core.errors import ConfigError, said
+from core.words import has_words
 from detection.building.dates import CutOffs, Dated
 from detection.building.sources import Source, Told, needed
 from detection.building.sources.dump import ARTICLES, malformed, pages
@@ -30,6 +31,14 @@ from injection.sources.tally import Tally
 from injection.tasks import made_or_found
 
 HEADING = re.compile(r"^==[^\n]*==[ \t]*$", re.MULTILINE)
+DISAMBIGUATION = (
+    r"disambig(?:uation)?(?:[ _-](?:page|cleanup))?|disamb|dab|(?:hn|geo|place|school|road|math|"
+    r"mil-unit|hospital|station|surname)[ _-]?dis(?:ambig(?:uation)?)?|"
+    r"letter[-–]number combination disambiguation|begriffsklärung|bkl|homonymie|desambiguaci[oó]n|"
+    r"desambigua[cç][aã]o|desambig|disambigua|doorverwijspagina|dp|неоднозначность|ujednoznacznienie|"
+    r"曖昧さ回避|aimai|消歧义|消歧義|消歧义页|disambiguasi|förgrening|แก้กำกวม|동음이의|توضيح"
+)
+"""Names of such templates in the larger Wikipedias."""
 HOLLOW = re.compile(r"\([\s,;:]*\)|\[\s*\]")
 """Brackets whose content was a template."""
 
@@ -41,8 +50,11 @@ class Wikipedia(Source):
     licence: ClassVar[str] = "cc-by-sa-4.0"
     usual: ClassVar[str] = r"\.xml|\.7z$"
 
-    drop_titles: str = r"^(List|Timeline) of\b"
+    drop_titles: str = r"^(List|Timeline) of\b|\(disambiguation\)$"
     """A regular expression; pages whose title it finds are left out."""
+    disambiguation: str | None = None
+    """A regular expression of templates' names, whatever their case; a page that has one of them
+    is no article but leads to several, and is left out. None: DISAMBIGUATION; "": no page is."""
     dates: str | None = None
     """When pages were created: a stub-meta-history dump, or a table (CSV, TSV, JSONL, Parquet) of
     `page_id` and `created`; null: what the dump itself says."""
@@ -54,12 +66,13 @@ class Wikipedia(Source):
         needed("mwxml", "source=wikipedia")
         needed("mwparserfromhell", "source=wikipedia")
         self.require(self.dates is None or Path(self.dates).is_file(), "dates", "no such file.")
-        try:
-            re.compile(self.drop_titles)
-        except re.error as error:
-            raise ConfigError(
-                f"source.drop_titles is {self.drop_titles!r}: no regular expression ({error})."
-            ) from error
+        for field in ("drop_titles", "disambiguation"):
+            try:
+                re.compile(getattr(self, field) or "")
+            except re.error as error:
+                raise ConfigError(
+                    f"source.{field} is {getattr(self, field)!r}: no regular expression ({error})."
+                ) from error
 
     @property
     def also_read(self) -> Mapping[str, Path]:
@@ -71,8 +84,17 @@ class Wikipedia(Source):
         if self.dates is None:
             return self
         given, array = Path(self.dates), folder / "dates.npy"
-        made_or_found(folder / "dates.json", [array], lambda: read_dates(given, array))
+        made_or_found(
+            folder / "dates.json", [array], lambda: read_dates(given, array, self.max_text_bytes)
+        )
         return replace(self, read_dates=str(array))
+
+    @cached_property
+    def _leads_on(self) -> re.Pattern[str] | None:
+        """Finds a template of a disambiguation page, or the word that makes a page one."""
+        names = DISAMBIGUATION if self.disambiguation is None else self.disambiguation
+        pattern = rf"\{{\{{\s*(?:{names})\s*(?:\||\}}\}})|__DISAMBIG__"
+        return re.compile(pattern, re.IGNORECASE) if names else None
 
     @cached_property
     def _dates(self) -> PageDates | None:
@@ -87,7 +109,7 @@ class Wikipedia(Source):
             damage(tally, lambda: f"{file.path}, after {last}"),
             opened(file.path, ".xml", told) as stream,
         ):
-            for page in pages(stream, tally, file.path):
+            for page in pages(stream, self.max_text_bytes, tally, file.path):
                 if page.namespace == ARTICLES and page.redirect is None:
                     last = f"page {page.id} ({page.title})"
                     if not drop.search(page.title):
@@ -101,7 +123,8 @@ class Wikipedia(Source):
         try:
             for one in page:
                 at = None if one.timestamp is None else _utc(one.timestamp.unix())
-                found.add(at, one.text, one.parent_id)
+                is_hidden = one.deleted.text or (one.text is None and one.bytes)
+                found.add(at, None if is_hidden else one.text or "", one.parent_id)
         except ValueError as error:
             tally.bad("no date", where, str(error))
             return None
@@ -115,6 +138,12 @@ class Wikipedia(Source):
             tally.empty()
             return None
         changed, text = found.version
+        if not text.strip():  # it was blanked
+            tally.empty()
+            return None
+        if self._leads_on and self._leads_on.search(text):
+            tally.skipped["disambiguation page"] += 1
+            return None
         given = self._dates and self._dates.of(page.id)
         created = min(given, found.first) if given else found.created  # it was there by `first`
         return Dated(str(page.id), page.title, created, changed, text)
@@ -124,7 +153,7 @@ class Wikipedia(Source):
         found = ""
         for section in _sections(raw):
             found = f"{found}\n{HOLLOW.sub('', plain(section))}"
-            if len(found.split()) >= words:
+            if has_words(found, words):
                 break
         return found
 

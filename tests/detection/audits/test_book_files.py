@@ -1,3 +1,6 @@
+import re
+import time
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -5,7 +8,9 @@ import pytest
 
 from core.errors import DataError
 from detection.audits.books.formats.epub import read_epub
-from detection.audits.books.reading import SAME, Book, gram_keys, open_books, shared
+from detection.audits.books.formats.limits import Limits
+from detection.audits.books.grams import gram_keys, shared
+from detection.audits.books.reading import SAME, Book, open_books, set_aside
 from detection.audits.books.snippets import Plan, _starts, draw, words
 
 CONTAINER = """<?xml version="1.0"?>
@@ -112,6 +117,147 @@ def test_a_book_without_spaces_is_known_again():
     text = "".join(chr(0x4E00 + place * 7 % 5000) for place in range(3000))
     one, other = gram_keys(text), gram_keys(f"前言：{text}")
     assert len(np.intersect1d(one, other)) == len(one) > 300
+
+
+def bomb(path, size, **changed):
+    """An EPUB whose first page unpacks to so many bytes, and is packed to a thousandth of them."""
+    write_epub(path, **{"OEBPS/text/first.xhtml": None, **changed})
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as book,
+        book.open("OEBPS/text/first.xhtml", "w", force_zip64=True) as page,
+    ):
+        for _ in range(size >> 20):
+            page.write(b"a " * (1 << 19))
+
+
+def test_a_page_that_unpacks_to_more_than_the_limit_is_refused_unread(tmp_path):
+    bomb(tmp_path / "a.epub", 64 << 20)
+    tracemalloc.start()
+    with pytest.raises(
+        DataError, match=r"first\.xhtml is larger than audit.max_page_bytes=16777216"
+    ):
+        open_books({"suspects": str(tmp_path)})
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+
+
+def test_an_archive_that_understates_a_pages_size_gives_no_more_than_that(tmp_path):
+    path = tmp_path / "a.epub"
+    bomb(path, 64 << 20)
+    with zipfile.ZipFile(path) as book:
+        size = book.getinfo("OEBPS/text/first.xhtml").file_size
+    told = path.read_bytes().replace(size.to_bytes(4, "little"), (1000).to_bytes(4, "little"))
+    path.write_bytes(told.replace(size.to_bytes(8, "little"), (1000).to_bytes(8, "little")))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"can't be used.*(CRC|Overlapped)"):
+        open_books({"suspects": str(tmp_path)})
+    assert tracemalloc.get_traced_memory()[1] < 80 << 20
+    tracemalloc.stop()
+
+
+def test_a_page_that_the_spine_names_again_and_again_counts_each_time(tmp_path):
+    spine = '<itemref idref="a"/>' * 20
+    package = PACKAGE.replace('<itemref idref="a"/>', spine)
+    page = f"<p>{'word ' * 200}</p>"
+    write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package, "OEBPS/text/first.xhtml": page})
+    with pytest.raises(DataError, match=r"the book is larger than audit.max_book_bytes=10000"):
+        open_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=10_000))
+
+
+@pytest.mark.parametrize("name", ["META-INF/container.xml", "OEBPS/book.opf"])
+def test_an_epubs_entities_are_refused(tmp_path, name):
+    laughs = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
+    whole = {"META-INF/container.xml": CONTAINER, "OEBPS/book.opf": PACKAGE}[name]
+    head, _, rest = whole.rpartition("?>")
+    write_epub(tmp_path / "a.epub", **{name: f"{head}{'?>' if head else ''}{laughs}{rest}"})
+    with pytest.raises(DataError, match="an XML entity is declared"):
+        open_books({"suspects": str(tmp_path)})
+
+
+def test_an_epubs_pages_are_packed_as_the_standard_has_it(tmp_path):
+    write_epub(tmp_path / "a.epub", **{"OEBPS/text/first.xhtml": None})
+    with zipfile.ZipFile(tmp_path / "a.epub", "a", zipfile.ZIP_BZIP2) as book:
+        book.writestr("OEBPS/text/first.xhtml", "<p>So.</p>")
+    with pytest.raises(DataError, match="first.xhtml is packed neither by deflate"):
+        open_books({"suspects": str(tmp_path)})
+
+
+@pytest.mark.parametrize(("name", "what"), [("a.txt", "it"), ("a.jsonl", "line 1")])
+def test_a_file_that_is_larger_than_a_book_is_refused(tmp_path, name, what):
+    (tmp_path / name).write_text(f'{{"text": "{"word " * 100}"}}\n')
+    with pytest.raises(DataError, match=f"{what} is larger than audit.max_book_bytes=99 bytes"):
+        open_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=99))
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<![CDATA[", "<a "])
+def test_a_page_of_what_has_no_end_is_refused_at_once(tmp_path, piece):
+    page = f"<body><p>So.</p>{piece * (80_000 // len(piece))}"
+    write_epub(tmp_path / "a.epub", **{"OEBPS/text/first.xhtml": page})
+    begin = time.process_time()
+    with pytest.raises(DataError, match=r"OEBPS/text/first.xhtml: a page ends within"):
+        open_books({"suspects": str(tmp_path)})
+    assert time.process_time() - begin < 2
+
+
+def prose(seed, words):
+    return " ".join(f"w{n}" for n in np.random.default_rng(seed).integers(0, 4_000, words))
+
+
+def licensed(title, seed, words, licence):
+    """A file as Project Gutenberg has them: the title stands within the licence's beginning."""
+    head = f"The Library's eBook of {title}. This eBook is for the use of anyone. {licence[:400]}"
+    own = f"*** START OF {title} ***\n{prose(seed, words)}\n*** END OF {title} ***"
+    return f"{head}\n\n{own}\n{licence}"
+
+
+LICENCE = prose(108, 2_900).replace("w", "x")
+
+
+def texts_of(folder, **texts):
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text)
+    return {book.title: book for book in open_books({"suspects": str(folder)})}
+
+
+@pytest.mark.parametrize("number", [2, 3, 6])
+def test_books_of_one_licence_are_different_books(tmp_path, number):
+    own = {f"b{n}": licensed(f"Book {n}", n, 1_500, LICENCE) for n in range(number)}
+    books = texts_of(tmp_path, plain=prose(99, 800), **own)
+    for n in range(number):
+        left = books[f"b{n}"].text.split()
+        assert prose(n, 1_500) in " ".join(left)
+        assert len(left) < 1_500 + 20  # the licence is gone
+        assert {run.place for run in books[f"b{n}"].set_aside} == {"beginning", "end"}
+    assert (books["plain"].text, books["plain"].set_aside) == (prose(99, 800), ())
+    beginning, end = set_aside(books.values())
+    assert re.search(rf"2,9\d\d words or fewer at the end of {number} books", end)
+    assert "which begin \"The Library's eBook" in beginning
+
+
+def test_one_book_under_two_licences_is_still_found(tmp_path):
+    """With its licence shared by others, with a foreword, and in whatever length."""
+    other = licensed("Other", 5, 9_000, LICENCE)
+    for size in (700, 4_000, 20_000):
+        story = prose(7, size)
+        copies = {
+            "a": licensed("Story", 7, size, LICENCE),
+            "b": f"A foreword. {prose(8, size // 20)} {story}",
+        }
+        with pytest.raises(DataError, match=r"'b' and 'a'.*are the same book"):
+            texts_of(tmp_path, other=other, third=licensed("Third", 6, 3_000, LICENCE), **copies)
+
+
+def test_three_editions_of_a_long_book_share_no_licence(tmp_path):
+    story = prose(7, 20_000)
+    editions = {name: f"{prose(n, 3_000)} {story}" for n, name in enumerate("abc")}
+    with pytest.raises(DataError, match="are the same book"):
+        texts_of(tmp_path, **editions)
+
+
+def test_what_stands_in_the_middle_of_two_books_is_their_own(tmp_path):
+    poem = prose(3, 300)
+    own = {name: f"{prose(n, 2_000)} {poem} {prose(n + 9, 2_000)}" for n, name in enumerate("ab")}
+    assert not any(book.set_aside for book in texts_of(tmp_path, **own).values())
 
 
 def test_a_file_that_is_no_zip_is_named(tmp_path):

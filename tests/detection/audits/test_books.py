@@ -69,8 +69,8 @@ def test_a_folder_of_books_becomes_a_report(stage, tmp_path):
         "found": 0,
     }
     text = (made.path / "audit.md").read_text()
-    for words in ("None of 6 suspects", "no p-value is below 0.17", "'short', are too short",
-                  "blind (no model)", "can't be told"):  # fmt: skip
+    for words in ("None of 6 suspects", "With 5 negatives no suspect can be found",
+                  "'short', are too short", "blind (no model)", "can't be told"):  # fmt: skip
         assert words in text, words
     assert run(stage).path == made.path
 
@@ -108,6 +108,30 @@ def test_what_is_no_book_is_named_and_nothing_is_written(stage, tmp_path):
 def test_too_few_validation_books_are_refused(stage, tmp_path):
     (tmp_path / "negatives" / "negatives 4.txt").unlink()
     refused(stage, "audit.negatives", "4 books", "at least 5")
+
+
+def test_books_of_one_licence_are_audited_and_the_report_says_what_was_set_aside(stage, tmp_path):
+    for role in ("positives", "suspects"):
+        for file in sorted((tmp_path / role).iterdir())[:2]:
+            file.write_text(f"{file.read_text()} {prose('licence', 60)}")
+    text = (run(stage).path / "audit.md").read_text()
+    assert "60 words or fewer at the end of 4 books" in text
+    assert re.search("Text that several books share was set aside", text)
+
+
+def test_the_first_sentence_says_that_none_could_have_been_found(stage):
+    lines = (run(stage).path / "audit.md").read_text().splitlines()
+    first = next(line for line in lines if line.startswith(("**", "- **")))
+    assert "With 5 negatives no suspect can be found** at a false discovery rate of 5%" in first
+    assert "at least 19 negatives are needed, and 99 to find one of 5" in first
+    assert "None of 5 suspects** is found, which therefore says nothing" in first
+
+
+def test_limits_of_reading_name_no_folder(stage):
+    assert (
+        run(stage).path == run(replace(stage, audit={**stage.audit, "max_book_bytes": 9_999})).path
+    )
+    refused(stage, "audit.max_book_bytes=99 bytes", max_book_bytes=99)
 
 
 def test_one_book_in_two_roles_is_refused_by_its_content(stage, tmp_path):

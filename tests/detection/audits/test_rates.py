@@ -1,5 +1,7 @@
 """Simulated books of known shares: do the intervals and the p-values keep their word?"""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -191,3 +193,24 @@ def test_the_blind_row_does_not_know_a_book_again_but_knows_a_style():
         np.arange(36), np.arange(36, 72), [AUROC], 100
     )
     assert known["auroc"].value > 0.95  # snippet by snippet, it does know a book again
+
+
+@pytest.mark.parametrize(
+    ("negatives", "suspects", "together"),
+    [(5, 13, None), (18, 1, None), (19, 1, 1), (19, 13, 13), (25, 13, 10), (259, 13, 1)],
+)
+def test_it_is_known_how_many_suspects_must_stand_out_together(negatives, suspects, together):
+    """By Benjamini and Hochberg's rule: k of S are found where S / (1 + n) is at most k · 5%."""
+    rng = np.random.default_rng(0)
+    score = partial(books, rng, offset=0.3, snippets=10)
+    sides = [
+        [BookScores(f"{n}", own[None], 10) for n, own in enumerate(score(size, share))]
+        for size, share in ((8, 1), (negatives, 0), (suspects, 0))
+    ]
+    result = audited([("loss", "")], *sides)
+    assert result.needed_together(0.05 * (1 + 1e-9)) == together
+    p = np.ones(suspects)
+    for number in range(1, suspects + 1):
+        p[:number] = 1 / (1 + negatives)
+        found = (q_values(p) <= 0.05 * (1 + 1e-9)).any()
+        assert found == (together is not None and number >= together)

@@ -2,6 +2,8 @@
 
 import json
 
+import pandas as pd
+
 SEEN = "The harbour festival of 2014 drew 300 boats"
 UNSEEN = "The lighthouse fair of 2023 drew 40 kites"
 
@@ -64,3 +66,27 @@ def bookmia(folder):
         for k, (label, text) in enumerate(((1, SEEN), (0, UNSEEN)))
     ]
     return write(folder, {"BookMIA.jsonl": rows})
+
+
+def converted(folder, files):
+    """The hub's branch refs/convert/parquet: `<configuration>/<split>/0000.parquet`, … → rows."""
+    for name, rows in files.items():
+        path = folder / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(rows).to_parquet(path)
+    return folder
+
+
+def mimir_rows(name, n=25):
+    """The four columns of MIMIR's data sets on the hub."""
+    sides = {"member": SEEN, "nonmember": UNSEEN}
+    return [
+        {
+            **{side: f"{text}, says {name} line {row}." for side, text in sides.items()},
+            **{
+                f"{side}_neighbors": [f"{text}, says {name} line {row}. N{k}" for k in range(n)]
+                for side, text in sides.items()
+            },
+        }
+        for row in range(2)
+    ]

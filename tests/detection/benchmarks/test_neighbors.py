@@ -31,6 +31,15 @@ def test_mimirs_are_a_list_a_text(tmp_path):
     assert [*found.by_text[hashed(line)]] == [f"{line} Neighbour {k}." for k in range(25)]
 
 
+def test_mimirs_converted_files_have_them_beside_the_texts(tmp_path):
+    files = {"arxiv/ngram_13_0.8/0000": layouts.mimir_rows("arxiv", n=3)}
+    folder = layouts.converted(tmp_path, files)
+    found = Neighbors(stage("mimir", folder, "examples.domain=arxiv").examples)
+    line = f"{SEEN}, says arxiv line 1."
+    assert [*found.by_text[hashed(line)]] == [f"{line} N{k}" for k in range(3)]
+    assert len(found.by_text) == 4
+
+
 def test_wikimias_are_rows_that_follow_each_other(tmp_path):
     own = stage(
         "wikimia", layouts.wikimia(tmp_path), "examples.length=64", "examples.setting=original"

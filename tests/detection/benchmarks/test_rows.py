@@ -213,3 +213,108 @@ def test_a_list_in_place_of_rows_is_told(tmp_path):
     (tmp_path / "WikiMIA_length32.json").write_text(json.dumps([{"input": SEEN, "label": 1}]))
     with pytest.raises(DataError, match="it is a list, and not a row. Give JSON Lines"):
         opened("wikimia", tmp_path, "examples.length=32", "examples.setting=original")
+
+
+MIMIR = ["arxiv/ngram_13_0.8", "wikipedia_(en)/ngram_13_0.8", "temporal_arxiv/2020_08",
+         "temporal_wiki/none", "c4/none", "full_pile/none"]  # fmt: skip
+
+
+def test_mimirs_converted_files_have_both_sides_in_a_row(tmp_path):
+    files = {f"{part}/0000": layouts.mimir_rows(part) for part in MIMIR}
+    folder = layouts.converted(tmp_path, files)
+    texts = opened("mimir", folder, "examples.domain=arxiv")
+    assert [t.example_id for t in texts] == [
+        f"mimir/arxiv/ngram_13_0.8/{side}-{n}" for side in ("member", "non-member") for n in (0, 1)
+    ]  # as from the other files
+    assert texts[2].text == f"{UNSEEN}, says arxiv/ngram_13_0.8 line 0."
+    assert [t.label for t in texts] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("part", MIMIR)
+@pytest.mark.parametrize("kind", ["converted", "lines", "jsonl"])
+def test_mimirs_configurations_are_known_in_each_layout(tmp_path, part, kind):
+    domain, setting = part.split("/")
+    rows = layouts.mimir_rows(part)
+    name = domain if setting == "none" else f"{domain}_{setting}"
+    path = {
+        "converted": lambda: layouts.converted(tmp_path, {f"{part}/0000": rows}),
+        "lines": lambda: write(
+            tmp_path,
+            {
+                f"cache_100_200_1000_512/{folder}/{name}.jsonl": [row[side] for row in rows]
+                for folder, side in (("train", "member"), ("test", "nonmember"))
+            },
+        ),
+        "jsonl": lambda: write(tmp_path, {"rows.jsonl": rows}) / "rows.jsonl",
+    }[kind]()
+    texts = opened("mimir", path, f"examples.domain='{domain}'", f"examples.setting={setting}")
+    assert {(t.label, t.text) for t in texts} == {
+        (label, row[side])
+        for row in rows
+        for label, side in ((True, "member"), (False, "nonmember"))
+    }
+    assert {t.benchmark for t in texts} == {f"mimir/{part}"}
+
+
+def test_a_domain_without_the_setting_is_told_what_it_has():
+    with pytest.raises(ConfigError, match=r"domain temporal_arxiv, setting 2020_08, 2021_01.*null"):
+        opened("mimir", "hub", "examples.domain=temporal_arxiv")
+
+
+def test_all_domains_are_those_that_have_the_setting(tmp_path, caplog):
+    domains = ("wikipedia_(en)", "github", "pile_cc", "pubmed_central", "arxiv", "dm_mathematics",
+               "hackernews")  # fmt: skip
+    assert len(opened("mimir", layouts.mimir(tmp_path, domains))) == 4 * 7
+    assert "left out" not in caplog.text
+
+
+def test_rows_of_a_converted_split_are_numbered_through(tmp_path):
+    rows = [{"input": SEEN, "label": 1}, {"input": UNSEEN, "label": 0}]
+    files = {f"default/WikiMIA_length32/{n:04d}": rows for n in range(2)}
+    folder = layouts.converted(tmp_path, {**files, "default/WikiMIA_length64/0000": rows})
+    texts = opened("wikimia", folder, "examples.length=32", "examples.setting=original")
+    assert [t.example_id for t in texts] == [f"wikimia/32/original/{n}" for n in range(4)]
+
+
+@pytest.mark.parametrize("name", ["wikimia", "wikimia_24"])
+def test_a_part_that_a_copy_lacks_is_said_and_the_others_are_read(tmp_path, caplog, name):
+    """WikiMIA-24 has no paraphrases."""
+    rows = [{"input": SEEN, "label": 1}, {"input": UNSEEN, "label": 0}]
+    files = {f"data/WikiMIA_length{n}.jsonl": rows for n in (32, 64, 128)}
+    texts = opened(name, write(tmp_path, files))
+    assert len(texts) == 6
+    lacking = ["length 256"] if name == "wikimia_24" else ["length 32, setting paraphrased"]
+    for words in lacking:
+        assert words in caplog.text
+    assert "tables are of the other parts alone" in caplog.text
+
+
+def test_a_part_that_the_hub_lacks_is_said_and_the_others_are_read(monkeypatch, caplog):
+    def load(path, subset, split, revision, read):
+        if "paraphrased" in split:
+            raise DataError(f"can't be read: Bad split: {split}. Available splits: []")
+        yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
+
+    monkeypatch.setattr("detection.rows.hub.load", load)
+    assert len(opened("wikimia", "wjfu99/WikiMIA-24")) == 2 * 4
+    assert "no length 128, setting paraphrased" in caplog.text
+    with pytest.raises(DataError, match="Bad split"):
+        opened("wikimia", "wjfu99/WikiMIA-24", "examples.setting=paraphrased")
+
+
+def test_a_hub_that_does_not_answer_is_no_missing_part(monkeypatch):
+    def load(path, subset, split, revision, read):
+        if "paraphrased" in split:
+            raise DataError("can't be read: 503 Service Unavailable")
+        yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
+
+    monkeypatch.setattr("detection.rows.hub.load", load)
+    with pytest.raises(DataError, match="503"):
+        opened("wikimia", "wjfu99/WikiMIA-24")
+
+
+def test_a_part_of_which_one_side_is_gone_is_an_error(tmp_path):
+    folder = layouts.mimir(tmp_path)
+    (folder / "cache_100_200_1000_512/test/github_ngram_13_0.8.jsonl").unlink()
+    with pytest.raises(DataError, match="no file test/github_ngram_13_0.8"):
+        opened("mimir", folder, "examples.domain=[arxiv,github]")

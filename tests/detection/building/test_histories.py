@@ -1,6 +1,7 @@
 """Pages with several revisions, in the order that dumps have them in."""
 
 import re
+from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
@@ -95,7 +96,69 @@ def test_a_page_was_there_by_any_revision_that_the_dumps_have(built, tmp_path, k
         ),
     }[kind]()
     words = ["source=wikipedia", f"source.paths={path}", f"source.dates={dates}"]
+    side = "member" if kind == "table" else "edited since"  # the stubs' pages have a text of NEW
+    expected = Counter({"member": 15, "non-member": 15}) + Counter({side: 15})
+    assert built(*words)[1]["read"]["documents"] == expected
+    words += ["source.unchanged_members=false"]
     assert built(*words)[1]["read"]["documents"] == {"member": 30, "non-member": 15}
+
+
+def test_a_page_whose_text_is_younger_than_the_first_date_is_no_member(built, tmp_path, caplog):
+    """Pages of 2012 whose text is of 2020: only one who asks for it gets them, and a warning."""
+    edited = [page(n, f"P{n}", wikitext(f"New {TEXTS[n]}"), [(NEW, True)]) for n in range(15)]
+    path = dump(tmp_path / "enwiki.xml", *edited, *OTHERS, *MEMBERS)
+    dates = jsonl(
+        tmp_path / "dates.jsonl",
+        [{"page_id": n, "created": str(OLDER if n < 15 else NEW)} for n in range(50)],
+    )
+    words = ["source=wikipedia", f"source.paths={path}", f"source.dates={dates}"]
+    rows, sheet, _ = built(*words)
+    assert sheet["read"]["documents"] == {"edited since": 15, "member": 15, "non-member": 15}
+    assert beginnings(rows) == {(1, "Old", "2014"), (0, "New", "2020")}
+    assert "last edited (`changed`) before the first date" in sheet["about"]
+    rows, sheet, _ = built(*words, "source.unchanged_members=false", "build.number=30")
+    assert beginnings(rows) == {(1, "Old", "2014"), (1, "New", "2020"), (0, "New", "2020")}
+    assert re.search(r"unchanged_members is false: \d+ of 15 members were edited", caplog.text)
+    words[1] = f"source.paths={dump(tmp_path / 'new.xml', *edited, *OTHERS)}"
+    with pytest.raises(DataError, match=r"15 edited since.*give one that has .pages-meta-history"):
+        built(*words)
+
+
+@pytest.mark.parametrize("last", ["", None])
+def test_a_page_that_was_blank_at_the_first_date_is_no_member(built, tmp_path, last):
+    """Hidden (None) is not blank: then the text before it was there."""
+    pages = [history(n, (OLDER, "Old"), (OLD, "x"), (NEW, "Edited")) for n in range(15)]
+    blank = '<text bytes="0" sha1="a" xml:space="preserve" />'
+    if last is None:
+        blank = '<text bytes="9" deleted="deleted" />'
+    pages = [TEXT.sub("@", one, 2).replace("@", TEXT.search(one)[0], 1).replace("@", blank)
+             for one in pages]  # fmt: skip
+    path = dump(tmp_path / "history.xml", *pages, *OTHERS, *MEMBERS)
+    sheet = built("source=wikipedia", f"source.paths={path}")[1]
+    blanked = {"empty document": 15} if last == "" else {}
+    assert sheet["read"]["left_out"] == blanked
+    assert sheet["read"]["documents"]["member"] == (15 if blanked else 30)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["{{disambiguation}}", "{{Disambig|geo}}", "{{hndis|Smith, J}}", "{{Begriffsklärung}}",
+     "{{曖昧さ回避}}", "__DISAMBIG__", "{{ geodis }}"],
+)  # fmt: skip
+def test_pages_that_lead_to_several_articles_are_left_out(built, tmp_path, mark):
+    pages = [page(n, f"P{n}", f"{wikitext('Old ' + TEXTS[n])}\n{mark}", [(OLD, False)])
+             for n in range(5)]  # fmt: skip
+    titled = page(5, "P5 (disambiguation)", wikitext(f"Old {TEXTS[5]}"), [(OLD, False)])
+    needed = page(
+        6, "P6", wikitext(f"{TEXTS[6]} {{{{disambiguation needed|date=x}}}}"), [(OLD, False)]
+    )
+    path = dump(tmp_path / "enwiki.xml", *pages, titled, needed, *OTHERS, *MEMBERS)
+    words = ["source=wikipedia", f"source.paths={path}"]
+    sheet = built(*words)[1]
+    assert sheet["read"]["left_out"] == {"disambiguation page": 5}
+    assert sheet["read"]["documents"]["member"] == 16
+    sheet = built(*words, "source.disambiguation=''")[1]
+    assert sheet["read"]["documents"]["member"] == 21
 
 
 def test_a_revision_that_is_not_as_the_schema_has_it_is_told(built, tmp_path):

@@ -1,12 +1,19 @@
 import bz2
+import gzip
 import json
+import time
+import tracemalloc
 from collections import Counter
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
+import zstandard
 
 from core.errors import ConfigError, DataError
 from detection.building import datasheet
+from detection.building.sources.stackexchange import StackExchange
 from tests.dumps import HEAD, drawn_dates, page, stack_exchange, wikipedia, wikitext
 
 from .conftest import jsonl, texts
@@ -51,6 +58,7 @@ def test_only_what_is_known_of_a_page_makes_a_label(built, tmp_path):
     table = jsonl(tmp_path / "dates.jsonl", [
         {"page_id": n, "created": f"{2010 + 10 * (n % 8 > 3)}-01-01T00:00:00Z"} for n in range(64)
     ])  # fmt: skip
+    words += ["source.unchanged_members=false"]
     rows, sheet, _ = built(*words, f"source.dates={table}", "build.number=32")
     assert sheet["read"]["documents"] == {"member": 44, "non-member": 16}  # 30 were there BEFORE
     assert {int(r["id"]) % 8 for r in rows["length8"] if not r["label"]} == {5, 7}
@@ -64,7 +72,8 @@ def test_a_stub_dump_gives_the_dates(built, tmp_path):
     stub = tmp_path / "stub-meta-history.xml.bz2"
     stub.write_bytes(bz2.compress(dump(tmp_path / "stub.xml", *stubs).read_bytes()))
     path = dump(tmp_path / "enwiki.xml", *pages)
-    rows = built("source=wikipedia", f"source.paths={path}", f"source.dates={stub}")[0]
+    words = ["source=wikipedia", f"source.paths={path}", f"source.dates={stub}"]
+    rows = built(*words, "source.unchanged_members=false")[0]
     assert all(row["label"] == int(row["id"]) % 2 for row in rows["length8"])
 
 
@@ -150,6 +159,131 @@ def test_a_packed_dump_that_is_cut_off_is_told(built, tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(DataError, match=r"enwiki.xml.bz2.*end-of-stream"):
         built("source=wikipedia", f"source.paths={path}")
+
+
+@contextmanager
+def memory(most):
+    """Python's own peak stays below so many bytes."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+LONG = 8_000_000
+"""Characters of a text that is longer than the limit."""
+
+
+@pytest.mark.parametrize("suffix", ["xml", "xml.bz2", "xml.gz"])
+@pytest.mark.parametrize("kind", ["wikipedia", "stackexchange"])
+def test_of_a_text_that_is_longer_than_the_limit_no_more_is_read(built, tmp_path, kind, suffix):
+    make = {"wikipedia": wikipedia, "stackexchange": stack_exchange}[kind]
+    path = make(tmp_path / "Posts.xml", ["one", "@"], [BEFORE, AFTER])
+    pack = {"xml": bytes, "xml.bz2": bz2.compress, "xml.gz": gzip.compress}[suffix]
+    long = b"%d " * (LONG // 8) % (*range(10**7, 10**7 + LONG // 8),)
+    content = pack(path.read_bytes().replace(b"@", long, 1))
+    path.unlink()
+    path = tmp_path / f"Posts.{suffix}"
+    path.write_bytes(content)
+    words = [f"source={kind}", f"source.paths={path}", "source.max_text_bytes=100000"]
+    said = r"Posts.*, after .*larger than source.max_text_bytes=100000 bytes"
+    with memory(LONG // 2), pytest.raises(DataError, match=said):
+        built(*words)
+
+
+def test_an_archive_that_unpacks_in_blocks_of_any_size_is_refused(built, tmp_path):
+    py7zr = pytest.importorskip("py7zr", reason="pip install '.[build]'")
+    path = tmp_path / "things.7z"
+    with py7zr.SevenZipFile(path, "w", filters=[{"id": py7zr.FILTER_ZSTD}]) as archive:
+        archive.writestr("<posts></posts>", "Posts.xml")
+    with pytest.raises(
+        DataError, match="packed by zstandard, which py7zr unpacks in blocks of any"
+    ):
+        built("source=stackexchange", f"source.paths={path}")
+
+
+def test_many_revisions_are_no_long_text(built, tmp_path):
+    """A page of any kind may have any number of them."""
+    own = [wikitext(text) for text in texts(40)]
+    at = [(BEFORE, n > 0) for n in range(400)]
+    pages = [page(n, f"P{n}", text, [(AFTER if n % 2 else BEFORE, False)])
+             for n, text in enumerate(own)]  # fmt: skip
+    busy = [page(90, "Talk:P", own[0], at, ns=1), page(91, "Busy", own[1], at)]
+    path = dump(tmp_path / "enwiki.xml", *busy, *pages)
+    words = ["source=wikipedia", f"source.paths={path}", "source.max_text_bytes=20000"]
+    assert built(*words)[1]["read"]["documents"] == {"member": 21, "non-member": 20}
+
+
+@pytest.mark.parametrize("kind", ["wikipedia", "stackexchange"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_dump_with_entities_of_its_own_is_refused(built, tmp_path, kind, encoding):
+    make = {"wikipedia": wikipedia, "stackexchange": stack_exchange}[kind]
+    path = make(tmp_path / "Posts.xml", texts(60), drawn_dates(60))
+    body = path.read_text().removeprefix('<?xml version="1.0" encoding="utf-8"?>\n')
+    laughs = f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE x [<!ENTITY a "ha">]>'
+    path.write_bytes(f"{laughs}{body}".encode(encoding))
+    with pytest.raises(DataError, match="it has a document type"):
+        built(f"source={kind}", f"source.paths={path}")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_a_line_that_is_longer_than_the_limit_is_refused(built, tmp_path, suffix):
+    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[suffix]
+    path = tmp_path / f"in.jsonl{suffix}"
+    path.write_bytes(pack(b'{"text": "' + b"a " * (3 * LONG) + b'"}'))
+    said = r"line too long \(more than source.max_text_bytes=1000000 bytes"
+    with memory(40_000_000), pytest.raises(DataError, match=said):  # zstd: in blocks of 16 MiB
+        built("source=jsonl", f"source.paths={path}", "source.max_text_bytes=1000000")
+
+
+@pytest.mark.parametrize(
+    ("language", "letters"),
+    [("zh", [chr(0x4E00 + n) for n in range(3_000)]),
+     ("ja", [chr(0x3042 + n) for n in range(80)] + [chr(0x4E00 + n) for n in range(900)]),
+     ("th", [chr(0x0E01 + n) for n in range(46)])],
+)  # fmt: skip
+def test_texts_without_spaces_are_measured_in_letters(built, tmp_path, language, letters):
+    rng = np.random.default_rng(0)
+    drawn = ["。".join("".join(rng.choice(letters, 9)) for _ in range(4)) for _ in range(40)]
+    pages = [page(n, f"P{n}", text, [(AFTER if n % 2 else BEFORE, False)])
+             for n, text in enumerate(drawn)]  # fmt: skip
+    path = dump(tmp_path / f"{language}wiki.xml", *pages)
+    rows, sheet, _ = built("source=wikipedia", f"source.paths={path}")
+    assert Counter(row["label"] for row in rows["length16"]) == {0: 10, 1: 10}
+    for row in rows["length16"]:
+        assert row["text"] == drawn[int(row["id"])][:17]  # with its full stop, and no spaces
+    assert sheet["read"]["too_short"] == {}
+
+
+def test_a_question_whose_html_is_cut_off_is_counted(built, tmp_path):
+    path = stack_exchange(tmp_path / "Posts.xml", texts(40), [BEFORE, AFTER] * 20)
+    path.write_text(path.read_text().replace('Body="&lt;p&gt;', 'Body="&lt;!-- &lt;p&gt;', 13))
+    sheet = built("source=stackexchange", f"source.paths={path}")[1]
+    assert 0 < sum(sheet["read"]["unreadable"].values()) <= 7  # others stand in answers
+
+
+@pytest.mark.parametrize("piece", ["<a ", "<!--", "\\[", "\\(", "$", "$x_", "$$", "_", "$ _"])
+def test_any_question_is_read_in_linear_time(piece):
+    source = StackExchange(name="a", paths=__file__)
+    begin = time.process_time()
+    with suppress(ValueError):
+        source.text(f"$ {piece * (200_000 // len(piece))}", 10)
+    assert time.process_time() - begin < 3
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (r"so \[ a \\[2pt] b \] on", "so   on"),
+        (r"so \(a_1\) on $b^2$, $c$ and $5 or $6", "so   on  ,   and $5 or $6"),
+        ("so $$ a\nb $$ on", "so   on"),
+        ("$ x_1 $ is", "  is"),
+    ],
+)
+def test_formulas_are_left_out(body, text):
+    assert StackExchange(name="a", paths=__file__).text(body, 10) == text
 
 
 @pytest.mark.parametrize("kind", ["wikipedia", "stackexchange"])

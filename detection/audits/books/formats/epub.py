@@ -10,12 +10,14 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
-from html import escape
-from html.parser import HTMLParser
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 from xml.etree import ElementTree
+from xml.parsers.expat import ExpatError, ParserCreate
+
+from core.html_text import START, TEXT, tokens
+from detection.audits.books.formats.limits import LIMITS, Limits
 
 CONTAINER = "META-INF/container.xml"
 UNSEEN = {"script", "style", "head", "title", "svg", "math"}
@@ -26,33 +28,73 @@ BLOCKS = {
 }
 """Elements that begin and end a line."""
 SPACE = re.compile(r"\s+")
-VERBATIM = re.compile(r"<!--.*?-->|<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-"""A comment, or text in which no character is markup, as XHTML may have it and HTML has not."""
 DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.-]+)")
 """The encoding that a page's first line names."""
-BAD = (zipfile.BadZipFile, zlib.error, KeyError, ElementTree.ParseError, RuntimeError)
+FIRST_LINE_BYTES = 1024
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How a file in an EPUB may be packed (EPUB 3.3, section 4.2.2). Of others zipfile unpacks a block
+of the archive at once, whatever becomes of it."""
+ENTITY = "an XML entity is declared in it, and none is needed there"
+BAD = (zipfile.BadZipFile, zlib.error, KeyError, ExpatError, ElementTree.ParseError, RuntimeError)
 """What reading a file raises that is no whole EPUB; a RuntimeError where it is encrypted."""
 
 
-def read_epub(path: Path) -> Iterator[tuple[str, str]]:
+def read_epub(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
     """The book's title and text, its pages in the order of the spine.
 
     Raises:
-        ValueError: the file is no EPUB that can be read.
+        ValueError: the file is no EPUB that can be read, or larger than the limits.
     """
     try:
         with zipfile.ZipFile(path) as book:
-            package = _package(book)
-            root = ElementTree.fromstring(book.read(package))
-            pages = [_text(book.read(name)) for name in _spine(root, PurePosixPath(package))]
+            container = _parsed(_unpacked(book, CONTAINER, limits))
+            package = _package(container)
+            root = _parsed(_unpacked(book, package, limits))
+            pages = [*_pages(book, _spine(root, PurePosixPath(package)), limits)]
     except BAD as error:
         raise ValueError(f"it can't be read as an EPUB ({str(error).strip()})") from error
     yield _title(root) or path.stem, "\n".join(page for page in pages if page)
 
 
-def _package(book: zipfile.ZipFile) -> str:
+def _pages(book: zipfile.ZipFile, names: Iterable[str], limits: Limits) -> Iterator[str]:
+    """The text of each page."""
+    total = 0
+    for name in names:
+        page = _unpacked(book, name, limits)
+        total += len(page)  # a spine may name a page any number of times
+        limits.check("max_book_bytes", "the book", total)
+        try:
+            yield _text(_decoded(page))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+
+def _unpacked(book: zipfile.ZipFile, name: str, limits: Limits) -> bytes:
+    """The content of a file in the archive, of which no more is unpacked than the limit."""
+    member = book.getinfo(name)
+    if member.compress_type not in PACKINGS:
+        raise ValueError(f"{name} is packed neither by deflate nor not at all, as EPUB has it")
+    limits.check("max_page_bytes", name, member.file_size)
+    with book.open(member) as stream:
+        content = stream.read(limits.max_page_bytes + 1)  # without a number it unpacks gigabytes
+    limits.check("max_page_bytes", name, len(content))
+    return content
+
+
+def _parsed(document: bytes) -> ElementTree.Element:
+    """An XML document, which declares no entity: those can stand for any length of text."""
+    parser = ParserCreate()
+    parser.EntityDeclHandler = _refused
+    parser.Parse(document, True)
+    return ElementTree.fromstring(document)
+
+
+def _refused(*_: object) -> None:
+    raise ValueError(ENTITY)
+
+
+def _package(container: ElementTree.Element) -> str:
     """The path of the package document, which the container names first."""
-    container = ElementTree.fromstring(book.read(CONTAINER))
     found = container.find(".//{*}rootfile")
     if found is None:
         raise KeyError(f"{CONTAINER} names no package")
@@ -75,40 +117,6 @@ def _title(root: ElementTree.Element) -> str:
     return " ".join((found.text or "").split()) if found is not None else ""
 
 
-class _Page(HTMLParser):
-    """Collects the text of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._unseen = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        tag = _local(tag)
-        self._unseen += tag in UNSEEN
-        if tag in BLOCKS:
-            self.parts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        tag = _local(tag)
-        self._unseen -= tag in UNSEEN and self._unseen > 0
-        if tag in BLOCKS:
-            self.parts.append("\n")
-
-    def handle_startendtag(self, tag: str, attrs: object) -> None:
-        if _local(tag) in BLOCKS:
-            self.parts.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if not self._unseen:
-            self.parts.append(SPACE.sub(" ", data))
-
-
-def _local(tag: str) -> str:
-    """An element's name without the prefix of its namespace."""
-    return tag.rpartition(":")[2]
-
-
 def _decoded(page: bytes) -> str:
     """By its byte order mark, else by its declaration, else as UTF-8.
 
@@ -117,21 +125,29 @@ def _decoded(page: bytes) -> str:
     """
     if page.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return page.decode("utf-16")
-    declared = DECLARED.match(page)
+    declared = DECLARED.match(page[:FIRST_LINE_BYTES])
     try:
         return page.decode(declared[1].decode() if declared else "utf-8-sig")
     except LookupError as error:
         raise ValueError(f"a page has an {error}") from error
 
 
-def _as_html(found: re.Match[str]) -> str:
-    return found[0] if found[1] is None else escape(found[1])
+def _text(page: str) -> str:
+    """A page's text, a paragraph a line.
 
-
-def _text(page: bytes) -> str:
-    """A page's text, a paragraph a line."""
-    parser = _Page()
-    parser.feed(VERBATIM.sub(_as_html, _decoded(page)))
-    parser.close()
-    lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
+    Raises:
+        ValueError: the page is cut off.
+    """
+    parts: list[str] = []
+    unseen = 0
+    for kind, value in tokens(page):
+        if kind == TEXT:
+            if not unseen:
+                parts.append(SPACE.sub(" ", value))
+        else:
+            if value in UNSEEN:
+                unseen = max(0, unseen + (1 if kind == START else -1))
+            if value in BLOCKS:
+                parts.append("\n")
+    lines = (" ".join(line.split()) for line in "".join(parts).split("\n"))
     return "\n".join(line for line in lines if line)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from detection.audits.books.formats.limits import LIMITS, Limits
 
-def read_jsonl(path: Path) -> Iterator[tuple[str, str]]:
+
+def read_jsonl(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
     """Each line's `title` and `text`; or the file's name and all lines' `text`, one below another.
 
     Raises:
         ValueError: there is no line; one is no object with a `text`, or its title is no string; or
-            some lines have a title and others none.
+            some lines have a title and others none; or a line is larger than the limit.
     """
-    lines = path.read_bytes().decode("utf-8-sig").split("\n")
-    rows = [_row(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = [_row(number, line) for number, line in _lines(path, limits) if line.strip()]
     if not rows:
         raise ValueError("it is empty")
     titled = ["title" in row for row in rows]
@@ -26,6 +28,15 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, str]]:
         raise ValueError("some lines have a `title`, others none: give all lines one, or none")
     else:
         yield path.stem, "\n".join(row["text"] for row in rows)
+
+
+def _lines(path: Path, limits: Limits) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers from 1."""
+    with path.open("rb") as stream:
+        read = partial(stream.readline, limits.max_book_bytes + 1)
+        for number, line in enumerate(iter(read, b""), 1):
+            limits.check("max_book_bytes", f"line {number}", len(line))
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
 
 
 def _row(number: int, line: str) -> dict[str, Any]:
