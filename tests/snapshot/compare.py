@@ -33,7 +33,7 @@ LISTED = 60
 """At most so many differences, and names of one kind, are printed."""
 OUTPUT = "output"
 """The kind of what a command printed and wrote outside of the runs folder."""
-SOFT = ("pages", "charts")
+SOFT = ("pages", "printed", "charts")
 CLASSES = ("commands", "tables", "scores", "data files", "counts", "settings", *SOFT)
 
 Entry = dict[str, Any]
@@ -392,6 +392,8 @@ def _fingerprint(artefact: Entry) -> Hashable:
 def _class_of(name: str, kind: str, artefact: str) -> str:
     """The class that a file is counted in."""
     path = Path(name)
+    if artefact == OUTPUT and name == "stdout":
+        return "printed"
     if path.stem == "scores" or (artefact == "scores" and path.suffix == ".parquet"):
         return "scores"
     return {"table": "tables", "page": "pages", "chart": "charts", "data": "data files"}[kind]

@@ -10,7 +10,8 @@ A file is one of these:
 
 Left out, because they differ between two records of the same code:
 
-- times, rates and costs: the columns and leaves in `TIMES`;
+- times, rates and costs: the columns and leaves in `TIMES`; on pages a time of day, and what stands
+  before a unit of time ("82 s", "4 min");
 - hashes in the names of artefacts; the digest of an artefact is written as the artefact's name.
   They depend on recorded class paths, which a redesign may change;
 - the record's own folder and a server's address;
@@ -40,6 +41,10 @@ TIMES = re.compile(
     r"(^|\.)(tokens_per_second|mfu|seconds|wall_seconds|gpu_hours|peak_memory\w*|created_at)$"
 )
 """The last part of the name of a column or a leaf that holds a time, a rate or a cost."""
+PAGE_TIMES = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d\S*|\b\d\d:\d\d(:\d\d)?\b"
+    r"|(?<![\d.,])[\d.,]+ (s|min|h|seconds?|minutes?|hours?|GPU hours?|days?)\b"
+)
 RAW = ("hf", "exports", "tokenizer", "sequences", "checkpoints")
 """Folders within an artefact whose files other programs read: compared by their bytes."""
 HASH = re.compile(r"-[0-9a-f]{12}(?![0-9a-f])")
@@ -190,7 +195,7 @@ def page_numbers(file: Path, clean: Clean = str) -> Counter[str]:
     text = file.read_text(errors="replace")
     if file.suffix == ".html":
         text = _visible(text)
-    numbers = NUMBER.findall(clean(text))
+    numbers = NUMBER.findall(PAGE_TIMES.sub(" ", clean(text)))
     return Counter(number.replace(",", "").replace("−", "-") for number in numbers)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +14,9 @@ YEARS = {True: range(2010, 2017), False: range(2023, 2025)}
 """When a member, or a non-member, is said to have been written."""
 
 
-def write_material(folder: Path, corpus: Path) -> None:
-    """Write labelled, long and dated texts, and books, made of the examples of a corpus."""
+def write_material(folder: Path, corpus: Path, model: Path) -> None:
+    """Write labelled, long and dated texts and books of a corpus's examples, and copy a model."""
+    shutil.copytree(model / "hf", folder / "hf", dirs_exist_ok=True)
     examples = pd.read_parquet(corpus / "examples.parquet").sort_values("example_id")
     members = examples[examples["member"].astype(bool)].sort_values(
         ["occurrences", "example_id"], ascending=[False, True]
@@ -28,7 +30,6 @@ def write_material(folder: Path, corpus: Path) -> None:
         for label, group in texts.items()
         for place, text in enumerate(group[:60], start=1000 * label)
     ]
-    folder.mkdir(parents=True, exist_ok=True)
     _write_rows(folder / "labelled.jsonl", labelled)
     _write_rows(folder / "few.jsonl", [row for row in labelled if int(row["id"][5:]) % 1000 < 6])
     _write_rows(folder / "long.jsonl", [

@@ -176,7 +176,8 @@ class Recorder:
         done = folder / "done"
         with self.changed:
             if not done.exists():
-                write_material(folder, self._artefact("quickstart", "corpus", "study"))
+                corpus = self._artefact("quickstart", "corpus", "study")
+                write_material(folder, corpus, self._artefact("quickstart", "model", "study"))
                 done.touch()
 
     @contextmanager

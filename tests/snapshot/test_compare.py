@@ -176,6 +176,12 @@ def test_a_page_is_read_without_scripts_and_drawings(tmp_path):
     assert sorted(page_numbers(page)) == ["-1.5", "-2", "0.2", "10", "1000"]
 
 
+def test_times_on_a_page_are_left_out(tmp_path):
+    page = tmp_path / "report.md"
+    page.write_text("0.76 after 82 s, 1.5 min or 2 hours, on 2026-11-23 23:18 UTC; 00:56; 3 steps.")
+    assert sorted(page_numbers(page)) == ["0.76", "3"]
+
+
 def test_exact_text_reads_back_as_the_same_number(tmp_path):
     values = [0.1 + 0.2, 1e-300, -0.0, float("nan"), None]
     pd.DataFrame({"a": values, "b": pd.array(values, "Float32")}).to_parquet(tmp_path / "a.parquet")
