@@ -1,0 +1,1 @@
+"""What every command writes, recorded so that two versions of the code can be compared."""
