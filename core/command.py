@@ -26,6 +26,7 @@ from core.disk import check_disk, disk_errors
 from core.errors import ConfigError, StoppedError, UserError, near_names, require
 from core.quiet import quiet_libraries
 from core.stopping import obeyed
+from core.terminal import escaped
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
@@ -83,7 +84,8 @@ def said(tool: Callable[[], int | None]) -> int:
 
 def _say(error: UserError | StoppedError) -> int:
     said = "stopped" if isinstance(error, StoppedError) else "error"
-    print(f"{said}: {secrets.without_given(str(error), sys.argv[1:])}", file=sys.stderr)
+    words = escaped(secrets.without_given(str(error), sys.argv[1:]))
+    print(f"{said}: {words}", file=sys.stderr)
     return error.status
 
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
 
 
 class UserError(Exception):
     """Something the user can mend; the command line prints it without a traceback."""
 
-    status = 2  # the command's exit status
+    status: ClassVar[int] = 2
+    """The command's exit status. Errors with a code of their own give it another name."""
 
 
 class ConfigError(UserError):

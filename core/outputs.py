@@ -1,11 +1,18 @@
-"""Standard output and error whose reader may go, as `| head` does: what follows is dropped."""
+"""Standard output and error whose reader may go, as `| head` does: what follows is dropped.
+
+What a server, a file or a model says is data. Its control characters are escaped here, where all
+that a command prints or logs leaves the process, and so reach no terminal and no log.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import Any, ClassVar, TextIO
+
+from core.terminal import REDRAWING, escaped
 
 
 class _Outliving(io.FileIO):
@@ -21,16 +28,34 @@ class _Outliving(io.FileIO):
             return super().write(data)
 
 
+class _Escaping(io.TextIOWrapper):
+    """Text whose control characters are escaped, but for those that are allowed."""
+
+    allowed: ClassVar[Sequence[str]] = ()
+
+    def write(self, text: str) -> int:
+        super().write(escaped(text, self.allowed))
+        return len(text)
+
+
+class _Redrawing(_Escaping):
+    """The same for a stream on which progress bars redraw their line."""
+
+    allowed = REDRAWING
+
+
 def outlive_readers() -> None:
     """From now on no work ends, and nothing is said, because nobody reads any more.
 
-    A sign that the reader's encoding lacks becomes a question mark.
+    A sign that the reader's encoding lacks becomes a question mark. Control characters are escaped,
+    but for those by which progress bars redraw their line on standard error.
     """
-    sys.stdout, sys.stderr = map(_outliving, (sys.stdout, sys.stderr))
+    sys.stdout = _outliving(sys.stdout, _Escaping)
+    sys.stderr = _outliving(sys.stderr, _Redrawing)
 
 
-def _outliving(stream: TextIO) -> TextIO:
-    return io.TextIOWrapper(
+def _outliving(stream: TextIO, kind: type[io.TextIOWrapper]) -> TextIO:
+    return kind(
         io.BufferedWriter(_Outliving(stream.fileno(), "w", closefd=False)),
         encoding=stream.encoding,
         errors="replace" if stream.errors == "strict" else stream.errors,

@@ -1,7 +1,8 @@
-"""Tables on a terminal: the columns that fit its width, and a line that names the others."""
+"""Text on a terminal: tables that fit its width, and text from elsewhere made harmless."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -10,6 +11,13 @@ from dataclasses import dataclass
 
 from tqdm.utils import disp_len
 
+UP = "\x1b[A"
+CONTROL = re.compile(
+    r"\x1b\[A|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What moves the cursor, colours, rings, reorders or ends a line, except line feed and tab."""
+REDRAWING = ("\r", UP)
+"""What progress bars write to redraw their lines."""
 BETWEEN = 2
 """Blanks between two columns."""
 
@@ -32,6 +40,23 @@ class Fitted:
             *((" " * BETWEEN).join(row).rstrip() for row in texts),
             *[self.note] * bool(self.note),
         ]
+
+
+def escaped(text: str, allowed: Sequence[str] = ()) -> str:
+    r"""The text with each control character as Python writes it in a string, such as \x1b.
+
+    Without them it can't move the cursor, set the terminal's title or turn its own direction.
+
+    Args:
+        text: perhaps from a server, a file or a model. Line feeds and tabs stay.
+        allowed: controls that stay as well.
+    """
+
+    def visible(match: re.Match[str]) -> str:
+        control = match[0]
+        return control if control in allowed else control.encode("unicode_escape").decode()
+
+    return CONTROL.sub(visible, text)
 
 
 def columns() -> int | None:
@@ -59,7 +84,7 @@ def fit(
         edges: characters before the first and after the last column, such as 4 in Markdown.
     """
     width = width or columns()
-    table = [list(header), *map(list, rows)]
+    table = [[escaped(cell) for cell in row] for row in (header, *rows)]
     widths = _widths(table)
     named = [header.index(name) for name in least if name in header[1:]]
     order = [*named, *(i for i in range(len(header) - 1, 0, -1) if i not in named)]

@@ -174,6 +174,8 @@ class ScoredModelConfig(Ranged, node="model"):
     """Requests to the server at once."""
     timeout_seconds: float = runtime(120.0, POSITIVE)
     """How long to wait for an answer."""
+    max_answer_bytes: int = runtime(16 * 2**20, at_least(1))
+    """The longest answer that is read, in bytes after decompression."""
     retries: int = runtime(6, at_least(0))
     """How often a request is sent again after a failure that may pass."""
     tolerance: float = limited(1e-3, POSITIVE)

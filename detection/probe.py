@@ -42,10 +42,9 @@ def run(stage: ProbeStage) -> str:
         raise ConfigError(f"model.path is {model.path!r}: a probe asks a server. Give model.url.")
     asked = model.asked()
     rows = [["top-n of the prompt", str(prompt_tops(asked) or "no"), "", "", ""], *_ways(asked)]
-    takes = "token ids" if model.probe.dialect.ids else "text"
     context = f"{model.context} tokens" if model.context else "not said"
     return "\n".join([
-        f"{model.path}: takes {takes}; context: {context}",
+        f"{model.path}: takes {model.probe.dialect}; context: {context}",
         *fit(HEADER, rows).lines(),
         str(model.said),
         *_methods(stage, model),
@@ -69,7 +68,10 @@ def _facts(way: Way) -> list[str]:
 def _methods(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
     """The methods that can be served, and what each other one lacks."""
     models = {role: model for role in ("target", "reference")}
-    lack = {name: lacking(models, m) for (name, _), m in build_methods(stage.method).items()}
+    built = {name: build_methods({name: node}) for name, node in stage.method.items()}  # each alone
+    lack = {
+        name: lacking(models, next(iter(variants.values()))) for name, variants in built.items()
+    }
     served = [name for name, why in lack.items() if why is None]
     yield f"methods: {', '.join(served) or 'none'}, by {model.probe.way}"
     yield from (f"{name} needs {why[0]}" for name, why in lack.items() if why is not None)

@@ -16,11 +16,11 @@ print("done", file=sys.stderr)
 """
 
 
-def run(*, read, **environment):
+def run(*, read, code=CODE, **environment):
     """What the program says on standard error, and, or the beginning of it, on standard output."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     own = {**os.environ, **environment}
-    with subprocess.Popen([sys.executable, "-c", CODE], env=own, **pipes) as program:
+    with subprocess.Popen([sys.executable, "-c", code], env=own, **pipes) as program:
         shown = program.stdout.read(read)
         program.stdout.close()
         said = program.stderr.read()
@@ -35,3 +35,21 @@ def test_work_goes_on_in_silence_where_the_reader_has_gone():
 def test_a_sign_that_the_encoding_lacks_ends_nothing():
     shown, said = run(read=-1, PYTHONIOENCODING="ascii")
     assert (shown[:9], said) == (b"?\nline 0\n", "done\n")
+
+
+CONTROLS = r"""
+import logging, sys
+from core.outputs import outlive_readers
+outlive_readers()
+logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+print("printed \x1b]0;pwned\x07")
+logging.info("logged %s", "\x1b[2J")
+sys.stderr.write("\rbar\x1b[A\n")
+print("said \x1b[31m", file=sys.stderr)
+"""
+
+
+def test_control_characters_reach_no_output_but_for_those_of_progress_bars():
+    shown, said = run(read=-1, code=CONTROLS)
+    assert shown.decode() == "printed \\x1b]0;pwned\\x07\nlogged \\x1b[2J\n"
+    assert said == "\rbar\x1b[A\nsaid \\x1b[31m\n"

@@ -1,10 +1,10 @@
-"""Tables that fit a terminal."""
+"""Tables that fit a terminal, and text that can't harm it."""
 
 import sys
 
 import pytest
 
-from core.terminal import beside, columns, fit
+from core.terminal import beside, columns, escaped, fit
 
 HEADER = ["method", "variant", "AUROC", "TPR"]
 ROWS = [["Loss", "", "0.5", "0.1"], ["Min-K%++", "k=0.2", "0.75", "0.2"]]
@@ -69,3 +69,24 @@ def test_the_terminals_width_counts_only_where_there_is_one(monkeypatch, is_term
     monkeypatch.setenv("COLUMNS", "20")
     assert columns() == width
     assert bool(fit(HEADER, ROWS).note) == is_terminal
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("\x1b[2J\x1b[31m", r"\x1b[2J\x1b[31m"),
+        ("line\rother\x08", r"line\rother\x08"),
+        ("\x9b2J\x7f", r"\x9b2J\x7f"),
+        ("safe\u202egpj.exe\u2066", r"safe\u202egpj.exe\u2066"),
+        ("two\u2028lines \udce9", r"two\u2028lines \udce9"),
+        ("caf\u00e9\t\u65e5\u672c \U0001f600\n", "caf\u00e9\t\u65e5\u672c \U0001f600\n"),
+    ],
+)
+def test_control_characters_are_escaped_and_text_is_not(text, shown):
+    assert escaped(text) == shown
+
+
+def test_a_cell_counts_as_wide_as_it_is_shown():
+    lines = fit(["id", "n"], [["\x1b[2J", "1"], ["plain", "2"]]).lines()
+    assert lines == ["id       n", r"\x1b[2J  1", "plain    2"]

@@ -107,7 +107,7 @@ class Judge:
     def _asked(self, question: str) -> str:
         message = {"role": "user", "content": question}
         body = {"model": self.name, "messages": [message], "max_tokens": TOKENS, "temperature": 0}
-        return self._client.post("chat/completions", body, Chat).choices[0].message.content
+        return self._client.post("chat/completions", body, Chat).choices[0].written
 
 
 def rating(answer: str) -> int | None:

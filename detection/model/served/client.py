@@ -40,6 +40,8 @@ LONGEST_ASKED = 3600.0
 """Seconds: the longest that a server may ask to be left alone."""
 READ = ("Content-Type", "Retry-After", "Location")
 """The headers of an answer that are read."""
+CODINGS = ("identity", "gzip", "deflate")
+"""The codings that an answer may have, one at a time: each expands at most a thousandfold."""
 SAID = 300
 """Characters of a server's own words that an error quotes."""
 
@@ -48,14 +50,20 @@ class RefusedError(ServerError):
     """The server answered that it will not do this: another status than 200.
 
     Attributes:
-        status: the HTTP status.
+        http_status: the HTTP status; the command's exit status is that of every `UserError`.
         words: what the server said, without the key.
         wait: seconds that it wants to be left alone; None: it does not say.
     """
 
-    def __init__(self, message: str, status: int, words: str, wait: float | None = None) -> None:
+    def __init__(
+        self, message: str, http_status: int, words: str, wait: float | None = None
+    ) -> None:
         super().__init__(message)
-        self.status, self.words, self.wait = status, words, wait
+        self.http_status, self.words, self.wait = http_status, words, wait
+
+
+class UnreadableError(ServerError):
+    """An answer that is not read to its end: too long, or coded in an unknown way."""
 
 
 class Client:
@@ -73,7 +81,9 @@ class Client:
         self.field, self.server = field, server
         self.url = base_url(f"{field}.url", str(server.url))
         self._key = _key(field, server.key_env)
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        headers = {"Accept-Encoding": "gzip, deflate"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
         timeout = httpx.Timeout(server.timeout_seconds, pool=None)
         limits = httpx.Limits(max_connections=server.requests)
         self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
@@ -123,11 +133,12 @@ class Client:
             except ServerError as error:
                 wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0**number)
                 if isinstance(error, RefusedError):
-                    most_500 -= error.status == 500
-                    if error.status not in MAY_PASS or most_500 < 0:
+                    most_500 -= error.http_status == 500
+                    if error.http_status not in MAY_PASS or most_500 < 0:
                         raise
                     wait = error.wait or wait
-                if number == retries or _asking.stop.is_set():
+                final = number == retries or isinstance(error, UnreadableError)
+                if final or _asking.stop.is_set():
                     raise
                 log.info("%s Asked again in %.1f s.", error, wait)
                 if _stopped_within(wait * random.uniform(1, 1.25)):
@@ -145,14 +156,34 @@ class Client:
 
     def _received(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
         """The whole answer: httpx waits as long for each part of it as the whole may take."""
-        end, parts = monotonic() + self.server.timeout_seconds, []
+        end, content = monotonic() + self.server.timeout_seconds, bytearray()
         with self._http.stream(method, f"{self.url}/{path}", json=body) as answer:
+            self._check_coding(answer, path)
             for part in answer.iter_bytes():
-                parts.append(part)
+                content += part
+                if len(content) > self.server.max_answer_bytes:
+                    raise self._too_long(path)
                 if monotonic() > end:
                     raise httpx.ReadTimeout("it comes in parts")
         headers = {name: answer.headers[name] for name in READ if name in answer.headers}
-        return httpx.Response(answer.status_code, headers=headers, content=b"".join(parts))
+        return httpx.Response(answer.status_code, headers=headers, content=bytes(content))
+
+    def _check_coding(self, answer: httpx.Response, path: str) -> None:
+        """Refuse what a part of 64 KiB could expand without bound: other or several codings."""
+        coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding not in CODINGS:
+            raise UnreadableError(self.hidden(
+                f"{self.field}.url is {self.server.url!r}: its answer to {path} has the "
+                f"Content-Encoding {coding[:SAID]!r}, which was not asked for. See that the server "
+                "and what stands before it send gzip, deflate or no coding."
+            ))  # fmt: skip
+
+    def _too_long(self, path: str) -> UnreadableError:
+        return UnreadableError(self.hidden(
+            f"{self.field}.max_answer_bytes is {self.server.max_answer_bytes:,}: the answer of "
+            f"{self.server.url!r} to {path} is longer, once decompressed. Give a server of "
+            "OpenAI's completions protocol, or a higher limit if its texts are that long."
+        ))  # fmt: skip
 
     def _refused(self, answer: httpx.Response, path: str) -> RefusedError:
         words = self._said(answer)

@@ -1,7 +1,8 @@
-"""The OpenAI-compatible protocol: `/models` and `/completions`."""
+"""The OpenAI-compatible protocol: `/models` and `/completions`; see `chats` for chats."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +11,48 @@ from core.errors import ConfigError, ServerError, near_names
 from detection.model.language_model import Prompt
 from detection.model.served.client import Client, RefusedError
 from detection.model.served.names import Names
-from detection.model.served.replies import Choice, Completion, Model, Models, Place
+from detection.model.served.replies import (
+    Choice,
+    Completion,
+    Model,
+    Models,
+    Place,
+    Unlisted,
+)
+
+log = logging.getLogger(__name__)
 
 
 class UnshownError(ServerError):
-    """The server shows no log-probabilities of the prompt: it may not know `echo`."""
+    """The server does not show what it is asked for: it may not know `echo`, or answers a chat."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a server takes: prompts as token ids, or as text; tokens written by their ids."""
+    """What a server takes, and how it writes tokens.
+
+    Attributes:
+        ids: prompts as token ids; otherwise as text.
+        names_ids: tokens are written by their ids.
+        chat: it has /chat/completions alone.
+        continues: a chat in which the text is the beginning of the answer, which it continues.
+    """
 
     ids: bool = True
     names_ids: bool = True
+    chat: bool = False
+    continues: bool = False
+
+    def __str__(self) -> str:
+        if self.chat:
+            does = "continues an answer that is begun" if self.continues else "only answers"
+            return f"chats, and {does}"
+        return "token ids" if self.ids else "text"
+
+    def record(self) -> dict[str, bool]:
+        """For a file: without what a server of /completions has not."""
+        shared = {"ids": self.ids, "names_ids": self.names_ids}
+        return {**shared, "chat": True, "continues": self.continues} if self.chat else shared
 
 
 class Completions:
@@ -45,7 +75,7 @@ class Completions:
 
     def tried(self) -> Completions:
         """The same, asked for what it may not do."""
-        return Completions(self.client, self.name, self.tokenizer, self.dialect, trying=True)
+        return type(self)(self.client, self.name, self.tokenizer, self.dialect, trying=True)
 
     def prompt(self, ids: Sequence[int], top: int) -> list[Place]:
         """What the server shows of the text's tokens after the first.
@@ -61,6 +91,20 @@ class Completions:
             raise UnshownError(self.of_text(ids, f"{why}. {self._remedy}"))
         return places[1 : len(ids)]
 
+    def shown_prompt(self, ids: Sequence[int], top: int) -> list[Place]:
+        """The same by the parameter `prompt_logprobs`, which names tokens by their ids.
+
+        Raises:
+            RefusedError: it does not know the parameter.
+            UnshownError: it takes no notice of it.
+        """
+        choice = self._complete(ids, max_tokens=1, temperature=0, prompt_logprobs=top)
+        places = choice.prompt_places(ids)
+        if len(places) < len(ids) or any(place.logprob is None for place in places[1:]):
+            why = f"its prompt_logprobs have {len(places)} places for {len(ids)} tokens"
+            raise UnshownError(self.of_text(ids, f"{why}, or not of these tokens. {self._remedy}"))
+        return places[1:]
+
     def next(self, ids: Sequence[int], shows: bool = False, **options: Any) -> Place:
         """The greedy token after these, under the options of the request.
 
@@ -73,7 +117,7 @@ class Completions:
             ServerError: it shows none where it has to, or does not name ids where it has.
         """
         choice = self._complete(ids, max_tokens=1, temperature=0, **options)
-        place = next(iter(choice.places()), Place(choice.text or "", None, {}))
+        place = next(iter(choice.places()), Place(choice.written, None, {}))
         names = [place.token, *place.shown]
         if shows and not place.shown:
             raise self._changed(ids, "shows no log-probability of the next token")
@@ -87,14 +131,14 @@ class Completions:
 
     def write(self, ids: Sequence[int], tokens: int) -> str:
         """So many greedy tokens after these, as text."""
-        return self._complete(ids, max_tokens=tokens, temperature=0).text or ""
+        return self._complete(ids, max_tokens=tokens, temperature=0).written
 
     def continued(self, prompt: Prompt, temperature: float) -> list[int]:
         """The tokens that follow the prompt, without what ends the text.
 
-        They are those of the server's text where it names no ids.
+        They are those of the server's text where it names no ids, or hides some of the tokens.
         """
-        choice = self._complete(
+        answer = self._completion(
             prompt.ids,
             max_tokens=prompt.tokens,
             temperature=temperature,
@@ -102,10 +146,11 @@ class Completions:
             top_p=1,
             **({"logprobs": 1} if self.dialect.names_ids else {}),
         )
+        choice = answer.choices[0]
         named = [self.names.token(place.token) for place in choice.places()]
         ids: list[int] = [token for token in named if token is not None]
-        if not self.dialect.names_ids:
-            ids = self.tokenizer(choice.text or "", add_special_tokens=False)["input_ids"]
+        if not self.dialect.names_ids or len(named) < (answer.wrote or 0):
+            ids = self.tokenizer(choice.written, add_special_tokens=False)["input_ids"]
         elif len(ids) < len(named):
             raise ServerError(self.of_text(prompt.ids, f"it writes no ids. {self._remedy}"))
         end = self.tokenizer.eos_token_id
@@ -150,19 +195,32 @@ class Completions:
         return self.of_text(ids, f"{why}. {self._remedy}")
 
     def _complete(self, ids: Sequence[int], **options: Any) -> Choice:
-        """The first choice of an answer to these tokens, which the server counts as this does."""
+        """The first choice of an answer to these tokens."""
+        return self._completion(ids, **options).choices[0]
+
+    def _completion(self, ids: Sequence[int], **options: Any) -> Completion:
+        """An answer to these tokens, which the server counts as this does."""
         body = {"model": self.name, "prompt": self._prompt(ids), **options}
+        answer = self._answer("completions", body, Completion, ids)
+        self._check_count(answer, ids, len(ids))
+        return answer
+
+    def _answer(
+        self, path: str, body: dict[str, Any], kind: type[Completion], ids: Sequence[int]
+    ) -> Completion:
+        """The answer to this body about these tokens."""
         if self.dialect.names_ids:
             body["return_tokens_as_token_ids"] = True
         try:
-            answer = self.client.post("completions", body, Completion, self.trying)
+            return self.client.post(path, body, kind, self.trying)
         except RefusedError as error:
             raise self._explained(error, ids) from None
-        counted = answer.usage.prompt_tokens if answer.usage else None
-        if counted not in (None, len(ids)):
-            why = f"it counts {counted} tokens, the tokenizer {len(ids)}. {self._remedy}"
+
+    def _check_count(self, answer: Completion, ids: Sequence[int], expected: int) -> None:
+        """Raise a ServerError where the server counts another number of tokens."""
+        if answer.counted not in (None, expected):
+            why = f"it counts {answer.counted} tokens, the tokenizer {expected}. {self._remedy}"
             raise ServerError(self.of_text(ids, why))
-        return answer.choices[0]
 
     def _prompt(self, ids: Sequence[int]) -> list[int] | str:
         """The ids, or the text without the special tokens that the server itself adds."""
@@ -182,15 +240,10 @@ class Completions:
 
     def _explained(self, error: RefusedError, ids: Sequence[int]) -> ServerError:
         words = error.words.lower()
-        if error.status == 404 and "chat" in words:
-            return RefusedError(
-                f"{error} It only chats, and a chat shows nothing of a given text: give a server "
-                "with /completions.", error.status, error.words,
-            )  # fmt: skip
-        if error.status == 400 and ("context" in words or "too long" in words):
+        if error.http_status == 400 and ("context" in words or "too long" in words):
             return RefusedError(
                 f"{error} A text of {len(ids)} tokens is too long for it: shorten it, or start the "
-                "server with a longer context.", error.status, error.words,
+                "server with a longer context.", error.http_status, error.words,
             )  # fmt: skip
         return error
 
@@ -204,23 +257,32 @@ def is_whole(tokenizer: Any, ids: Sequence[int]) -> bool:
 def served_model(client: Client, name: str | None) -> Model:
     """What the server says of the model `name`, or of its only one.
 
+    Some servers list no models, or others than they run: one that is named is asked for anyway,
+    with a warning, and is an `Unlisted`.
+
     Raises:
-        ConfigError: there is none of that name, or no list of names at this address.
+        ConfigError: none is named where there is not one alone, or the key is refused.
     """
+    where = f"{client.field}.url is {client.server.url!r}"
     try:
-        found = {one.id: one for one in client.get("models", Models).data}
+        listed = {model.id: model for model in client.get("models", Models).data}
+        words = near_names(str(name), listed) if listed else "It lists none: see that it runs one."
     except RefusedError as error:
-        if error.status in (401, 403):
+        if error.http_status in (401, 403):
             raise ConfigError(str(error)) from None
-        raise ConfigError(
-            f"{client.field}.url is {client.server.url!r}: {client.url}/models gives no list of "
-            f"models ({error}). Give the address that stands before /completions, such as "
-            "http://localhost:8000/v1."
-        ) from None
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
-    if name not in found:
-        why = "the server has no such model" if name or not found else "the server has several"
-        known = near_names(str(name), found) if found else "It lists none: see that it runs one."
-        raise ConfigError(client.hidden(f"{client.field}.name is {name!r}: {why}. {known}"))
-    return found[name]
+        listed, words = {}, f"{client.url}/models gives no list of models ({error})."
+        if name is None:
+            raise ConfigError(client.hidden(
+                f"{where}: {words} Give the address that stands before /completions, such as "
+                f"http://localhost:8000/v1, and {client.field}.name where it lists no models."
+            )) from None  # fmt: skip
+    if name is None and len(listed) == 1:
+        return next(iter(listed.values()))
+    if name is None:
+        why = "the server has several" if listed else "the server has none"
+        raise ConfigError(client.hidden(f"{client.field}.name is None: {why}. {words}"))
+    if name in listed:
+        return listed[name]
+    words = client.hidden(words)
+    log.warning("%s: it does not list the model %r, and is asked for it. %s", where, name, words)
+    return Unlisted(id=name, words=words)

@@ -13,6 +13,8 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
+from detection.model.served.replies import id_name
+
 ID = re.compile(r"token_id:(\d{1,9})")
 
 
@@ -29,7 +31,11 @@ class Names:
 
     def of(self, token: int) -> str:
         """The token as the server writes it."""
-        return f"token_id:{token}" if self.by_id else str(self.tokenizer.decode([token]))
+        return id_name(token) if self.by_id else self.text(token)
+
+    def text(self, token: int) -> str:
+        """The token's text, with U+FFFD for a part of a character."""
+        return str(self.tokenizer.decode([token]))
 
     def token(self, name: str) -> int | None:
         """The only token that is written so; None: the name does not tell."""

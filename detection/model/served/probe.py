@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from core.artifacts import file_name
 from core.errors import ArtifactError, ServerError
 from core.files import sealed, unsealed, write_text
 from detection.model.scored_model import SERVED
+from detection.model.served.chats import asking
 from detection.model.served.client import Client, RefusedError
 from detection.model.served.completions import Completions, Dialect, UnshownError
 from detection.model.served.fingerprint import NOISIEST, Fingerprint, apart, taken, text_ids
@@ -30,6 +31,12 @@ from detection.model.served.ways import WAYS
 FILE = "probe.json"
 CANNOT = (400, 405, 415, 422, 500, 501)
 """The statuses by which a server refuses what it can't do; a 500 is one where it stays."""
+MISSING = (404, 405, 501)
+"""The statuses of a server that has no /completions."""
+COMPLETIONS = (Dialect(), Dialect(True, False), Dialect(False, True), Dialect(False, False))
+CHATS = tuple(Dialect(False, by_id, True, goes_on) for goes_on in (True, False)
+              for by_id in (True, False))  # fmt: skip
+"""What a server may take, the best first; chats only where there are no completions."""
 SHOWING: tuple[dict[str, Any], ...] = ({"logprobs": 1}, {})
 """Requests with log-probabilities, and without for a server that refuses those."""
 
@@ -61,7 +68,7 @@ def probed(client: Client, name: str, tokenizer: Any) -> Probe:
     Raises:
         ServerError: it does not, or it writes nothing.
     """
-    model = Completions(client, name, tokenizer, dialect_of(client, name, tokenizer))
+    model = asking(client, name, tokenizer, dialect_of(client, name, tokenizer))
     check_tokenizer(model)
     for way in ways(model, client.server.tolerance):
         said = taken(way)
@@ -81,20 +88,36 @@ def dialect_of(client: Client, name: str, tokenizer: Any) -> Dialect:
     Raises:
         RefusedError: it takes none.
     """
+    try:
+        return _taken(COMPLETIONS, client, name, tokenizer)
+    except RefusedError as error:
+        if error.http_status not in MISSING:
+            raise
+        refused = error
+    try:
+        return _taken(CHATS, client, name, tokenizer)
+    except (RefusedError, UnshownError) as error:
+        words = f"{refused} Nor does it chat: {error} Give a server with /completions."
+        raise RefusedError(words, refused.http_status, refused.words) from None
+
+
+def _taken(dialects: Sequence[Dialect], client: Client, name: str, tokenizer: Any) -> Dialect:
+    """The first of the dialects that the server takes; an error where it takes none."""
     ids = text_ids(tokenizer)
-    refused: list[RefusedError] = []
-    for dialect in (Dialect(), Dialect(True, False), Dialect(False, True), Dialect(False, False)):
-        for options in SHOWING:
-            model = Completions(client, name, tokenizer, dialect, trying=bool(refused))
+    refused: list[ServerError] = []
+    for dialect in dialects:
+        model = asking(client, name, tokenizer, dialect, trying=bool(refused))
+        for options in SHOWING if model.sendable(ids) or not dialect.continues else ():
             try:
                 place = model.next(ids, **options)
-            except RefusedError as error:
-                if error.status not in CANNOT:
+            except ServerError as error:
+                if not _cannot(error):
                     raise
                 refused.append(error)
+                model = model.tried()
             else:
                 named = dialect.names_ids and ID.fullmatch(place.token) is not None
-                return Dialect(dialect.ids, named)
+                return replace(dialect, names_ids=named)
     raise refused[0]
 
 
@@ -105,7 +128,7 @@ def check_tokenizer(model: Completions) -> None:
         ServerError: it counts others, or goes on otherwise: the tokenizer is not the model's.
     """
     ids, dialect = text_ids(model.tokenizer), replace(model.dialect, ids=False)
-    text = Completions(model.client, model.name, model.tokenizer, dialect, trying=True)
+    text = asking(model.client, model.name, model.tokenizer, dialect, trying=True)
     for options in SHOWING if model.dialect.ids else ():
         try:
             told = [one.next(ids, **options) for one in (text, model.tried())]
@@ -154,7 +177,7 @@ def _differ(one: Place, two: Place) -> bool:
 
 def _cannot(error: ServerError) -> bool:
     """Whether the server can't do what it was asked, and may do other things."""
-    refused = isinstance(error, RefusedError) and error.status in CANNOT
+    refused = isinstance(error, RefusedError) and error.http_status in CANNOT
     return refused or isinstance(error, UnshownError)
 
 
@@ -168,7 +191,7 @@ def folder_of(
     named = {
         "name": name,
         "tokenizer": tokenizer_digest,
-        "dialect": asdict(probe.dialect),
+        "dialect": probe.dialect.record(),
         "way": probe.way,
         "error": probe.error,
     }

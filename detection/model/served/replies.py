@@ -7,7 +7,7 @@ field that is not read may hold anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -16,6 +16,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StringConstraints,
     ValidationError,
     model_validator,
 )
@@ -39,6 +40,14 @@ def _checked(nats: float) -> float:
 
 
 LogProb = Annotated[float, AfterValidator(_checked)]
+
+
+def id_name(token: int) -> str:
+    """A token as servers write it that name tokens by their ids."""
+    return f"token_id:{token}"
+
+
+TokenId = Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")]
 
 
 class Reply(BaseModel):
@@ -76,54 +85,81 @@ class Place:
         return {**self.top, **own}
 
 
-class Shown(Reply):
-    """Log-probabilities, a place a token; none where the server shows none."""
+class Listed(Reply):
+    """A token and its log-probability in the form of chats; llama.cpp adds the id."""
 
-    tokens: list[str] = []
-    token_logprobs: list[LogProb | None] = []
+    token: str
+    id: int | None = Field(None, ge=0)
+    logprob: LogProb | None
+
+    @property
+    def name(self) -> str:
+        """The token as servers write it that name tokens by their ids, else its text."""
+        return self.token if self.id is None else id_name(self.id)
+
+
+class Written(Listed):
+    """The same of a token that is there, with the likeliest of its place."""
+
+    top_logprobs: list[Listed] | None = None
+
+    def place(self) -> Place:
+        """What is shown of its place."""
+        top = {one.name: one.logprob for one in self.top_logprobs or ()}
+        return Place(self.name, self.logprob, {n: v for n, v in top.items() if v is not None})
+
+
+class Shown(Reply):
+    """Log-probabilities, a place a token, in one of two forms; none where the server shows none.
+
+    Completions have `tokens`, `token_logprobs` and `top_logprobs`; chats have `content`, which
+    llama.cpp's server uses for completions as well. A proxy may send the other form's fields as
+    nulls.
+    """
+
+    content: list[Written] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[LogProb | None] | None = None
     top_logprobs: list[dict[str, LogProb | None] | None] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_known_form(cls, given: Any) -> Any:
+        """An answer in another form shows something: it must not be taken for one with nothing."""
+        if isinstance(given, dict) and given and not given.keys() & cls.model_fields.keys():
+            raise ValueError(
+                f"log-probabilities in an unknown form, with the fields {[*given][:5]}; known are "
+                "tokens with token_logprobs, and content"
+            )
+        return given
 
     @model_validator(mode="after")
     def _of_one_length(self) -> Self:
-        tops = len(self.tokens) if self.top_logprobs is None else len(self.top_logprobs)
-        if not len(self.tokens) == len(self.token_logprobs) == tops:
+        tokens, numbers = len(self.tokens or ()), len(self.token_logprobs or ())
+        tops = tokens if self.top_logprobs is None else len(self.top_logprobs)
+        if not tokens == numbers == tops:
             raise ValueError(
-                f"{len(self.tokens)} tokens, {len(self.token_logprobs)} token_logprobs and {tops} "
-                "top_logprobs, of which there must be as many"
+                f"{tokens} tokens, {numbers} token_logprobs and {tops} top_logprobs, of which "
+                "there must be as many"
             )
         return self
 
     def places(self) -> list[Place]:
         """What is shown of each place."""
-        tops = self.top_logprobs or [None] * len(self.tokens)
+        if self.content is not None:
+            return [token.place() for token in self.content]
+        tokens = self.tokens or []
+        tops = self.top_logprobs or [None] * len(tokens)
         return [
             Place(token, own, {n: v for n, v in (top or {}).items() if v is not None})
-            for token, own, top in zip(self.tokens, self.token_logprobs, tops, strict=True)
+            for token, own, top in zip(tokens, self.token_logprobs or (), tops, strict=True)
         ]
 
 
-class Choice(Reply):
-    """One continuation, perhaps with the prompt before it."""
+class OfPrompt(Reply):
+    """What `prompt_logprobs` shows of one token."""
 
-    text: str | None = None
-    logprobs: Shown | None = None
-
-    def places(self) -> list[Place]:
-        """What it shows, a place a token; none where it shows none."""
-        return [] if self.logprobs is None else self.logprobs.places()
-
-
-class Usage(Reply):
-    """What was counted."""
-
-    prompt_tokens: int | None = None
-
-
-class Completion(Reply):
-    """The answer of /completions."""
-
-    choices: list[Choice] = Field(min_length=1)
-    usage: Usage | None = None
+    logprob: LogProb
 
 
 class Message(Reply):
@@ -132,16 +168,73 @@ class Message(Reply):
     content: str
 
 
-class Said(Reply):
+class Choice(Reply):
+    """One continuation, perhaps with the prompt before it, or one answer of a chat."""
+
+    text: str | None = None
+    message: Message | None = None
+    logprobs: Shown | None = None
+    prompt_logprobs: list[dict[TokenId, OfPrompt] | None] | None = None
+
+    @property
+    def written(self) -> str:
+        """The text."""
+        return self.message.content if self.message else self.text or ""
+
+    def places(self) -> list[Place]:
+        """What it shows, a place a token; none where it shows none."""
+        return [] if self.logprobs is None else self.logprobs.places()
+
+    def prompt_places(self, ids: Sequence[int]) -> list[Place]:
+        """What `prompt_logprobs` shows of these tokens of the prompt, named by their ids."""
+        shown = [
+            {id_name(int(token)): one.logprob for token, one in (place or {}).items()}
+            for place in self.prompt_logprobs or ()
+        ]
+        names = map(id_name, ids)
+        return [Place(n, top.get(n), top) for n, top in zip(names, shown, strict=False)]
+
+
+class Usage(Reply):
+    """What was counted."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Completion(Reply):
+    """The answer of /completions and of /chat/completions."""
+
+    choices: Sequence[Choice] = Field(min_length=1)
+    usage: Usage | None = None
+
+    @property
+    def counted(self) -> int | None:
+        """The tokens of what was sent, by the server's count; None: it gives none."""
+        return self.usage.prompt_tokens if self.usage else None
+
+    @property
+    def wrote(self) -> int | None:
+        """The tokens that it wrote, by the server's count; None: it gives none."""
+        return self.usage.completion_tokens if self.usage else None
+
+
+class Said(Choice):
     """One answer of a chat."""
 
     message: Message
 
 
-class Chat(Reply):
+class Chat(Completion):
     """The answer of /chat/completions."""
 
-    choices: list[Said] = Field(min_length=1)
+    choices: Sequence[Said] = Field(min_length=1)
+
+
+class Meta(Reply):
+    """What llama.cpp's server says of a model."""
+
+    n_ctx: int | None = Field(None, ge=1)
 
 
 class Model(Reply):
@@ -149,6 +242,22 @@ class Model(Reply):
 
     id: str
     max_model_len: int | None = Field(None, ge=1)
+    meta: Meta | None = None
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens that it takes; None: not said."""
+        return self.max_model_len or (self.meta.n_ctx if self.meta else None)
+
+
+class Unlisted(Model):
+    """A model that the server does not list, or a server without a list.
+
+    Attributes:
+        words: what its list says instead, for an error where the server refuses the name.
+    """
+
+    words: str
 
 
 class Models(Reply):

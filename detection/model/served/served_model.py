@@ -14,10 +14,12 @@ from core.models import TOKENIZER_FILES, load_tokenizer, resolve, tokenizer_dige
 from detection.config import ScoredModelConfig
 from detection.model.scored_model import UNKNOWN_STEP, ScoredModel
 from detection.model.served.answers import Answers
-from detection.model.served.client import Client
+from detection.model.served.chats import asking, said_of_chat
+from detection.model.served.client import Client, RefusedError
 from detection.model.served.completions import Completions, served_model
 from detection.model.served.fingerprint import Fingerprint
 from detection.model.served.probe import Probe, folder_of, probed
+from detection.model.served.replies import Model, Unlisted
 from detection.model.served.served_lm import ServedLM
 from detection.model.served.ways import WAYS
 
@@ -85,10 +87,10 @@ class ServedModel(ScoredModel):
         name, own = found.id, str(server.tokenizer)
         its_digest = _digest(f"{node}.tokenizer", own)
         tokenizer = load_tokenizer(f"{node}.tokenizer", own)
-        probe = probed(client, name, tokenizer)
+        probe = _probed(client, found, tokenizer)
         log.info("%s at %s: %s, %s.", name, server.url, probe.way, probe.said)
         folder, digest, said = folder_of(runs / KIND, name, its_digest, probe)
-        limit, url, slug = found.max_model_len, f"{node}.url", file_name(name)
+        limit, url, slug = found.context, f"{node}.url", file_name(name)
         gives = probe.gives | {"continuations"}
         facts = (folder, digest, tokenizer, its_digest, limit, slug, gives)
         return cls(url, server, name, probe, said, *facts)
@@ -120,13 +122,29 @@ class ServedModel(ScoredModel):
     def asked(self) -> Completions:
         """What asks the server."""
         client = Client(self.field.partition(".")[0], self.server)
-        return Completions(client, self.name, self.loaded, self.probe.dialect)
+        return asking(client, self.name, self.loaded, self.probe.dialect)
 
     def load(self, settings: DetectionConfig) -> ServedLM:
         """The server, ready to be asked: `detection.dtype` and `detection.device` are its own."""
         way = WAYS[self.probe.way](self.asked(), self.probe.top, self.server.tolerance)
         way.numbers = self.probe.gives
         return ServedLM(way, Answers(self.answers), self.said)
+
+
+def _probed(client: Client, model: Model, tokenizer: Any) -> Probe:
+    """What the server can do; a refused name that it does not list is an error about the name."""
+    try:
+        probe = probed(client, model.id, tokenizer)
+    except RefusedError as error:
+        if not isinstance(model, Unlisted):
+            raise
+        raise ConfigError(
+            f"{client.field}.name is {model.id!r}: the server does not list it, and refuses it "
+            f"where it is asked for all the same. {model.words} {error}"
+        ) from None
+    if probe.dialect.chat:
+        log.warning("%s", said_of_chat(client, probe.dialect))
+    return probe
 
 
 def _digest(field: str, path: str) -> str:

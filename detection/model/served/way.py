@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from core.errors import ServerError
 from detection.model.served.completions import Completions
+from detection.model.served.names import Names
 from detection.model.served.replies import Place
 from detection.model.served.tracking import MOST
 
@@ -49,6 +51,11 @@ class Way(ABC):
 
     def __init__(self, model: Completions, top: int, tolerance: float) -> None:
         self.model, self.top, self.tolerance = model, top, tolerance
+
+    @cached_property
+    def names(self) -> Names:
+        """How the server names tokens in what is read of it."""
+        return self.model.names
 
     @property
     def error(self) -> float:
@@ -99,12 +106,23 @@ class Way(ABC):
         shown = sorted(self._next(ids).top.values(), reverse=True)[: self.top]
         return {len(ids): [max(-MOST, number) for number in shown]}
 
-    def _next(self, ids: Sequence[int], biases: Mapping[int, float] | None = None) -> Place:
-        """What the server shows of its choice after these tokens, under biases on some."""
+    def _next(
+        self,
+        ids: Sequence[int],
+        biases: Mapping[int, float] | None = None,
+        may_hide: bool = False,
+    ) -> Place:
+        """What the server shows of its choice after these tokens, under biases on some.
+
+        Args:
+            ids: the tokens.
+            biases: on which tokens, in nats.
+            may_hide: whether the server may show nothing of its choice.
+        """
         options: dict[str, Any] = {"logprobs": self.top} if self.top else {}
         if biased := {str(token): bias for token, bias in (biases or {}).items() if bias}:
             options["logit_bias"] = biased
-        has_shown = bool(self.numbers) and not self.model.trying
+        has_shown = bool(self.numbers) and not self.model.trying and not may_hide
         return self.model.next(ids, shows=has_shown, **options)
 
     def _second(self, ids: Sequence[int]) -> tuple[int, float]:
@@ -115,7 +133,7 @@ class Way(ABC):
     def _told(self, place: Place) -> list[tuple[int, float]]:
         """The listed tokens whose name is theirs alone, the likeliest first."""
         likeliest = sorted(place.top.items(), key=lambda one: -one[1])
-        named = ((self.model.names.token(name), logprob) for name, logprob in likeliest)
+        named = ((self.names.token(name), logprob) for name, logprob in likeliest)
         return [(token, logprob) for token, logprob in named if token is not None]
 
     def _another(self, place: Place, ids: Sequence[int]) -> tuple[int, float] | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar
 
 from core.errors import ServerError
 from detection.model.served.answers import rounded
+from detection.model.served.names import Names
 from detection.model.served.replies import Place
 from detection.model.served.tracking import (
     LEVEL,
@@ -27,6 +29,8 @@ from detection.passes import LEAST
 
 SHARED = 4.0
 """Requests that a token takes whose name others have, by `Biased`: 3 to 5."""
+FIRST_LIST, LONGER_LIST = 64, 16
+"""Tokens of the first list in which a hidden token is looked for, and the growth of the next."""
 AGREES = 1e-2
 """Nats: two ways to one log-probability are nearer than this, or one of them does not work."""
 
@@ -48,9 +52,8 @@ class Prompt(Way):
 
     def works(self, ids: Sequence[int]) -> bool:
         """Whether it shows them; with the likeliest tokens by their ids it gives these as well."""
-        places = self.model.prompt(ids, self.top)
-        by_id = self.model.dialect.names_ids
-        if by_id and all(place.top for place in places):
+        places = self._places(ids)
+        if self.names.by_id and all(place.top for place in places):
             self.numbers = frozenset({"logprob", "top_logprob", "top_id"})
         return all(place.logprob is not None for place in places)
 
@@ -65,17 +68,21 @@ class Prompt(Way):
 
     def told(self, ids: Sequence[int]) -> Shown:
         """The log-probabilities of all tokens after the first."""
-        return {n: [max(-MOST, p.own)] for n, p in enumerate(self.model.prompt(ids, self.top))}
+        return {n: [max(-MOST, p.own)] for n, p in enumerate(self._places(ids))}
 
     def answer(self, ids: Sequence[int]) -> Columns:
         """The numbers of all tokens after the first."""
-        places = self.model.prompt(ids, self.top)
+        places = self._places(ids)
         columns: Columns = {"logprob": rounded([place.own for place in places])}
         if "top_id" in self.numbers:
             tops = [self._best(place, ids) for place in places]
             columns["top_logprob"] = rounded([logprob for logprob, _ in tops])
             columns["top_id"] = [token for _, token in tops]
         return columns
+
+    def _places(self, ids: Sequence[int]) -> list[Place]:
+        """What the server shows of the tokens after the first."""
+        return self.model.prompt(ids, self.top)
 
     def _best(self, place: Place, ids: Sequence[int]) -> tuple[float, int]:
         """The likeliest token's log-probability, and its id: the lowest where several are."""
@@ -86,6 +93,20 @@ class Prompt(Way):
             raise ServerError(self.model.of_text(ids, f"{why}See that the server is one."))
         logprob, token = max(told)
         return logprob, -token
+
+
+class ByParameter(Prompt):
+    """The same by a parameter of vLLM's, `prompt_logprobs`, which names tokens by their ids."""
+
+    name = "prompt_logprobs"
+
+    @cached_property
+    def names(self) -> Names:
+        """By ids, however the server writes what it generates."""
+        return Names(self.model.tokenizer, by_id=True)
+
+    def _places(self, ids: Sequence[int]) -> list[Place]:
+        return self.model.shown_prompt(ids, self.top)
 
 
 class Forced(Way):
@@ -100,9 +121,23 @@ class Forced(Way):
         chosen, shown = place.token == self.model.names.of(token), place.logprob
         return chosen and shown is not None and abs(shown - logprob) < AGREES
 
+    def queries_for(self, token: int) -> float:
+        """More where a server may hide the token, as a part of a character; see `_listed`."""
+        return 1.0 if "\ufffd" not in self.model.names.text(token) else 5.0
+
+    def told(self, ids: Sequence[int]) -> Shown:
+        """What the server shows after these tokens, also where it hides its own choice."""
+        place = self._next(ids, may_hide=True)
+        place = place if place.shown else self._list(ids, 0, self.top)
+        shown = sorted(place.top.values(), reverse=True)[: self.top]
+        return {len(ids): [max(-MOST, number) for number in shown]}
+
     def answer(self, ids: Sequence[int]) -> Columns:
         """The last token's log-probability; LEAST where no bias makes it the choice."""
-        place, own = self._next(ids[:-1], {ids[-1]: MOST}), self.model.names.of(ids[-1])
+        place = self._next(ids[:-1], {ids[-1]: MOST}, may_hide=True)
+        own = self.model.names.of(ids[-1])
+        if not place.shown:
+            return {"logprob": rounded([self._listed(ids)])}
         if place.token != own and not self._renamed(ids, place):
             if self.model.names.tells(ids[-1]) and place.top.get(own, LEAST) > -MOST:
                 raise self._other_choice(place.token, ids, (own,))
@@ -111,6 +146,26 @@ class Forced(Way):
             why = f"it shows no log-probability of its choice {place.token!r}. See that it runs as "
             raise ServerError(self.model.of_text(ids, f"{why}it did when it was probed."))
         return {"logprob": rounded([place.logprob])}
+
+    def _listed(self, ids: Sequence[int]) -> float:
+        """The last token's log-probability from longer and longer lists of likely tokens.
+
+        llama.cpp's server shows nothing of a token that ends within a character, which it writes
+        with the next one; beside a whole token it lists such a one like any other.
+        """
+        own, top = self.model.names.of(ids[-1]), FIRST_LIST
+        place = self._list(ids[:-1], ids[-1], top)
+        while own not in place.top and len(place.top) >= top:
+            top *= LONGER_LIST
+            place = self._list(ids[:-1], ids[-1], top)
+        if own not in place.top or not self.model.names.tells(ids[-1]):
+            raise self._untold(place, ids)
+        return place.top[own]
+
+    def _list(self, ids: Sequence[int], beside: int, top: int) -> Place:
+        """The likeliest tokens after these, where another, whole token is chosen."""
+        other = {str(self.model.names.some(beside)): MOST}
+        return self.model.next(ids, shows=True, logprobs=top, logit_bias=other)
 
     def _renamed(self, ids: Sequence[int], place: Place) -> bool:
         """Whether the choice is the last token after all, by a name of the server's own.
@@ -286,5 +341,5 @@ class Sampling(Way):
 
 
 WAYS: dict[str, type[Way]] = {
-    way.name: way for way in (Prompt, Forced, Biased, Listed, Argmax, Sampling)
+    way.name: way for way in (Prompt, ByParameter, Forced, Biased, Listed, Argmax, Sampling)
 }

@@ -43,7 +43,14 @@ class Server:
         fails: what it answers first, one a request: (status, headers), or `cut`.
         slow: seconds before each answer.
         extra: how many tokens too many it counts.
-        chat: whether it has /chat/completions alone.
+        chat: whether it has no /completions.
+        chats: how it chats: `continues` an answer that is begun, `answers` alone, `closes` the
+            answer that is begun and begins another, or None: not at all. The folder's tokenizer has
+            the template.
+        content: whether it shows log-probabilities in the form of chats, as llama.cpp does.
+        hides: whether it shows nothing of a token that is a part of a character, as llama.cpp does.
+        parameter: whether it knows `prompt_logprobs`.
+        lists: the models that it lists, or the status by which it refuses to; None: its own.
         context: the most tokens that it takes.
         says_context: whether /models tells it.
         noise: nats by which answers differ, drawn anew for each.
@@ -71,6 +78,11 @@ class Server:
     slow: float = 0.0
     extra: int = 0
     chat: bool = False
+    chats: str | None = None
+    content: bool = False
+    hides: bool = False
+    parameter: bool = False
+    lists: list[str] | int | None = None
     context: int = 512
     says_context: bool = True
     noise: float = 0.0
@@ -126,11 +138,16 @@ class Server:
 
     def answer(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         if path == "/v1/models":
+            if isinstance(self.lists, int):
+                return self.lists, _error("no list")
             context = {"max_model_len": self.context} if self.says_context else {}
-            return 200, {"data": [{"id": NAME, **context}]}
+            names = [NAME] if self.lists is None else self.lists
+            return 200, {"data": [{"id": name, **context} for name in names]}
         if path == "/v1/chat/completions" and body is not None and self.judges:
             said = self.judges(body["messages"][-1]["content"])
             return 200, {"choices": [{"message": {"role": "assistant", "content": said}}]}
+        if path == "/v1/chat/completions" and body is not None and self.chats:
+            return self._chatted(body)
         if path != "/v1/completions" or body is None:
             return 404, {"detail": "Not Found"}
         if self.chat:
@@ -151,6 +168,8 @@ class Server:
         if len(prompt) + body["max_tokens"] > self.context:
             return 400, _error(f"This model's maximum context length is {self.context} tokens.")
         self.tokens += len(prompt)
+        if body.get("prompt_logprobs") is not None and self.parameter:
+            return 200, {"choices": [self._shown_prompt(prompt, body["prompt_logprobs"])]}
         if body.get("echo") and isinstance(self.echo, int):
             return self.echo, _error("Internal error")
         if body.get("echo") and self.echo == "ignored":
@@ -166,11 +185,51 @@ class Server:
             "usage": {"prompt_tokens": len(prompt) + self.extra},
         }
 
+    def _chatted(self, body):
+        """An answer to a chat, which the template of the folder's tokenizer puts into words."""
+        unknown = {"continue_final_message", "add_generation_prompt"} & body.keys()
+        begun = body["messages"][-1]["role"] == "assistant"
+        if unknown and self.chats == "answers":
+            return 400, _error(f"Unrecognized request arguments: {unknown}")
+        goes_on = begun and self.chats == "continues"
+        options = {"continue_final_message": goes_on, "add_generation_prompt": not goes_on}
+        prompt = self.tokenizer.apply_chat_template(body["messages"], tokenize=False, **options)
+        prompt = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        asked = {**body, "logprobs": body.get("top_logprobs")}
+        choice = self._generated(prompt, asked)
+        shown = self._in_content(choice.pop("logprobs"))
+        message = {"role": "assistant", "content": choice.pop("text")}
+        return 200, {"choices": [{"message": message, "logprobs": shown}],
+                     "usage": {"prompt_tokens": len(prompt)}}  # fmt: skip
+
+    def _in_content(self, shown):
+        """The same log-probabilities in the form of chats."""
+        if shown is None:
+            return None
+        tops = shown.get("top_logprobs") or [{} for _ in shown["tokens"]]
+        rows = zip(shown["tokens"], shown["token_logprobs"], tops, strict=True)
+        return {"content": [
+            {**self._item(token, own), "top_logprobs": [self._item(*one) for one in top.items()]}
+            for token, own, top in rows
+        ]}  # fmt: skip
+
+    def _item(self, token, logprob):
+        named = token.removeprefix("token_id:")
+        if named == token:
+            return {"token": token, "logprob": logprob}
+        return {"id": int(named), "token": self.tokenizer.decode([int(named)]), "logprob": logprob}
+
+    def _shown_prompt(self, prompt, n):
+        rows = zip(self.logprobs(prompt), prompt[1:], strict=False)
+        listed = [(row, [token, *row.topk(n).indices.tolist()]) for row, token in rows]
+        shown = [{str(i): {"logprob": float(row[i])} for i in ids} for row, ids in listed]
+        return {"text": "", "prompt_logprobs": [None, *shown]}
+
     def name(self, token: int) -> str:
         return f"token_id:{token}" if self.names_ids else self.tokenizer.decode([token])
 
     def _top(self, row, n, *always):
-        best = row.topk(n).indices.tolist() if n else []
+        best = row.topk(min(n, len(row))).indices.tolist() if n else []
         return {self.name(i): round(float(row[i]), self.decimals) for i in [*always, *best]}
 
     def _echoed(self, prompt, body):
@@ -217,11 +276,14 @@ class Server:
             return {"text": text, "logprobs": None}
         shown = biased if self.shows == "biased" else row
         alone = self.shows == "list"
-        return {"text": text, "logprobs": {
+        if self.hides and "\ufffd" in text:
+            return {"text": text, "logprobs": None}
+        numbers = {
             "tokens": [self.name(chosen)],
             "token_logprobs": [None if alone else round(float(shown[chosen]), self.decimals)],
             "top_logprobs": [self._top(shown, body["logprobs"], *([] if alone else [chosen]))],
-        }}  # fmt: skip
+        }
+        return {"text": text, "logprobs": self._in_content(numbers) if self.content else numbers}
 
 
 @cache

@@ -76,7 +76,7 @@ def test_no_wait_is_longer_than_an_hour(stage, waits):
 
 
 BAD = {
-    "chat": ({"chat": True}, {}, "404 .This is a chat model.* It only chats"),
+    "chat": ({"chat": True}, {}, "404 .This is a chat model.*Nor does it chat: .*404"),
     "no such model": ({}, {"name": "gold"}, r"model.name is 'gold': .* Did you mean golden\?"),
     "no key": ({"key": KEY}, {}, "401 .*model.key_env is None: it wants a key. Name the variable"),
     "wrong key": (
