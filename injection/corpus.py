@@ -8,7 +8,7 @@
     ├── examples.parquet  one row an example: members and non-members
     ├── held_out.parquet  more examples of each benchmark, neither inserted nor evaluated
     ├── ledger.parquet    one row an inserted copy
-    ├── contamination.parquet  documents that hold an example of the pool already, and which
+    ├── contamination.parquet  documents that share text with an example of the pool
     ├── tokenizer/        the tokenizer that packed, a Hugging Face folder
     └── manifest.json
 """
@@ -47,7 +47,11 @@ class Contaminated:
 
     @cached_property
     def examples(self) -> pd.DataFrame:
-        """One row an example: example_id, benchmark, text, member, occurrences and more."""
+        """One row an example: example_id, benchmark, text, member, occurrences and more.
+
+        Of a corpus, `contamination` names the corpora of its cell that share text with the example
+        beside its copies (empty for most), and `natural_occurrences` counts its whole text there.
+        """
         return pd.read_parquet(self.artifact.path / "examples.parquet")
 
     @cached_property
@@ -98,7 +102,7 @@ class PackedCorpus(Contaminated):
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
-        """One row a document that shares text with the pool: document_id, example_id, rule, …."""
+        """One row a document and example that share text: see `injection.contamination`."""
         return pd.read_parquet(self.artifact.path / "contamination.parquet")
 
     @cached_property
