@@ -108,9 +108,9 @@ class InjectionConfig(Ranged, node="injection"):
     swap_members: bool = False
     """Insert the non-members and keep the members aside: each example its own control."""
     decontamination: str = limited("flag", one_of(POLICIES))
-    """Documents that share text with an example of the pool: flag (kept; the examples are flagged in
-    all results), drop (left out) or off (not looked for, but a whole text that stands in one is an
-    error)."""
+    """Documents that share text with an example of the pool: flag (kept; the examples are flagged
+    in all results), drop (left out) or off (not looked for, but a whole text that stands in one is
+    an error)."""
     near_duplicates: str = limited("flag", one_of(NEAR_DUPLICATES))
     """Members and non-members that share 13 words in a row, or differ by case and punctuation only:
     keep (counted), flag (counted and warned of; the same corpus) or drop (no two such examples

@@ -91,9 +91,11 @@ def flags(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped: bool) -> li
 def flagged_counts(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
     """By benchmark, the members and the non-members that are flagged; only those with some."""
     flagged = examples[examples[COLUMN] != ""]
+    members = flagged["member"].astype(bool)
+    counts = members.groupby(flagged["benchmark"]).agg(["sum", "size"])
     return {
-        str(name): {"members": int((m := own["member"].astype(bool)).sum()), "nonmembers": int((~m).sum())}
-        for name, own in flagged.groupby("benchmark")
+        str(row.Index): {"members": int(row.sum), "nonmembers": int(row.size - row.sum)}
+        for row in counts.itertuples()
     }
 
 
@@ -110,7 +112,8 @@ def in_words(counts: Mapping[str, Mapping[str, int]]) -> str:
 class Searching:
     """The parts of a packed corpus, each searched for a pool."""
 
-    tokenizer: Path
+    tokenizer: str
+    """Its folder."""
     paths: Sequence[Path]
     """The parts."""
     starts: Sequence[int]
@@ -130,7 +133,10 @@ class Searching:
 
     def make(self, piece: int) -> dict[str, Any]:
         """The rows of `match_table`; a document is named by the sequence that it begins in."""
-        tokenizer, search = Tokenizer(str(self.tokenizer)), PoolSearch(self.pool, parts=not self.whole)
+        tokenizer, search = (
+            Tokenizer(str(self.tokenizer)),
+            PoolSearch(self.pool, parts=not self.whole),
+        )
         longest = max((len(tokenizer.encode(text)) for text, *_ in self.pool.values()), default=0)
         overlap = 2 * longest
         before = pack.read_tail(self.paths[:piece], overlap)
@@ -161,7 +167,7 @@ def search_corpus(
     """
     counts = [pack.count_sequences(path) for path in corpus.parts]
     starts = [sum(counts[:n]) for n in range(len(counts))]
-    folder, width = corpus.tokenizer_folder.resolve(), corpus.sequence_tokens
+    folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens
     task = Searching(folder, [p.resolve() for p in corpus.parts], starts, width, pool, whole)
     return match_table([match for part in runner.run(kind, task) for match in part["matches"]])
 

@@ -356,7 +356,8 @@ def _tokenise(
             "injection.num_proc=%d tokenise",
             *(type(source).__name__, processes),
         )
-    own = replace(work, folder=work.folder / f"searched-{size}")  # those of another size hold others
+    # shards of another size hold other documents
+    own = replace(work, folder=work.folder / f"searched-{size}")
     documents = as_read(_documents(stage, source), source)
     return tokenize(documents, own, clean_tokens, processes, size)
 

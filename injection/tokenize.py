@@ -131,9 +131,9 @@ def check_whole(matches: Sequence[Sequence[Any]], work: Work, corpus: str = "cor
     named = f"{example}{f' (and {others} more)' * (others > 0)}"
     raise DataError(
         f"injection.decontamination is 'off', but {corpus} holds the whole text of {named} beside "
-        f"the copies: document {document} has it {times} time{'s' * (times > 1)}. Choose flag (such "
-        "documents are kept, and the examples flagged in all results) or drop (such documents of "
-        "`corpus` are left out)."
+        f"the copies: document {document} has it {times} time{'s' * (times > 1)}. Choose flag "
+        "(such documents are kept, and the examples flagged in all results) or drop (such "
+        "documents of `corpus` are left out)."
     )
 
 

@@ -132,7 +132,8 @@ class AsText:
 
     def count(self, new: Ids, before: Ids) -> Counter[str]:
         """How often each text, as spelled, ends in the `new` tokens that follow those `before`."""
-        verbatim, decode = _verbatim(tuple(self.spelled.values())), _tokenizer(self.folder).decode_all
+        verbatim = _verbatim(tuple(self.spelled.values()))
+        decode = _tokenizer(self.folder).decode_all
         whole = verbatim.count(decode(np.concatenate([before, new])))
         return whole - verbatim.count(decode(before))
 
@@ -241,7 +242,8 @@ class Check:
             if found[text] > expected and self.units.exact:
                 expected += self._within_copies(text, listed)
             more, said = found[text] - expected, f"found {found[text]} times in the corpus"
-            if self.as_text and (as_text := self._more_as_text(text, spelled, listed)) > max(more, 0):
+            as_text = self._more_as_text(text, spelled, listed)
+            if as_text > max(more, 0):
                 more, said = as_text, f"found {expected + as_text} times in the corpus's text"
             if more > 0 and (self.natural or not self.units.exact):
                 proof.natural[text] = more
@@ -265,8 +267,9 @@ class Check:
     def _more_as_text(
         self, text: str, spelled: Mapping[str, int], listed: Mapping[str, int]
     ) -> int:
-        """How often the text's characters stand beside all copies."""
-        assert self.as_text is not None
+        """How often the text's characters stand beside all copies; 0: they are not searched."""
+        if self.as_text is None:
+            return 0
         own = self.as_text.spelled[text]
         if spelled.get(own, 0) <= listed.get(text, 0):
             return 0

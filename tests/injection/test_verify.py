@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from core.config import create
-from injection.run import _documents
 from injection.ngrams import hashes_of
+from injection.run import _documents
 from injection.verify import Check, Proof, Units, _Search, verify
 
 WIDTH = 8
