@@ -27,10 +27,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from core.artifacts import Artifact, file_name
 from injection import pack
 from injection.config import OWN
-from injection.corpus import PackedCorpus
+from injection.corpus import PackedCorpus, open_corpus
 from injection.decontaminate import VERBATIM, PoolSearch
+from injection.finetuning.folder import FinetuningSet
 from injection.tasks import Runner
 from injection.tokenize import match_table
 from injection.tokens import Ids, Tokenizer, grouped
@@ -66,6 +68,32 @@ def within_copies(examples: pd.DataFrame, ledger: pd.DataFrame) -> pd.DataFrame:
         if shared.example_id != owner
     ]
     return match_table(rows)
+
+
+def joined(by_corpus: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The tables of several corpora as one, with the column `corpus`."""
+    tables = [table.assign(corpus=name) for name, table in by_corpus.items()]
+    return pd.concat(tables, ignore_index=True)
+
+
+def with_flags(
+    examples: pd.DataFrame, matches: pd.DataFrame, *, dropped: bool = False
+) -> pd.DataFrame:
+    """The examples with `flags` as their column COLUMN, behind what stands there already."""
+    found = flags(examples, matches, dropped=dropped)
+    before = examples.get(COLUMN, [""] * len(examples))
+    both = [", ".join(filter(None, pair)) for pair in zip(before, found, strict=True)]
+    return examples.assign(**{COLUMN: both})
+
+
+def with_known_flags(examples: pd.DataFrame, corpus: PackedCorpus) -> pd.DataFrame:
+    """The examples of a corpus; where it was made before there were flags, with those it tells."""
+    if COLUMN in examples:
+        return examples
+    matches = corpus.contamination
+    matches = matches.assign(occurrences=matches.get("occurrences", 0), corpus=OWN)
+    dropped = corpus.config["injection"].get("decontamination") == "drop"
+    return with_flags(examples, matches, dropped=dropped)
 
 
 def flags(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped: bool) -> list[str]:
@@ -106,6 +134,25 @@ def in_words(counts: Mapping[str, Mapping[str, int]]) -> str:
         f"{name} ({', '.join(f'{n[k]} {one}' + 's' * (n[k] != 1) for k, one in kinds if n[k])})"
         for name, n in counts.items()
     )
+
+
+def warn_of_flags(artifact: Artifact) -> None:
+    """Log which benchmarks have flagged examples, whether the corpus is new or reused."""
+    if flagged := artifact.counts.get("flagged"):
+        log.warning(
+            "pool: examples share text with a corpus beside the copies: %s. %s says with which "
+            "(%s); reports have results without them, too.",
+            *(in_words(flagged), artifact.path / "examples.parquet", COLUMN),
+        )
+
+
+def opened(folders: Mapping[str, str]) -> dict[str, PackedCorpus]:
+    """The other corpora, by name.
+
+    Raises:
+        ArtifactError: one is not there, or unfinished.
+    """
+    return {name: open_corpus(path) for name, path in folders.items()}
 
 
 @dataclass(frozen=True)
@@ -154,22 +201,33 @@ class Searching:
 
 
 def search_corpus(
-    corpus: PackedCorpus, pool: Pool, runner: Runner, kind: str, *, whole: bool
+    corpus: PackedCorpus, pool: Pool, runner: Runner, name: str, *, whole: bool
 ) -> pd.DataFrame:
     """What the corpus's documents share with the pool: a `match_table`.
 
     Args:
-        corpus: the packed corpus; copies that were inserted into it are found as well.
+        corpus: the packed corpus, or a fine-tuning set; inserted copies are found as well.
         pool: what is looked for.
         runner: runs the parts.
-        kind: what they are called in names and logs.
+        name: the corpus's, in names and logs.
         whole: look only for whole texts.
     """
+    if isinstance(corpus, FinetuningSet):
+        return _in_set(corpus, PoolSearch(pool, parts=not whole))
     counts = [pack.count_sequences(path) for path in corpus.parts]
     starts = [sum(counts[:n]) for n in range(len(counts))]
     folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens
     task = Searching(folder, [p.resolve() for p in corpus.parts], starts, width, pool, whole)
-    return match_table([match for part in runner.run(kind, task) for match in part["matches"]])
+    found = runner.run(f"compare-{file_name(name)}", task)
+    return match_table([match for part in found for match in part["matches"]])
+
+
+def _in_set(texts: FinetuningSet, search: PoolSearch) -> pd.DataFrame:
+    """What the texts of a fine-tuning set share with the pool."""
+    inserted = texts.examples[texts.examples["occurrences"] > 0]
+    learnt = pd.concat([texts.instructions, inserted])
+    found = zip(learnt["example_id"], search(learnt["text"].tolist()), strict=True)
+    return match_table([(name, *example) for name, shared in found for example in shared])
 
 
 def split(

@@ -31,6 +31,7 @@ from injection.tokens import Ids, Tokenizer
 
 KIND = "corpus"
 HELD_OUT = "held_out.parquet"
+CONTAMINATION = "contamination.parquet"
 SEQUENCES = "sequences/"
 
 
@@ -94,6 +95,13 @@ class PackedCorpus(Contaminated):
         return slug(self.config)
 
     @cached_property
+    def examples(self) -> pd.DataFrame:
+        """See `Contaminated`; of a folder that lacks the flags they are made of its matches."""
+        from injection.contamination import with_known_flags  # which imports this module
+
+        return with_known_flags(super().examples, self)
+
+    @cached_property
     def held_out(self) -> pd.DataFrame:
         """One row a non-member beyond the examples: example_id, benchmark, text and more."""
         if HELD_OUT not in self.artifact.files:  # made before there were any
@@ -103,7 +111,7 @@ class PackedCorpus(Contaminated):
     @cached_property
     def contamination(self) -> pd.DataFrame:
         """One row a document and example that share text: see `injection.contamination`."""
-        return pd.read_parquet(self.artifact.path / "contamination.parquet")
+        return pd.read_parquet(self.artifact.path / CONTAMINATION)
 
     @cached_property
     def sequences(self) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pandas as pd
 
-from core.artifacts import Artifact, Built, as_data, build, file_name, locate
+from core.artifacts import Artifact, Built, as_data, build, locate
 from core.config import create
 from core.errors import DataError, require
 from core.models import model_digest
@@ -26,17 +26,17 @@ from injection.bpe import train_tokenizer
 from injection.by_file import Files, tokenize_files
 from injection.config import COPIES, OWN, InjectionConfig, InjectionStage, TasksConfig
 from injection.contamination import (
-    COLUMN,
     flagged_counts,
-    flags,
-    in_words,
+    joined,
+    opened,
     pool_of,
     search_corpus,
+    warn_of_flags,
+    with_flags,
     within_copies,
 )
 from injection.copies import Insertions, make_copies
-from injection.corpus import HELD_OUT, KIND, PackedCorpus, open_corpus, slug
-from injection.finetuning.folder import refuse_finetuning
+from injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
 from injection.held_out import draw_held_out
 from injection.sources import ByFile, Corpus, Document
 from injection.sources.tally import skips
@@ -49,7 +49,7 @@ from injection.verify import NATURAL, Check, Proof
 log = logging.getLogger(__name__)
 
 TOKENS = "tokens"  # the clean corpus's, while it is packed
-TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", "contamination.parquet")
+TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", CONTAMINATION)
 
 
 def check(stage: InjectionStage) -> list[Candidates]:
@@ -91,7 +91,7 @@ def run(stage: InjectionStage) -> Artifact:
     candidates = check(stage)
     source = create("corpus", stage.corpus)
     inputs = inputs_of(stage, source, candidates)
-    for name, other in _compared(stage).items():
+    for name, other in opened(stage.compared).items():
         inputs[f"compared.{name}"] = other.artifact.digest
     named = stage.named()
     folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
@@ -101,27 +101,9 @@ def run(stage: InjectionStage) -> Artifact:
     read_ids.cache_clear()  # a file that is mapped takes its space on the disk
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
-    if flagged := artifact.counts.get("flagged"):
-        log.warning(
-            "pool: examples share text with a corpus beside the copies: %s. %s says with which "
-            "(%s); reports have results without them, too.",
-            *(in_words(flagged), artifact.path / TABLES[0], COLUMN),
-        )
+    warn_of_flags(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact
-
-
-def _compared(stage: InjectionStage) -> dict[str, PackedCorpus]:
-    """The other corpora that are searched for the pool, by name.
-
-    Raises:
-        ArtifactError: one is not there, or unfinished.
-        ConfigError: one is a fine-tuning set.
-    """
-    others = {name: open_corpus(path) for name, path in stage.compared.items()}
-    for name, other in others.items():
-        refuse_finetuning(f"compared.{name}", other)
-    return others
 
 
 def inputs_of(
@@ -164,17 +146,11 @@ def _make(
     ledger = pack.make_ledger(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
-    own = {OWN: tokenised.matches, **others, COPIES: within_copies(examples, ledger)}
-    matches = pd.concat(
-        [table.assign(corpus=name) for name, table in own.items()], ignore_index=True
-    )
+    within = within_copies(examples, ledger)
+    matches = joined({OWN: tokenised.matches, **others, COPIES: within})
     proof = _prove(stage, examples, ledger, folder, packing.parts, runner)
-    examples = examples.assign(
-        **{
-            COLUMN: flags(examples, matches, dropped=work.drop),
-            NATURAL: examples["text"].map(proof.natural).fillna(0).astype(int),
-        }
-    )
+    natural = examples["text"].map(proof.natural).fillna(0).astype(int)
+    examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=work.drop)
     tables = (examples, held_out, ledger, matches)
     for name, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / name, index=False)
@@ -334,9 +310,8 @@ def _search_others(stage: InjectionStage, work: Work, runner: Runner) -> dict[st
         DataError: see `check_whole`.
     """
     found = {}
-    for name, other in _compared(stage).items() if work.pool else ():
-        kind = f"compare-{file_name(name)}"
-        found[name] = search_corpus(other, work.pool, runner, kind, whole=work.whole)
+    for name, other in opened(stage.compared).items() if work.pool else ():
+        found[name] = search_corpus(other, work.pool, runner, name, whole=work.whole)
         check_whole(found[name].to_numpy().tolist(), work, f"compared.{name}")
     return found
 
