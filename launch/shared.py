@@ -125,16 +125,22 @@ def validation_corpus(own: InjectionStage, tokens: int, where: Stages) -> Artifa
     """Text of the study's own corpus that no model is trained on, with the study's tokenizer."""
     width = own.injection.sequence_tokens
     config = _clean(own, "validation", max(tokens, width), width)
-    clean = replace(own, seed=0, benchmark={}, occurrences={}, rewording={}, injection=config)
-    return where.inject("validation", clean)
+    return where.inject("validation", _without_examples(own, config))
 
 
 def clean_corpus(own: InjectionStage, where: Stages) -> Artifact:
     """As many tokens of the study's own corpus with nothing inserted: one for all seeds."""
     given = own.injection
     config = _clean(own, "study", given.budget_tokens, given.sequence_tokens)
-    clean = replace(own, seed=0, benchmark={}, occurrences={}, rewording={}, injection=config)
-    return where.inject("clean", clean)
+    return where.inject("clean", _without_examples(own, config))
+
+
+def _without_examples(own: InjectionStage, config: InjectionConfig) -> InjectionStage:
+    """The stage of a text without a benchmark: one for all seeds, and for all base corpora."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("benchmark", "occurrences", "rewording", "compared"), {}
+    )
+    return replace(own, seed=0, injection=config, **nothing)
 
 
 def _clean(

@@ -32,7 +32,8 @@ def flagged_cell(make_parts, **how):
 def plain_auroc(cell, method, benchmark, without=()):
     own = cell.examples[(cell.examples["benchmark"] == benchmark)]
     own = own[~own["example_id"].isin(without)]
-    scores = cell.scores[CONTAMINATED][method].iloc[:, 0].loc[own["example_id"]].to_numpy()
+    table = cell.scores[CONTAMINATED].xs(method, axis=1, level="method").iloc[:, 0]
+    scores = table.loc[own["example_id"]].to_numpy()
     member = own["member"].to_numpy(bool)
     pairs = scores[member][:, None] - scores[~member][None]
     return float(np.mean((pairs > 0) + 0.5 * (pairs == 0)))
