@@ -23,6 +23,7 @@ from detection.config import WHOLE
 from detection.flags import counted
 from detection.scores import origin
 from injection import PackedCorpus, open_corpus
+from injection.contamination import COLUMN
 from training import Checkpoint, open_trained
 
 CLEAN = "clean"
@@ -81,7 +82,8 @@ class Cell:
     """For each of `conditions.FACTORS` the recipe without it."""
     digests: Mapping[str, str]
     examples: pd.DataFrame
-    """Those that are ranked: what the scores say of the others is in `flags`."""
+    """Those that are ranked: what the scores say of the others is in `flags`. `contamination` names
+    the corpora that share text with an example beside its copies (`injection.contamination`)."""
     scores: Mapping[str, pd.DataFrame]
     defaults: Collection[tuple[str, str]]
     """The (method, variant) that have the method's own hyperparameters."""
@@ -158,7 +160,7 @@ def make_cell(
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
     opened: dict[str, Any] = {"corpus": corpus, "model": model, **tables}
     opened |= {"first": second.first, "finetuning": second.texts} if second else {}
-    drawn = corpus.examples
+    drawn = _with_flags(corpus.examples, second)
     if second is not None and stage is not None:
         drawn = second.occurrences(drawn, stage)
     examples = _ranked(drawn, [clean, contaminated])
@@ -313,6 +315,15 @@ def _scored(scores: Scores) -> str:
     from detection.model.local_model import CODE
 
     return scores.artifact.inputs["target"].removesuffix(CODE)
+
+
+def _with_flags(examples: pd.DataFrame, second: Second | None) -> pd.DataFrame:
+    """The corpus's examples; of two stages with the fine-tuning set's flags, which are of both."""
+    if second is not None and COLUMN in second.texts.examples:
+        own = second.texts.examples.set_index("example_id")[COLUMN]
+        flags = own.reindex(examples["example_id"], fill_value="").to_numpy()
+        return examples.assign(**{COLUMN: flags})
+    return examples if COLUMN in examples else examples.assign(**{COLUMN: ""})
 
 
 def _ranked(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:

@@ -12,6 +12,7 @@
         ├── trends.parquet      over occurrences and along conditions (statistics/trends.py)
         ├── replicates.parquet  each example in against out (statistics/replicates.py)
         ├── flags.parquet       scores that are out of the ordinary (statistics/flags.py)
+        ├── unflagged.parquet   without examples that a corpus holds (statistics/unflagged.py)
         ├── tables/*.md *.csv
         ├── charts/*.png *.svg
         ├── report.md
@@ -32,7 +33,7 @@ from core.artifacts import Artifact, open_artifact
 
 KIND = "report"
 RESULTS = "results.parquet"
-STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates", "flags")
+STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates", "flags", "unflagged")
 """The tidy tables: `<name>.parquet`, and a property of `Report`."""
 REPORT = "report.md"
 PAGE = "report.html"
@@ -81,6 +82,13 @@ class Report:
     def flags(self) -> pd.DataFrame:
         """One row a flag of some scores; the columns are `analysis.statistics.flags.COLUMNS`."""
         return self._table("flags")
+
+    @cached_property
+    def unflagged(self) -> pd.DataFrame:
+        """AUROC without flagged examples; the columns are `statistics.unflagged.COLUMNS`."""
+        if "unflagged.parquet" not in self.artifact.files:  # made before there were flags
+            return pd.DataFrame({"condition": [], "benchmark": []})
+        return self._table("unflagged")
 
     def _table(self, name: str) -> pd.DataFrame:
         return pd.read_parquet(self.artifact.path / f"{name}.parquet")

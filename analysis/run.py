@@ -15,6 +15,7 @@ from analysis.headline import controls_line, headlines
 from analysis.mirror.runs import mirror
 from analysis.statistics.flags import notes
 from analysis.statistics.tidy_tables import statistics
+from analysis.statistics.unflagged import unflagged_sentence
 from analysis.summary import of_conditions
 from analysis.sweeps import sweeps_of
 from analysis.tables.along import sweep_table
@@ -89,7 +90,14 @@ def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:
     log.info("\n%s", wrapped(controls_line(report.pooled, confidence)))
     if tables[MOST_TABLES:]:
         log.info("\nTables in the report alone: %d.", len(tables) - MOST_TABLES)
-    odd = [f"{name}: {note}" for name in sentences for note in notes(report.flags, name)]
+    flagged = {
+        name: unflagged_sentence(report.pooled, report.unflagged, name) for name in sentences
+    }
+    odd = [
+        f"{name}: {note}"
+        for name in sentences
+        for note in (*flagged[name], *notes(report.flags, name))
+    ]
     for note in odd[:MOST_NOTES]:
         log.info("%s", wrapped(note))
     if odd[MOST_NOTES:]:

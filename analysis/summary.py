@@ -18,6 +18,7 @@ from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL, lacks
 from analysis.statistics.tidy_tables import Statistics
 from analysis.statistics.trends import OCCURRENCES
+from analysis.statistics.unflagged import unflagged_sentence
 from core.metrics import AUROC
 from core.metrics.rates import ALARMS
 
@@ -71,7 +72,10 @@ def of_conditions(made: Statistics | Report, confidence: float) -> dict[str, lis
         comparisons, trends = (
             table[table["condition"] == condition] for table in (made.comparisons, made.trends)
         )
-        odd = notes(made.flags, condition)
+        odd = [
+            *unflagged_sentence(made.pooled, made.unflagged, condition),
+            *notes(made.flags, condition),
+        ]
         found[condition] = [*sentences(part, comparisons, trends, confidence), *odd]
     return found
 

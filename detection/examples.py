@@ -173,7 +173,8 @@ def _corpus_rows(folder: Path) -> Iterator[Text]:
         unexposed = row.member and row.occurrences == 0  # drawn as a member, inserted no time
         label = None if unexposed else bool(row.member)
         start = _place(getattr(row, OUTPUT_START, None), row.text)
-        yield make_text(str(row.example_id), row.text, label, row.benchmark, start)
+        own = make_text(str(row.example_id), row.text, label, row.benchmark, start)
+        yield replace(own, contamination=getattr(row, "contamination", ""))
 
 
 def _text(row: Row, tally: Tally) -> Text | None:

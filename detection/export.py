@@ -24,6 +24,7 @@ KNOWN = pa.schema(
         ("benchmark", pa.string()),
         ("label", pa.bool_()),
         ("sha256", pa.string()),
+        ("contamination", pa.string()),
         ("p_value", pa.float64()),
     ]
 )
@@ -47,11 +48,12 @@ def export(out: Path, scores: Scores, examples: Sequence[Text], texts: bool = Fa
 
 
 def described(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:
-    """By example_id, in the order of the examples: benchmark, label, sha256 and perhaps text.
+    """By example_id, in the order of the examples: columns of KNOWN, and perhaps text.
 
     Where texts are pieces of something, also `cluster`, a number for each.
     """
-    rows = {name: [getattr(e, name) for e in examples] for name in ("benchmark", "label", "sha256")}
+    names = [name for name in KNOWN.names if name != "p_value"]
+    rows = {name: [getattr(e, name) for e in examples] for name in names}
     if texts:
         rows["text"] = [e.text for e in examples]
     table = pd.DataFrame(rows, index=[e.example_id for e in examples])

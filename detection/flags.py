@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from core.blank import is_blank
 from detection.passes import LEAST, ORIGINAL, Example, Pass
 from detection.views import view_of
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from detection.store import ByText
+    from detection.texts import Texts
 
+SIDES = {True: "member", False: "non-member", None: "without label"}
 UPPER_BOUND = "_upper_bound"
 """What the name of a method ends with whose reference is the target's own past."""
 COLUMNS = ("method", "variant", "flag", "texts", "of")
@@ -79,6 +83,19 @@ def said(counts: pd.DataFrame) -> Sequence[str]:
             f"{row.texts} of {row.of} texts: {row.flag}."
             for row in counts[counts["flag"] != ""].itertuples()
         ),
+    ]
+
+
+def flagged(texts: Texts) -> Sequence[str]:
+    """How many texts a corpus holds beside their copies, in words; nothing where there are none."""
+    own = texts.take(pc.not_equal(texts.column("contamination"), "").to_numpy())
+    if not own:
+        return []
+    kinds = [(own.column("label").to_pylist().count(kind), SIDES[kind]) for kind in SIDES]
+    sides = ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in kinds if count)
+    return [
+        f"{len(own)} of {len(texts)} texts ({sides}) share text with a corpus beside their copies: "
+        "the column contamination names it."
     ]
 
 

@@ -22,7 +22,7 @@ from detection.evaluation import (
     ranked_texts,
     tidy,
 )
-from detection.flags import counted, said, together
+from detection.flags import counted, flagged, said, together
 from detection.texts import Text, Texts, release
 
 SHOWN = 5
@@ -65,7 +65,7 @@ def summary(
 
     texts = ranked_texts(examples, next(iter(read())))
     release()
-    notes = [*notes, *said(together(map(counted, read())))]
+    notes = [*notes, *said(together(map(counted, read()))), *flagged(texts)]
     release()
     is_labelled = {True, False} <= set(texts.column("label").unique().to_pylist())
     groups = evaluated(lambda: by_method(read()), texts, blind) if is_labelled else []

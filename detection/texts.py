@@ -21,6 +21,7 @@ COLUMNS = pa.schema(
         ("benchmark", pa.string()),
         ("output_start", pa.int64()),
         ("cluster", pa.string()),
+        ("contamination", pa.string()),
     ]
 )
 Rows = NDArray[np.int64]
@@ -45,6 +46,8 @@ class Text:
     `label` says whether it is a member, None where that is not known; scores never depend on it.
     `output_start` is the place of its output's first character, None where it has no such part.
     `cluster` names what it is a piece of, such as a book; empty where it stands for itself.
+    `contamination` names the corpora that share text with it beside its inserted copies; empty
+    where none is known.
     """
 
     example_id: str
@@ -54,6 +57,7 @@ class Text:
     benchmark: str = ""
     output_start: int | None = None
     cluster: str = ""
+    contamination: str = ""
 
 
 class Texts(Sequence[Text]):

@@ -23,7 +23,15 @@ from injection.order import Lane, Order, Results
 from injection.sources import ByFile
 from injection.sources.reading import Shard as File
 from injection.tasks import Runner
-from injection.tokenize import Read, Tokenised, Work, shard_files, size_of, write_shard
+from injection.tokenize import (
+    Read,
+    Tokenised,
+    Work,
+    check_whole,
+    shard_files,
+    size_of,
+    write_shard,
+)
 from injection.tokens import grouped
 
 MARGIN = 1.02  # more bytes are read than are expected to be needed
@@ -99,13 +107,14 @@ def tokenize_files(task: Files, runner: Runner) -> Tokenised:
 
     Raises:
         ConfigError: the corpus has fewer tokens.
-        DataError: bad input, where the corpus stops at it.
+        DataError: bad input, where the corpus stops at it; see `check_whole`, after each wave.
     """
     task.work.folder.mkdir(parents=True, exist_ok=True)
     results: dict[int, dict[str, Any]] = {}
     for wave in count():
         order = Order(task.lanes, task.work.folder, task.work.folder.with_name("order"))
         order.fill(results, task.wanted_tokens)
+        check_whole(order.matches, task.work)
         if order.behind is None:
             break
         numbers = _next_files(task, results, order.tokens, *order.behind)

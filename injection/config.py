@@ -14,6 +14,8 @@ from core.seeds import with_seeds
 BOUNDARIES = ("token", "word", "sentence", "document")
 PARTS = ("base", "study", "validation", "all")
 POLICIES = ("off", "flag", "drop")
+OWN, COPIES = "corpus", "copies"
+"""What contamination.parquet calls the corpus itself, and the copies in it."""
 NEAR_DUPLICATES = ("keep", "flag", "drop")
 VOCABULARY = between(260, 1_000_000)
 """Entries of a byte-level BPE: the bytes and the special tokens at least."""
@@ -106,7 +108,9 @@ class InjectionConfig(Ranged, node="injection"):
     swap_members: bool = False
     """Insert the non-members and keep the members aside: each example its own control."""
     decontamination: str = limited("flag", one_of(POLICIES))
-    """Documents that hold an example of the pool already: off, flag (kept and reported) or drop."""
+    """Documents that share text with an example of the pool: flag (kept; the examples are flagged
+    in all results), drop (left out) or off (not looked for, but a whole text that stands in one is
+    an error)."""
     near_duplicates: str = limited("flag", one_of(NEAR_DUPLICATES))
     """Members and non-members that share 13 words in a row, or differ by case and punctuation only:
     keep (counted), flag (counted and warned of; the same corpus) or drop (no two such examples
@@ -200,8 +204,14 @@ class InjectionStage:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     injection: InjectionConfig = field(default_factory=InjectionConfig)
     cluster: TasksConfig = field(default_factory=TasksConfig, metadata={"identity": False})
+    compared: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
+    """Other corpora of the cell, such as that of the clean model, which are searched for the pool:
+    name → folder (runs/corpus/…)."""
 
     def __post_init__(self) -> None:
+        for name in self.compared:
+            remedy = f"{OWN} and {COPIES} have a meaning of their own; give it another name."
+            require(name not in (OWN, COPIES), "compared", name, remedy)
         remedy = "it names the mean over benchmarks; give this one another name."
         require(ALL not in self.benchmark, "benchmark", ALL, remedy)
 

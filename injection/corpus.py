@@ -8,7 +8,7 @@
     ├── examples.parquet  one row an example: members and non-members
     ├── held_out.parquet  more examples of each benchmark, neither inserted nor evaluated
     ├── ledger.parquet    one row an inserted copy
-    ├── contamination.parquet  documents that hold an example of the pool already, and which
+    ├── contamination.parquet  documents that share text with an example of the pool
     ├── tokenizer/        the tokenizer that packed, a Hugging Face folder
     └── manifest.json
 """
@@ -31,6 +31,7 @@ from injection.tokens import Ids, Tokenizer
 
 KIND = "corpus"
 HELD_OUT = "held_out.parquet"
+CONTAMINATION = "contamination.parquet"
 SEQUENCES = "sequences/"
 
 
@@ -47,7 +48,11 @@ class Contaminated:
 
     @cached_property
     def examples(self) -> pd.DataFrame:
-        """One row an example: example_id, benchmark, text, member, occurrences and more."""
+        """One row an example: example_id, benchmark, text, member, occurrences and more.
+
+        Of a corpus, `contamination` names the corpora of its cell that share text with the example
+        beside its copies (empty for most), and `natural_occurrences` counts its whole text there.
+        """
         return pd.read_parquet(self.artifact.path / "examples.parquet")
 
     @cached_property
@@ -90,6 +95,13 @@ class PackedCorpus(Contaminated):
         return slug(self.config)
 
     @cached_property
+    def examples(self) -> pd.DataFrame:
+        """See `Contaminated`; of a folder that lacks the flags they are made of its matches."""
+        from injection.contamination import with_known_flags  # which imports this module
+
+        return with_known_flags(super().examples, self)
+
+    @cached_property
     def held_out(self) -> pd.DataFrame:
         """One row a non-member beyond the examples: example_id, benchmark, text and more."""
         if HELD_OUT not in self.artifact.files:  # made before there were any
@@ -98,8 +110,8 @@ class PackedCorpus(Contaminated):
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
-        """One row a document that shares text with the pool: document_id, example_id, rule, …."""
-        return pd.read_parquet(self.artifact.path / "contamination.parquet")
+        """One row a document and example that share text: see `injection.contamination`."""
+        return pd.read_parquet(self.artifact.path / CONTAMINATION)
 
     @cached_property
     def sequences(self) -> Any:

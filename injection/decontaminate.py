@@ -16,6 +16,10 @@ no piece. Four rules, over words (lowercased, punctuation stripped, split at whi
   words, and copies in which a word here and there was changed, left out or put in.
 - `whole text`: a text of under 8 words has no 8-gram; all its words in a row are the match. A
   one-word text thus matches wherever its word stands. One without any word matches nothing.
+
+Whole formatted texts are also counted by their characters (`injection.verbatim`). Such a natural
+occurrence that no rule above finds, since it begins or ends within a word, is a match by the rule
+`verbatim`.
 """
 
 from __future__ import annotations
@@ -23,11 +27,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from core.overlap import normalised
 from injection.ngrams import Index, Numbers, Places, Words, words_of
+from injection.verbatim import Verbatim
 
+VERBATIM = "verbatim"
 STRETCH = 2  # a copy's stretch of a document, in lengths of what is copied
 
 
@@ -62,6 +70,56 @@ class Match:
     example_id: str
     rule: str
     evidence: str
+
+
+class Shared(NamedTuple):
+    """What one document shares with one example of the pool."""
+
+    example_id: str
+    rule: str
+    """As `Match`, or `verbatim`."""
+    evidence: str
+    """Words that both have; of a text that only stands verbatim, its first words."""
+    occurrences: int
+    """How often the example's whole text stands in the document, by its characters."""
+
+
+class PoolSearch:
+    """Finds what documents share with a pool's examples.
+
+    Args:
+        pool: example id → its text, followed by the fields that the text was made of.
+        parts: whether parts of examples are looked for, by the rules; else only whole texts.
+    """
+
+    def __init__(self, pool: Mapping[str, Sequence[str]], *, parts: bool = True) -> None:
+        texts = {name: text for name, (text, *_) in pool.items()}
+        fields = {name: own for name, (_, *own) in pool.items()}
+        self._matcher = Matcher(texts, fields) if parts else None
+        self._verbatim = Verbatim(texts.values())
+        self._names: dict[str, list[str]] = {}
+        for name, text in texts.items():
+            self._names.setdefault(normalised(text), []).append(name)
+
+    def __call__(self, documents: Sequence[str]) -> list[list[Shared]]:
+        """For each document all examples that it shares text with, each once."""
+        counts = self._verbatim.count_each(documents)
+        return [self._of(*pair) for pair in zip(documents, counts, strict=True)]
+
+    def _of(self, document: str, counts: Mapping[str, int]) -> list[Shared]:
+        whole = {name: (text, n) for text, n in counts.items() for name in self._names[text]}
+        found = self._matcher.matches(document) if self._matcher else ()
+        shared = [
+            Shared(m.example_id, m.rule, m.evidence, whole.pop(m.example_id, ("", 0))[1])
+            for m in found
+        ]
+        rest = sorted(whole.items())
+        return shared + [Shared(name, VERBATIM, _start(text), n) for name, (text, n) in rest]
+
+
+def _start(text: str) -> str:
+    """A text's first words, as evidence."""
+    return " ".join(text.split()[: Rules.ngram])
 
 
 class Matcher:

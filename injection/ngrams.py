@@ -22,6 +22,7 @@ Places = np.ndarray[Any, np.dtype[np.int64]]
 NO_WORD, FOREIGN = -1, 0  # punctuation alone; a word that the indexed texts do not have
 FILTER_BITS = 22
 REMEMBERED_WORDS = 500_000
+_FACTOR = 0xD1342543DE82EF95  # odd
 
 
 def words_of(text: str) -> list[str]:
@@ -133,20 +134,26 @@ class Numbers(dict[str, int]):
 
 
 def hashes_of(words: Words, n: int) -> Hashes:
-    """A hash of each n words in a row, shape (words - n + 1,): a sum with random odd factors."""
-    factors = _factors(n)
-    count = len(words) - n + 1
-    numbers = words.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    total = numbers[:count] * factors[0]
-    for k in range(1, n):
-        total += numbers[k : k + count] * factors[k]
-    mixed: Hashes = total ^ (total >> np.uint64(31))
+    """A hash of each n words in a row, shape (words - n + 1,): a polynomial modulo 2^64.
+
+    Hashes of 2k words are made of two of k words, so the work grows with log n.
+    """
+    count = max(0, len(words) - n + 1)
+    numbers = (words.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    total, size = numbers, 1
+    for bit in f"{n:b}"[1:]:
+        total = total[: max(0, len(total) - size)] * _power(size) + total[size:]
+        size *= 2
+        if bit == "1":
+            total = total[: max(0, len(total) - 1)] * _power(1) + numbers[size:]
+            size += 1
+    mixed: Hashes = total[:count] ^ (total[:count] >> np.uint64(31))
     return mixed
 
 
 @cache
-def _factors(n: int) -> Hashes:
-    return np.random.default_rng(n).integers(1 << 63, size=n, dtype=np.uint64) | np.uint64(1)
+def _power(exponent: int) -> np.uint64:
+    return np.uint64(pow(_FACTOR, exponent, 1 << 64))
 
 
 def _bare(word: str) -> str:

@@ -87,7 +87,8 @@ class Order:
     tokens: int = 0
     behind: tuple[Lane, float] | None = None
     """Whose next document is not known, and its key; None: there are as many as are wanted."""
-    _matches: list[Sequence[Any]] = field(default_factory=list)
+    matches: list[Sequence[Any]] = field(default_factory=list)
+    """What the documents so far share with the pool."""
     _reached: dict[int, int] = field(default_factory=dict)
     """The last row of each file, or its end."""
     _ended: list[Lane] = field(default_factory=list)
@@ -100,7 +101,10 @@ class Order:
             DataError: bad input, where the corpus stops at it; a subset without documents.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        matches = {(n, m[-1]): m for n, found in results.items() for m in found["matches"]}
+        matches: dict[tuple[int, int], list[Sequence[Any]]] = {}
+        for number, found in results.items():
+            for match in found["matches"]:
+                matches.setdefault((number, match[-1]), []).append(match)
         waiting: list[tuple[int, ...]] = []
         lanes = [lane.places(self.sources, results) for lane in self.lanes]
         for key, lane, file, row, kept, start, tokens in merge(*lanes):
@@ -113,8 +117,7 @@ class Order:
             if row == FILE_END and (stopped := results[file]["stopped"]):
                 raise DataError(stopped)
             self._reached[file] = max(row, self._reached.get(file, 0))
-            if (file, row) in matches:
-                self._matches.append(matches[file, row])
+            self.matches += matches.get((file, row), ())
             if kept:
                 waiting.append((self.tokens, tokens, start, file, row))
                 self.tokens += tokens
@@ -144,7 +147,7 @@ class Order:
                 table = read_table(shard_files(self.sources, file)[2], ["skipped"])
                 skipped += Counter(json.loads(table["skipped"].iloc[row]))
         stream = TokenStream(self.shards, wanted_tokens)
-        return Tokenised(stream, match_table(self._matches), dict(skipped))
+        return Tokenised(stream, match_table(self.matches), dict(skipped))
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Proving:
 
     def make(self, piece: int) -> dict[str, Any]:
         """What a part shows; copies that begin in the part before are found by its last tokens."""
-        before = pack.read_tail(self.paths[:piece], self.check.longest)
+        before = pack.read_tail(self.paths[:piece], self.check.tail)
         blocks = pack.read_blocks(self.paths[piece])
         return asdict(self.check.read(blocks, self.starts[piece], before))
 

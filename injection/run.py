@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 import tempfile
@@ -25,22 +24,32 @@ from injection.benchmarks import Candidates, Pool, draw_pool, read_candidates
 from injection.between import Rules, between_documents
 from injection.bpe import train_tokenizer
 from injection.by_file import Files, tokenize_files
-from injection.config import InjectionConfig, InjectionStage, TasksConfig
+from injection.config import COPIES, OWN, InjectionConfig, InjectionStage, TasksConfig
+from injection.contamination import (
+    flagged_counts,
+    joined,
+    opened,
+    pool_of,
+    search_corpus,
+    warn_of_flags,
+    with_flags,
+    within_copies,
+)
 from injection.copies import Insertions, make_copies
-from injection.corpus import HELD_OUT, KIND, open_corpus, slug
+from injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
 from injection.held_out import draw_held_out
 from injection.sources import ByFile, Corpus, Document
 from injection.sources.tally import skips
 from injection.splice import Placed
 from injection.tasks import Runner
-from injection.tokenize import Tokenised, Work, as_read, tokenize
+from injection.tokenize import Tokenised, Work, as_read, check_whole, tokenize
 from injection.tokens import Tokenizer, TokenStream, read_ids
-from injection.verify import Check, Proof
+from injection.verify import NATURAL, Check, Proof
 
 log = logging.getLogger(__name__)
 
 TOKENS = "tokens"  # the clean corpus's, while it is packed
-TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", "contamination.parquet")
+TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", CONTAMINATION)
 
 
 def check(stage: InjectionStage) -> list[Candidates]:
@@ -82,6 +91,8 @@ def run(stage: InjectionStage) -> Artifact:
     candidates = check(stage)
     source = create("corpus", stage.corpus)
     inputs = inputs_of(stage, source, candidates)
+    for name, other in opened(stage.compared).items():
+        inputs[f"compared.{name}"] = other.artifact.digest
     named = stage.named()
     folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
     make = partial(_make, stage, source, inputs["corpus"], candidates)
@@ -90,6 +101,7 @@ def run(stage: InjectionStage) -> Artifact:
     read_ids.cache_clear()  # a file that is mapped takes its space on the disk
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
+    warn_of_flags(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact
 
@@ -117,7 +129,9 @@ def _make(
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
-    tokenised = _tokenise(stage, source, examples, folder, clean_tokens, runner)
+    work = _work(stage, examples, folder)
+    others = _search_others(stage, work, runner)
+    tokenised = _tokenise(stage, source, work, clean_tokens, runner)
     _check_unchanged(source, content, folder)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
@@ -132,16 +146,14 @@ def _make(
     ledger = pack.make_ledger(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
-    tables = (examples, held_out, ledger, tokenised.matches)
+    within = within_copies(examples, ledger)
+    matches = joined({OWN: tokenised.matches, **others, COPIES: within})
+    proof = _prove(stage, examples, ledger, folder, packing.parts, runner)
+    natural = examples["text"].map(proof.natural).fillna(0).astype(int)
+    examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=work.drop)
+    tables = (examples, held_out, ledger, matches)
     for name, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / name, index=False)
-    check = Check.of(examples, ledger, tokenizer, config.window_tokens)
-    files = [folder / name for name in packing.parts]
-    proof = parts.prove(runner, check, files)
-    if proof.failures:
-        shutil.rmtree(folder / TOKENS)
-        raise DataError(str(proof))
-    log.info("ledger: %s", proof)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     counts = {
         **_counts(pool, copies, candidates, tokenised.skipped),
@@ -149,11 +161,47 @@ def _make(
         "tokens": proof.tokens,
         "held_out": len(held_out),
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
-        "matching_documents": len(tokenised.matches),
+        "matching_documents": tokenised.matches["document_id"].nunique(),
+        "flagged": flagged_counts(examples),
+        "natural_occurrences": proof.elsewhere,
         "clean_sha256": hashes["clean_sha256"],
     }
     kept = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
     return Built([*packing.parts, *TABLES, *kept], counts)
+
+
+def _prove(
+    stage: InjectionStage,
+    examples: pd.DataFrame,
+    ledger: pd.DataFrame,
+    folder: Path,
+    names: Sequence[str],
+    runner: Runner,
+) -> Proof:
+    """The proof of the packed parts.
+
+    Raises:
+        DataError: it fails. The tokenised documents stay; what was packed of them is made again.
+    """
+    config, tokenizer = stage.injection, folder / "tokenizer"
+    natural = config.decontamination == "flag"
+    check = Check.of(
+        *(examples, ledger, Tokenizer(str(tokenizer)), config.window_tokens),
+        natural=natural,
+        folder=tokenizer.resolve(),
+    )
+    proof = parts.prove(runner, check, [folder / name for name in names])
+    if proof.failures:
+        for kind in ("pack", "verify"):
+            shutil.rmtree(runner.folder / kind, ignore_errors=True)
+        remedy = (
+            "Where a text is found more often than expected, a document holds it as well: choose "
+            "injection.decontamination=flag, which counts and flags such texts. Otherwise give the "
+            "same command again: the tokenised documents are kept, and packed anew."
+        )
+        raise DataError(f"{proof}\n{remedy}")
+    log.info("ledger: %s", proof)
+    return proof
 
 
 def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
@@ -248,36 +296,45 @@ def _share(stage: InjectionStage) -> tuple[float, float]:
     }[config.part]
 
 
+def _work(stage: InjectionStage, examples: pd.DataFrame, folder: Path) -> Work:
+    """What becomes of each document."""
+    policy = stage.injection.decontamination
+    pool = pool_of(examples)
+    return Work(folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off")
+
+
+def _search_others(stage: InjectionStage, work: Work, runner: Runner) -> dict[str, pd.DataFrame]:
+    """What the other corpora share with the pool, by their names.
+
+    Raises:
+        DataError: see `check_whole`.
+    """
+    found = {}
+    for name, other in opened(stage.compared).items() if work.pool else ():
+        found[name] = search_corpus(other, work.pool, runner, name, whole=work.whole)
+        check_whole(found[name].to_numpy().tolist(), work, f"compared.{name}")
+    return found
+
+
 def _tokenise(
-    stage: InjectionStage,
-    source: Corpus,
-    examples: pd.DataFrame,
-    folder: Path,
-    clean_tokens: int,
-    runner: Runner,
+    stage: InjectionStage, source: Corpus, work: Work, clean_tokens: int, runner: Runner
 ) -> Tokenised:
-    config = stage.injection
-    rows = examples.itertuples() if config.decontamination != "off" else ()
-    work = Work(
-        folder=folder / TOKENS,
-        tokenizer=folder / "tokenizer",
-        pool={r.example_id: (r.text, *json.loads(r.fields).values()) for r in rows},
-        drop=config.decontamination == "drop",
-    )
-    size = config.shard_characters
+    size = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
-        own = replace(work, folder=work.folder / "files")
+        own = replace(work, folder=work.folder / "searched-files")
         files = Files(own, cast(ByFile, source), _share(stage), clean_tokens, size)
         return tokenize_files(files, runner)
+    processes = stage.injection.num_proc
     if stage.cluster.kind == "datatrove":
         log.info(
             "corpus: %s can't be read file by file, so one process reads it, and "
             "injection.num_proc=%d tokenise",
-            *(type(source).__name__, config.num_proc),
+            *(type(source).__name__, processes),
         )
-    own = replace(work, folder=work.folder / f"shards-{size}")  # those of another size hold others
+    # shards of another size hold other documents
+    own = replace(work, folder=work.folder / f"searched-{size}")
     documents = as_read(_documents(stage, source), source)
-    return tokenize(documents, own, clean_tokens, config.num_proc, size)
+    return tokenize(documents, own, clean_tokens, processes, size)
 
 
 def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:
@@ -298,7 +355,11 @@ def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: i
         DataError: workers ended without a result.
     """
     corpus = open_corpus(folder)
-    check = Check.of(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens)
+    check = Check.of(
+        *(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens),
+        natural=corpus.config["injection"]["decontamination"] == "flag",
+        folder=corpus.tokenizer_folder.resolve(),
+    )
     own = cluster or TasksConfig()
     if own.kind == "local" and num_proc == 1:  # also where nothing can be written
         proof = check.proof([check.read(corpus.blocks())])

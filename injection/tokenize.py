@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from core.errors import ConfigError
+from core.errors import ConfigError, DataError
 from core.progress import progress
-from injection.decontaminate import Matcher
+from injection.decontaminate import PoolSearch, Shared
 from injection.sources import Corpus, Document
 from injection.tasks import made_or_found, one_thread
 from injection.tokens import Ids, Shard, Tokenizer, TokenStream, grouped
@@ -31,9 +31,11 @@ class Work:
     folder: Path
     tokenizer: Path
     pool: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Text and fields by example that documents are held against; none: no decontamination."""
+    """Text and fields by example that documents are compared with."""
     drop: bool = False
     """Whether a document that matches is left out."""
+    whole: bool = False
+    """Compare with whole texts alone; one that stands in a document is then an error."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Tokenised:
-    """The stream, and what decontamination found: document_id, example_id, rule, evidence."""
+    """The stream, and what its documents share with the pool: MATCH_COLUMNS."""
 
     stream: TokenStream
     matches: pd.DataFrame
@@ -79,6 +81,7 @@ def tokenize(
 
     Raises:
         ConfigError: the corpus has fewer tokens.
+        DataError: see `check_whole`, as soon as the shard is tokenised.
     """
     work.folder.mkdir(parents=True, exist_ok=True)
     shards: list[Shard] = []
@@ -101,6 +104,8 @@ def tokenize(
                 matches += [match for match in found["matches"] if match[-1] <= last.row]
                 break
             matches += found["matches"]
+            check_whole(matches, work)
+    check_whole(matches, work)
     check_enough(total, wanted_tokens)
     return Tokenised(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
 
@@ -112,6 +117,24 @@ def check_enough(total: int, wanted_tokens: int) -> None:
             f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
             f"corpus has {total:,} in this part: lower the budget or choose a larger corpus."
         )
+
+
+def check_whole(matches: Sequence[Sequence[Any]], work: Work, corpus: str = "corpus") -> None:
+    """Raise a DataError where whole texts are looked for alone, and one stands in a document.
+
+    `corpus` is the field that names the searched corpus. What is tokenised stays.
+    """
+    if not (work.whole and matches):
+        return
+    document, example, *_, times = matches[0][: len(MATCH_COLUMNS)]
+    others = len({match[1] for match in matches} - {example})
+    named = f"{example}{f' (and {others} more)' * (others > 0)}"
+    raise DataError(
+        f"injection.decontamination is 'off', but {corpus} holds the whole text of {named} beside "
+        f"the copies: document {document} has it {times} time{'s' * (times > 1)}. Choose flag "
+        "(such documents are kept, and the examples flagged in all results) or drop (such "
+        "documents of `corpus` are left out)."
+    )
 
 
 @dataclass(frozen=True)
@@ -136,13 +159,13 @@ def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     return pd.read_parquet(path, columns=list(columns))
 
 
-MATCH_COLUMNS = ("document_id", "example_id", "rule", "evidence")
+MATCH_COLUMNS = ("document_id", *Shared._fields)
 
 
 def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """A row a match; what a shard notes down behind these columns is left out."""
+    """One row per document and example; what a shard notes behind these columns is left out."""
     rows = [tuple(match[: len(MATCH_COLUMNS)]) for match in matches]
-    return pd.DataFrame(rows, columns=list(MATCH_COLUMNS))
+    return pd.DataFrame(rows, columns=list(MATCH_COLUMNS)).astype({"occurrences": np.int64})
 
 
 def size_of(read: Read) -> int:
@@ -195,20 +218,20 @@ def write_shard(
         enough: from the tokens of each subset so far, whether no more are wanted.
 
     Returns:
-        Its tokens, and a row a document that shares text with the pool: MATCH_COLUMNS, and the
+        Its tokens, and a row per document and example that share text: MATCH_COLUMNS, and the
         document's row in the shard's table.
     """
     tables, matches, rows, tokens = [_table([], [], [], 0)], [], 0, Counter[str]()
     with files[0].open("wb") as sink:
         for group in groups:
-            found = _matches(work, group)
-            kept = [r.used and not (work.drop and f) for r, f in zip(group, found, strict=True)]
+            shared = _shared(work, group)
+            kept = [r.used and not (work.drop and s) for r, s in zip(group, shared, strict=True)]
             encoded = _encoded(work, group, kept)
             sink.writelines(ids.tobytes() for ids in encoded)
             lengths = [len(ids) for ids in encoded]
             tables.append(_table(group, kept, lengths, tokens.total()))
-            own = [(n, f) for n, f in enumerate(found) if f is not None]
-            matches += [[group[n].document.document_id, *f, rows + n] for n, f in own]
+            for row, (read, examples) in enumerate(zip(group, shared, strict=True), rows):
+                matches += [[read.document.document_id, *example, row] for example in examples]
             rows += len(group)
             for read, length in zip(group, lengths, strict=True):
                 tokens[read.document.subset] += length
@@ -240,13 +263,12 @@ def _encoded(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
     return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
 
 
-def _matches(work: Work, group: list[Read]) -> list[tuple[str, str, str] | None]:
-    """Each document's example, rule and evidence, where it shares text with the pool."""
+def _shared(work: Work, group: list[Read]) -> list[list[Shared]]:
+    """What each document shares with the pool."""
     if not work.pool:
-        return [None] * len(group)
-    matcher = _matcher(tuple(work.pool.items()))
-    found = [matcher.match(r.document.text) if r.used else None for r in group]
-    return [(m.example_id, m.rule, m.evidence) if m else None for m in found]
+        return [[] for _ in group]
+    search = _search(tuple(work.pool.items()), not work.whole)
+    return search([read.document.text if read.used else "" for read in group])
 
 
 @lru_cache(maxsize=1)  # of one corpus: those of the cells before are not needed again
@@ -255,6 +277,5 @@ def _tokenizer(path: Path) -> Tokenizer:
 
 
 @lru_cache(maxsize=1)
-def _matcher(pool: tuple[tuple[str, tuple[str, ...]], ...]) -> Matcher:
-    texts = {example: text for example, (text, *_) in pool}
-    return Matcher(texts, {example: fields for example, (_, *fields) in pool})
+def _search(pool: tuple[tuple[str, tuple[str, ...]], ...], parts: bool) -> PoolSearch:
+    return PoolSearch(dict(pool), parts=parts)

@@ -69,6 +69,16 @@ class Tokenizer:
         """The text of some ids, special tokens left out."""
         return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=True))
 
+    def decode_all(self, ids: Iterable[int]) -> str:
+        """The text of some ids, special tokens written out."""
+        return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=False))
+
+    @cached_property
+    def document_start(self) -> int | None:
+        """The id that begins every document, its BOS; None: documents can't be told apart."""
+        added = self.encode_documents([""])[0]
+        return added[0] if added[:1] == [self.hf.bos_token_id] else None
+
     @cached_property
     def starts_word(self) -> Flags:
         """For each id, whether a word (or a line, or a document) can start with it; shape (V,)."""

@@ -97,18 +97,27 @@ def _inject(plan: Plan, stages: Stages) -> Corpora:
     base = None
     if plan.pretraining:
         base = shared.base_corpus(plan.injection, plan.base_corpus, plan.pretraining, stages)
-    own = with_tokenizer(plan, base)
+    own = replace(with_tokenizer(plan, base), compared=_read_before(plan, base))
     study = stages.inject("study", own)
     pretraining, texts = study, None
     if plan.two_stages:
         pretraining = pretraining_corpus(plan.second, own, study, stages)
-        texts = finetuning_set(plan.second, own, study, stages)
+        clean = None if pretraining == study else pretraining
+        texts = finetuning_set(plan.second, own, study, stages, clean)
         check_texts(plan.second, texts, plan.training.deepspeed)
     check_methods(plan, _on(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
         validation = str(shared.validation_corpus(own, config.evaluate_tokens, stages).path)
     return Corpora(study, base, validation, pretraining, texts)
+
+
+def _read_before(plan: Plan, base: Artifact | None) -> dict[str, str]:
+    """What the model before the training read, which is compared with the benchmarks' pools."""
+    if base:
+        return {shared.BASE: str(base.path)}
+    given = plan.training.model.path
+    return shared.read_by(given) if given is not None else {}
 
 
 def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:

@@ -125,7 +125,7 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     training, width = stages.training, stages.injection.injection.sequence_tokens
     check_recipe(training.training, training.deepspeed, stages.order, width)
     if stages.two_stages:
-        check_second(stages.second, training.deepspeed)
+        check_second(stages.second, training.deepspeed, stages.injection, read=read)
     training.wandb.check_login()
     if not read:
         injection.run.check_nodes(stages.injection)

@@ -20,13 +20,20 @@ from core.errors import ConfigError
 from core.ranges import Ranged, at_least, limited, one_of
 from injection import open_corpus
 from injection.config import InjectionStage
-from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
+from injection.finetuning.config import (
+    CHAT,
+    PACKED,
+    FinetuningConfig,
+    FinetuningStage,
+    InstructionsConfig,
+)
+from injection.finetuning.instructions import read_instructions
+from injection.sources.hub import hub_nodes
 from launch import shared
 from launch.stages import Stages
 from training.check import check_recipe
 from training.config import TrainingConfig, TrainingStage
 from training.data import Order
-from training.engine import check_dtype
 
 
 @dataclass(frozen=True)
@@ -66,11 +73,71 @@ class _Clean:
     instructions: dict[str, InstructionsConfig]
 
 
-def check_second(second: SecondStage, deepspeed: dict[str, Any]) -> None:
-    """Raise a ConfigError for what can be known to be wrong before the first token is written."""
-    for name, own in second.clean.items():
-        create(f"second_stage.instructions.{name}.rows", own.rows)
-    check_dtype(second.training, deepspeed)
+SPECIAL = 4
+"""Special tokens around a text, at most."""
+ENDLESS = 1 << 40
+"""Sequences of a set whose size is not known."""
+
+
+def check_second(
+    second: SecondStage, deepspeed: dict[str, Any], own: InjectionStage, *, read: bool = True
+) -> None:
+    """Raise a ConfigError for what can be known to be wrong before the first token is written.
+
+    `own` makes the contaminated corpus. The set has at most `most_sequences`, so a warm-up or an
+    export that even these don't reach is refused here, and any other by `check_texts`. This needs
+    the clean texts; without `read` they are left unread.
+    """
+    for name, one in second.clean.items():
+        create(f"second_stage.instructions.{name}.rows", one.rows)
+    width = _width(second, own)
+    _check(second, deepspeed, ENDLESS, width)
+    most = most_sequences(second, own) if read else None
+    if most is not None:
+        said = f" (second_stage's texts fill at most {most} sequences of {width} tokens)"
+        _check(second, deepspeed, most, width, said)
+
+
+def most_sequences(second: SecondStage, own: InjectionStage) -> int | None:
+    """A bound on the sequences of the set, which may have far fewer; None: it is not known.
+
+    No text takes more than one sequence. Two sequences in a row hold more than one's tokens, or the
+    second would not have been opened; and no token is of less than a byte.
+    """
+    copies = 0 if second.members_in == PRETRAINING else second.copies
+    number = copies * own.injection.members * len(own.benchmark)
+    width, clean = _width(second, own), 0
+    tokens = number * min(width, (own.injection.example_max_tokens or width) + SPECIAL)
+    plain = second.finetuning.layout == PACKED and second.finetuning.format != CHAT
+    for name, one in second.clean.items():
+        if any(hub_nodes(one.rows)):
+            if one.examples is None:
+                return None
+            clean, plain = clean + one.examples, False
+            continue
+        texts = read_instructions(name, one, own.injection.pool_seed).texts[: one.examples]
+        clean += len(texts)
+        tokens += sum(min(width, len(text.own.encode()) + SPECIAL) for text in texts)
+    number += clean
+    return min(number, 2 * tokens // width + 1) if plain else number
+
+
+def _width(second: SecondStage, own: InjectionStage) -> int:
+    """Tokens of a sequence of the set."""
+    return second.finetuning.sequence_tokens or own.injection.sequence_tokens
+
+
+def _check(
+    second: SecondStage, deepspeed: dict[str, Any], sequences: int, width: int, said: str = ""
+) -> None:
+    """Raise a ConfigError where the recipe does not go with so many sequences."""
+    own = second.training
+    order = Order(sequences, own.batch_sequences, None, own.epochs)
+    try:
+        check_recipe(own, deepspeed, order, width, has_outputs=True)
+    except ConfigError as error:
+        named = str(error).replace("training.", "second_stage.training.")
+        raise ConfigError(f"{named}{said}") from error
 
 
 def pretraining_corpus(
@@ -83,10 +150,18 @@ def pretraining_corpus(
 
 
 def finetuning_set(
-    second: SecondStage, own: InjectionStage, study: Artifact, where: Stages
+    second: SecondStage,
+    own: InjectionStage,
+    study: Artifact,
+    where: Stages,
+    clean: Artifact | None = None,
 ) -> Artifact:
-    """The second stage's texts, with the contaminated corpus's members or without."""
+    """The second stage's texts, with the contaminated corpus's members or without.
+
+    `clean` is what the first stage reads in the place of `study`; it is compared with the pool.
+    """
     copies = 0 if second.members_in == PRETRAINING else second.copies
+    compared = {PRETRAINING: str(clean.path)} if clean else {}
     stage = FinetuningStage(
         runs=own.runs,
         seed=own.seed,
@@ -95,18 +170,15 @@ def finetuning_set(
         instructions=second.clean,
         occurrences={"_target_": "injection.occurrences.Fixed", "count": copies},
         finetuning=second.finetuning,
+        compared=compared,
     )
     return where.make("inject", "finetuning", partial(injection.finetuning.run.run, stage))
 
 
 def check_texts(second: SecondStage, texts: Artifact, deepspeed: dict[str, Any]) -> None:
     """Raise a ConfigError where the recipe does not go with its texts: before the pretraining."""
-    corpus, own = open_corpus(texts.path), second.training
-    order = Order(len(corpus.sequences), own.batch_sequences, None, own.epochs)
-    try:
-        check_recipe(own, deepspeed, order, corpus.sequence_tokens, has_outputs=True)
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("training.", "second_stage.training.")) from error
+    corpus = open_corpus(texts.path)
+    _check(second, deepspeed, len(corpus.sequences), corpus.sequence_tokens)
 
 
 def finetuned(

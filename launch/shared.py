@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields, replace
 from math import gcd
+from pathlib import Path
 from typing import Any
 
-from core.artifacts import Artifact
+from core.artifacts import Artifact, is_complete
 from core.errors import require
 from core.seeds import derive
+from core.wholeness import read_manifest
 from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from launch.stages import Stages
+from training.checkpoint import KIND as MODEL
+from training.checkpoint import open_checkpoint
 from training.config import TrainingConfig, TrainingStage
 from training.recipe import PretrainingConfig, Recipe
 
+log = logging.getLogger(__name__)
+
+BASE = "base"
+"""What contamination.parquet calls the corpus of the model before the training."""
 OWN = {f.name for f in fields(TrainingConfig) if f.metadata.get("identity", True)} - {
     f.name for f in fields(Recipe)
 }
@@ -76,20 +85,62 @@ def base_training(
     return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 
 
+def read_by(model: str) -> dict[str, str]:
+    """The folders of what a given model, and those that it was trained from, were trained on.
+
+    They are called base, base-2, …, the latest first. Those of a model that no training of this
+    program made are not known; one that is no longer there, or is another now, is warned of.
+    """
+    found: dict[str, str] = {}
+    path: str | None = model
+    while path is not None and (folder := _trained_in(path)) is not None:
+        trained = open_checkpoint(folder)
+        corpus, path = trained.config.get("corpus_folder"), trained.config["model"].get("path")
+        if not corpus:  # an adopted model
+            break
+        name = f"{BASE}-{len(found) + 1}" if found else BASE
+        if is_complete(Path(corpus)) and (
+            read_manifest(Path(corpus))["digest"] == trained.artifact.inputs.get("corpus")
+        ):
+            found[name] = corpus
+        else:
+            log.warning(
+                "model.path: %s was trained on %s, which is not there as it was: it can't be "
+                "compared with the benchmarks.",
+                *(folder, corpus),
+            )
+    return found
+
+
+def _trained_in(path: str) -> Path | None:
+    """The finished folder of a training that the model at `path` is from; None: there is none."""
+    own = Path(path)
+    for folder in (own, own.parent, own.parent.parent):
+        if is_complete(folder) and read_manifest(folder)["kind"] == MODEL:
+            return folder
+    return None
+
+
 def validation_corpus(own: InjectionStage, tokens: int, where: Stages) -> Artifact:
     """Text of the study's own corpus that no model is trained on, with the study's tokenizer."""
     width = own.injection.sequence_tokens
     config = _clean(own, "validation", max(tokens, width), width)
-    clean = replace(own, seed=0, benchmark={}, occurrences={}, rewording={}, injection=config)
-    return where.inject("validation", clean)
+    return where.inject("validation", _without_examples(own, config))
 
 
 def clean_corpus(own: InjectionStage, where: Stages) -> Artifact:
     """As many tokens of the study's own corpus with nothing inserted: one for all seeds."""
     given = own.injection
     config = _clean(own, "study", given.budget_tokens, given.sequence_tokens)
-    clean = replace(own, seed=0, benchmark={}, occurrences={}, rewording={}, injection=config)
-    return where.inject("clean", clean)
+    return where.inject("clean", _without_examples(own, config))
+
+
+def _without_examples(own: InjectionStage, config: InjectionConfig) -> InjectionStage:
+    """The stage of a text without a benchmark: one for all seeds, and for all base corpora."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("benchmark", "occurrences", "rewording", "compared"), {}
+    )
+    return replace(own, seed=0, injection=config, **nothing)
 
 
 def _clean(

@@ -101,8 +101,11 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
     return pd.DataFrame(rows, columns=list(columns))
 
 
-def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Estimates:
-    """All estimates of one cell with their draws, benchmark by benchmark and on average."""
+def estimates(cell: Cell, blind: Blind | None, config: AnalysisConfig, seed: int) -> Estimates:
+    """All estimates of one cell with their draws, benchmark by benchmark and on average.
+
+    Without `blind` there is no blind baseline among them.
+    """
     columns = {
         (checkpoint, method, variant): table[method, variant].to_numpy(np.float64)
         for checkpoint, table in cell.scores.items()
@@ -115,7 +118,9 @@ def estimates(cell: Cell, blind: Blind, config: AnalysisConfig, seed: int) -> Es
         by_occurrences = {
             key: _by_occurrences(scores, drawn, wanted) for key, scores in columns.items()
         }
-        by_occurrences[CLEAN, BLIND, ""] = _blind_by_occurrences(blind, drawn, wanted, config.draws)
+        if blind is not None:
+            own_rows = _blind_by_occurrences(blind, drawn, wanted, config.draws)
+            by_occurrences[CLEAN, BLIND, ""] = own_rows
         for (checkpoint, method, variant), estimated in by_occurrences.items():
             for occurrences, values in estimated:
                 for metric, value in values.items():

@@ -7,7 +7,7 @@ are held at a time, and of each finished condition the AUROCs that a series need
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
 from analysis.methods import default_variants
-from analysis.statistics import paired, pooled, results, trends
+from analysis.statistics import paired, pooled, results, trends, unflagged
 from analysis.statistics.flags import flags_table
 from analysis.statistics.replicates import replicates_table
 
@@ -30,6 +30,9 @@ class Statistics:
     trends: pd.DataFrame
     replicates: pd.DataFrame
     flags: pd.DataFrame
+    unflagged: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=list(unflagged.COLUMNS))
+    )
 
 
 def statistics(
@@ -38,6 +41,7 @@ def statistics(
     """Every table of the cells. `seed` draws the resamples and the baseline's folds."""
     blind = results.BlindBaselines(config.blind_folds, seed)
     rows: dict[str, list[dict[str, Any]]] = {"results": [], "pooled": [], "paired": [], "trend": []}
+    rows["unflagged"] = []
     conditions = []
     for name, members in pooled.by_condition(cells).items():
         found = [results.estimates(cell, blind(cell), config, seed) for cell in members]
@@ -49,6 +53,7 @@ def statistics(
             name, joint, default_variants(members), config.confidence
         )
         rows["trend"] += trends.occurrences_rows(name, members, joint, config.confidence)
+        rows["unflagged"] += unflagged.unflagged_rows(members, config, seed)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)
     return _tables(experiment, rows, cells)
@@ -70,4 +75,5 @@ def _tables(
         trends=pd.DataFrame(rows["trend"], columns=list(trends.COLUMNS)),
         replicates=replicates_table(cells),
         flags=flags_table(cells),
+        unflagged=pd.DataFrame(rows["unflagged"], columns=list(unflagged.COLUMNS)),
     )

@@ -7,11 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.methods import Methods, label
+from analysis.cells import CLEAN, CONTAMINATED
+from analysis.methods import Methods, label, methods_of
+from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
 from analysis.statistics.tidy_tables import Statistics
 from analysis.statistics.trends import OCCURRENCES
-from analysis.tables.table import NOTHING, Table, with_interval
+from analysis.statistics.unflagged import COUNTS
+from analysis.tables.table import ESTIMATE, NOTHING, Table, estimate_text, with_interval
 from core.metrics import AUROC
 
 
@@ -25,8 +28,43 @@ def condition_tables(made: Statistics, condition: str) -> list[Table]:
         comparison_table(comparisons),
         trend_table(trends[trends["over"] == OCCURRENCES], "trend_over_occurrences"),
         replicates_table(replicates),
+        unflagged_table(made.pooled, made.unflagged, condition),
     ]
     return [table for table in found if table is not None]
+
+
+def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: str) -> Table | None:
+    """AUROC with and without the flagged examples; None where there are none."""
+    rows = unflagged[(unflagged["condition"] == condition) & (unflagged["benchmark"] == ALL)]
+    if rows.empty:
+        return None
+    kinds = {"all examples": pooled, "without the flagged": unflagged}
+    texts = {
+        (kind, row["checkpoint"], row["method"], row["variant"]): estimate_text(
+            *(row[name] for name in ESTIMATE)
+        )
+        for kind, table in kinds.items()
+        for row in table[_over_all(table, condition)].to_dict("records")
+    }
+    columns = [(kind, checkpoint) for checkpoint in (CONTAMINATED, CLEAN) for kind in kinds]
+    methods = methods_of(rows)
+    lines = [
+        [label(*pair, methods), *(texts.get((*column, *pair), NOTHING) for column in columns)]
+        for pair in methods
+    ]
+    header = ["method", *(f"{kind}, {checkpoint} model" for kind, checkpoint in columns)]
+    members, nonmembers = (int(rows[name].iloc[0]) for name in COUNTS)
+    title = (
+        f"AUROC with and without the flagged examples ({members} members and {nonmembers} "
+        "non-members share text with a corpus beside their copies), mean over benchmarks"
+    )
+    return Table("without_flagged", title, header, lines, rows)
+
+
+def _over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
+    """Which rows are AUROCs over all members and benchmarks of a condition."""
+    place = {"condition": condition, "metric": AUROC.name, "benchmark": ALL, "occurrences": ANY}
+    return (rows[[*place]] == pd.Series(place)).all(axis=1)
 
 
 def series_tables(trends: pd.DataFrame) -> list[Table]:

@@ -28,8 +28,7 @@ class Lines:
         tokenizer, self._corpus = corpus.tokenizer, corpus
         self._tokenizer, self._special = tokenizer, tokenizer.hf.all_special_ids
         self._bytes = tokenizer.fallback_bytes
-        added = tokenizer.encode_documents([""])[0]
-        self._bos = added[0] if added[:1] == [tokenizer.hf.bos_token_id] else None
+        self._bos = tokenizer.document_start
         # a decoder may leave out the first blank of a text: so another text stands before it
         self._before = [] if self._bos is not None else tokenizer.encode("a")
         rows = in_stream(corpus.ledger, corpus.sequence_tokens)

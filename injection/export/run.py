@@ -65,7 +65,7 @@ def export(stage: ExportStage) -> Artifact:
         log.warning("export: not as in the corpus: %d × %s", times, what)
     if natural := artifact.counts["elsewhere"]:
         log.warning(
-            "export: texts of the pool stand %d times in documents, by other tokens", natural
+            "export: texts of the pool stand %d times in documents, beside the copies", natural
         )
     log.info("export: %s", artifact.path)
     log.info("read it with %s", form.USAGE.format(folder=folder, **artifact.counts))

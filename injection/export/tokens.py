@@ -20,7 +20,7 @@ from injection.corpus import Contaminated, PackedCorpus
 from injection.export.base import Counts, Format, Written, blocks_of, in_stream
 from injection.pack import BLOCK_TOKENS
 from injection.tokens import Ids, Places
-from injection.verify import Proof, verify
+from injection.verify import NATURAL, Proof, verify
 
 OWN = ["document", "byte_start", "byte_end"]
 
@@ -59,7 +59,9 @@ class TokenFormat(Format):
         counts, ledger, folder = export.artifact.counts, export.ledger, export.artifact.path
         self._check_index(folder, counts)
         blocks, window = _blocks(folder / self.DATA, counts), tuple(counts["window"])
-        proof = verify(blocks, export.examples, ledger, export.tokenizer, window)
+        examples = export.examples
+        natural = NATURAL in examples and bool(examples[NATURAL].any())
+        proof = verify(blocks, examples, ledger, export.tokenizer, window, natural=natural)
         moved = (placed(ledger, counts)[OWN] != ledger[OWN]).any(axis=1)
         for row in ledger[moved].itertuples():
             place = f"document {row.document}, bytes {row.byte_start}..{row.byte_end}"

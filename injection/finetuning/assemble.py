@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,8 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from core.errors import ConfigError, DataError
-from injection.decontaminate import Matcher
+from injection.contamination import pool_of
+from injection.decontaminate import PoolSearch
 from injection.finetuning.config import FinetuningStage
 from injection.finetuning.encode import Encoded, encode
 from injection.finetuning.instructions import Instructions
@@ -39,6 +39,8 @@ class Clean:
     """The clean texts, and by set what became of its rows."""
 
     texts: list[Learnt] = field(default_factory=list)
+    matches: list[tuple[object, ...]] = field(default_factory=list)
+    """What the texts share with the pool, as `tokenize.match_table` has it."""
     counts: dict[str, dict[str, object]] = field(default_factory=dict)
 
 
@@ -94,21 +96,20 @@ def choose_clean(
     examples: pd.DataFrame,
     tokenizer: Tokenizer,
 ) -> Clean:
-    """The clean texts that fit and share no text with the pool, whose examples are as drawn.
+    """The clean texts that fit; the pool's examples are as drawn.
 
+    Those that share text with the pool are left out, or listed (`drop_overlaps=False`).
     What a chat template puts around every text (its system message) is not compared.
 
     Raises:
         ConfigError: the chat template refuses one.
         DataError: one can't be used, where its set's `on_error` is stop; or a set has none left.
     """
-    rows = examples.itertuples() if stage.finetuning.drop_overlaps else ()
-    pool = {r.example_id: (r.text, [*json.loads(r.fields).values()]) for r in rows}
-    matcher = Matcher({k: t for k, (t, _) in pool.items()}, {k: f for k, (_, f) in pool.items()})
-    clean = Clean()
+    search, clean = PoolSearch(pool_of(examples)), Clean()
     for one in sets:
-        own, overlaps = _usable(stage, one, matcher, tokenizer)
-        clean.texts += own
+        before = len(clean.texts)
+        overlaps = _add_usable(stage, one, search, tokenizer, clean)
+        own = clean.texts[before:]
         clean.counts[one.name] = {
             **one.counts,
             "overlaps": overlaps,
@@ -137,16 +138,20 @@ def _nothing(own: Instructions, overlaps: int) -> str:
     )
 
 
-def _usable(
-    stage: FinetuningStage, own: Instructions, matcher: Matcher, tokenizer: Tokenizer
-) -> tuple[list[Learnt], int]:
-    """A set's texts that can be used, at most as many as asked for; and the overlaps left out."""
-    found: list[Learnt] = []
-    overlaps, wanted = 0, stage.instructions[own.name].examples
+def _add_usable(
+    stage: FinetuningStage,
+    own: Instructions,
+    search: PoolSearch,
+    tokenizer: Tokenizer,
+    clean: Clean,
+) -> int:
+    """Add a set's texts that can be used, at most as many as asked for; the overlaps left out."""
+    number, overlaps, wanted = 0, 0, stage.instructions[own.name].examples
     for row in own.texts:
-        if len(found) == wanted:
+        if number == wanted:
             break
-        if matcher.match(row.own):
+        (shared,) = search([row.own])
+        if shared and stage.finetuning.drop_overlaps:
             overlaps += 1
             continue
         text = formatted(row, stage.finetuning, tokenizer)
@@ -154,8 +159,10 @@ def _usable(
         if wrong := _unusable(encoded, stage):
             own.tally.bad("does not fit", text.example_id, wrong)
         else:
-            found.append(Learnt(text, encoded))
-    return found, overlaps
+            number += 1
+            clean.texts.append(Learnt(text, encoded))
+            clean.matches += [(row.example_id, *example) for example in shared]
+    return overlaps
 
 
 def tables(

@@ -71,6 +71,9 @@ class FinetuningStage:
     injection: InjectionConfig = field(default_factory=InjectionConfig)
     """Draws the pool and its members: as that of a corpus, for the same ones."""
     finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
+    compared: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
+    """Other corpora that the trained model reads and `corpus_folder` does not name, which are
+    searched for the pool: name → folder (runs/corpus/…)."""
 
     def __post_init__(self) -> None:
         both = sorted({*self.instructions} & {*self.benchmark})

@@ -8,6 +8,7 @@
     ├── examples.parquet      one row an example of the pool: members and non-members
     ├── ledger.parquet        one row a copy of a member
     ├── instructions.parquet  one row a clean text
+    ├── contamination.parquet clean texts that share text with an example of the pool
     ├── tokenizer/            a Hugging Face folder
     └── manifest.json
 """
@@ -21,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from core.errors import ConfigError
-from injection.corpus import PackedCorpus
+from injection.corpus import CONTAMINATION, PackedCorpus
 
 KIND = "finetuning"
 INSTRUCTIONS = "instructions.parquet"
@@ -43,8 +44,10 @@ class FinetuningSet(PackedCorpus):
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
-        """None: rows that share text with the pool are left out and counted."""
-        return pd.DataFrame(columns=["document_id", "example_id"])
+        """One row a clean text and example that share text: see `injection.contamination`."""
+        if CONTAMINATION not in self.artifact.files:  # made before there was any
+            return pd.DataFrame(columns=["document_id", "example_id", "corpus"])
+        return pd.read_parquet(self.artifact.path / CONTAMINATION)
 
     @cached_property
     def instructions(self) -> pd.DataFrame:

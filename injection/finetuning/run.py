@@ -15,9 +15,18 @@ from core.artifacts import Artifact, Built, as_data, build, locate
 from core.config import identity
 from core.errors import DataError
 from core.seeds import derive
-from injection.corpus import open_corpus
+from injection.contamination import (
+    flagged_counts,
+    joined,
+    opened,
+    pool_of,
+    search_corpus,
+    warn_of_flags,
+    with_flags,
+)
+from injection.corpus import CONTAMINATION, open_corpus
 from injection.finetuning import layout
-from injection.finetuning.assemble import Learnt, choose_clean, choose_copies, tables
+from injection.finetuning.assemble import Clean, Learnt, choose_clean, choose_copies, tables
 from injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
 from injection.finetuning.encode import padding
 from injection.finetuning.folder import INSTRUCTIONS, KIND, FinetuningSet, slug
@@ -25,6 +34,8 @@ from injection.finetuning.instructions import Instructions, read_instructions
 from injection.finetuning.members import Members, draw_members, read_members, with_width
 from injection.finetuning.prove import prove
 from injection.parts import PATTERN
+from injection.tasks import Runner
+from injection.tokenize import match_table
 from injection.tokens import Tokenizer
 from injection.verify import Proof
 
@@ -32,6 +43,10 @@ log = logging.getLogger(__name__)
 
 PART = PATTERN.format(0)
 TABLES = ("examples.parquet", "ledger.parquet", INSTRUCTIONS)
+SET = "instructions"
+"""What contamination.parquet calls the clean texts."""
+SEARCHING = "compared"
+"""The folder of the tasks that search other corpora, while the set is made."""
 
 
 def run(stage: FinetuningStage) -> Artifact:
@@ -52,8 +67,11 @@ def run(stage: FinetuningStage) -> Artifact:
     named = {**identity(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
         named["special"] = "once"  # older chats had their template's special tokens alone
+    for name, other in opened(stage.compared).items():
+        inputs[f"compared.{name}"] = other.artifact.digest
     folder = locate(Path(stage.runs), KIND, slug(as_data(stage)), named, inputs)
     artifact = build(folder, stage, inputs, partial(_make, stage, members, clean), named)
+    warn_of_flags(artifact)
     log.info("fine-tuning set: %s", artifact.path)
     return artifact
 
@@ -83,20 +101,36 @@ def _make(
     copies, examples = choose_copies(stage, members, drawn, tokenizer)
     clean = choose_clean(stage, sets, drawn, tokenizer)
     texts = [*clean.texts, *copies]
+    matches = _matches(stage, examples, clean, folder)
+    examples = with_flags(examples, matches)
     sequences = _laid_out(stage, texts)
     encoded = [text.encoded for text in texts]
     layout.write(folder / PART, sequences, encoded, width, padding(tokenizer))
     made = tables(examples, clean.texts, copies, layout.places(sequences, encoded))
     for name, table in zip(TABLES, made, strict=True):
         table.to_parquet(folder / name, index=False)
+    matches.to_parquet(folder / CONTAMINATION, index=False)
     proof = prove(folder / PART, made, tokenizer, config)
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
     counts = _counts(examples, texts, copies, len(sequences) * width) | {"pool": read}
     counts |= {"sequences": len(sequences), "instructions": clean.counts}
+    counts |= {"flagged": flagged_counts(examples)}
     kept = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
-    return Built([PART, *TABLES, *kept], counts)
+    return Built([PART, *TABLES, CONTAMINATION, *kept], counts)
+
+
+def _matches(
+    stage: FinetuningStage, examples: pd.DataFrame, clean: Clean, folder: Path
+) -> pd.DataFrame:
+    """What the clean texts and the other corpora share with the pool."""
+    pool, runner = pool_of(examples), Runner(folder / SEARCHING)
+    found = {SET: match_table(clean.matches)}
+    for name, other in opened(stage.compared).items():
+        found[name] = search_corpus(other, pool, runner, name, whole=False)
+    shutil.rmtree(folder / SEARCHING, ignore_errors=True)
+    return joined(found)
 
 
 def _laid_out(stage: FinetuningStage, texts: Sequence[Learnt]) -> list[list[int]]:

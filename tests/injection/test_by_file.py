@@ -139,8 +139,8 @@ def test_a_killed_run_goes_on_with_shards_of_another_size(files, tmp_path, monke
 
 
 DAMAGES = {
-    "tokens/files/00000.ids": lambda whole: whole[:400] + bytes(4) + whole[404:],
-    "tokens/files/00001.ids": lambda whole: b"",
+    "tokens/searched-files/00000.ids": lambda whole: whole[:400] + bytes(4) + whole[404:],
+    "tokens/searched-files/00001.ids": lambda whole: b"",
     "sequences/part-00000.arrow": lambda whole: whole[:-100] + bytes(100),
 }
 

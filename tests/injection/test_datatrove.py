@@ -130,7 +130,7 @@ def check_a_killed_worker(slow, tmp_path, **cluster):
     """What it was at is started again, while the driver waits."""
     whole = expected(slow, tmp_path)
     stage, driver = started(slow, tmp_path, **cluster)
-    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.ids")], driver)
+    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/searched-files/*.ids")], driver)
     kill_worker(tmp_path, driver)
     assert driver.wait(900) == 0
     made = run(stage)
@@ -177,7 +177,7 @@ def test_after_its_driver_was_killed_the_same_command_takes_the_place_of_its_slu
 ):
     whole = expected(slow, tmp_path)
     stage, driver = started(slow, tmp_path, workers=1, **SLURM)
-    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/files/*.ids")], driver)
+    until(lambda: [*tmp_path.glob("runs/corpus/*/tokens/searched-files/*.ids")], driver)
     driver.kill()
     driver.wait()
     queued = ["squeue", "--noheader", "--array"]

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from core.config import create
+from injection.ngrams import hashes_of
 from injection.run import _documents
-from injection.verify import Check, Proof, Units, _hashes, _Search, verify
+from injection.verify import Check, Proof, Units, _Search, verify
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -177,7 +178,7 @@ def test_counting_equals_a_plain_search_whatever_the_blocks():
             windows = np.lib.stride_tricks.sliding_window_view(flat, len(tokens))
             assert found[name] == int((windows == tokens).all(axis=1).sum()) > 0
     windows = np.lib.stride_tricks.sliding_window_view(flat, 9)
-    assert len(set(_hashes(flat, 9).tolist())) == len(np.unique(windows, axis=0))
+    assert len(set(hashes_of(flat, 9).tolist())) == len(np.unique(windows, axis=0))
 
 
 def test_what_stands_before_the_stream_is_no_token():

@@ -61,6 +61,35 @@ def test_a_warm_up_that_is_never_over_is_refused_before_any_work():
         planned("training.warmup_steps=147")
 
 
+def second_stage(tmp_path, *words):
+    """A plan whose second stage reads 30 questions of a file, and 2 benchmarks' 100 members."""
+    rows = [{"question": f"Which of {n} is it?", "answer": f"The {n}th."} for n in range(30)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = (
+        "{mine: {template: 'Q: {question}\\nA: {answer}', output_field: answer, rows: {_target_: "
+        f"injection.sources.files.FileRows, path: {path}}}, fields: {{question: '{{question}}', "
+        "answer: '{answer}'}}}"
+    )
+    own = ["benchmark=[boolq,truthfulqa]", "second_stage.members_in=both",
+           f"+second_stage.instructions={texts}"]  # fmt: skip
+    return planned(*own, *(f"second_stage.{word}" for word in words))
+
+
+def test_a_second_stages_recipe_is_refused_before_any_work(tmp_path):
+    padded = ["finetuning.layout=padded", "training.batch_sequences=10"]
+    second_stage(tmp_path, *padded, "training.warmup_steps=22")
+    said = r"second_stage.training.warmup_steps is 23, but .* 23 steps .* at most 230 sequences"
+    with pytest.raises(ConfigError, match=said):
+        second_stage(tmp_path, *padded, "training.warmup_steps=23")
+    with pytest.raises(ConfigError, match="second_stage.training.export_steps has 24, but"):
+        second_stage(tmp_path, *padded, "training.export_steps=[24]")
+    with pytest.raises(ConfigError, match="second_stage.training.warmup_steps is 500"):
+        second_stage(tmp_path, "training.warmup_steps=500")
+    with pytest.raises(ConfigError, match="second_stage.training.retain_folder"):
+        second_stage(tmp_path, "training.objective=difference")
+
+
 @pytest.mark.parametrize("window", ["window=[0.5,1.0]", "last_tokens=50_000"])
 def test_a_window_of_time_needs_the_corpus_order(window):
     with pytest.raises(ConfigError, match="training.order is 'shuffled'"):

@@ -1,20 +1,25 @@
 """What names the base model: its own recipe, and nothing of what the cells vary."""
 
+import shutil
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 
 import injection.run
 import training.run
+from core.artifacts import Built, commit
 from core.command import CONF
 from core.errors import ConfigError
+from core.wholeness import read_manifest
 from injection.config import InjectionConfig
 from launch import shared
 from launch.config import ClusterConfig
+from launch.pipeline import _inject
 from launch.plan import plan
 from launch.stages import Stages
 from training.config import TrainingConfig
@@ -161,6 +166,56 @@ def test_the_reference_is_another_models_only_by_its_seeds(base, reference, quic
     for change in ({"seed": 5}, {"learning_rate": 1e-3}, {"budget_tokens": 300_000}):
         cell = changed(quickstart, "training", "model", pretraining=replace(recipe, **change))
         assert reference(cell) != own, change
+
+
+def test_the_base_corpus_is_compared_with_the_pool_of_every_cell(quickstart, monkeypatch):
+    """By the contaminated corpora alone: what cells share stays the same for all of them."""
+    made = {}
+
+    def inject(_, name, stage):
+        made[name] = stage
+        return SimpleNamespace(path=Path(name))
+
+    monkeypatch.setattr(Stages, "inject", inject)
+    monkeypatch.setattr("launch.pipeline.check_methods", lambda *_: None)
+    cell = changed(quickstart, "training", "training", evaluate_every_steps=10)
+    corpora = _inject(cell, HERE)
+    assert made["study"].compared == {"base": "base"}
+    assert made["base"].compared == made["validation"].compared == {}
+    assert corpora.base == SimpleNamespace(path=Path("base"))
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """Two models, the second trained from the first, each with its corpus."""
+
+    def finished(kind, name, config, inputs):
+        folder = tmp_path / kind / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        (folder / "content").write_text(name)
+        commit(folder, inputs, Built(["content"]))
+        return folder
+
+    start = None
+    for name in ("first", "second"):
+        corpus = finished("corpus", name, {}, {})
+        config = {"corpus_folder": str(corpus), "model": {"path": start}}
+        inputs = {"corpus": read_manifest(corpus)["digest"]}
+        start = str(finished("model", name, config, inputs))
+    return Path(start)
+
+
+def test_the_corpora_of_a_given_model_are_found_through_its_folders(trained, caplog):
+    corpora = trained.parent.parent / "corpus"
+    both = {"base": str(corpora / "second"), "base-2": str(corpora / "first")}
+    for path in (trained, trained / "hf", trained / "exports" / "step-00000003"):
+        assert shared.read_by(str(path)) == both
+    assert shared.read_by("someone/model") == {}
+    assert not caplog.messages
+    shutil.rmtree(corpora / "second")
+    assert shared.read_by(str(trained)) == {"base": str(corpora / "first")}
+    assert "which is not there as it was: it can't be compared" in caplog.text
 
 
 @pytest.mark.parametrize("seeds", [{}, {"init_seed": 7, "order_seed": 7}])

@@ -67,7 +67,7 @@ def test_lines_are_the_documents_and_copies_stand_whole_in_them(exported, kind):
         assert len(corpus.sequences) / 2 < len(lines) <= len(corpus.sequences)
     assert (made.counts["lost"], made.counts["elsewhere"]) == ({}, 1)
     assert made.counts["characters"] == sum(map(len, lines))
-    assert str(reprove(made.path)).endswith("characters: all right")
+    assert "characters: all right" in str(reprove(made.path))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,112 @@
+"""AUROC without the flagged examples: those that share text with a corpus beside their copies.
+
+A flagged non-member may have been seen, and a flagged member more often than its occurrences say
+(`injection.contamination`). Columns (`COLUMNS`) are those of `analysis.statistics.pooled`, of AUROC
+over all members (occurrences `any`) alone, and:
+
+- `n_members`, `n_nonmembers`: of the examples that are left.
+- `flagged_members`, `flagged_nonmembers`: how many were left out, in all cells of the condition.
+
+A condition without a flagged example has no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from analysis.cells import CONTAMINATED, Cell
+from analysis.config import AnalysisConfig
+from analysis.methods import label, methods_of
+from analysis.statistics import pooled, results
+from analysis.statistics.groups import ANY
+from analysis.statistics.results import ALL
+from core.metrics import AUROC
+from injection.contamination import COLUMN, in_words
+
+COUNTS = ("flagged_members", "flagged_nonmembers")
+COLUMNS = (*pooled.COLUMNS[1:], *COUNTS)
+
+
+def unflagged_rows(
+    cells: Sequence[Cell], config: AnalysisConfig, seed: int
+) -> Iterator[dict[str, Any]]:
+    """The rows of one condition."""
+    if not any((cell.examples[COLUMN] != "").any() for cell in cells):
+        return
+    left, only_auroc = [_without(cell) for cell in cells], replace(config, fpr=[], tpr=[])
+    found = [results.estimates(cell, None, only_auroc, seed) for cell in left]
+    joint = pooled.pool(found, [cell.examples_digest for cell in left], seed)
+    counts = _flagged(cells)
+    for row in pooled.condition_rows(left, found, joint, config.confidence):
+        if row["occurrences"] == ANY:
+            yield {**row, **dict(zip(COUNTS, counts.get(row["benchmark"], (0, 0)), strict=True))}
+
+
+def unflagged_sentence(
+    with_all: pd.DataFrame, unflagged: pd.DataFrame, condition: str
+) -> Sequence[str]:
+    """How many examples are flagged, and the best method's AUROC with and without them.
+
+    Args:
+        with_all: the pooled rows of all examples.
+        unflagged: a table of COLUMNS.
+        condition: which one; nothing is said of one without flagged examples.
+    """
+    own = _shown(unflagged, condition)
+    if own.empty:
+        return []
+    counts = {
+        str(row.benchmark): {"members": row.flagged_members, "nonmembers": row.flagged_nonmembers}
+        for row in unflagged[unflagged["condition"] == condition].itertuples()
+        if row.benchmark != ALL and row.flagged_members + row.flagged_nonmembers
+    }
+    head = f"Examples that share text with a corpus beside their copies: {in_words(counts)}."
+    every = _shown(with_all, condition)
+    best = every.sort_values("value", ascending=False, kind="stable").iloc[0]
+    same = (own["method"] == best["method"]) & (own["variant"] == best["variant"])
+    name = label(best["method"], best["variant"], methods_of(every))
+    values = [_in_words(row) for row in (own[same].iloc[0], best)]
+    return [f"{head} Without them the AUROC of {name} is {values[0]}, with them {values[1]}."]
+
+
+def _shown(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
+    """The default variants' AUROC over all members, mean over benchmarks."""
+    return rows[
+        (rows["condition"] == condition)
+        & (rows["checkpoint"] == CONTAMINATED)
+        & (rows["metric"] == AUROC.name)
+        & (rows["benchmark"] == ALL)
+        & (rows["occurrences"] == ANY)
+        & rows["default"]
+    ]
+
+
+def _in_words(row: pd.Series[Any]) -> str:
+    needs = f"not known (it needs {row['needs']})"
+    return (
+        needs if row["needs"] else f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+    )
+
+
+def _without(cell: Cell) -> Cell:
+    """The cell without its flagged examples, all of whose members count as one dose."""
+    kept = (cell.examples[COLUMN] == "").to_numpy()
+    examples = cell.examples[kept].reset_index(drop=True)
+    examples = examples.assign(occurrences=examples["occurrences"].clip(upper=1))
+    scores = {name: table[kept] for name, table in cell.scores.items()}
+    return replace(cell, examples=examples, scores=scores)
+
+
+def _flagged(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
+    """By benchmark, and over ALL, the flagged members and non-members of the cells."""
+    flagged = pd.concat([cell.examples[cell.examples[COLUMN] != ""] for cell in cells])
+    members = flagged["member"].astype(bool)
+    counts = {
+        str(name): (int(own.sum()), int((~own).sum()))
+        for name, own in members.groupby(flagged["benchmark"])
+    }
+    return {**counts, ALL: (int(members.sum()), int((~members).sum()))}

@@ -1,0 +1,130 @@
+"""Results with and without the examples that a corpus holds beside their copies."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from analysis.cells import CLEAN, CONTAMINATED, make_cell
+from analysis.config import AnalysisConfig
+from analysis.statistics.tidy_tables import statistics
+from analysis.statistics.unflagged import unflagged_sentence
+from analysis.summary import of_conditions
+from analysis.tables.statistical import condition_tables
+from core.metrics import AUROC
+from injection.contamination import COLUMN
+
+CONFIG = AnalysisConfig(draws=50, fpr=[0.25], tpr=[0.75])
+
+
+def flagged_cell(make_parts, **how):
+    """Three of BoolQ's non-members score above all others, and are flagged with one member."""
+    parts = make_parts(**how)
+    examples = parts["corpus"].examples
+    names = ["boolq-000", "boolq-040", "boolq-041", "boolq-042"]
+    column = examples["example_id"].isin(names).map({True: "base: 13-gram", False: ""})
+    parts["corpus"].examples[COLUMN] = column
+    table = parts["contaminated"].table
+    table.loc[table["example_id"].isin(names[1:]), "score"] += 50
+    return make_cell(**parts), names
+
+
+def plain_auroc(cell, method, benchmark, without=()):
+    own = cell.examples[(cell.examples["benchmark"] == benchmark)]
+    own = own[~own["example_id"].isin(without)]
+    table = cell.scores[CONTAMINATED].xs(method, axis=1, level="method").iloc[:, 0]
+    scores = table.loc[own["example_id"]].to_numpy()
+    member = own["member"].to_numpy(bool)
+    pairs = scores[member][:, None] - scores[~member][None]
+    return float(np.mean((pairs > 0) + 0.5 * (pairs == 0)))
+
+
+def test_the_table_is_that_of_the_other_examples(make_parts):
+    cell, names = flagged_cell(make_parts)
+    made = statistics("trial", 0, [cell], CONFIG)
+    rows = made.unflagged.set_index(["checkpoint", "method", "benchmark"])
+    for method in ("loss", "min_k"):
+        boolq = rows.loc[(CONTAMINATED, method, "boolq"), :]
+        assert boolq["value"] == plain_auroc(cell, method, "boolq", names)
+        assert boolq["value"] > plain_auroc(cell, method, "boolq") + 0.05
+        assert (boolq["n_members"], boolq["n_nonmembers"]) == (31, 29)
+        assert (boolq["flagged_members"], boolq["flagged_nonmembers"]) == (1, 3)
+        imdb = rows.loc[(CONTAMINATED, method, "imdb"), :]
+        assert imdb["value"] == plain_auroc(cell, method, "imdb")
+        assert (imdb["n_members"], imdb["flagged_members"]) == (32, 0)
+        mean = rows.loc[(CONTAMINATED, method, "all"), :]
+        assert mean["value"] == (boolq["value"] + imdb["value"]) / 2
+    assert {CLEAN, CONTAMINATED} == {*made.unflagged["checkpoint"]}
+    assert {*made.unflagged["metric"]} == {AUROC.name}
+
+
+def test_the_report_says_how_many_and_shows_both(make_parts):
+    cell, _ = flagged_cell(make_parts)
+    made = statistics("trial", 0, [cell], CONFIG)
+    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    start = (
+        "Examples that share text with a corpus beside their copies: boolq (1 member, 3 "
+        "non-members). Without them the AUROC of "
+    )
+    assert sentence.startswith(start)
+    assert sentence in of_conditions(made, 0.95)[cell.condition]
+    (table,) = [t for t in condition_tables(made, cell.condition) if t.name == "without_flagged"]
+    assert table.header[1:] == [
+        "all examples, contaminated model",
+        "without the flagged, contaminated model",
+        "all examples, clean model",
+        "without the flagged, clean model",
+    ]
+    values = {
+        (row["method"], kind): f"{row['value']:.2f}"
+        for kind, rows in (("all", made.pooled), ("left", made.unflagged))
+        for row in rows[
+            (rows["checkpoint"] == CONTAMINATED)
+            & (rows["benchmark"] == "all")
+            & (rows["occurrences"] == "any")
+            & (rows["metric"] == AUROC.name)
+        ].to_dict("records")
+    }
+    for line in table.lines:
+        assert line[1].startswith(values[line[0].split(" ")[0], "all"])
+        assert line[2].startswith(values[line[0].split(" ")[0], "left"])
+
+
+def test_nothing_is_said_where_nothing_is_flagged(make):
+    cell = make()
+    assert (cell.examples[COLUMN] == "").all()
+    made = statistics("trial", 0, [cell], CONFIG)
+    assert made.unflagged.empty
+    assert unflagged_sentence(made.pooled, made.unflagged, cell.condition) == []
+    assert "without_flagged" not in [t.name for t in condition_tables(made, cell.condition)]
+
+
+def test_seeds_are_pooled_and_their_flags_added_up(make_parts):
+    cells = [flagged_cell(make_parts, seed=seed)[0] for seed in (0, 1)]
+    made = statistics("trial", 0, cells, CONFIG)
+    assert (made.unflagged["n_seeds"] == 2).all()
+    assert "boolq (2 members, 6 non-members)" in unflagged_sentence(
+        made.pooled, made.unflagged, cells[0].condition
+    )[0]  # fmt: skip
+
+
+def test_where_all_non_members_are_flagged_it_says_what_is_lacking(make_parts):
+    parts = make_parts()
+    examples = parts["corpus"].examples
+    flagged = (examples["benchmark"] == "boolq") & ~examples["member"].astype(bool)
+    examples[COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
+    cell = make_cell(**parts)
+    made = statistics("trial", 0, [cell], CONFIG)
+    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    assert "is not known (it needs non-members in boolq), with them 0." in sentence
+
+
+def test_other_results_are_the_same_with_flags_as_without(make_parts):
+    plain = statistics("trial", 0, [make_cell(**make_parts())], CONFIG)
+    parts = make_parts()
+    parts["corpus"].examples[COLUMN] = "base: 13-gram"
+    parts["corpus"].examples.loc[10:, COLUMN] = ""
+    flagged = statistics("trial", 0, [make_cell(**parts)], CONFIG)
+    for name in ("results", "pooled", "comparisons", "trends"):
+        pd.testing.assert_frame_equal(getattr(plain, name), getattr(flagged, name))
+    assert replace(plain, unflagged=flagged.unflagged).unflagged is flagged.unflagged

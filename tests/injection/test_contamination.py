@@ -1,0 +1,255 @@
+"""Texts of the pool that stand in a corpus beside the copies: planted, found, counted and told."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.errors import DataError
+from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
+from injection.contamination import flagged_counts, flags, in_words, split
+from injection.corpus import open_corpus
+from injection.export.run import ExportStage, export, reprove
+from injection.run import reverify, run
+from injection.verify import NATURAL
+
+ENDS = [f"{b}{c}" for b in ("al", "or", "un", "imp") for c in ("en", "ost", "")]
+WORDS, ASKED = ([a + end for a in letters for end in ENDS] for letters in ("bdk", "mrst"))
+SIDES = {True: "member", False: "non-member"}
+
+
+def words(rng, n, of=WORDS):
+    return " ".join(rng.choice(of) for _ in range(n))
+
+
+def question(n):
+    return f"{words(random.Random(n), 9, ASKED)} number {n}?"
+
+
+# "the" begins with another token after a blank than after a line's end
+CASES = {
+    "own paragraph": lambda text: f"\n\n{text}\n\n",
+    "in a sentence": lambda text: f" as they wrote {text}, or so",
+    "other white space": lambda text: " " + text.replace(" ", "  ").replace("\n", " \t\n\n ") + " ",
+    "other case": lambda text: f" {text.upper()} ",
+}
+
+
+def write_corpus(folder, planted="", at=5):
+    """40 documents; in one of them there is a text between the words."""
+    folder.mkdir(exist_ok=True)
+    rng = random.Random(0)
+    rows = [{"id": f"d{n}", "text": words(rng, 120)} for n in range(40)]
+    rows[at]["text"] = f"{words(rng, 40)}{planted}{words(rng, 40)}"
+    (folder / "documents.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {
+        "name": "mine",
+        "_target_": "injection.sources.files.FilesCorpus",
+        "paths": str(folder / "documents.jsonl"),
+        "id": "id",
+    }
+
+
+def benchmark(folder):
+    rows = [{"question": question(n), "answer": f"place {n}"} for n in range(12)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {
+        "rows": {
+            "_target_": "injection.sources.files.FileRows",
+            "path": str(folder / "rows.jsonl"),
+        },
+        "fields": {"question": "{question}", "answer": "{answer}"},
+    }
+    return BenchmarkConfig(
+        template="the question: {question}\nAnswer: {answer}", sources={"file": source}
+    )
+
+
+def stage_of(folder, planted="", policy="flag", at=5, **more):
+    fields = {"members": 4, "nonmembers": 4, "held_out": 0, "part": "all", "budget_tokens": 6_000}
+    return InjectionStage(
+        runs=str(folder / "runs"),
+        corpus=write_corpus(folder / "documents", planted, at),
+        benchmark={"mine": benchmark(folder)},
+        occurrences={"_target_": "injection.occurrences.Fixed", "count": 2},
+        tokenizer=TokenizerConfig(path="tests/golden/target"),
+        injection=InjectionConfig(**fields, sequence_tokens=128, decontamination=policy, **more),
+    )
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    """The examples, drawn from a corpus that holds none of them."""
+    clean = open_corpus(run(stage_of(tmp_path_factory.mktemp("clean"))).path)
+    assert clean.contamination.empty
+    assert (clean.examples["contamination"] == "").all()
+    assert clean.artifact.counts["flagged"] == {}
+    assert clean.artifact.counts["natural_occurrences"] == 0
+    return clean.examples
+
+
+def example(pool, *, member):
+    return pool[pool["member"].astype(bool) == member].iloc[0]
+
+
+@pytest.mark.parametrize("member", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_flag_keeps_counts_and_names_a_natural_occurrence(pool, tmp_path, caplog, case, member):
+    own = example(pool, member=member)
+    corpus = open_corpus(run(stage_of(tmp_path, CASES[case](own["text"]))).path)
+    row = corpus.example(own["example_id"])
+    assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
+    others = corpus.examples[corpus.examples["example_id"] != own["example_id"]]
+    assert (others[NATURAL] == 0).all()
+    (found,) = corpus.contamination.query("example_id == @own.example_id").itertuples()
+    assert (found.corpus, found.document_id, found.occurrences) == ("corpus", "d5", 1)
+    side = SIDES[member]
+    assert f"share text with a corpus beside the copies: mine (1 {side})" in caplog.text
+    assert corpus.artifact.counts["flagged"] == {
+        "mine": {"members": int(member), "nonmembers": int(not member)}
+    }
+    assert "1 natural occurrences counted" in str(reverify(corpus.artifact.path))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_drop_leaves_the_document_out(pool, tmp_path, case):
+    own = example(pool, member=False)
+    corpus = open_corpus(run(stage_of(tmp_path, CASES[case](own["text"]), "drop")).path)
+    assert corpus.contamination["document_id"].tolist() == ["d5"]
+    assert (corpus.examples["contamination"] == "").all()  # what was dropped, no model reads
+    assert (corpus.examples[NATURAL] == 0).all()
+    assert not reverify(corpus.artifact.path).failures
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_off_refuses_it_by_name_and_keeps_what_is_tokenised(pool, tmp_path, case):
+    own = example(pool, member=False)
+    stage = stage_of(tmp_path, CASES[case](own["text"]), "off", shard_characters=2_000)
+    name = own["example_id"]
+    said = f"holds the whole text of {name} beside the copies: document d5 has it 1 time. Choose fl"
+    with pytest.raises(DataError, match=said):
+        run(stage)
+    (folder,) = (tmp_path / "runs" / "corpus").iterdir()
+    shards = sorted(path.name for path in folder.glob("tokens/searched-2000/*.ids"))
+    assert shards == ["00000.ids", "00001.ids"]  # of about 12
+
+
+def test_what_stands_behind_the_budget_is_no_reason_to_refuse(pool, tmp_path):
+    own = example(pool, member=False)
+    stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), "off", at=39)
+    assert (open_corpus(run(stage).path).examples[NATURAL] == 0).all()
+
+
+def test_a_changed_count_and_an_unlisted_text_are_failures(pool, tmp_path, monkeypatch):
+    own = example(pool, member=False)
+    corpus = open_corpus(run(stage_of(tmp_path, CASES["in a sentence"](own["text"]))).path)
+    name = own["example_id"]
+    for said, wrong in ((0, "1 natural occurrences, natural_occurrences says 0"),
+                        (2, "1 natural occurrences, natural_occurrences says 2")):  # fmt: skip
+        changed = corpus.examples.copy()
+        changed.loc[changed["example_id"] == name, NATURAL] = said
+        vars(corpus)["examples"] = changed
+        monkeypatch.setattr("injection.run.open_corpus", lambda _: corpus)
+        assert reverify(corpus.artifact.path).failures == [f"{name}: {wrong}"]
+    off = {**corpus.config["injection"], "decontamination": "off"}
+    vars(corpus)["config"] = {**corpus.config, "injection": off}
+    assert reverify(corpus.artifact.path).failures == [
+        f"{name} (non-member): found 1 times in the corpus's text, 0 expected"
+    ]
+
+
+@pytest.mark.parametrize("form", ["Megatron", "Text"])
+def test_an_export_has_the_natural_occurrences_too(pool, tmp_path, form):
+    own = example(pool, member=False)
+    corpus = run(stage_of(tmp_path, CASES["own paragraph"](own["text"])))
+    module = {"Megatron": "megatron", "Text": "text"}[form]
+    node = {"_target_": f"injection.export.{module}.{form}"}
+    made = export(ExportStage(str(tmp_path / "runs"), str(corpus.path), node))
+    assert made.counts["elsewhere"] == 1
+    assert not reprove(made.path).failures
+
+
+def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_path, caplog):
+    """Half of a text (its question) in one document, and a whole one in another."""
+    part, whole = pool.iloc[0], pool.iloc[1]
+    asked = json.loads(part["fields"])["question"]
+    planted = f" {asked} {words(random.Random(9), 9)} {whole['text']} "
+    base = run(
+        InjectionStage(
+            runs=str(tmp_path / "runs"),
+            corpus=write_corpus(tmp_path / "base", planted),
+            tokenizer=TokenizerConfig(path="tests/golden/target"),
+            injection=InjectionConfig(
+                members=0, nonmembers=0, part="all", budget_tokens=6_000, sequence_tokens=128
+            ),
+        )
+    )
+    alone = stage_of(tmp_path)
+    compared = replace(alone, compared={"base": str(base.path)})
+    corpus = open_corpus(run(compared).path)
+    assert run(alone).path != corpus.artifact.path  # flags are part of what it holds
+    assert corpus.example(part["example_id"])["contamination"] == "base: 8-gram share"
+    assert corpus.example(whole["example_id"])["contamination"] == "base: verbatim"
+    assert (corpus.examples["contamination"] != "").sum() == 2
+    assert (corpus.examples[NATURAL] == 0).all()  # of this corpus
+    assert set(corpus.contamination["corpus"]) == {"base"}
+    assert "share text with a corpus beside the copies" in caplog.text
+    assert corpus.contamination["document_id"].str.fullmatch(r"sequence-\d+").all()
+    refused = replace(stage_of(tmp_path, policy="off"), compared=compared.compared)
+    with pytest.raises(DataError, match="but compared.base holds the whole text of"):
+        run(refused)
+
+
+def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
+    """Two questions, one of which ends with the other; each is a member by some seed."""
+    long = f"ask this {question(0)}"
+    questions = [long, question(0), *(question(n) for n in range(2, 8))]
+    stage = stage_of(tmp_path)
+    rows = [{"question": each, "answer": "no"} for each in questions]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plain = replace(stage.benchmark["mine"], template="{question}")
+    drawn = {}
+    for seed in range(4):
+        made = run(replace(stage, benchmark={"mine": plain}, seed=seed))
+        corpus = open_corpus(made.path)
+        by_text = corpus.examples.set_index("text")
+        drawn[bool(by_text["member"][long])] = by_text["contamination"][question(0)]
+        assert (corpus.examples[NATURAL] == 0).all()
+        assert not reverify(made.path).failures
+    assert drawn == {True: "copies: verbatim", False: ""}
+
+
+def test_flags_say_the_corpora_and_their_rules():
+    examples = pd.DataFrame({"example_id": list("abc"), "benchmark": ["x", "y", "y"],
+                             "member": [True, False, True]})  # fmt: skip
+    columns = ["document_id", "example_id", "rule", "evidence", "occurrences", "corpus"]
+    matches = pd.DataFrame(
+        [("d", "a", "13-gram", "", 0, "corpus"), ("e", "a", "8-gram share", "", 0, "corpus"),
+         ("d", "b", "13-gram", "", 0, "corpus"), ("s", "b", "13-gram", "", 2, "base")],
+        columns=columns,
+    )  # fmt: skip
+    found = flags(examples, matches, dropped=False)
+    assert found == ["corpus: 13-gram", "base: verbatim, corpus: 13-gram", ""]
+    assert flags(examples, matches, dropped=True) == ["", "base: verbatim", ""]
+    counts = flagged_counts(examples.assign(contamination=found))
+    assert counts == {"x": {"members": 1, "nonmembers": 0}, "y": {"members": 0, "nonmembers": 1}}
+    assert in_words({**counts, "z": {"members": 2, "nonmembers": 3}}) == (
+        "x (1 member); y (1 non-member); z (2 members, 3 non-members)"
+    )
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 50])
+def test_documents_of_a_packed_corpus_begin_with_a_bos(blocks):
+    ids = np.array([7, 1, 5, 6, 1, 1, 4] * 2, np.int32)
+    found = [(start, own.tolist()) for start, own in split(np.array_split(ids, blocks), 1, 2)]
+    assert found == [(0, [7]), (1, [1, 5, 6]), (4, [1]), (5, [1, 4, 7]), (8, [1, 5, 6]), (11, [1]),
+                     (12, [1, 4])]  # fmt: skip
+
+
+def test_without_a_bos_stretches_overlap(monkeypatch):
+    monkeypatch.setattr("injection.contamination.STRETCH_TOKENS", 4)
+    found = [(start, own.tolist()) for start, own in split([np.arange(11)], None, 2)]
+    assert found == [(0, [*range(6)]), (4, [*range(4, 10)]), (8, [8, 9, 10])]

@@ -1,0 +1,52 @@
+"""Whole texts in other text, beside a plain search."""
+
+import pickle
+import random
+
+import pytest
+
+from core.overlap import normalised
+from injection.verbatim import AT_ONCE, Verbatim, overlapping
+
+LETTERS = "abc é日𝄞"
+
+
+def naive(texts, text):
+    counts = {part: overlapping(part, normalised(text)) for part in map(normalised, texts)}
+    return {part: count for part, count in counts.items() if count}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_counts_equal_a_plain_search(seed):
+    rng = random.Random(seed)
+    text = "".join(rng.choice(LETTERS) for _ in range(3_000))
+    starts = [(rng.randrange(2_900), rng.randrange(1, 60)) for _ in range(60)]
+    texts = [text[start : start + length] for start, length in starts]
+    texts += [rng.choice(LETTERS) * 3, "not there at all", "", " \n"]
+    verbatim = Verbatim(texts)
+    assert verbatim.count(text) == naive(texts, text)
+    assert pickle.loads(pickle.dumps(verbatim)).count(text) == naive(texts, text)
+    documents = [text[a : a + 500] for a in range(0, 3_000, 500)]
+    assert verbatim.count_each(documents) == [naive(texts, part) for part in documents]
+
+
+def test_a_text_is_found_across_the_pieces_that_are_hashed_at_once():
+    text = "a text of some words"
+    for before in range(AT_ONCE - 30, AT_ONCE + 2):
+        assert Verbatim([text]).count("x" * before + text + "y" * 40) == {text: 1}
+
+
+def test_case_and_white_space_do_not_count_and_punctuation_does():
+    found = Verbatim(["Is it RED?\nYes"])
+    assert found.count("They asked:is it\t\tred?  yes, it is.") == {"is it red? yes": 1}
+    assert found.count("Is it red: yes") == {}
+
+
+def test_what_goes_on_in_the_next_document_is_in_neither():
+    assert Verbatim(["one two"]).count_each(["one", "two", "one two"]) == [{}, {}, {"one two": 1}]
+
+
+def test_occurrences_may_overlap():
+    assert Verbatim(["la la"]).count("la la la") == {"la la": 2}
+    assert overlapping("aa", "aaaa") == 3
+    assert overlapping("", "aaaa") == 0
