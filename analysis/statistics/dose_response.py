@@ -45,7 +45,9 @@ STEEPEST = 30.0
 TINY = 1e-12
 """Below it, a difference is rounding."""
 VARIED = "members of one benchmark that differ in their occurrences"
-SEPARATED = "members that score between two non-members at more than one number of occurrences"
+COMMONEST = "the commonest number of occurrences"
+AMONG = "that score between the lowest and the highest non-member"
+SEPARATED = f"members {AMONG} at several numbers of occurrences"
 
 
 class Sample(NamedTuple):
@@ -211,11 +213,11 @@ def _needs(samples: Sequence[Sample], placements: Sequence[Scores]) -> str:
         return VARIED
     rare = int(sum(members.sum() - members.max() for members in doses))
     if rare < FEWEST:
-        return f"{FEWEST} members that are not at the commonest number of occurrences, has {rare}"
+        return f"at least {FEWEST} members away from {COMMONEST} (there are {rare})"
     among = int(sum(((p > 0) & (p < 1)).sum() for p in placements))
     if among < FEWEST:
-        return f"{FEWEST} members that score between two non-members, has {among}"
-    return "" if min(len(s.nonmembers) for s in samples) > 1 else "2 non-members"
+        return f"at least {FEWEST} members {AMONG} (there are {among})"
+    return "" if min(len(s.nonmembers) for s in samples) > 1 else "at least 2 non-members"
 
 
 def _solve(

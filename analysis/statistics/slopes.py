@@ -57,12 +57,15 @@ def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) 
         for detector, response in found.items():
             gathered[detector][place] = response
     return {
-        detector: _mean(list(own.values()), [examples[place] for place in own], seed)
+        detector: mean_response(list(own.values()), [examples[place] for place in own], seed)
         for detector, own in gathered.items()
     }
 
 
-def _mean(responses: Sequence[DoseResponse], examples: Sequence[str], seed: int) -> DoseResponse:
+def mean_response(
+    responses: Sequence[DoseResponse], examples: Sequence[object], seed: int
+) -> DoseResponse:
+    """The mean over cells of one detector; `needs` is that of the first which has one."""
     if len(responses) == 1:
         return responses[0]
     doses = frozenset[float]().union(*(response.doses for response in responses))

@@ -50,9 +50,10 @@ from core.metrics import AUROC, Scores
 
 LEVEL = 0.75
 OCCURRENCES = "occurrences"
+NO_SLOPE = "no slope: "
 ONE_DOSE = "one number of occurrences per benchmark: no slope and no test"
-NOT_MEASURED = "no slope: some benchmark lacks members or non-members"
-SATURATED = "no slope: the AUROC is 0 or 1 at all levels but one"
+NOT_MEASURED = f"{NO_SLOPE}some benchmark lacks members or non-members"
+SATURATED = f"{NO_SLOPE}the AUROC is 0 or 1 at all levels but one"
 COLUMNS = (
     *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
     *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone"),
@@ -125,7 +126,7 @@ def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[
 def shape(line: Line, confidence: float) -> dict[str, Any]:
     """Slope, monotony and crossing of the AUROC along a series, with their intervals."""
     levels = sorted(line)
-    found: dict[str, Any] = {"levels": len(levels), "note": "one level: no slope"}
+    found: dict[str, Any] = {"levels": len(levels), "note": f"{NO_SLOPE}one level"}
     found |= {"lowest": float(levels[0]), "highest": float(levels[-1])}
     if len(levels) < 2:
         return found
@@ -143,7 +144,7 @@ def _dose_shape(response: DoseResponse, confidence: float) -> dict[str, Any]:
     doses = sorted(response.doses)
     found = {"levels": len(doses), "lowest": doses[0], "highest": doses[-1]}
     if response.slope.needs:
-        note = f"no slope: needs {response.slope.needs}"
+        note = f"{NO_SLOPE}it needs {response.slope.needs}"
         return {**found, "note": ONE_DOSE if response.slope.needs == VARIED else note}
     curves, x = response.curves, np.log2(doses)
     fitted = np.array([curves.at(at)[0] for at in x])
