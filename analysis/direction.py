@@ -144,5 +144,5 @@ def _tau(trend: Row, alpha: float | None) -> str:
     """τ, with the p-value of its test where there is one."""
     if math.isnan(trend["tau"]):
         return "it could not be computed"
-    tested = f", one-sided p = {trend['p_value']:.2f}" if alpha is not None else ""
+    tested = f", one-sided p = {trend['p_value']:.3f}" if alpha is not None else ""
     return f"{trend['tau']:.2f}{tested}"

@@ -127,6 +127,8 @@ def _trend(
 ) -> str:
     """What each doubling does to the best method's AUROC, and for how many methods it rises."""
     slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
+    if slopes.empty:
+        return "Occurrences: no trend was measured."
     slopes = slopes.set_index(["method", "variant"]).loc[methods_of(detectors)]
     row = slopes.loc[(best["method"], best["variant"])]
     if row["note"] == ONE_DOSE:

@@ -198,7 +198,7 @@ def sweeps(reports: int) -> int:
     print(f"{reports} sweeps per row\n\n{names}\n|{'---|' * 5}")
     bad = 0
     for design, levels in (("fixed", (1.0, 2.0, 4.0, 8.0)), ("Poisson", (1.0, 2.0, 4.0))):
-        for members, benchmarks in ((30, 1), (100, 1), (100, 4)):
+        for members, benchmarks in ((30, 1), (30, 4), (100, 1), (100, 4)):
             rng = np.random.default_rng([members, benchmarks])
             sets = [drawn_sets(design == "Poisson", levels, members, rng) for _ in range(40)]
             picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))

@@ -72,10 +72,6 @@ class Curves(NamedTuple):
         found: Scores = logistic(log_odds).mean(axis=1)
         return found
 
-    def widened(self, factor: float) -> Curves:
-        """The first curve, and the others so many times as far from it."""
-        return Curves(*(values[:1] + factor * (values - values[:1]) for values in self))
-
 
 class DoseResponse(NamedTuple):
     """A slope and the levels that go with it; both NaN where the slope `needs` more."""

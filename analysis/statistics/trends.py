@@ -44,7 +44,6 @@ from analysis.statistics.dose_test import Detector, dose_tests
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import Estimates
 from analysis.statistics.slopes import DoseResponses
-from core.clusters import LEAST, widening
 from core.estimates import Estimate
 from core.metrics import AUROC, Scores
 
@@ -172,14 +171,10 @@ def _steadiness(line: Line) -> dict[str, float]:
 
 
 def _line_response(line: Line) -> Curves | None:
-    """The regression of a series on its levels; draws are widened as those of clusters are."""
+    """The regression of a series on its levels."""
     levels = sorted(line)
     members = np.array([line[level].n_members for level in levels], float)
-    response = line_response(np.log2(levels), _with_draws(line), members)
-    if response is None:
-        return None
-    sides = ([e.n_members for e in line.values()], [e.n_nonmembers for e in line.values()])
-    return response.widened(widening(*(max(LEAST, min(sizes)) for sizes in sides)))
+    return line_response(np.log2(levels), _with_draws(line), members)
 
 
 def _with_draws(line: Line) -> Scores:
