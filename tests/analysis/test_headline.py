@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from statistics import stdev
 
@@ -13,7 +14,6 @@ from analysis.headline import controls_line, headline, headlines
 from analysis.sweeps import Sweep
 from analysis.tables.along import sweep_table
 
-OF_THREE, MEDIAN = ", the best of 3 methods on average,", ", the median one,"
 NO_PAIR = pd.DataFrame(columns=["condition"])
 ROWS = (
     "benchmark == 'all' and metric == 'auroc' and occurrences == 'any'"
@@ -89,7 +89,7 @@ def test_without_trends_it_says_both_ends(sweep):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((0.5, 0.9, 0.6), "rises and then falls with peak learning rate from 1e-4 to 1e-3"),
+        ((0.5, 0.9, 0.6), "rises and then falls with "),
         ((0.8, 0.5, 0.7), "falls and then rises with "),
         ((0.5, 0.7, 0.61), "rises with "),  # its interval overlaps an end's
         ((0.5, 0.7, 0.9), "rises with "),
@@ -105,7 +105,8 @@ def test_a_turn_between_the_ends_is_no_trend(sweep, values, said):
         for rate, v in zip((one, 3e-4, two), values, strict=True)
     ]
     turned = with_slopes(replace(sweep, rows=pd.concat(parts)), loss=(0.3, 0.2, 0.4))
-    assert f"AUROC of loss{OF_THREE} {said}" in headline(turned).replace(MEDIAN, OF_THREE)
+    clause = re.escape(f"{said}peak learning rate")
+    assert re.search(rf"AUROC of loss, the [^,]*, {clause}", headline(turned))
     told = [words(part.iloc[0]) for part in parts] if "then" in said else []
     assert all(value in headline(turned) for value in told)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics.tidy_tables import Statistics
+from analysis.statistics.trends import ONE_DOSE
 from analysis.tables.statistical import (
     comparison_table,
     condition_tables,
