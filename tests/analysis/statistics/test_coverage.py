@@ -17,6 +17,7 @@ from analysis.config import AnalysisConfig
 from analysis.statistics import paired, pooled, slopes, trends
 from analysis.statistics.controls import off_controls
 from analysis.statistics.results import Measure, cell_rows, estimates
+from analysis.statistics.tidy_tables import statistics
 from detection.blind import NULLS, Blind
 
 RUNS, LEVEL = 200, 0.95
@@ -114,6 +115,26 @@ def test_slopes_over_doses_include_zero_where_there_is_no_trend(seeds):
         assert rate(number, least=0.035, most=0.065), (benchmark, number)
     tested = (rows["p_value"] < 0.05).groupby(rows["benchmark"]).sum()
     assert all(rate(number, least=0.035, most=0.06) for number in tested), tested
+
+
+def test_poisson_numbers_do_not_make_a_constant_auroc_fall(cell):
+    """Half an example that was added to every dose moved the rare, high ones: 20% "fell"."""
+    rng, size, methods = np.random.default_rng(6), 100, 50
+    fell = 0
+    for seed in range(2):
+        occurrences = np.r_[rng.poisson(4, size), np.zeros(size, int)]
+        ids = [f"{seed}-{i}" for i in range(2 * size)]
+        examples = pd.DataFrame({"example_id": ids, "benchmark": "a", "text": ids})
+        examples = examples.assign(member=np.arange(2 * size) < size, occurrences=occurrences)
+        shift = 2**0.5 * norm.ppf(0.92) * (occurrences > 0)
+        names = pd.MultiIndex.from_tuples([(f"m{i:03d}", "") for i in range(methods)])
+        scores = shift[:, None] + rng.normal(size=(2 * size, methods))
+        table = pd.DataFrame(scores, index=examples["example_id"], columns=names)
+        tables = {"clean": table.head(0).reindex(table.index, fill_value=0), "contaminated": table}
+        made = replace(cell, seed=seed, examples=examples, scores=tables)
+        rows = statistics("trial", 0, [made], replace(CONFIG, blind_folds=3)).trends
+        fell += (rows.query("benchmark == 'all'")["slope_high"] < 0).sum()
+    assert fell <= binom.ppf(0.999, 2 * methods, 0.025)
 
 
 def test_a_series_has_no_trend_where_there_is_none(cell):
