@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from analysis.direction import described, in_words
 from analysis.methods import BLIND, label
 from analysis.statistics.controls import control_rows, off_controls
-from analysis.summary import in_words, many, moves
+from analysis.summary import many
 from analysis.sweeps import Sweep, short, swept
 from analysis.tables.statistical import in_against_out
-from analysis.tables.table import with_interval
 
 MAIN = 2
 """So many sentences of a condition say what was found: the best method, and the occurrences."""
@@ -48,14 +49,15 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
     first = next((other for other in sweeps if other.factor == sweep.factor), sweep)
     fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps)
-    along = f"With the {sweep.factor.axis} going from {low} to {high} ({fixed})"
+    along = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
     if not ranking:
-        return f"{along} no method was measured everywhere{_without(sweep)}."
+        return f"Along {along} no method was measured everywhere{_without(sweep)}."
     best, middle = ranking[0], ranking[len(ranking) // 2]
     of = f", the best of {len(ranking)} methods on average," * (len(ranking) > 1)
-    said = f"{along} the AUROC of {label(*best, ranking)}{of} {_change(sweep, best)}"
+    said = _moves(sweep, best, f"{label(*best, ranking)}{of}", along)
     if middle != best:
-        said += f", and that of {label(*middle, ranking)}, the median one, {_change(sweep, middle)}"
+        median = f"{label(*middle, ranking)}, the median one,"
+        said += f". {_moves(sweep, middle, median, sweep.factor.axis)}"
     return f"{said}{_how_many(sweep)}{_without(sweep)}."
 
 
@@ -106,41 +108,21 @@ def _hold(counts: Mapping[str, int]) -> str:
     return f"all {' and '.join(several)} intervals{rest} hold"
 
 
-def _change(sweep: Sweep, pair: tuple[str, str]) -> str:
-    """How it moves: rises from 0.58 [0.55, 0.61] to 0.76 [0.73, 0.79] (…)."""
+def _moves(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
+    """How the AUROC of a method moves along the sweep."""
     line = sweep.line(*pair)
-    first, last = (in_words(line.iloc[place]) for place in (0, -1))
-    row, turn = sweep.slopes.get(pair), _turn(line, sweep.factor.column)
-    if row is None:
-        return f"goes from {first}{turn} to {last}"
-    slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
-    way = "goes" if turn else moves(row)
-    return f"{way} from {first}{turn} to {last} (log-odds by {slope} a doubling)"
-
-
-def _turn(line: pd.DataFrame, column: str) -> str:
-    """The value that is farthest outside of both ends, the intervals apart: no slope shows it.
-
-    Such as " up to 0.90 [0.88, 0.92] at 4e-3 and down"; empty where there is none.
-    """
-    ends, inner = line.iloc[[0, -1]], line.iloc[1:-1]
-    above = inner[inner["ci_low"] > ends["ci_high"].max()].nlargest(1, "value")
-    below = inner[inner["ci_high"] < ends["ci_low"].min()].nsmallest(1, "value")
-    ways = (above, "up", "down"), (below, "down", "up")
-    said = [
-        f" {there} to {in_words(row)} at {short(row[column])} and {back}"
-        for rows, there, back in ways
-        for row in rows.to_dict("records")
-    ]
-    return "".join(said[:1])
+    trend = sweep.slopes.get(pair, {"slope": math.nan, "note": "it was not tested"})
+    values = line.assign(at=line[sweep.factor.column].map(short))
+    return described(name, axis, trend, values, None)
 
 
 def _how_many(sweep: Sweep) -> str:
-    """For how many methods the slope's interval leaves 0 out; nothing where there is one."""
+    """For how many methods the slope's interval excludes 0; nothing where there is one."""
     rows = [sweep.slopes[pair] for pair in sweep.ranking if pair in sweep.slopes]
+    rows = [row for row in rows if not math.isnan(row["slope"])]
     rising, falling = sum(r["slope_low"] > 0 for r in rows), sum(r["slope_high"] < 0 for r in rows)
     below = f", below 0 for {falling}" * (falling > 0)
-    said = f"; the slope's interval is above 0 for {rising} of {len(rows)} methods{below}"
+    said = f". The slope's interval is above 0 for {rising} of {len(rows)} methods{below}"
     return said * (len(rows) > 1)
 
 

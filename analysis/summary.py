@@ -10,6 +10,8 @@ import pandas as pd
 from analysis.cells import CONTAMINATED
 from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
+from analysis.direction import described
+from analysis.direction import in_words as in_words
 from analysis.folder import Report
 from analysis.methods import BLIND, Methods, label, methods_of
 from analysis.statistics.controls import control_rows, off_controls
@@ -17,7 +19,7 @@ from analysis.statistics.flags import notes
 from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL, lacks
 from analysis.statistics.tidy_tables import Statistics
-from analysis.statistics.trends import OCCURRENCES
+from analysis.statistics.trends import OCCURRENCES, ONE_DOSE
 from analysis.statistics.unflagged import unflagged_sentence
 from core.metrics import AUROC
 from core.metrics.rates import ALARMS
@@ -44,7 +46,7 @@ def sentences(
     """The best method, the effect of occurrences, and the two controls, of one condition.
 
     Methods are compared by their default variants. A claim needs its own test: "strongest" the
-    paired one against every other method, corrected; "rises" the interval of the slope.
+    paired one against every other method, corrected; "rises" the slope's interval and τ's test.
     """
     shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
     detectors = shown[(shown["checkpoint"] == CONTAMINATED) & shown["default"]]
@@ -57,7 +59,7 @@ def sentences(
         found = [_unmeasured(best)]
     else:
         best_of = _best(name, best, methods_of(detectors), comparisons, confidence)
-        found = [best_of, _trend(name, best, detectors, trends)]
+        found = [best_of, _trend(name, best, detectors, trends, confidence)]
     return [
         *found,
         _control("Clean control (the model before the contaminated training)", clean),
@@ -120,32 +122,30 @@ def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[
     return {method for pair in pairs if best in pair for method in pair if method != best}
 
 
-def _trend(name: str, best: pd.Series[Any], detectors: pd.DataFrame, trends: pd.DataFrame) -> str:
+def _trend(
+    name: str,
+    best: pd.Series[Any],
+    detectors: pd.DataFrame,
+    trends: pd.DataFrame,
+    confidence: float,
+) -> str:
     """What each doubling does to the best method's AUROC, and for how many methods it rises."""
-    own = detectors[(detectors["method"] == best["method"]) & (detectors["occurrences"] != ANY)]
-    own = own.sort_values("occurrences", key=lambda column: column.map(occurrences_order))
-    if len(own) < 2:
-        why = f"is {own['occurrences'].iloc[0]} for all" if len(own) else "differs by benchmark"
-        return f"Occurrences: no dose test, since their number {why}."
     slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
+    if slopes.empty:
+        return "Occurrences: no trend was measured."
     slopes = slopes.set_index(["method", "variant"]).loc[methods_of(detectors)]
     row = slopes.loc[(best["method"], best["variant"])]
-    first, last = own.iloc[0], own.iloc[-1]
-    rising = int((slopes["slope_low"] > 0).sum())
-    return (
-        f"With the occurrences the AUROC of {name} {moves(row)}: its log-odds change by "
-        f"{row['slope']:.2f} [{row['slope_low']:.2f}, {row['slope_high']:.2f}] a doubling, "
-        f"from {in_words(first)} at {first['occurrences']} to {in_words(last)} at "
-        f"{last['occurrences']}. "
-        f"The slope's interval is above 0 for {rising} of {len(slopes)} methods."
-    )
-
-
-def moves(row: pd.Series[Any]) -> str:
-    """What the slope's interval says."""
-    if row["slope_low"] > 0:
-        return "rises"
-    return "falls" if row["slope_high"] < 0 else "shows no trend"
+    if row["note"] == ONE_DOSE:
+        return "Occurrences: no slope, since all members of a benchmark have the same number."
+    values = detectors[detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)]
+    values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_order))
+    values = values.assign(at=values["occurrences"])
+    said = described(name, "occurrences", row, values, 1 - confidence)
+    measured = slopes[slopes["slope"].notna()]
+    if measured.empty:
+        return f"{said}."
+    rising = int((measured["slope_low"] > 0).sum())
+    return f"{said}. The slope's interval is above 0 for {rising} of {many(len(measured), 'method')}."
 
 
 def _control(name: str, results: pd.DataFrame) -> str:
@@ -163,8 +163,3 @@ def _control(name: str, results: pd.DataFrame) -> str:
 def many(number: int, noun: str) -> str:
     """1 → "1 seed", 2,000 → "2,000 seeds"."""
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"
-
-
-def in_words(row: Mapping[str, Any] | pd.Series[Any]) -> str:
-    """An estimate: 0.91 [0.88, 0.93]."""
-    return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"

@@ -15,6 +15,7 @@ half-integer below 2**52 is exact: the draws equal a loop over resampled scores 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,11 @@ from core.seeds import derive
 
 Scores = NDArray[np.float64]
 Counts = NDArray[np.float32]
+
+DRAWS_AT_ONCE = 250
+"""Draws of `draw_named_counts` that are made together: it bounds memory, and seeds the streams."""
+WINDOW = 1.5
+"""Expected arrivals of a name in one window of `draw_named_counts`; seldom is a second needed."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,59 @@ def draw_counts(examples: int, draws: int, seed: int) -> Counts:
     picked += np.arange(draws)[:, None] * examples
     counts = np.bincount(picked.ravel(), minlength=draws * examples)
     return counts.reshape(draws, examples).astype(np.float32)
+
+
+def draw_named_counts(names: Sequence[str], draws: int, seed: int) -> Counts:
+    """Like `draw_counts`, of examples with names: sets that share names are drawn together.
+
+    Every name has a Poisson process of its own, seeded by the name. A draw is the first n arrivals
+    at n names. Each next arrival is at any of the names with equal probability, so that for a
+    single set this is the usual draw with replacement to its own size. Two sets see the same
+    arrivals at the names that both hold: what is measured on both is paired, whatever else they
+    hold. A set's draws depend on no other set.
+
+    Args:
+        names: the examples' names (n), all different.
+        draws: how many resamples (D).
+        seed: the same for all sets that are to be drawn together.
+
+    Returns:
+        How often each example is drawn (D × n).
+    """
+    starts = range(0, draws, DRAWS_AT_ONCE)
+    parts = [_first_arrivals(names, derive(seed, start)) for start in starts]
+    return np.concatenate(parts)[:draws]
+
+
+def _first_arrivals(names: Sequence[str], seed: int) -> Counts:
+    """How many of each draw's first n arrivals are at each of n names (DRAWS_AT_ONCE × n)."""
+    n, window = len(names), 0
+    draw, name, time = _arrivals(names, derive(seed, window))
+    while np.bincount(draw, minlength=DRAWS_AT_ONCE).min() < n:
+        window += 1
+        later = _arrivals(names, derive(seed, window))
+        draw, name = np.r_[draw, later[0]], np.r_[name, later[1]]
+        time = np.r_[time, window + later[2]]
+    order = np.lexsort((time, draw)) if window else np.argsort(draw + time)
+    arrived = np.bincount(draw, minlength=DRAWS_AT_ONCE)
+    first = (np.cumsum(arrived) - arrived)[:, None] + np.arange(n)
+    taken = name[order[first]] + n * np.arange(DRAWS_AT_ONCE)[:, None]
+    counts = np.bincount(taken.ravel(), minlength=n * DRAWS_AT_ONCE)
+    return counts.reshape(DRAWS_AT_ONCE, n).astype(np.float32)
+
+
+def _arrivals(
+    names: Sequence[str], seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Scores]:
+    """The draw, the name's position and the time in [0, 1) of each arrival in one window."""
+    draws, times = [], []
+    for name in names:
+        rng = np.random.Generator(np.random.Philox(key=derive(seed, name)))
+        arrived = rng.poisson(WINDOW, DRAWS_AT_ONCE)
+        draws.append(np.repeat(np.arange(DRAWS_AT_ONCE), arrived))
+        times.append(rng.random(len(draws[-1])))
+    places = np.repeat(np.arange(len(names)), [len(part) for part in draws])
+    return np.concatenate(draws), places, np.concatenate(times)
 
 
 def resample(members: int, nonmembers: int, draws: int, seed: int) -> Resample:

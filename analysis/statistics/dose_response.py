@@ -1,60 +1,173 @@
 """The logistic dose-response: P(member scores above a random non-member) = σ(a + b·log2(dose)).
 
-That probability is the AUROC at a dose, so a fit needs the AUROC and the number of members at each
-dose, no score. All resamples are fitted at once; R curves over K doses.
+That probability is the AUROC at a dose. The regression is of single members (AUROC regression,
+Dodd and Pepe 2003): a member's placement p is the share of the non-members below it, ties counted
+½, and a and b solve Σ (p_i − σ(a_s + b x_i)) (1, x_i) = 0 over all members, x = log2(dose). Nothing
+is grouped by dose and nothing is added to a dose, so rare doses count for as much as they say.
+Several benchmarks have a level a_s each and one slope b.
 
-A detector that is perfect at some dose would send the slope to infinity; half an example a side is
-added at every dose (Haldane 1956; Anscombe 1956), which moves an AUROC of 0.8 from 25 members by
-0.01. So the slope leans a little towards zero where members are few.
+- Bias: to first order it is −½ A⁻¹ Σ x̃_i w_i (1 − 2μ_i) v_i, with the fitted μ_i, w = μ(1 − μ), x̃
+  the distance from the mean of x by w, A = Σ w x̃², and v_i the variance of the fitted log-odds
+  (Cordeiro and McCullagh 1991, with the variance below). It is subtracted.
+- Variance: members and non-members are both samples, so each example's influence counts (DeLong,
+  DeLong and Clarke-Pearson 1988). A member's residual is divided by √(1 − leverage) (HC2, MacKinnon
+  and White 1985), and the sum over N non-members is multiplied by N / (N − 1).
+- Interval: Student's, with Satterthwaite's degrees of freedom: the members' are
+  (Σ w x̃²)² / Σ (w x̃²)² − 1, few where a rare dose decides; the non-members' N − 1.
+- Draws: the estimate plus the influence of each example times how often it was drawn beyond once,
+  scaled to the spread of that interval. So they are paired wherever the resamples are.
+
+`python -m benchmarks.slope_coverage` shows bias and coverage (docs/results/slope.md).
+
+Shapes: M members and N non-members of a benchmark, S benchmarks, D draws.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
+from core.bootstrap import Resample
+from core.estimates import Estimate, not_carried
 from core.metrics import Scores
 
+FEWEST = 8
+"""Members that are not at the commonest dose, and members among the non-members, at the least."""
 STEPS = 100
 """Newton's steps at most; 5 to 14 are usual."""
-FARTHEST = 4
-"""The log-odds at no dose move more in one step: from far away, Newton's would overshoot."""
+FARTHEST = 2
+"""Log-odds and slope move no more in one step: from far away, Newton's would overshoot."""
+STEEPEST = 30.0
+"""Log-odds within one fit; beyond, the scores separate the doses and b has no finite value."""
+TINY = 1e-12
+"""Below it, a difference is rounding."""
+VARIED = "members of one benchmark that differ in their occurrences"
+COMMONEST = "the commonest number of occurrences"
+AMONG = "that score between the lowest and the highest non-member"
+SEPARATED = f"members {AMONG} at several numbers of occurrences"
+
+
+class Sample(NamedTuple):
+    """One benchmark's scores."""
+
+    log_occurrences: Scores
+    """log2 of each member's occurrences (M)."""
+    members: Scores
+    nonmembers: Scores
+    drawn: Resample
 
 
 class Curves(NamedTuple):
-    """Log-odds at log2(dose) = 0 (R) and their rise with each doubling (R)."""
+    """R dose-responses: log-odds at log2(dose) = 0 (R×S) and their change per doubling (R)."""
 
-    intercept: Scores
+    levels: Scores
     slope: Scores
 
-    def at(self, log_occurrences: Scores) -> Scores:
-        """Log-odds of every curve at every log2(dose) (R×K)."""
-        found: Scores = self.intercept[:, None] + self.slope[:, None] * log_occurrences
+    def at(self, log_occurrences: float | Scores) -> Scores:
+        """The mean AUROC over benchmarks at one log2(dose) each (R)."""
+        log_odds = self.levels + (self.slope * log_occurrences)[:, None]
+        found: Scores = logistic(log_odds).mean(axis=1)
         return found
 
 
-def fit(log_occurrences: Scores, auroc: Scores, members: Scores) -> Curves:
-    """Logistic regression of every row by maximum quasi-likelihood.
+class DoseResponse(NamedTuple):
+    """A slope and the levels that go with it; both NaN where the slope `needs` more."""
+
+    slope: Estimate
+    levels: Scores
+    """The estimates, then the draws ((1 + D)×S)."""
+    doses: frozenset[float]
+
+    @property
+    def curves(self) -> Curves:
+        """The estimated curve, then the draws."""
+        return Curves(self.levels, np.r_[self.slope.value, self.slope.draws])
+
+
+class _Part(NamedTuple):
+    """One benchmark of a fit: K members, or levels of several members."""
+
+    share: Scores
+    """p (K)."""
+    away: Scores
+    """x̃ (K)."""
+    centre: float
+    """The mean of x by weight."""
+    fitted: Scores
+    """μ (K)."""
+    weight: Scores
+    """Members times w (K)."""
+    level: float
+    """Log-odds at the centre."""
+
+
+class _Fit(NamedTuple):
+    slope: float
+    curvature: float
+    """A."""
+    parts: Sequence[_Part]
+
+
+class _Spread(NamedTuple):
+    """Variances of a fit."""
+
+    levels: Sequence[float]
+    """Of each part's level (S)."""
+    slope: float
+    together: Sequence[float]
+    """Covariance of each part's level with the slope (S)."""
+
+
+def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
+    """The slope that the benchmarks share; the spread of its draws is that of its interval.
+
+    Where the data are too few, `slope.needs` says what is missing and the value is NaN.
+    """
+    members, nonmembers = (sum(len(s[side]) for s in samples) for side in (1, 2))
+    draws = len(samples[0].drawn.members)
+    doses = frozenset(float(2**x) for sample in samples for x in sample.log_occurrences)
+    placements = [_placements(sample) for sample in samples]
+    needs = _needs(samples, placements)
+    x = [sample.log_occurrences for sample in samples]
+    fit = None if needs else _solve(x, placements, [np.ones(len(each)) for each in x])
+    if fit is None:
+        slope = not_carried((members, nonmembers), draws, needs or SEPARATED)
+        return DoseResponse(slope, np.full((1 + draws, len(samples)), np.nan), doses)
+    curves = _with_draws(samples, fit, confidence)
+    slope = Estimate(members, nonmembers, float(curves.slope[0]), curves.slope[1:])
+    return DoseResponse(slope, curves.levels, doses)
+
+
+def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
+    """The same regression on the AUROCs of whole groups: the estimate, then its draws.
 
     Args:
-        log_occurrences: log2 of the doses, at least two different ones (K).
-        auroc: a row a curve (R×K).
-        members: the weight of each dose (K).
+        x: log2 of the levels (K), at least two different ones.
+        auroc: the values, then their draws ((1 + D)×K).
+        members: the weight of each level (K).
+
+    Returns:
+        None where no line can be fitted: but for one level at most, the AUROC is 0 or 1.
     """
-    share = (members * auroc + 0.5) / (members + 1)
-    centre = np.average(log_occurrences, weights=members)
-    x = log_occurrences - centre
-    level = slope = np.zeros(len(auroc))
-    for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-(level[:, None] + slope[:, None] * x)))
-        step, turn = _newton(x, members * p * (1 - p), members * (share - p))
-        moved = np.abs(step[:, None] + turn[:, None] * x).max(axis=1)
-        part = FARTHEST / np.maximum(moved, FARTHEST)
-        level, slope = level + part * step, slope + part * turn
-        if moved.max() < 1e-9:
-            break
-    return Curves(level - slope * centre, slope)
+    inside = (auroc[0] > 0) & (auroc[0] < 1)
+    fit = _solve([x], [auroc[0]], [members]) if inside.sum() > 1 else None
+    if fit is None:
+        return None
+    (part,) = fit.parts
+    moved = (auroc[1:] - auroc[0]) * members
+    level, slope = moved.sum(axis=1) / part.weight.sum(), moved @ part.away / fit.curvature
+    (level_variance, together), (_, slope_variance) = np.cov([level, slope], bias=True)
+    fit = _unbiased(fit, _Spread([level_variance], slope_variance, [together]))
+    return _from_zero(fit, level[:, None], slope)
+
+
+def interval(slopes: Scores, confidence: float) -> tuple[float, float]:
+    """The first slope, plus and minus the normal quantile of the others' standard deviations."""
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * float(slopes[1:].std())
+    return float(slopes[0] - half), float(slopes[0] + half)
 
 
 def crossing(curves: Curves, low: float, high: float, level: float) -> Scores:
@@ -63,21 +176,151 @@ def crossing(curves: Curves, low: float, high: float, level: float) -> Scores:
     Where it doesn't: -inf if it would before `low`, inf if after `high`, by the first curve's
     direction.
     """
-    target = float(np.log(level / (1 - level)))
-    ends = curves.at(np.array([low, high])) - target
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inside = (target - curves.intercept) / curves.slope
+    first, last = (curves.at(end) - level for end in (low, high))
     rising = 1.0 if curves.slope[0] >= 0 else -1.0
-    outside = np.where(ends.sum(axis=1) * rising > 0, -np.inf, np.inf)
-    reached = np.sign(ends[:, 0]) * np.sign(ends[:, 1]) <= 0
-    found: Scores = np.where(reached, inside, outside)
+    outside = np.where((first + last) * rising > 0, -np.inf, np.inf)
+    below, above = np.full_like(curves.slope, low), np.full_like(curves.slope, high)
+    for _ in range(50):  # halves any range of doses to less than rounding
+        middle = (below + above) / 2
+        before = np.sign(curves.at(middle) - level) == np.sign(first)
+        below, above = np.where(before, middle, below), np.where(before, above, middle)
+    reached = np.sign(first) * np.sign(last) <= 0
+    found: Scores = np.where(reached, (below + above) / 2, outside)
     return found
 
 
-def _newton(x: Scores, weight: Scores, left: Scores) -> tuple[Scores, Scores]:
-    """Newton's step of the level at x = 0 and of the slope, from what each row leaves over."""
-    total = weight.sum(axis=1)
-    mean_x = (weight * x).sum(axis=1) / total
-    away = x - mean_x[:, None]
-    turn = (left * away).sum(axis=1) / (weight * away**2).sum(axis=1)
-    return left.sum(axis=1) / total - turn * mean_x, turn
+def logistic(log_odds: Scores) -> Scores:
+    """σ."""
+    probability: Scores = 1 / (1 + np.exp(-log_odds))
+    return probability
+
+
+def _placements(sample: Sample) -> Scores:
+    """The share of the non-members below each member, ties counted ½ (M)."""
+    ordered = np.sort(sample.nonmembers)
+    twice = sum(np.searchsorted(ordered, sample.members, side) for side in ("left", "right"))
+    return np.asarray(twice / (2 * len(ordered)), np.float64)
+
+
+def _needs(samples: Sequence[Sample], placements: Sequence[Scores]) -> str:
+    """What is missing for a slope; empty where nothing is."""
+    doses = [np.unique(s.log_occurrences, return_counts=True)[1] for s in samples]
+    if all(len(members) < 2 for members in doses):
+        return VARIED
+    rare = int(sum(members.sum() - members.max() for members in doses))
+    if rare < FEWEST:
+        return f"at least {FEWEST} members away from {COMMONEST} (there are {rare})"
+    among = int(sum(((p > 0) & (p < 1)).sum() for p in placements))
+    if among < FEWEST:
+        return f"at least {FEWEST} members {AMONG} (there are {among})"
+    return "" if min(len(s.nonmembers) for s in samples) > 1 else "at least 2 non-members"
+
+
+def _solve(
+    x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Scores]
+) -> _Fit | None:
+    """Newton's method from a flat line; None where the slope has no finite value."""
+    start = [float(np.average(p, weights=n).clip(0.01, 0.99)) for p, n in zip(share, members)]
+    levels, slope = [float(np.log(p / (1 - p))) for p in start], 0.0
+    centres = [float(np.average(own, weights=n)) for own, n in zip(x, members, strict=True)]
+    for _ in range(STEPS):
+        parts = [
+            _part(*data, level, slope, centre)
+            for *data, level, centre in zip(x, share, members, levels, centres, strict=True)
+        ]
+        curvature = sum(float(part.weight @ part.away**2) for part in parts)
+        if not curvature > 0 or max(abs(np.ptp(own) * slope) for own in x) > STEEPEST:
+            return None
+        left = [(p.share - p.fitted) * n for p, n in zip(parts, members, strict=True)]
+        turn = sum(float(r @ p.away) for r, p in zip(left, parts, strict=True)) / curvature
+        rise = [float(r.sum() / p.weight.sum()) for r, p in zip(left, parts, strict=True)]
+        part_of = min(1.0, FARTHEST / max(map(abs, [turn, *rise, 1e-300])))
+        slope += part_of * turn
+        levels = [p.level + part_of * up for p, up in zip(parts, rise, strict=True)]
+        centres = [p.centre for p in parts]
+        if max(map(abs, [turn, *rise])) < 1e-9:
+            return _Fit(slope, curvature, parts)
+    return None
+
+
+def _part(
+    x: Scores, share: Scores, members: Scores, level: float, slope: float, about: float
+) -> _Part:
+    """The terms of one benchmark, whose log-odds at x = `about` are `level`."""
+    fitted = logistic(level + slope * (x - about))
+    weight = members * fitted * (1 - fitted)
+    centre = float(np.average(x, weights=weight)) if weight.any() else about
+    return _Part(share, x - centre, centre, fitted, weight, level + slope * (centre - about))
+
+
+def _unbiased(fit: _Fit, spread: _Spread) -> _Fit:
+    """The fit less its bias of first order."""
+    slope, levels = fit.slope, []
+    for part, *variances in zip(fit.parts, spread.levels, spread.together, strict=True):
+        variance = variances[0] + 2 * part.away * variances[1] + part.away**2 * spread.slope
+        bias = -part.weight * (1 - 2 * part.fitted) * variance / 2
+        slope -= float(bias @ part.away) / fit.curvature
+        levels.append(part.level - float(bias.sum() / part.weight.sum()))
+    parts = [part._replace(level=at) for part, at in zip(fit.parts, levels, strict=True)]
+    return fit._replace(slope=slope, parts=parts)
+
+
+def _with_draws(samples: Sequence[Sample], fit: _Fit, confidence: float) -> Curves:
+    """The estimate without its bias, then draws as spread as Student's interval."""
+    pairs = list(zip(samples, fit.parts, strict=True))
+    influence = [_influence(sample, part, fit.curvature) for sample, part in pairs]
+    members, nonmembers = (np.array([side.T @ side for side in sides]) for sides in zip(*influence))
+    covariance = members + nonmembers
+    slope_variance = float(covariance[:, 1, 1].sum())
+    fit = _unbiased(fit, _Spread(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1]))
+    moved = np.array([_moved(s.drawn, *own) for s, own in zip(samples, influence, strict=True)])
+    slope = moved[:, :, 1].sum(axis=0)
+    terms = np.concatenate([part.weight * part.away**2 for part in fit.parts])
+    freedoms = (
+        max(float(terms.sum() ** 2 / (terms @ terms)) - 1, 1),
+        sum(len(sample.nonmembers) - 1 for sample in samples),
+    )
+    variances = [float(side[:, 1, 1].sum()) for side in (members, nonmembers)]
+    wanted = slope_variance**0.5 * _student(variances, freedoms, confidence)
+    scale = wanted / slope.std() if slope.std() > TINY else 1.0
+    return _from_zero(fit, scale * moved[:, :, 0].T, scale * slope)
+
+
+def _influence(sample: Sample, part: _Part, curvature: float) -> tuple[Scores, Scores]:
+    """What each member (M×2) and each non-member (N×2) adds to the level and to the slope."""
+    per_win = np.stack([np.full(len(part.away), 1 / part.weight.sum()), part.away / curvature], 1)
+    leverage = part.weight * (per_win[:, 0] + part.away * per_win[:, 1])
+    left = (part.share - part.fitted) / np.sqrt(np.maximum(1 - leverage, TINY))
+    order, n = np.argsort(sample.members), len(sample.nonmembers)
+    sums = np.concatenate([np.zeros((1, 2)), np.cumsum(per_win[order], axis=0)])
+    places = [
+        np.searchsorted(sample.members[order], sample.nonmembers, side)
+        for side in ("left", "right")
+    ]
+    won = sums[-1] - (sums[places[0]] + sums[places[1]]) / 2
+    return left[:, None] * per_win, (won - won.mean(axis=0)) / (n * (n - 1)) ** 0.5
+
+
+def _moved(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:
+    """How far every draw moves the level and the slope (D×2)."""
+    sides = (drawn.members, members), (drawn.nonmembers, nonmembers)
+    moved: Scores = sum(counts @ side - side.sum(axis=0) for counts, side in sides)
+    return moved
+
+
+def _student(variances: Sequence[float], freedoms: Sequence[float], confidence: float) -> float:
+    """Student's quantile, at Satterthwaite's degrees of freedom, over the normal one."""
+    from scipy.special import stdtrit
+
+    parts = sum(v**2 / freedom for v, freedom in zip(variances, freedoms, strict=True))
+    tail = (1 + confidence) / 2
+    freedom = sum(variances) ** 2 / parts if parts else np.inf
+    return float(stdtrit(freedom, tail)) / NormalDist().inv_cdf(tail) if parts else 1.0
+
+
+def _from_zero(fit: _Fit, levels: Scores, slope: Scores) -> Curves:
+    """Curves by their log-odds at log2(dose) = 0: the fit, then it moved by D draws (D×S, D)."""
+    slopes = fit.slope + np.r_[0.0, slope]
+    centres = np.array([part.centre for part in fit.parts])
+    at_centre = np.array([part.level for part in fit.parts]) + np.vstack([0 * centres, levels])
+    return Curves(at_centre - slopes[:, None] * centres, slopes)

@@ -31,6 +31,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ from analysis.config import AnalysisConfig
 from analysis.methods import BLIND, default_variants
 from analysis.statistics.baseline import blind_of
 from analysis.statistics.groups import ANY, Group, groups, lacking, left_out
-from core.bootstrap import Resample, draw_counts, joined, ranked_side
+from core.bootstrap import Counts, Resample, draw_named_counts, joined, ranked_side
 from core.errors import DataError
 from core.estimates import ALL as ALL
 from core.estimates import Estimate, estimate_ranked, intervals, mean_over, not_carried
@@ -114,7 +115,7 @@ def estimates(cell: Cell, blind: Blind | None, config: AnalysisConfig, seed: int
     wanted = chosen_metrics(config.fpr, config.tpr)
     found: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
     for benchmark, own in groupby(groups(cell.examples), key=lambda group: group.benchmark):
-        drawn = [(group, _resample(group, cell, config.draws, seed)) for group in own]
+        drawn = [(group, resample(group, cell, config.draws, seed)) for group in own]
         by_occurrences = {
             key: _by_occurrences(scores, drawn, wanted) for key, scores in columns.items()
         }
@@ -163,17 +164,22 @@ def _blind_by_occurrences(
             yield group.occurrences, found
 
 
-def _resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
-    """The draws for a group: a function of the examples, never of the model or the method.
+def resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
+    """The draws for a group: a function of which examples it holds, never of model or method.
 
-    So every comparison on the same examples is paired: between methods, between checkpoints,
-    between cells that share their examples, and (through the same non-members) between numbers.
+    So every comparison is paired over the examples that both sides of it hold: between methods,
+    checkpoints, numbers of occurrences (the same non-members), and cells. Cells that insert the
+    same texts more or less often draw them together.
     """
-    place = derive(seed, "bootstrap", cell.examples_digest, group.benchmark)
-    return Resample(
-        draw_counts(len(group.members), draws, derive(place, "members", group.occurrences)),
-        draw_counts(len(group.nonmembers), draws, derive(place, "nonmembers")),
-    )
+    names = cell.examples["example_id"].to_numpy()
+    place = derive(seed, "bootstrap", group.benchmark)
+    sides = (tuple(names[rows].tolist()) for rows in (group.members, group.nonmembers))
+    return Resample(*(_drawn(side, draws, place) for side in sides))
+
+
+@lru_cache(maxsize=64)
+def _drawn(names: tuple[str, ...], draws: int, seed: int) -> Counts:
+    return draw_named_counts(names, draws, seed)
 
 
 def _with_mean(

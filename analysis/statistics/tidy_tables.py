@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
 from analysis.methods import default_variants
-from analysis.statistics import paired, pooled, results, trends, unflagged
+from analysis.statistics import paired, pooled, results, slopes, trends, unflagged
 from analysis.statistics.flags import flags_table
 from analysis.statistics.replicates import replicates_table
 
@@ -45,14 +45,19 @@ def statistics(
     conditions = []
     for name, members in pooled.by_condition(cells).items():
         found = [results.estimates(cell, blind(cell), config, seed) for cell in members]
-        joint = pooled.pool(found, [cell.examples_digest for cell in members], seed)
+        texts = [cell.examples_digest for cell in members]
+        joint = pooled.pool(found, texts, seed)
         for cell, own in zip(members, found, strict=True):
             rows["results"] += results.cell_rows(cell, own, config.confidence)
         rows["pooled"] += pooled.condition_rows(members, found, joint, config.confidence)
         rows["paired"] += paired.comparison_rows(
             name, joint, default_variants(members), config.confidence
         )
-        rows["trend"] += trends.occurrences_rows(name, members, joint, config.confidence)
+        by_cell = [slopes.dose_responses(cell, config, seed) for cell in members]
+        responses = slopes.pool(by_cell, texts, seed)
+        rows["trend"] += trends.occurrences_rows(
+            name, members, joint, responses, config.confidence
+        )
         rows["unflagged"] += unflagged.unflagged_rows(members, config, seed)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)

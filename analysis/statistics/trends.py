@@ -12,11 +12,11 @@ Columns (`COLUMNS`), where they need a word:
   (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
   the same number, and `note` says so). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
-- `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds with each doubling
-  (`analysis.statistics.dose_response`), and the percentiles of its draws. Where there was no trend
-  they left 0 out in 6% of 1,500 simulated lines of 3 points with 15 members each, and in 5% with 30
-  or 60 (1,000 draws; 200 draws add up to a point).
-- `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level.
+- `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds per doubling, and its interval
+  (`analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
+  benchmarks at once. NaN where the data are too few for it, and `note` says what they lack.
+- `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level, over
+  the levels that were measured (of "all": in every benchmark).
 - `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
   where that lies outside of what was measured. `note` says so in words.
 """
@@ -32,17 +32,27 @@ import numpy as np
 from analysis.cells import CONTAMINATED, Cell
 from analysis.conditions import FACTORS
 from analysis.methods import BLIND
-from analysis.statistics.dose_response import crossing, fit
+from analysis.statistics.dose_response import (
+    VARIED,
+    Curves,
+    DoseResponse,
+    crossing,
+    interval,
+    line_response,
+)
 from analysis.statistics.dose_test import Detector, dose_tests
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import Estimates
-from core.bootstrap import intervals
+from analysis.statistics.slopes import DoseResponses
 from core.estimates import Estimate
 from core.metrics import AUROC, Scores
 
 LEVEL = 0.75
 OCCURRENCES = "occurrences"
-ONE_DOSE = "one number of occurrences a benchmark: no dose test"
+NO_SLOPE = "no slope: "
+ONE_DOSE = "one number of occurrences per benchmark: no slope and no test"
+NOT_MEASURED = f"{NO_SLOPE}some benchmark lacks members or non-members"
+SATURATED = f"{NO_SLOPE}the AUROC is 0 or 1 at all levels but one"
 COLUMNS = (
     *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
     *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone"),
@@ -62,7 +72,11 @@ Line = Mapping[float, Estimate]
 
 
 def occurrences_rows(
-    condition: str, cells: Sequence[Cell], pooled: Estimates, confidence: float
+    condition: str,
+    cells: Sequence[Cell],
+    pooled: Estimates,
+    responses: DoseResponses,
+    confidence: float,
 ) -> Iterator[dict[str, Any]]:
     """Trends over occurrences within one condition, on its contaminated models."""
     tests = dose_tests(cells)
@@ -70,16 +84,17 @@ def occurrences_rows(
     for occurrences, detector, auroc in _aurocs(pooled):
         if occurrences != ANY:
             lines[detector][float(occurrences)] = auroc
-    for detector in {**tests, **lines}:
+    for detector in {**tests, **responses}:
         tau, p_value = tests.get(detector, (np.nan, np.nan))
+        response = responses.get(detector)
         yield {
             "condition": condition,
             "over": OCCURRENCES,
             **detector._asdict(),
             "tau": tau,
             "p_value": p_value,
-            **shape(lines.get(detector, {}), confidence),
-            **({} if detector in tests else {"note": ONE_DOSE}),
+            **(_dose_shape(response, confidence) if response else {"note": NOT_MEASURED}),
+            **_steadiness(lines.get(detector, {})),
         }
 
 
@@ -108,26 +123,58 @@ def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[
 
 
 def shape(line: Line, confidence: float) -> dict[str, Any]:
-    """Slope, monotony and crossing of one line, with their intervals."""
+    """Slope, monotony and crossing of the AUROC along a series, with their intervals."""
     levels = sorted(line)
-    found: dict[str, Any] = {"levels": len(levels), "note": "one level: no slope"}
-    if not levels:
-        return {**found, "note": "no dose was measured"}
+    found: dict[str, Any] = {"levels": len(levels), "note": f"{NO_SLOPE}one level"}
     found |= {"lowest": float(levels[0]), "highest": float(levels[-1])}
     if len(levels) < 2:
         return found
-    x, auroc = np.log2(levels), _with_draws(line)
-    curves = fit(x, auroc, np.array([line[level].n_members for level in levels], float))
-    low, high = intervals(curves.slope[None, 1:], confidence)
-    steps = np.diff(auroc[1:], axis=1)
-    one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
+    found |= _steadiness(line)
+    response = _line_response(line)
+    if response is None:
+        return {**found, "note": SATURATED}
+    ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
+    auroc = np.array([line[level].value for level in levels])
+    return {**found, **_sloped(response, ends, auroc, confidence)}
+
+
+def _dose_shape(response: DoseResponse, confidence: float) -> dict[str, Any]:
+    """Slope and crossing over occurrences; a note where there are too few data for them."""
+    doses = sorted(response.doses)
+    found = {"levels": len(doses), "lowest": doses[0], "highest": doses[-1]}
+    if response.slope.needs:
+        note = f"{NO_SLOPE}it needs {response.slope.needs}"
+        return {**found, "note": ONE_DOSE if response.slope.needs == VARIED else note}
+    curves, x = response.curves, np.log2(doses)
+    fitted = np.array([curves.at(at)[0] for at in x])
+    return {**found, **_sloped(curves, (x[0], x[-1]), fitted, confidence)}
+
+
+def _sloped(
+    curves: Curves, ends: tuple[float, float], auroc: Scores, confidence: float
+) -> dict[str, Any]:
+    """The columns of a slope that could be estimated; `auroc` tells why none reaches the level."""
+    low, high = interval(curves.slope, confidence)
     return {
-        **found,
-        "slope": float(curves.slope[0]),
-        **{"slope_low": float(low[0]), "slope_high": float(high[0])},
-        "monotone": float(one_way.mean()),
-        **_reaches(crossing(curves, x[0], x[-1], LEVEL), auroc[0], confidence),
+        **{"slope": float(curves.slope[0]), "slope_low": low, "slope_high": high},
+        **_reaches(crossing(curves, *ends, LEVEL), auroc, confidence),
     }
+
+
+def _steadiness(line: Line) -> dict[str, float]:
+    """How many draws move one way from level to level; nothing of a single level."""
+    if len(line) < 2:
+        return {}
+    steps = np.diff(_with_draws(line)[1:], axis=1)
+    one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
+    return {"monotone": float(one_way.mean())}
+
+
+def _line_response(line: Line) -> Curves | None:
+    """The regression of a series on its levels."""
+    levels = sorted(line)
+    members = np.array([line[level].n_members for level in levels], float)
+    return line_response(np.log2(levels), _with_draws(line), members)
 
 
 def _with_draws(line: Line) -> Scores:
@@ -192,9 +239,12 @@ def _series_test(line: Line) -> dict[str, float]:
     """τ over conditions, and how often the slope's draws lie on the other side of none at all."""
     from scipy.stats import kendalltau
 
-    levels, auroc = sorted(line), _with_draws(line)
-    members = np.array([line[level].n_members for level in levels], float)
-    slope = fit(np.log2(levels), auroc, members).slope
+    levels = sorted(line)
+    auroc = [line[level].value for level in levels]
+    tau = 0.0 if np.ptp(auroc) == 0 else float(kendalltau(levels, auroc).statistic)
+    response = _line_response(line)
+    if response is None:
+        return {"tau": tau, "p_value": np.nan}
+    slope = response.slope
     further = (np.abs(slope[1:] - slope[0]) >= abs(slope[0]) - 1e-12).sum()
-    tau = 0.0 if np.ptp(auroc[0]) == 0 else float(kendalltau(levels, auroc[0]).statistic)
     return {"tau": tau, "p_value": float((1 + further) / len(slope))}

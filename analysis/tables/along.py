@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ def sweep_table(sweep: Sweep) -> Table:
         lines.append([label(*pair, methods), *texts, *beside])
     title = (
         f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
-        f"slope of its log-odds a doubling ({sweep.fixed})"
+        f"slope of its log-odds per doubling ({sweep.fixed})"
     )
     shown = [short(level) for level in levels]
     header = ["method", *shown, "slope", "clean model"]
@@ -40,6 +41,8 @@ def _value(row: Mapping[Any, Any]) -> str:
 
 
 def _slope(row: Mapping[Any, Any]) -> str:
+    if math.isnan(row["slope"]):
+        return str(row["note"])
     return with_interval(row["slope"], row["slope_low"], row["slope_high"])
 
 

@@ -12,7 +12,7 @@ from analysis.methods import Methods, label, methods_of
 from analysis.statistics.groups import ANY
 from analysis.statistics.results import ALL
 from analysis.statistics.tidy_tables import Statistics
-from analysis.statistics.trends import OCCURRENCES
+from analysis.statistics.trends import OCCURRENCES, ONE_DOSE
 from analysis.statistics.unflagged import COUNTS
 from analysis.tables.table import ESTIMATE, NOTHING, Table, estimate_text, with_interval
 from core.metrics import AUROC
@@ -92,8 +92,12 @@ def comparison_table(comparisons: pd.DataFrame) -> Table | None:
 
 
 def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
-    """Kendall's τ, the slope, and where AUROC reaches 0.75; None where nothing varies."""
-    rows = trends[(trends["benchmark"] == ALL) & trends["slope"].notna()]
+    """Kendall's τ, the slope, and where AUROC reaches 0.75; None where nothing varies.
+
+    A method without a slope has a row whose note says what the data lack.
+    """
+    rows = trends[(trends["benchmark"] == ALL) & (trends["levels"] > 1)]
+    rows = rows[rows["slope"].notna() | (rows["note"] != ONE_DOSE)]
     if rows.empty:
         return None
     over = str(rows["over"].iloc[0])
@@ -103,7 +107,7 @@ def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
     header = ["method", "Kendall's τ", "slope [95%]", tested, "reaches 0.75 at", "note"]
     title = (
         f"Trend over {over.replace('_', ' ')}, mean over benchmarks; the slope is of AUROC's "
-        f"log-odds a doubling{'; τ is of scores among members' * (over == OCCURRENCES)}"
+        f"log-odds per doubling{'; τ is of scores among members' * (over == OCCURRENCES)}"
     )
     return Table(name, title, header, lines, rows)
 
@@ -159,9 +163,13 @@ def _difference(row: dict[Any, Any], best: str) -> list[str]:
 def _trend(row: dict[Any, Any], methods: Methods) -> list[str]:
     reached = NOTHING if math.isnan(row["reaches"]) else f"{row['reaches']:.3g}"
     slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
+    slope = NOTHING if math.isnan(row["slope"]) else slope
+    tau = NOTHING if math.isnan(row["tau"]) else f"{row['tau']:.2f}"
     name = label(row["method"], row["variant"], methods)
-    return [name, f"{row['tau']:.2f}", slope, _p(row["p_value"]), reached, row["note"]]
+    return [name, tau, slope, _p(row["p_value"]), reached, row["note"]]
 
 
 def _p(value: float) -> str:
+    if math.isnan(value):
+        return NOTHING
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

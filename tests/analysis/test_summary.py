@@ -91,28 +91,48 @@ def slopes(made, **ends) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verb"),
-    [(0.01, 0.4, "rises"), (-0.01, 0.4, "shows no trend"), (-0.4, -0.01, "falls")],
+    ("low", "high", "p_value", "said"),
+    [
+        (0.01, 0.4, 0.049, "rises with occurrences: its log-odds increase by 0.20 [0.01, 0.40]"),
+        (0.01, 0.4, 0.051, "has no clear direction with occurrences: its log-odds increase by"),
+        (-0.01, 0.4, 1e-9, "shows no clear trend with occurrences: its log-odds change by 0.20 [-"),
+        (-0.4, -0.01, 0.951, "falls with occurrences: its log-odds decrease by 0.20 [0.01, 0.40]"),
+        (-0.4, -0.01, 1e-9, "has no clear direction with occurrences: its log-odds decrease by"),
+    ],
 )
-def test_it_rises_where_the_slopes_interval_does(made, low, high, verb):
-    """τ's p-value is small in each case: it says nothing about the AUROC's slope."""
-    trends = slopes(made, slope=(low + high) / 2, slope_low=low, slope_high=high, p_value=1e-9)
-    dose = told(made, trends=trends)[1]
-    assert dose.startswith(f"With the occurrences the AUROC of min_k_plus_plus {verb}: its ")
-    assert f"change by {(low + high) / 2:.2f} [{low:.2f}, {high:.2f}] a doubling, from " in dose
+def test_it_rises_where_the_slopes_interval_and_taus_test_do(made, low, high, p_value, said):
+    value = 0.2 if low + high > 0 else -0.2
+    ends = {"slope": value, "slope_low": low, "slope_high": high, "p_value": p_value}
+    trends = slopes(made, **ends, tau=0.3 if p_value < 0.5 else -0.3)
+    level = made.pooled.assign(ci_low=0.5, ci_high=0.99)  # no two values are apart
+    dose = told(made, trends=trends, pooled=level)[1]
+    assert dose.startswith(f"AUROC of min_k_plus_plus {said}")
     rising = (trends.query("benchmark == 'all'")["slope_low"] > 0).sum()
     assert f"above 0 for {rising} of 3 methods" in dose
 
 
-def test_one_dose_has_no_dose_test(make):
+def test_too_few_data_are_said(made):
+    none = {"slope": np.nan, "slope_low": np.nan, "slope_high": np.nan, "note": "no slope: too few"}
+    dose = told(made, trends=slopes(made, **none))[1]
+    assert dose.startswith(
+        "AUROC of min_k_plus_plus has no measured trend with occurrences: too few; it goes from 0."
+    )
+    assert "nan" not in dose
+    assert " of 2 methods" in dose
+
+
+def test_one_dose_has_no_slope(make):
     one = statistics("trial", 0, [make(doses=[4])], AnalysisConfig(draws=20))
-    assert told(one)[1] == "Occurrences: no dose test, since their number is 4 for all."
+    assert told(one)[1] == (
+        "Occurrences: no slope, since all members of a benchmark have the same number."
+    )
 
 
-def test_doses_of_their_own_have_no_common_trend(made):
+def test_without_common_numbers_there_is_a_slope_and_no_ends(made):
     any_dose = made.pooled[made.pooled["occurrences"] == "any"]
     said = told(made, pooled=any_dose)[1]
-    assert said == "Occurrences: no dose test, since their number differs by benchmark."
+    assert said.startswith("AUROC of min_k_plus_plus rises with occurrences: ")
+    assert "per doubling. " in said
 
 
 def test_the_controls_are_told_last(sound, made):

@@ -52,10 +52,11 @@ def test_occurrences_are_a_factor_and_what_has_no_member_is_told_with_the_reason
     assert sweep.reasons == {0: "no members: nothing to detect"}
     assert sweep.trends["slope"].notna().all()
     (said,) = findings.headline
-    assert said.startswith(
-        "With the mean occurrences of a member going from 2 to 8 (tiny_llama, learning rate 0.001, "
-        "400,000 tokens) the AUROC of "
-    )
+    assert said.startswith("AUROC of ")
+    assert (
+        " mean occurrences of a member from 2 to 8 (tiny_llama, learning rate 0.001, "
+        "400,000 tokens): "
+    ) in said
     assert said.endswith("; no value at 0 (no members: nothing to detect).")
 
 
@@ -112,7 +113,7 @@ def test_any_design_is_swept_by_the_mean_of_what_was_inserted(design, field, val
     ]  # fmt: skip
     (sweep,), (said,) = told(cells)
     assert sweep.levels == means
-    assert f"going from {means[0]:g} to {means[1]:g} " in said
+    assert f" from {means[0]:g} to {means[1]:g} " in said
 
 
 def test_two_designs_are_no_series():

@@ -143,3 +143,36 @@ def test_draws_are_a_function_of_the_seed_on_each_side():
 def test_an_interval_is_the_percentiles():
     (low,), (high,) = bootstrap.intervals(np.linspace(0, 1, 1001)[None], 0.9)
     assert (low, high) == pytest.approx((0.05, 0.95))
+
+
+def test_named_draws_are_resamples_with_replacement():
+    """To the set's own size; counts as those of a multinomial, by an independent simulation."""
+    names = [f"e{i}" for i in range(12)]
+    counts = bootstrap.draw_named_counts(names, 3000, seed=5)
+    assert counts.shape == (3000, 12)
+    assert (counts.sum(axis=1) == 12).all()
+    usual = np.random.default_rng(0).multinomial(12, np.full(12, 1 / 12), 3000)
+    for number in range(4):
+        share, expected = (counts == number).mean(), (usual == number).mean()
+        assert share == pytest.approx(expected, abs=0.01)
+    covariance = np.cov(counts.T)
+    assert np.diag(covariance) == pytest.approx(np.full(12, 11 / 12), abs=0.12)
+    assert covariance[0, 1:].mean() == pytest.approx(-1 / 12, abs=0.03)
+
+
+def test_sets_that_share_names_are_drawn_together():
+    one, other = [f"e{i}" for i in range(40)], [f"e{i}" for i in range(20, 70)]
+    first, second = (bootstrap.draw_named_counts(names, 500, seed=1) for names in (one, other))
+    shared = [np.corrcoef(first[:, 20 + i], second[:, i])[0, 1] for i in range(20)]
+    assert min(shared) > 0.85
+    apart = [np.corrcoef(first[:, i], second[:, 20 + i])[0, 1] for i in range(20)]
+    assert abs(np.mean(apart)) < 0.05
+
+
+def test_named_draws_depend_on_the_names_and_the_seed_alone():
+    names = ["b", "a", "c"]
+    counts = bootstrap.draw_named_counts(names, 300, seed=1)
+    np.testing.assert_equal(counts[:, ::-1], bootstrap.draw_named_counts(names[::-1], 300, 1))
+    np.testing.assert_equal(counts[:20], bootstrap.draw_named_counts(names, 20, seed=1))
+    assert (counts != bootstrap.draw_named_counts(names, 300, seed=2)).any()
+    assert (bootstrap.draw_named_counts(["a"], 10, seed=0) == 1).all()

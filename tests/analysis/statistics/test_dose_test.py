@@ -212,7 +212,7 @@ def test_one_dose_has_no_test_and_says_so(make):
     found = made.trends
     assert (set(found["method"]), tuple(found)) == ({"loss"}, trends.COLUMNS)
     assert found[["tau", "p_value", "slope"]].isna().all().all()
-    assert set(found["note"]) == {"one number of occurrences a benchmark: no dose test"}
+    assert set(found["note"]) == {"one number of occurrences per benchmark: no slope and no test"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from analysis.cells import make_cell
 from analysis.config import AnalysisConfig
 from analysis.statistics import results as module
 from analysis.statistics.groups import groups
-from analysis.statistics.results import COLUMNS, BlindBaselines, _resample, lacks
+from analysis.statistics.results import COLUMNS, BlindBaselines, lacks, resample
 from core.errors import DataError
 from tests.analysis.conftest import results_table
 
@@ -105,24 +105,41 @@ def test_cells_that_share_a_corpus_share_its_resamples(make):
     pd.testing.assert_frame_equal(*(part.reset_index(drop=True) for part in parts))
 
 
-def test_resamples_follow_the_seed_the_examples_the_benchmark_and_the_dose(make):
-    """And nothing else; those of the non-members are the same for every dose."""
+def drawn(cell, seed=0, benchmark="boolq", dose="any"):
+    """The resamples of one group, as columns named after the examples."""
+    own = {(group.benchmark, group.occurrences): group for group in groups(cell.examples)}
+    group = own[benchmark, dose]
+    found, names = resample(group, cell, 9, seed), cell.examples["example_id"].to_numpy()
+    sides = (found.members, group.members), (found.nonmembers, group.nonmembers)
+    return [pd.DataFrame(counts, columns=names[rows]) for counts, rows in sides]
+
+
+def test_resamples_follow_the_seed_the_examples_and_the_benchmark(make):
     one = make()
-    text = replace(one, examples=one.examples.assign(text="x"))
-
-    def drawn(cell=one, seed=0, benchmark="boolq", dose="1"):
-        own = {(group.benchmark, group.occurrences): group for group in groups(cell.examples)}
-        found = _resample(own[benchmark, dose], cell, 9, seed)
-        return found.members, found.nonmembers
-
-    first = drawn()
+    first = drawn(one, dose="1")
     assert [side.shape for side in first] == [(9, 8), (9, 32)]
-    np.testing.assert_equal(drawn(replace(one, learning_rate=1.0, scores={})), first)
-    others = [drawn(seed=1), drawn(text), drawn(benchmark="imdb"), drawn(dose="2")]
-    assert all((members != first[0]).any() for members, _ in others)
-    changed = [(nonmembers != first[1]).any() for _, nonmembers in others]
-    assert changed == [True, True, True, False]
-    assert (drawn(dose="any")[0] != first[1]).any()
+    for side, same in zip(first, drawn(replace(one, learning_rate=1.0), dose="1"), strict=True):
+        pd.testing.assert_frame_equal(side, same)
+    others = [drawn(one, seed=1, dose="1"), drawn(one, benchmark="imdb", dose="1")]
+    for members, nonmembers in others:
+        assert (members.to_numpy() != first[0].to_numpy()).any()
+        assert (nonmembers.to_numpy() != first[1].to_numpy()).any()
+    pd.testing.assert_frame_equal(drawn(one, dose="2")[1], first[1])
+    assert (drawn(one, dose="2")[0].to_numpy() != first[0].to_numpy()).any()
+
+
+def test_cells_that_insert_the_same_texts_more_often_draw_them_together(make):
+    """A sweep of occurrences is paired, also over the members that only some cells insert."""
+    one = make(doses=[1], a_dose=32)
+    more = replace(one, examples=one.examples.assign(occurrences=4 * one.examples["occurrences"]))
+    for side, same in zip(drawn(one), drawn(more), strict=True):
+        pd.testing.assert_frame_equal(side, same)
+    fewer = one.examples["occurrences"].mask(one.examples.index % 4 == 0, 0)
+    members, nonmembers = drawn(replace(one, examples=one.examples.assign(occurrences=fewer)))
+    pd.testing.assert_frame_equal(nonmembers, drawn(one)[1])
+    both = np.stack([members, drawn(one)[0][members.columns]]).reshape(2, -1)
+    assert members.shape[1] == 24
+    assert np.corrcoef(both)[0, 1] > 0.8
 
 
 def test_the_blind_baseline_is_made_once_of_the_same_examples(make, monkeypatch):

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.optimize import minimize
 
 from analysis.cells import series_of
 from analysis.config import AnalysisConfig
-from analysis.statistics.dose_response import Curves, crossing, fit
+from analysis.statistics.dose_response import Curves, DoseResponse, crossing
 from analysis.statistics.dose_test import Detector
 from analysis.statistics.results import Measure
 from analysis.statistics.tidy_tables import statistics
 from analysis.statistics.trends import (
     COLUMNS,
+    NOT_MEASURED,
     ONE_DOSE,
+    SATURATED,
     Condition,
     _reaches,
     condition_of,
@@ -46,38 +47,6 @@ def line(intercept: float, slope: float, spread: float = 0.0, members: int = 10_
         float(2**x): Estimate(members, members, float(a), d)
         for x, a, d in zip(X, aurocs, drawn, strict=True)
     }
-
-
-def test_the_fit_is_the_maximum_of_the_likelihood():
-    """With half an example a side at every dose, and doses of unequal weight."""
-    members = np.array([40.0, 7.0, 19.0, 3.0])
-    aurocs = np.array([[0.4, 0.6, 0.7, 0.95], [0.9, 0.5, 0.6, 0.1], [1.0, 0.9, 0.2, 0.0]])
-    for row, *found in zip(aurocs, *fit(X, aurocs, members), strict=True):
-        share = (members * row + 0.5) / (members + 1)
-
-        def lost(line, share=share):
-            p = logistic(line[0] + line[1] * X)
-            return -(members * (share * np.log(p) + (1 - share) * np.log(1 - p))).sum()
-
-        assert found == pytest.approx(minimize(lost, [0, 0], tol=1e-9).x, abs=1e-4)
-        left = members * (share - logistic(found[0] + found[1] * X))
-        assert [left.sum(), (left * X).sum()] == pytest.approx([0, 0], abs=1e-7)
-
-
-def test_a_jump_among_many_members_is_fitted_too():
-    """Newton's own steps would overshoot, and of 10,000 a side some p is nearly 1."""
-    auroc = np.array(list(product([0.0, 0.5, 1.0], repeat=4)))
-    for members in np.array([[10_000, 3, 10_000, 50], [10_000] * 4], float):
-        share = (members * auroc + 0.5) / (members + 1)
-        left = members * (share - logistic(fit(X, auroc, members).at(X)))
-        np.testing.assert_allclose([left.sum(axis=1), left @ X], 0, atol=1e-7)
-
-
-def test_perfect_and_hopeless_detectors_have_finite_slopes():
-    curves = fit(X, np.array([[1.0] * 4, [0.0, 0, 1, 1], [0.5, 0.6, 0.9, 1.0]]), np.full(4, 25.0))
-    assert np.isfinite(np.array(curves)).all()
-    assert curves.slope[0] == pytest.approx(0, abs=1e-6)
-    assert curves.slope[1] > curves.slope[2] > 0.5
 
 
 @pytest.mark.parametrize(("intercept", "slope"), [(0.0, np.log(3) / 2), (2 * np.log(3), -0.549)])
@@ -114,10 +83,18 @@ def test_a_level_that_is_not_reached_lies_where_the_first_curve_would_reach_it()
         ([falls, rises, above, below], [(1 - at) / 0.9, at / 0.2, after, before]),
         ([(2, 0), (-3, 0), (at + 0.1, 0.1)], [before, after, before]),
     ):
-        curves = Curves(*np.array(lines, float).T)
-        assert crossing(curves, 0, 3, 0.6).tolist() == pytest.approx(expected)
-    at_the_ends_and_all_along = Curves(np.array([-1.0, -3.0, 0.0]), np.array([1.0, 1.0, 0.0]))
-    np.testing.assert_equal(crossing(at_the_ends_and_all_along, 1, 3, 0.5), [1, 3, np.nan])
+        levels, slopes = np.array(lines, float).T
+        found = crossing(Curves(levels[:, None], slopes), 0, 3, 0.6).tolist()
+        assert found == pytest.approx(expected)
+    at_the_ends = Curves(np.array([[-1.0], [-3.0]]), np.ones(2))
+    assert crossing(at_the_ends, 1, 3, 0.5).tolist() == pytest.approx([1, 3])
+
+
+def test_benchmarks_reach_a_level_where_the_mean_of_their_curves_does():
+    curves = Curves(np.array([[-1.0, 2.0], [-2.0, 0.5]]), np.array([0.8, 1.3]))
+    for place, x in enumerate(crossing(curves, 0, 3, 0.75)):
+        mean = logistic(curves.levels[place] + curves.slope[place] * x).mean()
+        assert mean == pytest.approx(0.75)
 
 
 def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
@@ -141,26 +118,51 @@ SLOPES = np.array([-0.2, 1.2, 0.4, 0.9, 0.1, 0.3, 0.7, 0.6])
 """Of draws about 0.5. Two lie further from it than zero does, and so does the last, once bent."""
 
 
-def straight(levels, slope, members=10**8):
-    """Draws that are logistic lines themselves; the last one's first two levels are exchanged."""
+def straight(levels, slope, members=100, spread=1e-6):
+    """Draws so close to the line that their influence is what they differ by."""
     x = np.log2(levels)
-    draws = logistic(0.1 + np.outer(SLOPES, x))
-    draws[-1, :2] = draws[-1, 1::-1]
+    draws = logistic(0.1 + np.outer(slope + spread * SLOPES, x))
     values = zip(levels, logistic(0.1 + slope * x), draws.T, strict=True)
     return {level: Estimate(members, 9, value, drawn) for level, value, drawn in values}
 
 
-def test_slope_and_monotony_are_those_of_the_draws():
-    line = straight([4.0, 1.0, 16.0], 0.5)
-    assert shape(line, 0.5)["monotone"] == 7 / 8
-    found = shape({at: replace(own, draws=own.draws[:-1]) for at, own in line.items()}, 0.5)
-    slopes = [0.5, *np.quantile(SLOPES[:-1], [0.25, 0.75])]
-    named = [found[name] for name in ("slope", "slope_low", "slope_high")]
-    assert named == pytest.approx(slopes, abs=1e-5)
+def test_the_slope_is_that_of_the_line_and_its_interval_that_of_the_draws():
+    found = shape(straight([4.0, 1.0, 16.0], 0.5), 0.9)
+    half = NormalDist().inv_cdf(0.95) * 1e-6 * SLOPES.std()
+    assert found["slope"] == pytest.approx(0.5, abs=1e-9)
+    ends = found["slope_low"] - found["slope"], found["slope_high"] - found["slope"]
+    assert ends == pytest.approx((-half, half), rel=1e-3)
     assert (found["levels"], found["lowest"], found["highest"]) == (3, 1, 16)
+
+
+def test_levels_count_by_their_members():
+    """A level of one member is hardly heard; without weights the slope would be far from 0."""
+    one = straight([1.0, 2.0, 4.0], 0.0, members=10_000)
+    one[4.0] = Estimate(1, 9, 0.9, np.full(len(SLOPES), 0.9))
+    assert abs(shape(one, 0.9)["slope"]) < 0.001
+
+
+def test_monotony_is_the_share_of_draws_that_move_one_way():
     draws = np.array([[0.5, 0.5, 0.6], [0.5, 0.5, 0.4], [0.6, 0.7, 0.6]])
     levels = zip((1.0, 2.0, 4.0), draws.T, strict=True)
     assert shape({at: Estimate(9, 9, 0.5, own) for at, own in levels}, 0.9)["monotone"] == 2 / 3
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0, 1.0), (0.8, 1.0, 1.0), (0.0, 1.0, 1.0)])
+def test_a_saturated_series_has_no_slope_and_says_so(make, values):
+    rates = [1e-4, 1e-3, 1e-2]
+    line = {
+        rate: Estimate(9, 9, value, np.full(8, value))
+        for rate, value in zip(rates, values, strict=True)
+    }
+    found = shape(line, 0.9)
+    assert found["note"] == SATURATED
+    assert "slope" not in found
+    detector = Detector("all", "loss", "")
+    (row,) = series_rows(
+        [Condition(make(learning_rate=rate), {detector: line[rate]}) for rate in rates], 0.9
+    )
+    assert np.isnan(row["p_value"])
 
 
 def test_a_series_is_tested_in_the_order_of_its_fact(make):
@@ -172,14 +174,21 @@ def test_a_series_is_tested_in_the_order_of_its_fact(make):
     (row,) = series_rows(conditions, 0.9)
     assert (row["over"], row["condition"]) == ("learning_rate", "tiny_llama-lr0.0001-tokens400000")
     assert (row["benchmark"], row["method"], row["levels"]) == ("all", "loss", 3)
-    assert (row["tau"], row["p_value"]) == (1, pytest.approx((1 + 3) / 9))
+    assert (row["tau"], row["p_value"]) == (1, pytest.approx(1 / 9))
     assert row["slope"] == pytest.approx(0.5, abs=1e-5)
     (two,) = series_rows(conditions[:2], 0.9)
     assert (two["levels"], two["tau"], two["slope"]) == (2, 1, pytest.approx(0.5, abs=1e-5))
+    close = straight([100.0, 1.0, 10.0], 0.5e-6)  # four of eight draws lie further off than 0
+    near = [
+        condition._replace(auroc={detector: close[condition.cell.learning_rate * 1e4]})
+        for condition in conditions
+    ]
+    (row,) = series_rows(near, 0.9)
+    assert row["p_value"] == pytest.approx((1 + 4) / 9)
     lacks = [conditions[0], conditions[1]._replace(auroc={})]
     assert not list(series_rows(lacks, 0.9))
     assert not list(series_rows([*conditions, conditions[0]], 0.9))  # two of one rate
-    level = straight([100.0, 1.0, 10.0], 0.0).values()
+    level = straight([100.0, 1.0, 10.0], 0.0, spread=0.0).values()
     flat = [c._replace(auroc={detector: v}) for c, v in zip(conditions, level, strict=True)]
     (row,) = series_rows(flat, 0.9)
     assert (row["tau"], row["p_value"]) == (0, 1)
@@ -198,19 +207,24 @@ def test_trends_are_those_of_the_aurocs_of_contaminated_models(cell):
             pooled[auroc._replace(**{name: value, "occurrences": at})] = {"x": doses[10.0]}
     found = condition_of([cell], pooled)
     assert (found.cell, dict(found.auroc)) == (cell, {Detector("x", "loss", "v"): doses[2.0]})
-    (row,) = occurrences_rows("c", [], pooled, 0.9)
+    detector = Detector("x", "loss", "v")
+    rose = DoseResponse(
+        Estimate(9, 9, 0.5, 0.5 + 0.1 * SLOPES), np.full((9, 1), 0.1), frozenset([1.0, 2.0, 10.0])
+    )
+    (row,) = occurrences_rows("c", [], pooled, {detector: rose}, 0.9)
     named = {"condition": "c", "over": "occurrences", "benchmark": "x", "method": "loss"}
-    untested = {"variant": "v", "tau": math.nan, "p_value": math.nan}
-    expected = {**named, **untested, **shape(doses, 0.9), "note": ONE_DOSE}
-    np.testing.assert_equal(list(occurrences_rows("c", [], pooled, 0.9)), [expected])
-    unmeasured = pd.DataFrame(occurrences_rows("c", [cell], {}, 0.9))
+    assert {name: row[name] for name in named} == named
+    assert (row["levels"], row["lowest"], row["highest"], row["slope"]) == (3, 1, 10, 0.5)
+    assert row["monotone"] == shape(doses, 0.9)["monotone"]
+    assert np.isnan([row["tau"], row["p_value"]]).all()
+    unmeasured = pd.DataFrame(occurrences_rows("c", [cell], {}, {}, 0.9))
     assert unmeasured["tau"].notna().sum() == 9
-    assert set(unmeasured["note"]) == {"no dose was measured"}
+    assert set(unmeasured["note"]) == {NOT_MEASURED}
 
 
 def test_one_dose_has_no_slope():
     found = shape({4.0: line(0, 1)[4.0]}, 0.95)
-    assert found["note"] == "one level: no slope"
+    assert found["note"] == "no slope: one level"
     assert "slope" not in found
 
 

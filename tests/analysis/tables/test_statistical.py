@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics.tidy_tables import Statistics
+from analysis.statistics.trends import ONE_DOSE
 from analysis.tables.statistical import (
     comparison_table,
     condition_tables,
@@ -32,9 +33,9 @@ def trends(over, reaches):
     row = {
         "condition": "c", "over": over, "benchmark": "all", "method": "min_k", "variant": "k=0.2",
         "tau": 0.4, "p_value": 0.2, "slope": 0.7, "slope_low": 0.6, "slope_high": 0.8,
-        "reaches": reaches, "note": "",
+        "reaches": reaches, "note": "", "levels": 4,
     }  # fmt: skip
-    return pd.DataFrame([row, {**row, "benchmark": "boolq"}, {**row, "slope": np.nan}])
+    return pd.DataFrame([row, {**row, "benchmark": "boolq"}, {**row, "levels": np.nan}])
 
 
 def test_the_strongest_is_compared_with_each_other():
@@ -55,6 +56,16 @@ def test_a_trend_says_where_it_reaches_three_quarters():
     assert reached.header[3] == "p of τ"
     assert trend_table(trends("occurrences", np.nan), "t").lines[0][4] == "–"
     assert trend_table(trends("occurrences", 1.0).tail(1), "t") is None
+    one = trends("occurrences", 1.0).assign(note=ONE_DOSE, slope=np.nan)
+    assert trend_table(one, "t") is None
+
+
+def test_a_method_without_a_slope_is_in_the_table_with_the_reason():
+    few = trends("occurrences", np.nan).assign(slope=np.nan, note="no slope: it needs more")
+    (line,) = trend_table(few, "t").lines
+    assert line == ["min_k", "0.40", "–", "0.200", "–", "no slope: it needs more"]
+    (line,) = trend_table(few.assign(tau=np.nan, p_value=np.nan), "t").lines
+    assert line == ["min_k", "–", "–", "–", "–", "no slope: it needs more"]
 
 
 def test_conditions_and_series_get_their_own_tables():

@@ -1,0 +1,148 @@
+"""Which way AUROC moves along occurrences or a series: what may be said, and its sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import pandas as pd
+
+from analysis.statistics.trends import NO_SLOPE
+
+Row = Mapping[Any, Any]
+
+
+class Direction(Enum):
+    """What the slope, its test and the values together show."""
+
+    RISES = "rises"
+    FALLS = "falls"
+    PEAKS = "rises and then falls"
+    DIPS = "falls and then rises"
+    ZIGZAGS = "zigzags"
+    FLAT = "shows no clear trend"
+    DISPUTED = "has no clear direction"
+    UNKNOWN = "has no measured trend"
+
+
+def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> Direction:
+    """The direction of one method's AUROC.
+
+    AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, and no
+    part of the way clearly goes the other way.
+
+    Args:
+        trend: the method's row of the trends (`statistics.trends`).
+        values: the method's AUROCs (value, ci_low, ci_high), in order of what varies.
+        alpha: the level at which τ's own one-sided test must agree (over occurrences). None: τ is
+            descriptive, and its sign must agree.
+    """
+    turns = _legs(values)
+    if len(turns) > 1:
+        several = Direction.PEAKS if turns[0] > 0 else Direction.DIPS
+        return several if len(turns) == 2 else Direction.ZIGZAGS
+    if math.isnan(trend["slope"]):
+        return Direction.UNKNOWN
+    rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
+    if not rises and not falls:
+        return Direction.FLAT
+    if not _confirmed(trend, 1 if rises else -1, alpha):
+        return Direction.DISPUTED
+    return Direction.RISES if rises else Direction.FALLS
+
+
+def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+    """A clause on one method, such as "AUROC of loss rises with occurrences: its log-odds …".
+
+    `values` has the column `at` too: what varies, in words. It may be empty.
+    """
+    which = direction(trend, values, alpha)
+    start = f"AUROC of {name} {which.value} with {axis}"
+    if which is Direction.UNKNOWN:
+        why = str(trend["note"]).removeprefix(NO_SLOPE)
+        return f"{start}: {why}{_ends(values, '; it goes')}"
+    if which is Direction.ZIGZAGS:
+        return f"{start}, in no steady direction: {_list(values)}"
+    if which in (Direction.PEAKS, Direction.DIPS):
+        return f"{start}: {_list(_extremes(values, which))}"
+    said = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
+    if which is Direction.DISPUTED:
+        said += f"; but Kendall's τ does not confirm it ({_tau(trend, alpha)})"
+    return said
+
+
+def in_words(row: Row | pd.Series[Any]) -> str:
+    """An estimate: 0.91 [0.88, 0.93]."""
+    return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+
+
+def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
+    """Whether τ says the same; it says nothing where it could not be computed."""
+    if not sign * trend["tau"] > 0:
+        return False
+    if alpha is None:
+        return True
+    p_value = trend["p_value"] if sign > 0 else 1 - trend["p_value"]
+    return bool(p_value < alpha)
+
+
+def _legs(values: pd.DataFrame) -> list[int]:
+    """The clear moves between turns: 1 up, -1 down; a move is clear where intervals are apart.
+
+    A leg ends at its highest (or lowest) value; the next one must clearly leave that.
+    """
+    if len(values) < 3:
+        return []
+    legs: list[int] = []
+    rows = values.to_dict("records")
+    lowest = highest = rows[0]
+    for row in rows[1:]:
+        if row["ci_low"] > lowest["ci_high"] and legs[-1:] != [1]:
+            legs.append(1)
+            highest = row
+        elif row["ci_high"] < highest["ci_low"] and legs[-1:] != [-1]:
+            legs.append(-1)
+            lowest = row
+        highest = max(highest, row, key=lambda at: at["value"])
+        lowest = min(lowest, row, key=lambda at: at["value"])
+    return legs
+
+
+def _extremes(values: pd.DataFrame, which: Direction) -> pd.DataFrame:
+    """The first value, the highest (or lowest) and the last."""
+    column = values["value"]
+    turn = column.argmax() if which is Direction.PEAKS else column.argmin()
+    return values.iloc[sorted({0, int(turn), len(values) - 1})]
+
+
+def _change(trend: Row) -> str:
+    """Such as "increase by 0.71 [0.60, 0.82]"; a fall is told as a positive decrease."""
+    numbers: Sequence[float] = [trend[name] for name in ("slope", "slope_low", "slope_high")]
+    verb = "change"
+    if numbers[1] > 0:
+        verb = "increase"
+    elif numbers[2] < 0:
+        verb, numbers = "decrease", [-numbers[0], -numbers[2], -numbers[1]]
+    return f"{verb} by {numbers[0]:.2f} [{numbers[1]:.2f}, {numbers[2]:.2f}]"
+
+
+def _ends(values: pd.DataFrame, lead: str) -> str:
+    """Such as ", from 0.55 [0.50, 0.60] at 1 to 0.94 [0.90, 0.97] at 8"; empty without values."""
+    if len(values) < 2:
+        return ""
+    first, last = values.iloc[0], values.iloc[-1]
+    return f"{lead} from {in_words(first)} at {first['at']} to {in_words(last)} at {last['at']}"
+
+
+def _list(values: pd.DataFrame) -> str:
+    return ", ".join(f"{in_words(row)} at {row['at']}" for row in values.to_dict("records"))
+
+
+def _tau(trend: Row, alpha: float | None) -> str:
+    """τ, with the p-value of its test where there is one."""
+    if math.isnan(trend["tau"]):
+        return "it could not be computed"
+    tested = f", one-sided p = {trend['p_value']:.3f}" if alpha is not None else ""
+    return f"{trend['tau']:.2f}{tested}"

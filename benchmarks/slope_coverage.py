@@ -1,0 +1,225 @@
+"""Does the slope over occurrences keep its word? Simulated scores whose slope is known.
+
+    python -m benchmarks.slope_coverage [reports] [members …]
+    python -m benchmarks.slope_coverage sweeps [reports]
+
+Non-members score N(0, 1). A member with n copies scores N(d, 1), with d such that the AUROC's
+log-odds are a + b·log2(n). The AUROC in the table is that of a member with the design's mean
+log2(n); with b = 0 it is that of all. As many members as non-members are drawn, per benchmark.
+Each report is fitted by `dose_response`, tested by `dose_test`, and told by `direction`, as in
+the analysis.
+
+Columns: the share of the reports whose data are too few for a slope; the mean and median of the
+others' estimates, and how many of their 95% intervals lie above the truth, below it, and hold it;
+and in how many of all reports the AUROC is said to rise or fall. A row is OFF where the coverage
+leaves 93 to 97%, or where false directions exceed 5%, by more than three standard errors of so many
+reports; rows where most data are too few are not judged. The exit status is 1 where one is off.
+
+`sweeps`: conditions that insert the same texts 1, 2, 4 and 8 times, or that draw Poisson numbers
+with means 1, 2 and 4 for them, and where the AUROC is the same in all of them: how often the slope
+along the sweep is told apart from 0.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from analysis.direction import Direction, direction
+from analysis.statistics.dose_response import Sample, dose_response, interval, logistic
+from analysis.statistics.dose_test import joint_test, stratum
+from analysis.statistics.trends import _series_test, shape
+from core import bootstrap
+from core.bootstrap import Resample, draw_named_counts
+from core.estimates import Estimate, estimate_ranked, mean
+from core.metrics import AUROC, Scores
+from injection.occurrences import Fixed, Ladder, Occurrences, Poisson, Share
+
+LENGTH, BUDGET = 50, 1_000_000
+"""Tokens of a copy and of the corpus."""
+LEVELS = (0.6, 0.75, 0.92, 0.96)
+SLOPES = (0.0, 0.7)
+SIZES = (30, 100, 400)
+BENCHMARKS = (1, 4)
+DRAWS = 20
+"""Of a slope: they are scaled to its interval, so that few are enough here."""
+SWEEP_DRAWS = 400
+NO_VALUES = pd.DataFrame({"value": []})
+CONFIDENCE = 0.95
+Rng = np.random.Generator
+
+
+class Report(NamedTuple):
+    """What one simulated report says."""
+
+    slope: float
+    low: float
+    high: float
+    said: Direction
+
+
+class Drawn(NamedTuple):
+    """Which members a condition inserts, and the resamples of them and of the non-members."""
+
+    inserted: NDArray[np.intp]
+    drawn: Resample
+
+
+def designs(members: int) -> dict[str, Occurrences]:
+    """Occurrences of so many members; a share fills one and a half rounds over them."""
+    share = 1.5 * members * LENGTH / BUDGET
+    return {
+        "fixed (2)": Fixed(2),
+        "ladder (1, 2, 4, 8)": Ladder(),
+        "Poisson(1)": Poisson(1.0),
+        "Poisson(2)": Poisson(2.0),
+        "Poisson(4)": Poisson(4.0),
+        "share (1 or 2)": Share(share),
+    }
+
+
+def occurrences(design: Occurrences, members: int, rng: Rng) -> Scores:
+    """Numbers of copies of the members that have any."""
+    drawn = design.draw(np.full(members, LENGTH), BUDGET, rng)
+    return drawn[drawn > 0].astype(float)
+
+
+def report(counts: Sequence[Scores], members: int, level: float, slope: float, rng: Rng) -> Report:
+    """One report, of benchmarks whose members have these numbers of copies.
+
+    `level` is the AUROC's log-odds at one copy.
+    """
+    samples, strata, first = [], [], 0
+    for numbers in counts:
+        x, n = np.log2(numbers), len(numbers)
+        scores = rng.normal(2**0.5 * norm.ppf(logistic(level + slope * x)))
+        drawn = bootstrap.resample(n, members, DRAWS, int(rng.integers(1 << 40)))
+        samples.append(Sample(x, scores, rng.normal(size=members), drawn))
+        if n > 2 and np.ptp(numbers) > 0:
+            strata.append(stratum(np.arange(first, first + n), numbers, scores))
+        first += n
+    slopes = dose_response(samples, CONFIDENCE).curves.slope
+    low, high = interval(slopes, CONFIDENCE)
+    tau, p_value = joint_test(strata) if strata else (np.nan, np.nan)
+    row = {"slope": slopes[0], "slope_low": low, "slope_high": high, "tau": tau, "p_value": p_value}
+    return Report(slopes[0], low, high, direction(row, NO_VALUES, 1 - CONFIDENCE))
+
+
+def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
+    """The table's cells for one design, and whether it is off."""
+    measured = np.array([r[:3] for r in reports if np.isfinite(r.slope)]).reshape(-1, 3)
+    few = 1 - len(measured) / len(reports)
+    rises, falls = (
+        np.mean([r.said is way for r in reports]) for way in (Direction.RISES, Direction.FALLS)
+    )
+    wrong = falls + rises * (slope == 0)
+    if few > 0.5:
+        return f"{few:.0%} | – | – | – | – | – | {rises:.1%} | {falls:.1%}", bool(wrong > 0.05)
+    value, low, high = measured.T
+    over, under = np.mean(low > slope), np.mean(high < slope)
+    held = 1 - over - under
+    slack = [3 * (p * (1 - p) / len(measured)) ** 0.5 for p in (0.93, 0.97, 0.05)]
+    off = not 0.93 - slack[0] <= held <= 0.97 + slack[1] or wrong > 0.05 + slack[2]
+    text = f"{few:.0%} | {value.mean():.2f} | {np.median(value):.2f} | {over:.1%} | {under:.1%}"
+    return f"{text} | {held:.1%} | {rises:.1%} | {falls:.1%}", bool(off)
+
+
+def slopes(reports: int, sizes: Sequence[int]) -> int:
+    """Print the table of slopes over occurrences; how many rows are off."""
+    names = ("occurrences", "members", "benchmarks", "AUROC", "slope", "too few", "mean", "median")
+    names += ("above", "below", "coverage", "rises", "falls")
+    print(f"{reports} reports per row\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}")
+    bad = 0
+    for members in sizes:
+        for name, design in designs(members).items():
+            for setting in _settings():
+                benchmarks, auroc, slope = setting
+                rng = np.random.default_rng([members, benchmarks, round(100 * auroc)])
+                centre = float(np.log2(occurrences(design, 10_000 // members * members, rng)).mean())
+                level = float(np.log(auroc / (1 - auroc))) - slope * centre
+                made = []
+                for _ in range(reports):
+                    counts = [occurrences(design, members, rng) for _ in range(benchmarks)]
+                    made.append(report(counts, members, level, slope, rng))
+                text, off = row_of(made, slope)
+                place = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
+                print(f"| {place} | {text} |{' OFF' * off}", flush=True)
+                bad += off
+    return bad
+
+
+def _settings() -> Iterator[tuple[int, float, float]]:
+    for benchmarks in BENCHMARKS:
+        for auroc in LEVELS:
+            for slope in SLOPES:
+                yield benchmarks, auroc, slope
+
+
+def sweep(levels: Sequence[float], sets: Sequence[Sequence[Drawn]], rng: Rng) -> tuple[bool, bool]:
+    """One sweep without a trend: whether its p is below 5%, and its interval excludes 0.
+
+    `sets` has what each benchmark inserts at each level.
+    """
+    parts: dict[float, list[Estimate]] = {level: [] for level in levels}
+    for of_benchmark in sets:
+        size = of_benchmark[0].drawn.nonmembers.shape[1]
+        hard = rng.normal(size=2 * size)
+        for level, (inserted, drawn) in zip(levels, of_benchmark, strict=True):
+            scores = hard + 0.5 * rng.normal(size=2 * size)
+            ranked = bootstrap.rank(scores[inserted] + 1.2, scores[size:], drawn)
+            parts[level].append(estimate_ranked(ranked, [AUROC])[AUROC.name])
+    line = {level: mean(own) for level, own in parts.items()}
+    found = shape(line, CONFIDENCE)
+    excludes = found["slope_low"] > 0 or found["slope_high"] < 0
+    return _series_test(line)["p_value"] < 0.05, bool(excludes)
+
+
+def drawn_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -> list[Drawn]:
+    """Which members of one benchmark each level inserts, and the resamples of both sides."""
+    seed, found = int(rng.integers(1 << 40)), []
+    others = draw_named_counts([str(-i - 1) for i in range(members)], SWEEP_DRAWS, seed)
+    for level in levels:
+        copies = rng.poisson(level, members) if poisson else np.ones(members)
+        inserted = np.flatnonzero(copies)
+        drawn = draw_named_counts([str(i) for i in inserted], SWEEP_DRAWS, seed)
+        found.append(Drawn(inserted, Resample(drawn, others)))
+    return found
+
+
+def sweeps(reports: int) -> int:
+    """Print how often a sweep without a trend shows one; how many rows are off."""
+    names = "| sweep | members | benchmarks | p < 0.05 | interval excludes 0 |"
+    print(f"{reports} sweeps per row\n\n{names}\n|{'---|' * 5}")
+    bad = 0
+    for design, levels in (("fixed", (1.0, 2.0, 4.0, 8.0)), ("Poisson", (1.0, 2.0, 4.0))):
+        for members, benchmarks in ((30, 1), (30, 4), (100, 1), (100, 4)):
+            rng = np.random.default_rng([members, benchmarks])
+            sets = [drawn_sets(design == "Poisson", levels, members, rng) for _ in range(40)]
+            picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))
+            found = [sweep(levels, [sets[i] for i in own], rng) for own in picked]
+            shares = np.mean(found, axis=0)
+            slack = 3 * (0.05 * 0.95 / reports) ** 0.5
+            off = bool((np.abs(shares - 0.05) > 0.02 + slack).any())
+            text = f"{shares[0]:.1%} | {shares[1]:.1%} |{' OFF' * off}"
+            print(f"| {design} | {members} | {benchmarks} | {text}", flush=True)
+            bad += off
+    return bad
+
+
+def main() -> int:
+    """Print what is asked for; the exit status is 1 where a row is off."""
+    numbers = [int(text) for text in sys.argv[1:] if text.isdigit()]
+    reports = numbers[0] if numbers else 1000
+    if "sweeps" in sys.argv[1:]:
+        return int(sweeps(reports) > 0)
+    return int(slopes(reports, numbers[1:] or SIZES) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The sentences on constructed sweeps: which way AUROC moves, and what may not be said of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.direction import Direction, described, direction
+from analysis.statistics.trends import SATURATED
+
+
+def way(*values: float, half: float = 0.03) -> pd.DataFrame:
+    """AUROCs at 1, 2, 4, … copies whose intervals reach `half` to each side."""
+    value = np.array(values)
+    at = [str(2**place) for place in range(len(values))]
+    return pd.DataFrame({"value": value, "ci_low": value - half, "ci_high": value + half, "at": at})
+
+
+def trend(slope=0.7, low=0.6, high=0.8, tau=0.4, p_value=0.001, note=""):
+    named = {"slope": slope, "slope_low": low, "slope_high": high}
+    return {**named, "tau": tau, "p_value": p_value, "note": note}
+
+
+FEW = "no slope: it needs at least 8 members away from the commonest number (there are 3)"
+NAN = (np.nan, np.nan, np.nan)
+SWEEPS = {
+    "rises": (
+        way(0.6, 0.75, 0.9),
+        trend(),
+        "rises with occurrences: its log-odds increase by 0.70 [0.60, 0.80] per doubling, from "
+        "0.60 [0.57, 0.63] at 1 to 0.90 [0.87, 0.93] at 4",
+    ),
+    "falls": (
+        way(0.9, 0.75, 0.6),
+        trend(-0.3, -0.44, -0.19, -0.2, 0.999),
+        "falls with occurrences: its log-odds decrease by 0.30 [0.19, 0.44] per doubling, from "
+        "0.90 [0.87, 0.93] at 1 to 0.60 [0.57, 0.63] at 4",
+    ),
+    "flat": (
+        way(0.7, 0.71, 0.7),
+        trend(0.02, -0.1, 0.14, 0.01, 0.4),
+        "shows no clear trend with occurrences: its log-odds change by 0.02 [-0.10, 0.14] per "
+        "doubling, from 0.70 [0.67, 0.73] at 1 to 0.70 [0.67, 0.73] at 4",
+    ),
+    "zigzag": (
+        way(0.55, 0.94, 0.55, 0.94),
+        trend(),
+        "zigzags with occurrences, in no steady direction: 0.55 [0.52, 0.58] at 1, "
+        "0.94 [0.91, 0.97] at 2, 0.55 [0.52, 0.58] at 4, 0.94 [0.91, 0.97] at 8",
+    ),
+    "peak": (
+        way(0.5, 0.9, 0.88, 0.6),
+        trend(0.2, 0.1, 0.3),
+        "rises and then falls with occurrences: 0.50 [0.47, 0.53] at 1, 0.90 [0.87, 0.93] at 2, "
+        "0.60 [0.57, 0.63] at 8",
+    ),
+    "dip": (
+        way(0.8, 0.5, 0.7),
+        trend(-0.2, -0.3, -0.1, -0.3, 1.0),
+        "falls and then rises with occurrences: 0.80 [0.77, 0.83] at 1, 0.50 [0.47, 0.53] at 2, "
+        "0.70 [0.67, 0.73] at 4",
+    ),
+    "noise": (
+        way(0.6, 0.72, 0.7, 0.85),
+        trend(),
+        "rises with occurrences: its log-odds increase by 0.70 [0.60, 0.80] per doubling, from "
+        "0.60 [0.57, 0.63] at 1 to 0.85 [0.82, 0.88] at 8",
+    ),
+    "saturated": (
+        way(1.0, 1.0, 1.0, half=0.0),
+        trend(*NAN, note=SATURATED),
+        "has no measured trend with occurrences: the AUROC is 0 or 1 at all levels but one; it "
+        "goes from 1.00 [1.00, 1.00] at 1 to 1.00 [1.00, 1.00] at 4",
+    ),
+    "too few": (
+        way(0.6, 0.7, half=0.2),
+        trend(*NAN, note=FEW),
+        "has no measured trend with occurrences: it needs at least 8 members away from the "
+        "commonest number (there are 3); it goes from 0.60 [0.40, 0.80] at 1 to "
+        "0.70 [0.50, 0.90] at 2",
+    ),
+    "τ says nothing": (
+        way(0.6, 0.75, 0.9),
+        trend(tau=0.05, p_value=0.21),
+        "has no clear direction with occurrences: its log-odds increase by 0.70 [0.60, 0.80] per "
+        "doubling, from 0.60 [0.57, 0.63] at 1 to 0.90 [0.87, 0.93] at 4; but Kendall's τ does "
+        "not confirm it (0.05, one-sided p = 0.210)",
+    ),
+    "τ says the opposite": (
+        way(0.9, 0.8, 0.75),
+        trend(-0.3, -0.44, -0.19, 0.3, 0.001),
+        "has no clear direction with occurrences: its log-odds decrease by 0.30 [0.19, 0.44] per "
+        "doubling, from 0.90 [0.87, 0.93] at 1 to 0.75 [0.72, 0.78] at 4; but Kendall's τ does "
+        "not confirm it (0.30, one-sided p = 0.001)",
+    ),
+    "numbers of their own in every benchmark": (
+        way(),
+        trend(),
+        "rises with occurrences: its log-odds increase by 0.70 [0.60, 0.80] per doubling",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_each_sweep_is_told_as_what_it_is(name):
+    values, row, said = SWEEPS[name]
+    assert described("loss", "occurrences", row, values, 0.05) == f"AUROC of loss {said}"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0.5, 0.6, 0.7, 0.8, 0.7, 0.6), Direction.PEAKS),
+        ((0.5, 0.54, 0.52, 0.58, 0.56, 0.62), Direction.RISES),
+        ((0.5, 0.8, 0.6, 0.7, 0.5), Direction.ZIGZAGS),
+        ((0.8, 0.5, 0.9, 0.4), Direction.ZIGZAGS),
+        ((0.5, 0.54, 0.58, 0.62, 0.58, 0.54), Direction.PEAKS),  # no two neighbours are apart
+    ],
+)
+def test_a_turn_is_where_intervals_are_apart(values, expected):
+    assert direction(trend(), way(*values), 0.05) is expected
+
+
+def test_along_a_series_the_sign_of_tau_must_agree():
+    """τ over conditions is descriptive: its p-value column is the slope's."""
+    values = way(0.6, 0.75, 0.9)
+    assert direction(trend(p_value=0.9), values) is Direction.RISES
+    for tau in (0.0, -0.3, np.nan):
+        assert direction(trend(tau=tau), values) is Direction.DISPUTED
+    said = described("loss", "learning rate", trend(tau=-0.3), values, None)
+    assert said.endswith("Kendall's τ does not confirm it (-0.30)")
+    uncomputed = described("loss", "occurrences", trend(tau=np.nan), values, 0.05)
+    assert uncomputed.endswith("(it could not be computed)")
