@@ -103,14 +103,15 @@ class Cell:
 
 def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
-    second = None
-    if paths.first is not None and paths.finetuning is not None:
-        first = open_trained("cells.first", paths.first)
-        second = Second(first, open_corpus(paths.finetuning))
-    scores = open_scores(paths.clean), open_scores(paths.contaminated)
-    scope = _scope(*scores)
-    model = open_trained("cells.model", paths.model)
-    return make_cell(open_corpus(paths.corpus), model, *scores, second=second, scope=scope)
+    with reading(*paths.folders):
+        second = None
+        if paths.first is not None and paths.finetuning is not None:
+            first = open_trained("cells.first", paths.first)
+            second = Second(first, open_corpus(paths.finetuning))
+        scores = open_scores(paths.clean), open_scores(paths.contaminated)
+        scope = _scope(*scores)
+        model = open_trained("cells.model", paths.model)
+        return make_cell(open_corpus(paths.corpus), model, *scores, second=second, scope=scope)
 
 
 def make_cell(

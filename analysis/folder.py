@@ -83,7 +83,7 @@ class Report:
         return self._table("flags")
 
     def _table(self, name: str) -> pd.DataFrame:
-        return pd.read_parquet(self.artifact.path / f"{name}.parquet")
+        return self.artifact.table(f"{name}.parquet")
 
 
 def open_report(path: Path | str) -> Report:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from core.config import convert
 from core.errors import ConfigError, DataError, UserError, near_names, require
+from core.stored import read_yaml
 from detection.config import METHODS, DetectionStage, ExamplesConfig
 from detection.examples import open_examples, texts_of
 from detection.model.held_model import HeldModel
@@ -153,7 +153,7 @@ def given_methods(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str,
         require(isinstance(own, Mapping), f"method.{name}", own, remedy)
         if name not in known and "_target_" not in own:  # which a method of one's own has
             raise ConfigError(f"method={name}: unknown method. {near_names(str(name), known)}")
-        usual = yaml.safe_load(known[name].read_text())[name] if name in known else {}
+        usual = read_yaml(known[name])[name] if name in known else {}
         nodes[name] = {**usual, **own}
     return nodes
 

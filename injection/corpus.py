@@ -48,12 +48,12 @@ class Contaminated:
     @cached_property
     def examples(self) -> pd.DataFrame:
         """One row an example: example_id, benchmark, text, member, occurrences and more."""
-        return pd.read_parquet(self.artifact.path / "examples.parquet")
+        return self.artifact.table("examples.parquet")
 
     @cached_property
     def ledger(self) -> pd.DataFrame:
         """One row an inserted copy: example_id, copy, document_id, sequence and more."""
-        return pd.read_parquet(self.artifact.path / "ledger.parquet")
+        return self.artifact.table("ledger.parquet")
 
     def example(self, example_id: str) -> Any:
         """The example's row.
@@ -94,12 +94,12 @@ class PackedCorpus(Contaminated):
         """One row a non-member beyond the examples: example_id, benchmark, text and more."""
         if HELD_OUT not in self.artifact.files:  # made before there were any
             return pd.DataFrame(columns=["example_id", "benchmark", "text"])
-        return pd.read_parquet(self.artifact.path / HELD_OUT)
+        return self.artifact.table(HELD_OUT)
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
         """One row a document that shares text with the pool: document_id, example_id, rule, …."""
-        return pd.read_parquet(self.artifact.path / "contamination.parquet")
+        return self.artifact.table("contamination.parquet")
 
     @cached_property
     def sequences(self) -> Any:

@@ -49,7 +49,7 @@ class FinetuningSet(PackedCorpus):
     @cached_property
     def instructions(self) -> pd.DataFrame:
         """One row a clean text: example_id, source, text, output_start, and where it stands."""
-        return pd.read_parquet(self.artifact.path / INSTRUCTIONS)
+        return self.artifact.table(INSTRUCTIONS)
 
     @cached_property
     def sequences(self) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 from core.artifacts import file_name
 from core.errors import ArtifactError, ServerError
-from core.files import sealed, unsealed, write_text
+from core.files import read_sealed, sealed, write_text
 from detection.model.scored_model import SERVED
 from detection.model.served.client import Client, RefusedError
 from detection.model.served.completions import Completions, Dialect, UnshownError
@@ -193,7 +193,7 @@ def folder_of(
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return unsealed(file.read_text())
+        return read_sealed(file)
     except (ValueError, OSError) as error:
         raise ArtifactError(
             f"{file} is damaged ({error}). Delete the folder {file.parent}: the server is then "
