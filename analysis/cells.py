@@ -18,6 +18,7 @@ from analysis.conditions import FACTORS, SWAPPED, chosen, differences, recipe
 from analysis.config import CellPaths
 from analysis.two_stages import Second
 from core.errors import ArtifactError, ConfigError, DataError
+from core.wholeness import reading
 from detection import Scores, open_scores
 from detection.config import WHOLE
 from detection.flags import counted

@@ -26,7 +26,7 @@ import yaml
 from core.config import identity
 from core.content import digests, files_digest
 from core.disk import disk_errors
-from core.errors import ArtifactError, ConfigError, UserError, said
+from core.errors import ArtifactError, ConfigError, UserError
 from core.files import sealed, sync, write_text
 from core.lease import CLAIM, building
 from core.nearest import say_nearest
@@ -36,6 +36,7 @@ from core.wholeness import (
     ForeignManifestError,
     ensure_whole,
     foreign,
+    parsing,
     read_manifest,
     refusal,
 )
@@ -84,19 +85,15 @@ class Artifact:
         """
         import pandas as pd
 
-        try:
+        with parsing(self.path / name):
             return pd.read_parquet(self.path / name, page_checksum_verification=True)
-        except Exception as error:  # whatever the reader makes of other bytes
-            raise refusal(self.path, f"{name} can't be read ({said(error)[:300]})") from error
 
     def lines(self, name: str) -> pd.DataFrame:
         """The table in one of the folder's JSON Lines files; raises as `table` does."""
         import pandas as pd
 
-        try:
+        with parsing(self.path / name):
             return pd.read_json(self.path / name, lines=True)
-        except Exception as error:
-            raise refusal(self.path, f"{name} can't be read ({said(error)[:300]})") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:

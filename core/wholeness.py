@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from core.content import digests, is_hidden
-from core.errors import ArtifactError, UserError, require
+from core.errors import ArtifactError, UserError, require, said
 from core.files import OWN, file_state, unsealed
 from core.stored import check_name, is_inside, parse_json, read_text, typed
 
@@ -134,6 +134,22 @@ def reading(*folders: Path | str) -> Iterator[None]:
             f"be used ({what}; {Path(last.filename).name}, line {last.lineno}). If they were edited "
             "or come from elsewhere, get them again. If this program wrote them, please report it."
         ) from error
+
+
+@contextmanager
+def parsing(path: Path) -> Iterator[None]:
+    """Within it, whatever fails while one file of a run folder is parsed is an error that names it.
+
+    Raises:
+        ArtifactError: in place of any error but a user's.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # whatever a reader makes of other bytes
+        damage = f"{path.name} can't be read ({said(error)[:300]})"
+        raise refusal(path.parent, damage) from error
 
 
 def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:

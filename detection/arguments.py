@@ -71,7 +71,8 @@ def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Text
     if labels is not None:
         ordered = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
         require(ordered, "labels", labels, "give one for each text, in a list.")
-        rows, labels = list(rows), labels.tolist() if hasattr(labels, "tolist") else list(labels)
+        of_numpy = hasattr(labels, "tolist")
+        rows, labels = list(rows), [*map(_or_none, labels.tolist())] if of_numpy else list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
         rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]
@@ -89,12 +90,17 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
         if twice := [*texts.columns[texts.columns.duplicated()]]:
             raise DataError(f"texts: the column {twice[0]!r} is there twice. Leave one out.")
         return (
-            dict(zip(texts.columns, row, strict=True))
+            dict(zip(texts.columns, map(_or_none, row), strict=True))
             for row in texts.itertuples(index=False, name=None)
         )
     if hasattr(texts, "features"):  # a data set, streamed or not
         return with_class_names(texts.with_format(None))
     return (row if isinstance(row, Mapping) else {"text": row} for row in texts)
+
+
+def _or_none(value: Any) -> Any:
+    """The value; None where NumPy and pandas write NaN for a missing one."""
+    return None if isinstance(value, float) and value != value else value
 
 
 def _labelled(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:

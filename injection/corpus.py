@@ -25,7 +25,7 @@ import pandas as pd
 
 from core.artifacts import Artifact, is_complete, open_artifact
 from core.errors import DataError, near_names
-from core.wholeness import read_manifest
+from core.wholeness import read_manifest, reading
 from injection.config import InjectionConfig
 from injection.tokens import Ids, Tokenizer
 
@@ -106,7 +106,8 @@ class PackedCorpus(Contaminated):
         """The packed sequences, a `datasets.Dataset` with `input_ids` of equal length."""
         from injection.pack import open_sequences
 
-        return open_sequences(*self.parts)
+        with reading(self.artifact.path):
+            return open_sequences(*self.parts)
 
     @property
     def parts(self) -> list[Path]:
@@ -123,12 +124,14 @@ class PackedCorpus(Contaminated):
     @property
     def sequence_tokens(self) -> int:
         """Tokens of one packed sequence."""
-        return len(self.sequences[0]["input_ids"])
+        with reading(self.artifact.path):
+            return len(self.sequences[0]["input_ids"])
 
     @property
     def window_tokens(self) -> tuple[int, int]:
         """First and last token (exclusive) of the packed corpus that copies could take."""
-        return InjectionConfig(**self.config["injection"]).window_tokens
+        with reading(self.artifact.path):
+            return InjectionConfig(**self.config["injection"]).window_tokens
 
     @property
     def vocabulary(self) -> int:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from core.errors import ArtifactError, said
 from core.files import write_text
 from core.stored import MOST_YAML_BYTES, check_yaml, literal, read_text
+
+REFERENCE = re.compile(r"(?<!\\)(?:\\\\)*\$\{")
+"""OmegaConf's `${…}`, unless a backslash before it makes it a text."""
 
 
 def save_config(folder: Path, config: Any, conf: Path) -> None:
@@ -45,7 +49,7 @@ def load_config(folder: Path) -> DictConfig:
             raise ValueError("it is not what was written, by its own hash")
         check_yaml(text)
         config = OmegaConf.create(text)
-        if not isinstance(config, DictConfig) or _has_interpolation(config):
+        if not isinstance(config, DictConfig) or _refers(OmegaConf.to_container(config)):
             raise ValueError("it is not a mapping of plain values")
     except (ValueError, OmegaConfBaseException, YAMLError) as error:
         raise ArtifactError(
@@ -55,15 +59,11 @@ def load_config(folder: Path) -> DictConfig:
     return config
 
 
-def _has_interpolation(node: Any) -> bool:
+def _refers(value: Any) -> bool:
     """Whether a value would be looked up elsewhere, such as in the environment: none is saved."""
-    if isinstance(node, DictConfig | ListConfig):
-        keys = [*node] if isinstance(node, DictConfig) else range(len(node))
-        return any(
-            OmegaConf.is_interpolation(node, key) or _has_interpolation(node._get_node(key))
-            for key in keys
-        )
-    return False
+    if isinstance(value, dict | list):
+        return any(map(_refers, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str) and REFERENCE.search(value) is not None
 
 
 def _seal(text: str) -> str:

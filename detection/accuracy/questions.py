@@ -21,9 +21,11 @@ import pandas as pd
 from core.blank import is_blank
 from core.errors import ConfigError, near_names
 from core.seeds import unit_hash
+from core.wholeness import reading
 from detection.examples import lines_digest
 from injection import PackedCorpus
 from injection.config import BenchmarkConfig
+from injection.fields import check_template
 
 ASKED = ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 
@@ -75,15 +77,17 @@ def ask(corpus: PackedCorpus, given: Mapping[str, BenchmarkConfig]) -> Asked:
         ConfigError: a benchmark's answer_field is no field of its examples.
     """
     found = Asked([], Counter())
-    for name, rows in corpus.examples.groupby("benchmark", sort=False):
-        made = BenchmarkConfig(**corpus.config["benchmark"][name])
-        now = given.get(str(name), made)  # its options may be named anew
-        config = replace(made, **{field: getattr(now, field) for field in ASKED})
-        named = any((config.options, config.options_field, config.drawn_options))
-        if config.answer_field is None or not named:
-            found.left_out[str(name), "its YAML names no answer_field or no options"] += len(rows)
-            continue
-        _ask_all(str(name), config, rows, found)
+    with reading(corpus.artifact.path):
+        for name, rows in corpus.examples.groupby("benchmark", sort=False):
+            made = BenchmarkConfig(**corpus.config["benchmark"][name])
+            now = given.get(str(name), made)  # its options may be named anew
+            config = replace(made, **{field: getattr(now, field) for field in ASKED})
+            named = any((config.options, config.options_field, config.drawn_options))
+            if config.answer_field is None or not named:
+                reason = "its YAML names no answer_field or no options"
+                found.left_out[str(name), reason] += len(rows)
+                continue
+            _ask_all(str(name), config, rows, found)
     return found
 
 
@@ -96,6 +100,7 @@ def _ask_all(name: str, config: BenchmarkConfig, rows: pd.DataFrame, found: Aske
     """Ask one benchmark's examples; what can't be asked is counted by its reason."""
     values: list[dict[str, str]] = [json.loads(row) for row in rows["fields"]]
     field = str(config.answer_field)
+    check_template(name, config.template)  # the corpus's, which may come from elsewhere
     if field not in values[0]:
         raise ConfigError(
             f"benchmark.{name}.answer_field is {field!r}, which the corpus's examples lack. "

@@ -21,6 +21,7 @@ from typing import Any
 import pandas as pd
 
 from core.errors import ConfigError
+from core.wholeness import reading
 from injection.corpus import PackedCorpus
 
 KIND = "finetuning"
@@ -56,7 +57,8 @@ class FinetuningSet(PackedCorpus):
         """The sequences, a `datasets.Dataset` of arrays (see `injection.finetuning.layout`)."""
         from injection.pack import open_sequences
 
-        return open_sequences(*self.parts).with_format("numpy")
+        with reading(self.artifact.path):
+            return open_sequences(*self.parts).with_format("numpy")
 
     @property
     def window_tokens(self) -> tuple[int, int]:

@@ -41,8 +41,9 @@ def test_a_record_adds_how_it_was_trained(cell, record):
 
 def test_the_time_is_the_sum_over_steps(tmp_path):
     """100 tokens at 50 a second, 100 at 1, 40 at 20: 2 + 100 + 2 seconds, about 2 minutes."""
-    manifest = sealed({"kind": "model", "schema": 4, "revision": "abc+"})
-    write_text(tmp_path / "manifest.json", manifest)
+    parts = dict.fromkeys(("inputs", "counts", "files", "records", "bytes"), {})
+    made = {"kind": "model", "schema": 4, "revision": "abc+", "digest": "0" * 64}
+    write_text(tmp_path / "manifest.json", sealed({**made, **parts}))
     steps = {"tokens": [100, 200, 240], "tokens_per_second": [50.0, 1.0, 20.0]}
     model = Trained(Artifact(tmp_path, "model", "", {}, {}, {}), pd.DataFrame(steps))
     found = training_facts(model)
