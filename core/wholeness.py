@@ -25,6 +25,7 @@ from core.stored import check_name, is_inside, parse_json, read_text, typed
 MANIFEST = "manifest.json"
 FIRST_SEALED = 4  # the first schema that has it
 ALWAYS, CHANGED, NEVER = POLICIES = ("always", "changed", "never")
+KIND = re.compile(r"[A-Za-z_]{1,40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 _policy = CHANGED
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class _Manifest:
 
     def check(self) -> None:
         """Raise a ValueError for a name outside the folder, or names that don't go together."""
+        _check_kind(self.kind)
         for name in self.bytes:
             check_name(name)
         if {*self.bytes} != {*self.files, *self.records}:
@@ -92,7 +94,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if isinstance(manifest, dict) and OWN not in manifest:
             schema = manifest.get("schema")
             if type(schema) is int and schema < FIRST_SEALED:
-                return {**manifest, "kind": str(manifest.get("kind"))}
+                return _of_other_schema(manifest)
             if manifest and type(schema) is not int:
                 raise ForeignManifestError(
                     f"{folder}: another program wrote its {MANIFEST}, so it is no folder of a "
@@ -101,12 +103,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
                 )
         manifest = unsealed(text)
         if type(schema := manifest.get("schema")) is int and schema != FIRST_SEALED:
-            return {**manifest, "kind": str(manifest.get("kind"))}
+            return _of_other_schema(manifest)
         names = [field.name for field in fields(_Manifest)]
         typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check()
         return manifest
     except (OSError, ValueError) as error:
         raise refusal(folder, f"{MANIFEST} can't be used: {error}") from error
+
+
+def _of_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest of which no more is used than its kind and its schema."""
+    _check_kind(manifest.get("kind"))
+    return manifest
+
+
+def _check_kind(kind: object) -> None:
+    if not isinstance(kind, str) or KIND.fullmatch(kind) is None:
+        raise ValueError(f"its kind is {kind!r:.40}")
 
 
 @contextmanager

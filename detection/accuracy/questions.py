@@ -21,7 +21,6 @@ import pandas as pd
 from core.blank import is_blank
 from core.errors import ConfigError, near_names
 from core.seeds import unit_hash
-from core.wholeness import reading
 from detection.examples import lines_digest
 from injection import PackedCorpus
 from injection.config import BenchmarkConfig
@@ -77,17 +76,15 @@ def ask(corpus: PackedCorpus, given: Mapping[str, BenchmarkConfig]) -> Asked:
         ConfigError: a benchmark's answer_field is no field of its examples.
     """
     found = Asked([], Counter())
-    with reading(corpus.artifact.path):
-        for name, rows in corpus.examples.groupby("benchmark", sort=False):
-            made = BenchmarkConfig(**corpus.config["benchmark"][name])
-            now = given.get(str(name), made)  # its options may be named anew
-            config = replace(made, **{field: getattr(now, field) for field in ASKED})
-            named = any((config.options, config.options_field, config.drawn_options))
-            if config.answer_field is None or not named:
-                reason = "its YAML names no answer_field or no options"
-                found.left_out[str(name), reason] += len(rows)
-                continue
-            _ask_all(str(name), config, rows, found)
+    for name, rows in corpus.examples.groupby("benchmark", sort=False):
+        made = BenchmarkConfig(**corpus.config["benchmark"][name])
+        now = given.get(str(name), made)  # its options may be named anew
+        config = replace(made, **{field: getattr(now, field) for field in ASKED})
+        named = any((config.options, config.options_field, config.drawn_options))
+        if config.answer_field is None or not named:
+            found.left_out[str(name), "its YAML names no answer_field or no options"] += len(rows)
+            continue
+        _ask_all(str(name), config, rows, found)
     return found
 
 

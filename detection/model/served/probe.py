@@ -18,6 +18,7 @@ from typing import Any
 from core.artifacts import file_name
 from core.errors import ArtifactError, ServerError
 from core.files import read_sealed, sealed, write_text
+from core.wholeness import reading
 from detection.model.scored_model import SERVED
 from detection.model.served.client import Client, RefusedError
 from detection.model.served.completions import Completions, Dialect, UnshownError
@@ -174,12 +175,13 @@ def folder_of(
     }
     slug, near = file_name(name), []
     for file in sorted(served.glob(f"{slug}-*/{FILE}")):
-        known = _read(file)
-        if known["model"] == named:
-            said = Fingerprint.of(known["said"])
-            if said.is_of(probe.said):
-                found = apart(said.shown, probe.said.shown), file.parent, str(known["digest"])
-                near.append((*found, said))
+        with reading(file.parent):
+            known = _read(file)
+            if known["model"] == named:
+                said = Fingerprint.of(known["said"])
+                if said.is_of(probe.said):
+                    found = apart(said.shown, probe.said.shown), file.parent, str(known["digest"])
+                    near.append((*found, said))
     if near:
         return min(near, key=lambda one: one[:2])[1:]
     known = {"model": named, "said": probe.said.record()}
