@@ -25,7 +25,7 @@ from core.stored import check_name, is_inside, parse_json, read_text, typed
 MANIFEST = "manifest.json"
 FIRST_SEALED = 4  # the first schema that has it
 ALWAYS, CHANGED, NEVER = POLICIES = ("always", "changed", "never")
-KIND = re.compile(r"[A-Za-z_]{1,40}")
+KIND = re.compile(r"[\w.-]{1,100}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 _policy = CHANGED
 log = logging.getLogger(__name__)
