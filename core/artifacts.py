@@ -255,7 +255,7 @@ def check_owner(path: Path | str) -> None:
         if is_complete(owner):
             check_folder(owner)
         elif place.name == MODEL and place.parent == owner and _was_finished(owner):
-            raise refusal(owner, f"{MANIFEST} is missing, so nothing says whether the rest is whole")
+            raise refusal(owner, f"{MANIFEST} is missing, so nothing vouches for the rest")
 
 
 def check_folder(folder: Path) -> None:

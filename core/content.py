@@ -167,7 +167,7 @@ def _recall(path: Path) -> str | None:
         path = path.resolve()
         with path.open("rb") as stream:
             state = _state(stream)
-        record = typed(read_json(_place(str(path))), _Record)
+        record: _Record = typed(read_json(_place(str(path))), _Record)
         same = record == _Record(str(path), *state, record.time_ns, record.sha256)
         if same and record.holds and re.fullmatch("[0-9a-f]{64}", record.sha256):
             return record.sha256

@@ -87,7 +87,8 @@ def record_progress(now: Progress) -> None:
 def read_progress(folder: Path) -> Progress | None:
     """What was left last; None where nothing was, or nothing that can be read."""
     with suppress(FileNotFoundError, ValueError):
-        return typed(read_sealed(folder / PROGRESS), Progress)
+        now: Progress = typed(read_sealed(folder / PROGRESS), Progress)
+        return now
     return None
 
 

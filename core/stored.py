@@ -131,7 +131,7 @@ def check_yaml(text: str) -> None:
 
 
 def _check_event(event: yaml.Event) -> None:
-    line = event.start_mark.line + 1
+    line = event.start_mark.line + 1 if event.start_mark else 0
     if isinstance(event, yaml.AliasEvent):
         raise ValueError(f"line {line} has the alias *{event.anchor}, which no stage writes")
     if tag := getattr(event, "tag", None):
@@ -173,7 +173,7 @@ def targets_in(value: Any) -> list[str]:
 
 
 def literal(value: Any) -> Any:
-    """The value with every text such that OmegaConf reads it as it stands: `${…}` is no reference."""
+    """The value with every text such that OmegaConf takes `${…}` in it as it stands."""
     if isinstance(value, dict):
         return {k: literal(v) for k, v in value.items()}
     if isinstance(value, list):

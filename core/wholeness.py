@@ -143,9 +143,10 @@ def reading(*folders: Path | str) -> Iterator[None]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
         raise ArtifactError(
-            f"{', '.join(map(str, folders))}: the files are as the manifest lists them, but can't "
-            f"be used ({what}; {Path(last.filename).name}, line {last.lineno}). If they were edited "
-            "or come from elsewhere, get them again. If this program wrote them, please report it."
+            f"{', '.join(map(str, folders))}: the files are those that the manifest lists, but "
+            f"can't be used ({what}; {Path(last.filename).name}, line {last.lineno}). If they come "
+            "from elsewhere or were edited, get them again. If this program wrote them, please "
+            "report it."
         ) from error
 
 

@@ -39,8 +39,8 @@ from core import process_records
 from core.artifacts import file_name
 from core.errors import ArtifactError, StoppedError, UserError
 from core.files import read_sealed, sealed, write_text
-from core.stored import check_name, typed
 from core.stopping import last_words, obeyed
+from core.stored import check_name, typed
 from launch.beat import beating
 from launch.costs import read_costs
 from launch.saved_config import load_config

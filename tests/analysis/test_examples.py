@@ -1,4 +1,4 @@
-"""What the pages of examples take from stored scores: plain values, and no class, code or server."""
+"""What the pages of examples take from stored scores: plain values, no class, code or server."""
 
 import sys
 

@@ -263,10 +263,10 @@ def test_a_config_that_is_no_plain_mapping_is_named(tmp_path, text):
 
 
 def test_what_fails_because_of_a_stored_value_names_the_folder_and_the_place(tmp_path):
-    with pytest.raises(ArtifactError, match=r"^a, b: .*KeyError: 'x'; test_artifacts\.py, line "):
-        with reading("a", "b"):
-            {}["x"]
+    words = r"^a, b: .*KeyError: 'x'; test_artifacts\.py, line "
+    with pytest.raises(ArtifactError, match=words), reading("a", "b"):
+        {}["x"]
     with pytest.raises(ArtifactError, match="^as it is$"), reading("a"):
         raise ArtifactError("as it is")
     with pytest.raises(FileNotFoundError), reading("a"):
-        open(tmp_path / "none")
+        (tmp_path / "none").read_text()

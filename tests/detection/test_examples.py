@@ -67,7 +67,8 @@ def test_a_bad_line_is_named(file, lines, words):
 
 
 def test_a_text_with_both_labels_is_named_in_a_warning(file, caplog):
-    rows = [{"text": text, "label": label} for text, label in [*zip("abcab", [1, 0, 1, 0, None])]]
+    labels = zip("abcab", [1, 0, 1, 0, None], strict=True)
+    rows = [{"text": text, "label": label} for text, label in labels]
     open_examples(ExamplesConfig(write(file, *map(json.dumps, rows))))
     (warning,) = caplog.messages
     assert "1 text is there as a member and as a non-member, such as 0 and 3" in warning

@@ -86,9 +86,9 @@ def _scores(folder: Path) -> None:
 
 def corpus(material: Path) -> Kind:
     from detection.accuracy.run import AccuracyStage, ask_corpus
-    from injection.config import BenchmarkConfig
     from detection.config import ExamplesConfig
     from injection import open_corpus
+    from injection.config import BenchmarkConfig
     from injection.show import show
 
     user = BenchmarkConfig("{question}{answer}", answer_field="answer", drawn_options=3)
@@ -328,14 +328,15 @@ def launches(material: Path) -> Kind:
     """The folder of a launch, of one cell that is done."""
     from hydra import compose, initialize_config_dir
 
+    import launch.plan  # noqa: F401 - registers the schemas
     from core.command import CONF
     from launch.folder import Launch, Outcome
     from launch.saved_config import save_config
     from launch.status import status
 
-    launch = Launch.named(str(material / "runs"), "toy", ["seed=0"])
-    launch.register([["seed=0"]])
-    cell = launch.cell(["seed=0"])
+    made = Launch.named(str(material / "runs"), "toy", ["seed=0"])
+    made.register([["seed=0"]])
+    cell = made.cell(["seed=0"])
     names = ("corpus", "model", "clean", "contaminated")
     paths = {name: str(material / name) for name in names}
     cell.write_outcome(Outcome("done", paths=paths, content={"corpus": "0"}))
@@ -343,8 +344,8 @@ def launches(material: Path) -> Kind:
     words = ["experiment=quickstart", "name=toy", "wandb.mode=disabled"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("pipeline", words)
-    save_config(launch.folder, config, launch.folder / "conf")
-    save_config(cell.folder, config, launch.folder / "conf")
+    save_config(made.folder, config, made.folder / "conf")
+    save_config(cell.folder, config, made.folder / "conf")
 
     def report(folder: Path) -> None:
         import analysis.run
@@ -357,7 +358,7 @@ def launches(material: Path) -> Kind:
         finally:
             analysis.run.run = whole
 
-    return Kind(launch.folder, {"status": lambda f: _reading(status, f), "report": report})
+    return Kind(made.folder, {"status": lambda f: _reading(status, f), "report": report})
 
 
 def served(material: Path) -> Kind:

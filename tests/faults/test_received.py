@@ -1,4 +1,4 @@
-"""Folders from elsewhere, edited so that the hashes in them agree: they are data, whatever they say.
+"""Folders from elsewhere, edited so that the hashes in them agree, are data, whatever they say.
 
 `RECEIVED_SEED=N pytest -m slow -s tests/faults/test_received.py` edits them in other ways; the
 default is 0. `RECEIVED_CASES=N` changes the number of edits of each kind of folder.
@@ -32,7 +32,8 @@ SECONDS = 20
 """After which a reader counts as hanging."""
 MANIFEST, CONFIG = "manifest.json", "config.yaml"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{n}: &{n} [{', '.join([f'*{before}'] * 9)}]\n" for before, n in zip("abcdefghi", "bcdefghij")
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefghi", "bcdefghij", strict=True)
 )
 YAMLS = (
     BOMB, "", "[]", "3", "\0", "a: b: c", "? [a]\n: b", "---\na: 1\n---\nb: 2", "[" * 5000,
