@@ -6,7 +6,7 @@ from elsewhere, so a stored name only selects among classes that are known witho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ def registered(kind: str) -> frozenset[str]:
     return frozenset(target for target in targets if isinstance(target, str))
 
 
-def registered_class(kind: str, target: object, base: type[T]) -> type[T] | None:
+def registered_class(kind: str, target: object, base: Callable[..., T]) -> type[T] | None:
     """The class that a stored config names, or None if it is not registered. Imports no other.
 
     Args:
@@ -41,7 +41,7 @@ def registered_class(kind: str, target: object, base: type[T]) -> type[T] | None
 
 
 def stored_object(
-    kind: str, node: Any, base: type[T], where: str, given: Collection[str] = ()
+    kind: str, node: Any, base: Callable[..., T], where: str, given: Collection[str] = ()
 ) -> T:
     """The object that a node of a stored config describes.
 
@@ -80,10 +80,11 @@ def stored_object(
         ) from error
 
 
-def _subclass(target: str, base: type[T]) -> type[T] | None:
+def _subclass(target: str, base: Callable[..., T]) -> type[T] | None:
     module, _, name = target.rpartition(".")
     try:
         found = getattr(import_module(module), name, None)
     except (ImportError, ValueError):
         return None
-    return found if isinstance(found, type) and issubclass(found, base) else None
+    known = isinstance(found, type) and isinstance(base, type) and issubclass(found, base)
+    return found if known else None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from core.content import digests, is_hidden
+from core.disk import RUST
 from core.errors import ArtifactError, UserError, require, said
 from core.files import OWN, file_state, unsealed
 from core.stored import check_name, is_inside, parse_json, read_text, typed
@@ -137,7 +138,7 @@ def reading(*folders: Path | str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if (isinstance(error, OSError) and error.errno) or RUST.search(str(error)):
             raise
         log.debug("what a stored file caused", exc_info=True)
         last = traceback.extract_tb(error.__traceback__)[-1]

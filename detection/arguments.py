@@ -71,8 +71,8 @@ def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Text
     if labels is not None:
         ordered = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
         require(ordered, "labels", labels, "give one for each text, in a list.")
-        of_numpy = hasattr(labels, "tolist")
-        rows, labels = list(rows), [*map(_or_none, labels.tolist())] if of_numpy else list(labels)
+        listed = getattr(labels, "tolist", None)  # of NumPy's and pandas' columns
+        rows, labels = list(rows), [*map(_or_none, listed())] if listed else list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
         rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]

@@ -201,7 +201,7 @@ class CellFolder:
 
     def _typed(self, name: str, kind: type[T]) -> T | None:
         """What was written, as an object of the kind; None as for `_read`."""
-        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+        with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError):
             read: T = typed(read_sealed(self.folder / f"{name}.json"), kind)
             return read
         return None
@@ -262,11 +262,11 @@ class Launch:
         try:
             if not file.exists():
                 return []
-            names = typed(read_sealed(file), _Cells).cells
+            names: list[str] = typed(read_sealed(file), _Cells).cells
             for name in names:
                 check_name(name)
             return names
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise ArtifactError(
                 f"{file} is damaged ({error}): give the launch's command again, which writes it."
             ) from error

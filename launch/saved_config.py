@@ -41,6 +41,7 @@ def load_config(folder: Path) -> DictConfig:
 
     Raises:
         ArtifactError: it is no longer what was saved.
+        FileNotFoundError: there is none.
     """
     file = folder / "config.yaml"
     try:
@@ -51,7 +52,9 @@ def load_config(folder: Path) -> DictConfig:
         config = OmegaConf.create(text)
         if not isinstance(config, DictConfig) or _refers(OmegaConf.to_container(config)):
             raise ValueError("it is not a mapping of plain values")
-    except (ValueError, OmegaConfBaseException, YAMLError) as error:
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, OmegaConfBaseException, YAMLError) as error:
         raise ArtifactError(
             f"{file} is damaged, or an earlier version wrote it ({said(error)}). Give the launch's "
             "command again, which writes it."

@@ -101,7 +101,7 @@ def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
     """
     opened = open_export(folder)
     node, where = opened.config.get("format"), str(opened.artifact.path / CONFIG)
-    form: Format = stored_object("format", node, Format, where, formats)  # type: ignore[type-abstract]
+    form = stored_object("format", node, Format, where, formats)
     try:
         proof = _proof(form, opened)
     except DataError as error:
