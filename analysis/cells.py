@@ -18,6 +18,7 @@ from analysis.conditions import FACTORS, SWAPPED, chosen, differences, recipe
 from analysis.config import CellPaths
 from analysis.two_stages import Second
 from core.errors import ArtifactError, ConfigError, DataError
+from core.wholeness import reading
 from detection import Scores, open_scores
 from detection.config import WHOLE
 from detection.flags import counted
@@ -105,14 +106,15 @@ class Cell:
 
 def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
-    second = None
-    if paths.first is not None and paths.finetuning is not None:
-        first = open_trained("cells.first", paths.first)
-        second = Second(first, open_corpus(paths.finetuning))
-    scores = open_scores(paths.clean), open_scores(paths.contaminated)
-    scope = _scope(*scores)
-    model = open_trained("cells.model", paths.model)
-    return make_cell(open_corpus(paths.corpus), model, *scores, second=second, scope=scope)
+    with reading(*paths.folders):
+        second = None
+        if paths.first is not None and paths.finetuning is not None:
+            first = open_trained("cells.first", paths.first)
+            second = Second(first, open_corpus(paths.finetuning))
+        scores = open_scores(paths.clean), open_scores(paths.contaminated)
+        scope = _scope(*scores)
+        model = open_trained("cells.model", paths.model)
+        return make_cell(open_corpus(paths.corpus), model, *scores, second=second, scope=scope)
 
 
 def make_cell(

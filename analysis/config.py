@@ -63,6 +63,12 @@ class CellPaths(Ranged, node="cells"):
     gpu_hours: float | None = runtime(None)
     """GPUs × hours of these runs."""
 
+    @property
+    def folders(self) -> list[str]:
+        """The folders that the cell's results are read from."""
+        named = self.corpus, self.model, self.clean, self.contaminated, self.first, self.finetuning
+        return [path for path in named if path]
+
 
 @dataclass(frozen=True)
 class AnalysisStage:

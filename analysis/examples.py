@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 
 from analysis.config import CellPaths
+from core.artifacts import Artifact
 from core.config import convert
-from core.errors import UserError
+from core.errors import ArtifactError, UserError
+from core.registry import registered_class
+from core.stored import literal
+from core.wholeness import reading
 from detection import open_scores
+from detection.methods.base import Method
 from detection.view.run import ViewStage
 from detection.view.run import run as write_view
 
 FOLDER = "examples"
+STORED = ("name", "seed", "runs", "examples", "masked_lm", "prefix", "detection")
+"""What a page takes from the scores' config as it stands: plain values, and folders to read."""
 log = logging.getLogger(__name__)
 
 
@@ -30,10 +38,39 @@ def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list
         scored, before = (open_scores(path).artifact for path in (cell.contaminated, cell.clean))
         page = folder / FOLDER / f"{scored.path.name}.html"
         page.parent.mkdir(exist_ok=True)
-        own = {"view": {"examples": count}, "out": str(page), "reference": before.config()["model"]}
         try:
-            stage = convert(OmegaConf.create({**scored.config(), **own}), ViewStage)
+            with reading(scored.path, before.path):
+                stage = _stage(scored, before, {"view": {"examples": count}, "out": str(page)})
             written.append(write_view(stage))
         except UserError as error:
             log.warning("No page of the examples of %s: %s", scored.path.name, error)
     return written
+
+
+def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewStage:
+    """What the scores' configs say of a page. They may come from elsewhere, and are data.
+
+    They don't choose classes but among the project's own, let no model's code run, and send no
+    request to a server.
+
+    Raises:
+        ArtifactError: a server ran one of the models.
+        ConfigError: a value that is not allowed.
+    """
+    config = scored.config()
+    models = {"model": config["model"], "reference": before.config()["model"]}
+    for field, node in models.items():
+        if node["path"] is None:
+            raise ArtifactError(
+                f"{field} was scored behind a server, which a report does not ask. The page comes "
+                "from python -m detection view model.url=… instead."
+            )
+    methods = {
+        name: node
+        for name, node in config["method"].items()
+        if registered_class("method", node["_target_"], Method)
+    }
+    stored = {name: config[name] for name in STORED if name in config}
+    paths = {field: {"path": node["path"]} for field, node in models.items()}
+    nodes = literal({**stored, **paths, "method": methods})
+    return convert(OmegaConf.create({**nodes, **own}), ViewStage)

@@ -91,7 +91,7 @@ class Report:
         return self._table("unflagged")
 
     def _table(self, name: str) -> pd.DataFrame:
-        return pd.read_parquet(self.artifact.path / f"{name}.parquet")
+        return self.artifact.table(f"{name}.parquet")
 
 
 def open_report(path: Path | str) -> Report:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from analysis.config import CellPaths
 from core.artifacts import Artifact
 from core.terminal import duration
-from core.wholeness import MANIFEST, read_manifest
+from core.wholeness import MANIFEST, read_manifest, reading
 from detection import Scores, open_scores
 from injection import open_corpus
 from training import Checkpoint, open_trained
@@ -48,16 +48,17 @@ class Record:
 
 def open_record(paths: CellPaths) -> Record:
     """Read a cell's record through its artefacts' owners."""
-    corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
-    return Record(
-        model=model.artifact.digest,
-        evaluations=model.evaluations,
-        exposures=model.exposures["step"].to_numpy(np.int64),
-        ledger=ledger_counts(corpus.ledger, corpus.artifact.counts),
-        made={**training_facts(model), **_cost(paths)},
-        settings={**_settings(corpus.artifact), **_settings(model.artifact)},
-        methods=_classes(open_scores(paths.contaminated)),
-    )
+    with reading(paths.corpus, paths.model, paths.contaminated):
+        corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
+        return Record(
+            model=model.artifact.digest,
+            evaluations=model.evaluations,
+            exposures=model.exposures["step"].to_numpy(np.int64),
+            ledger=ledger_counts(corpus.ledger, corpus.artifact.counts),
+            made={**training_facts(model), **_cost(paths)},
+            settings={**_settings(corpus.artifact), **_settings(model.artifact)},
+            methods=_classes(open_scores(paths.contaminated)),
+        )
 
 
 def training_facts(model: Checkpoint) -> dict[str, str]:

@@ -141,7 +141,9 @@ def slopes(reports: int, sizes: Sequence[int]) -> int:
             for setting in _settings():
                 benchmarks, auroc, slope = setting
                 rng = np.random.default_rng([members, benchmarks, round(100 * auroc)])
-                centre = float(np.log2(occurrences(design, 10_000 // members * members, rng)).mean())
+                centre = float(
+                    np.log2(occurrences(design, 10_000 // members * members, rng)).mean()
+                )
                 level = float(np.log(auroc / (1 - auroc))) - slope * centre
                 made = []
                 for _ in range(reports):

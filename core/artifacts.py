@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -30,10 +30,24 @@ from core.errors import ArtifactError, ConfigError, UserError
 from core.files import sealed, sync, write_text
 from core.lease import CLAIM, building
 from core.nearest import say_nearest
-from core.wholeness import MANIFEST, ensure_whole, foreign, read_manifest
+from core.stored import read_yaml
+from core.wholeness import (
+    MANIFEST,
+    ForeignManifestError,
+    ensure_whole,
+    foreign,
+    parsing,
+    read_manifest,
+    refusal,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = 4  # of all artefacts: raised where the same config and inputs give other results
 CONFIG = "config.yaml"
+NAMED = re.compile(r".+-[0-9a-f]{12}")  # as `locate` names a folder
+MODEL, WITH_MODEL = "hf", ("model", "masked_lm")  # a folder's model, and the kinds that have one
 UNKNOWN = "unknown"
 REVISION = "REVISION"  # the file that names the revision in a copy of the code
 
@@ -61,7 +75,37 @@ class Artifact:
 
     def config(self) -> dict[str, Any]:
         """The resolved config that the folder was made from."""
-        return dict(yaml.safe_load((self.path / CONFIG).read_text()))
+        return read_config(self.path)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The table in one of the folder's Parquet files.
+
+        Raises:
+            ArtifactError: the file is missing or can't be read.
+        """
+        import pandas as pd
+
+        with parsing(self.path / name):
+            return pd.read_parquet(self.path / name, page_checksum_verification=True)
+
+    def lines(self, name: str) -> pd.DataFrame:
+        """The table in one of the folder's JSON Lines files; raises as `table` does."""
+        import pandas as pd
+
+        with parsing(self.path / name):
+            return pd.read_json(self.path / name, lines=True)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config that a run folder was made from: plain data, whatever classes it names.
+
+    Raises:
+        ArtifactError: it is missing, not YAML, or exceeds the limits of `core.stored`.
+    """
+    try:
+        return read_yaml(folder / CONFIG)
+    except (OSError, ValueError) as error:
+        raise refusal(folder, f"{CONFIG} can't be used: {error}") from error
 
 
 def locate(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, str]) -> Path:
@@ -201,23 +245,51 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
 
 
 def check_owner(path: Path | str) -> None:
-    """Where a model or tokenizer is in a finished folder of this version, see that it is whole.
+    """Where a file or folder is in a run folder of this version, check that the latter is whole.
+
+    Raises:
+        ArtifactError: it is damaged, or it was finished once and has lost its manifest.
+    """
+    place = Path(path).resolve()
+    for owner in place.parents[:2]:
+        if is_complete(owner):
+            check_folder(owner)
+        elif place.name == MODEL and place.parent == owner and _was_finished(owner):
+            raise refusal(owner, f"{MANIFEST} is missing, so nothing vouches for the rest")
+
+
+def check_folder(folder: Path) -> None:
+    """Check a folder with a manifest, unless another program or an earlier version wrote it.
 
     Raises:
         ArtifactError: it is damaged.
     """
-    for owner in Path(path).resolve().parents[:2]:
-        if is_complete(owner) and (owner / CONFIG).is_file():
-            manifest = read_manifest(owner)
-            if manifest["schema"] == SCHEMA:
-                ensure_whole(owner, manifest)
+    try:
+        manifest = read_manifest(folder)
+    except ForeignManifestError:
+        return
+    if manifest["schema"] == SCHEMA:
+        ensure_whole(folder, manifest)
+
+
+def _was_finished(folder: Path) -> bool:
+    """Whether a folder with a model and without a manifest is a training's: by config or by name.
+
+    The model is written last, right before the manifest.
+    """
+    if not (folder / CONFIG).is_file():
+        return folder.parent.name in WITH_MODEL and NAMED.fullmatch(folder.name) is not None
+    try:
+        return bool(read_config(folder).keys() & {"corpus_folder", "adopted_from"})
+    except ArtifactError:
+        return False
 
 
 def version() -> str:
     """The release, and the revision of a checkout."""
     name, revision = "contamination-testbed", code_revision()
-    said = f"{name} {metadata.version(name)}"
-    return said if revision == UNKNOWN else f"{said} ({revision})"
+    release = f"{name} {metadata.version(name)}"
+    return release if revision == UNKNOWN else f"{release} ({revision})"
 
 
 @cache

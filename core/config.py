@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from core.errors import ConfigError, near_names
 from core.ranges import Range, limited
+from core.stored import literal
 
 T = TypeVar("T")
 UNLESS_DEFAULT = "unless default"
@@ -61,7 +62,7 @@ def convert(config: DictConfig, schema: type[T]) -> T:
             nodes = _collection(name, config[name], ListConfig)
             values[name] = [_typed(f"{name}.{i}", inner, v) for i, v in enumerate(nodes)]
         else:
-            plain[name] = config[name]
+            plain[name] = literal(config[name])  # whose references are resolved: none twice
     return schema(**values, **_plain_values(schema, plain))
 
 

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 
 from core.errors import DataError
 from core.files import write_text
+from core.stored import read_json, typed
 
 LARGE_BYTES = 1 << 20  # of the smallest file that is remembered
 SHOWN_BYTES = 1 << 28  # to be hashed at once, from which on a bar shows how far it is
@@ -160,13 +161,13 @@ def _place(path: str) -> Path:
 
 def _recall(path: Path) -> str | None:
     """The digest of a large file that has not changed since, or None."""
-    with suppress(OSError, RuntimeError, ValueError, TypeError):  # no record, or a garbled one
+    with suppress(OSError, RuntimeError, ValueError):  # no record, or a garbled one
         if path.stat().st_size < LARGE_BYTES:
             return None
         path = path.resolve()
         with path.open("rb") as stream:
             state = _state(stream)
-        record = _Record(**json.loads(_place(str(path)).read_text()))
+        record: _Record = typed(read_json(_place(str(path))), _Record)
         same = record == _Record(str(path), *state, record.time_ns, record.sha256)
         if same and record.holds and re.fullmatch("[0-9a-f]{64}", record.sha256):
             return record.sha256

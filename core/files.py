@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.stored import parse_json, read_text
+
 TEMPORARY_END = ".unfinished"  # how the name of a temporary file or folder ends
 OWN = "own_sha256"  # the entry that is a hash of all the others
 
@@ -61,10 +63,20 @@ def unsealed(text: str) -> dict[str, Any]:
     Raises:
         ValueError: the text is not what it wrote.
     """
-    found = json.loads(text)
+    found = parse_json(text)
     if not isinstance(found, dict):
         raise ValueError("it is no JSON object")
     found.pop(OWN, None)
     if text != sealed(found):
         raise ValueError("it is not what was written, by its own hash")
     return found
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """The values in a file whose text `sealed` made.
+
+    Raises:
+        ValueError: it is not what was written, or exceeds the limits of `core.stored`.
+        OSError: it can't be read.
+    """
+    return unsealed(read_text(path))

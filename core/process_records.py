@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import StoppedError, UserError
-from core.files import sealed, unsealed, write_text
+from core.files import read_sealed, sealed, write_text
+from core.stored import typed
 
 PROGRESS = "progress.json"
 FAILED = "failed"
@@ -86,7 +87,8 @@ def record_progress(now: Progress) -> None:
 def read_progress(folder: Path) -> Progress | None:
     """What was left last; None where nothing was, or nothing that can be read."""
     with suppress(FileNotFoundError, ValueError):
-        return Progress(**unsealed((folder / PROGRESS).read_text()))
+        now: Progress = typed(read_sealed(folder / PROGRESS), Progress)
+        return now
     return None
 
 
@@ -125,7 +127,7 @@ def read_failures(folder: Path) -> list[Failure]:
     found = []
     for place in (folder / FAILED).glob("rank-*.json"):
         with suppress(FileNotFoundError, ValueError):  # another node starts again
-            found.append(Failure(**unsealed(place.read_text())))
+            found.append(typed(read_sealed(place), Failure))
     return sorted(found, key=lambda f: (f.of_peers, f.time))
 
 

@@ -6,20 +6,30 @@ itself. Only files beside these (a dot before their names, or at the folder's to
 
 from __future__ import annotations
 
-import json
+import logging
+import re
 import shlex
+import stat
+import traceback
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from core.content import digests, is_hidden
-from core.errors import ArtifactError, require
+from core.disk import RUST
+from core.errors import ArtifactError, UserError, require, said
 from core.files import OWN, file_state, unsealed
+from core.stored import check_name, is_inside, parse_json, read_text, typed
 
 MANIFEST = "manifest.json"
 FIRST_SEALED = 4  # the first schema that has it
 ALWAYS, CHANGED, NEVER = POLICIES = ("always", "changed", "never")
+KIND = re.compile(r"[\w.-]{1,100}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 _policy = CHANGED
+log = logging.getLogger(__name__)
 _checked: dict[Path, object] = {}  # by folder: what its files looked like when they were whole
 
 
@@ -39,28 +49,122 @@ def policy() -> str:
     return _policy
 
 
+class ForeignManifestError(ArtifactError):
+    """Another program wrote the folder's manifest.json."""
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What each manifest holds; see `core.artifacts.commit`."""
+
+    kind: str
+    schema: int
+    digest: str
+    inputs: dict[str, str]
+    counts: dict[str, object]
+    files: dict[str, str]
+    records: dict[str, str]
+    bytes: dict[str, int]
+    version: str = ""
+    revision: str = ""
+    identity: dict[str, object] | None = None
+
+    def check(self) -> None:
+        """Raise a ValueError for a name outside the folder, or names that don't go together."""
+        _check_kind(self.kind)
+        for name in self.bytes:
+            check_name(name)
+        if {*self.bytes} != {*self.files, *self.records}:
+            raise ValueError("its files are not those of which it gives the sizes")
+        for name, digest in {"": self.digest, **self.files, **self.records}.items():
+            if not SHA256.fullmatch(digest):
+                raise ValueError(f"the hash {f'of {name} ' * bool(name)}is {digest!r:.40}")
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The folder's manifest; one of an earlier version may have no hash of itself.
+
+    Every name in it is that of a file inside the folder.
 
     Raises:
         ArtifactError: it is not what was written, or another program wrote it.
     """
     try:
-        text = (folder / MANIFEST).read_text()
-        found = json.loads(text)
-        if isinstance(found, dict) and OWN not in found:
-            schema = found.get("schema", FIRST_SEALED)
-            if isinstance(schema, int) and schema < FIRST_SEALED:
-                return found
-            if found and "schema" not in found:
-                raise ArtifactError(
+        text = read_text(folder / MANIFEST)
+        manifest = parse_json(text)
+        if isinstance(manifest, dict) and OWN not in manifest:
+            schema = manifest.get("schema")
+            if type(schema) is int and schema < FIRST_SEALED:
+                return _of_other_schema(manifest)
+            if manifest and type(schema) is not int:
+                raise ForeignManifestError(
                     f"{folder}: another program wrote its {MANIFEST}, so it is no folder of a "
                     "stage. Give one that a stage made, or, of a model from elsewhere, a copy "
                     "without that file."
                 )
-        return unsealed(text)
+        manifest = unsealed(text)
+        if type(schema := manifest.get("schema")) is int and schema != FIRST_SEALED:
+            return _of_other_schema(manifest)
+        names = [field.name for field in fields(_Manifest)]
+        typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check()
+        return manifest
     except (OSError, ValueError) as error:
         raise refusal(folder, f"{MANIFEST} can't be used: {error}") from error
+
+
+def _of_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest of which no more is used than its kind and its schema."""
+    _check_kind(manifest.get("kind"))
+    return manifest
+
+
+def _check_kind(kind: object) -> None:
+    if not isinstance(kind, str) or KIND.fullmatch(kind) is None:
+        raise ValueError(f"its kind is {kind!r:.40}")
+
+
+@contextmanager
+def reading(*folders: Path | str) -> Iterator[None]:
+    """Within it, what fails because of what finished folders hold is an error that names them.
+
+    A manifest can agree with files that its stage did not write. Whatever reads them then may fail
+    in any way.
+
+    Raises:
+        ArtifactError: in place of any error but a user's and those of the operating system.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if (isinstance(error, OSError) and error.errno) or RUST.search(str(error)):
+            raise
+        log.debug("what a stored file caused", exc_info=True)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
+        raise ArtifactError(
+            f"{', '.join(map(str, folders))}: the files are those that the manifest lists, but "
+            f"can't be used ({what}; {Path(last.filename).name}, line {last.lineno}). If they come "
+            "from elsewhere or were edited, get them again. If this program wrote them, please "
+            "report it."
+        ) from error
+
+
+@contextmanager
+def parsing(path: Path) -> Iterator[None]:
+    """Within it, whatever fails while one file of a run folder is parsed is an error that names it.
+
+    Raises:
+        ArtifactError: in place of any error but a user's.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # whatever a reader makes of other bytes
+        damage = f"{path.name} can't be read ({said(error)[:300]})"
+        raise refusal(path.parent, damage) from error
 
 
 def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -84,15 +188,19 @@ def damages(folder: Path, manifest: Mapping[str, Any], by: str | None = None) ->
     by, whole = by or policy(), []
     for name, size in manifest["bytes"].items():
         try:
-            now = (folder / name).stat().st_size
+            state = (folder / name).stat()
         except OSError as error:
             gone = isinstance(error, FileNotFoundError | NotADirectoryError)
             yield f"{name} is missing" if gone else f"{name} can't be read ({error})"
             continue
-        if now == size:
+        if not stat.S_ISREG(state.st_mode):
+            yield f"{name} is not a regular file"
+        elif not is_inside(folder, name):
+            yield f"{name} is a link to a file outside the folder"
+        elif state.st_size == size:
             whole.append(name)
         else:
-            yield f"{name} has {now:,} bytes, and {size:,} were written"
+            yield f"{name} has {state.st_size:,} bytes, and {size:,} were written"
     if by != NEVER:
         hashes = {**manifest["files"], **manifest["records"]}
         yield from _changed(folder, {name: hashes[name] for name in whole}, by == CHANGED)

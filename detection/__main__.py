@@ -6,7 +6,6 @@ import re
 import sys
 from pathlib import Path
 
-import pandas as pd
 from omegaconf import DictConfig, open_dict
 
 from core.command import command, said
@@ -79,7 +78,7 @@ def accuracy(config: DictConfig) -> None:
     tables = []
     for one in stage.models():
         artifact = run(one)
-        tables.append(pd.read_parquet(artifact.path / FILE))
+        tables.append(artifact.table(FILE))
         print(f"{one.model.given}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n")
     if len(tables) > 1:
         print(compared(*tables))
@@ -92,7 +91,7 @@ def extraction(config: DictConfig) -> None:
 
     stages = convert(config, ExtractionStage).models()
     made = dict(zip(("model", "reference"), map(run, stages), strict=False))
-    tables = {name: pd.read_parquet(artifact.path / FILE) for name, artifact in made.items()}
+    tables = {name: artifact.table(FILE) for name, artifact in made.items()}
     print(summary(tables, made["model"].counts["left_out"]))
     print("\n".join(f"wrote {artifact.path}" for artifact in made.values()))
 

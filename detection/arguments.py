@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from core.config import convert
 from core.errors import ConfigError, DataError, UserError, near_names, require
+from core.stored import read_yaml
 from detection.config import METHODS, DetectionStage, ExamplesConfig
 from detection.examples import open_examples, texts_of
 from detection.model.held_model import HeldModel
@@ -71,7 +71,8 @@ def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Text
     if labels is not None:
         ordered = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
         require(ordered, "labels", labels, "give one for each text, in a list.")
-        rows, labels = list(rows), labels.tolist() if hasattr(labels, "tolist") else list(labels)
+        listed = getattr(labels, "tolist", None)  # of NumPy's and pandas' columns
+        rows, labels = list(rows), [*map(_or_none, listed())] if listed else list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
         rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]
@@ -89,12 +90,17 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
         if twice := [*texts.columns[texts.columns.duplicated()]]:
             raise DataError(f"texts: the column {twice[0]!r} is there twice. Leave one out.")
         return (
-            dict(zip(texts.columns, row, strict=True))
+            dict(zip(texts.columns, map(_or_none, row), strict=True))
             for row in texts.itertuples(index=False, name=None)
         )
     if hasattr(texts, "features"):  # a data set, streamed or not
         return with_class_names(texts.with_format(None))
     return (row if isinstance(row, Mapping) else {"text": row} for row in texts)
+
+
+def _or_none(value: Any) -> Any:
+    """The value; None where NumPy and pandas write NaN for a missing one."""
+    return None if isinstance(value, float) and value != value else value
 
 
 def _labelled(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
@@ -153,7 +159,7 @@ def given_methods(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str,
         require(isinstance(own, Mapping), f"method.{name}", own, remedy)
         if name not in known and "_target_" not in own:  # which a method of one's own has
             raise ConfigError(f"method={name}: unknown method. {near_names(str(name), known)}")
-        usual = yaml.safe_load(known[name].read_text())[name] if name in known else {}
+        usual = read_yaml(known[name])[name] if name in known else {}
         nodes[name] = {**usual, **own}
     return nodes
 

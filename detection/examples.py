@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.artifacts import is_complete
+from core.artifacts import check_folder, check_owner, is_complete
 from core.errors import DataError
 from core.estimates import ALL
+from core.wholeness import reading
 from detection.benchmarks.rows import benchmark_rows, check_sides
 from detection.config import ExamplesConfig
 from detection.rows import folded, is_missing, raw_rows, said_names, word
@@ -46,6 +48,7 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     """
     path, tally = Path(examples.path).expanduser(), Tally(examples.on_error, "examples.on_error")
     source = f"examples.path is {examples.path!r}"
+    _check_whole(path)
     if examples.name is not None:
         found = texts_of(benchmark_rows(examples, tally), tally, source)
         check_sides(examples, found)
@@ -53,6 +56,18 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     if is_complete(path) or (path / "examples.parquet").is_file():
         return _checked(source, Texts.of(_corpus_rows(path)))
     return texts_of(raw_rows(examples, tally), tally, source)
+
+
+def _check_whole(path: Path) -> None:
+    """Check the run folder that the rows stand in, or are: such as a benchmark that was built.
+
+    Raises:
+        ArtifactError: it is damaged.
+    """
+    if path.exists():
+        check_owner(path)
+    if is_complete(path):
+        check_folder(path)
 
 
 def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
@@ -85,8 +100,10 @@ def occurrences_of(path: str) -> Mapping[str, int]:
         return {}
     import injection
 
-    table = injection.open_corpus(folder).examples
-    return dict(zip(table["example_id"].astype(str), table["occurrences"].map(int), strict=True))
+    with reading(folder):
+        table = injection.open_corpus(folder).examples
+        counts = table["occurrences"].map(int)
+        return dict(zip(table["example_id"].astype(str), counts, strict=True))
 
 
 def examples_digest(examples: Sequence[Text]) -> str:
@@ -127,9 +144,9 @@ def label_of(value: Any) -> bool | None:
     "non-member", "non_member", "non member" and "nonmember" are one label.
 
     Raises:
-        ValueError: it names neither a member nor a non-member.
+        ValueError: it names neither a member nor a non-member; NaN is a number, and not empty.
     """
-    if is_missing(value):
+    if is_missing(value) and not isinstance(value, Real):
         return None
     if isinstance(value, str):
         name = NON_MEMBER.sub("nonmember", value.strip().lower())
@@ -163,18 +180,35 @@ def _checked(source: str, examples: Texts) -> Texts:
                 f"{source}: {examples[place].example_id!r} is of a benchmark called {name!r}, "
                 f"which names {means}. Give it another name."
             )
+    _warn_of_both_labels(source, examples)
     return examples
+
+
+def _warn_of_both_labels(source: str, examples: Texts) -> None:
+    """Warn of texts that are there as members and as non-members: no score tells these apart."""
+    columns = {name: examples.column(name) for name in ("sha256", "label", "example_id")}
+    labels = pa.table(columns).filter(pc.is_valid(columns["label"])).group_by("sha256")
+    groups = labels.aggregate([("label", "min"), ("label", "max"), ("example_id", "list")])
+    both = groups.filter(pc.not_equal(groups["label_min"], groups["label_max"]))
+    if len(both):
+        first, second, *_ = both["example_id_list"][0].as_py()
+        log.warning(
+            "%s: %d %s there as a member and as a non-member, such as %s and %s. No score can tell "
+            "these apart, so every AUROC is nearer to 0.5. Leave them out, or give both one label.",
+            *(source, len(both), "text is" if len(both) == 1 else "texts are", first, second),
+        )
 
 
 def _corpus_rows(folder: Path) -> Iterator[Text]:
     import injection
 
-    for row in injection.open_corpus(folder).examples.itertuples():
-        unexposed = row.member and row.occurrences == 0  # drawn as a member, inserted no time
-        label = None if unexposed else bool(row.member)
-        start = _place(getattr(row, OUTPUT_START, None), row.text)
-        own = make_text(str(row.example_id), row.text, label, row.benchmark, start)
-        yield replace(own, contamination=getattr(row, "contamination", ""))
+    with reading(folder):
+        for row in injection.open_corpus(folder).examples.itertuples():
+            unexposed = row.member and row.occurrences == 0  # drawn as a member, inserted no time
+            label = None if unexposed else bool(row.member)
+            start = _place(getattr(row, OUTPUT_START, None), row.text)
+            own = make_text(str(row.example_id), row.text, label, row.benchmark, start)
+            yield replace(own, contamination=getattr(row, "contamination", ""))
 
 
 def _text(row: Row, tally: Tally) -> Text | None:
@@ -189,6 +223,11 @@ def _text(row: Row, tally: Tally) -> Text | None:
         given = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
         tally.bad("no string as its `text`", row.where, f"{given}; {_fields(row)}")
         return None
+    for field in ("id", "benchmark", "cluster"):
+        if isinstance(fields.get(field), list | dict | np.ndarray):
+            kind = type(fields[field]).__name__
+            tally.bad(f"a nested `{field}`", row.where, f"a {kind}; give a text or a number")
+            return None
     name = id_of(row)
     benchmark, cluster = word(fields.get("benchmark")), word(fields.get("cluster"))
     try:

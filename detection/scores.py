@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +28,9 @@ from core.config import identity
 from core.content import file_digest
 from core.errors import ArtifactError, DataError
 from core.parquet_files import writing
+from core.stored import parse_json, typed
 from core.user_files import output_file
+from core.wholeness import parsing, reading
 from detection.config import WHOLE, DetectionConfig
 from detection.flags import impossible, scored_by, unranked
 from detection.methods.base import Method
@@ -172,9 +175,10 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
-    found = pd.read_parquet(path, page_checksum_verification=True)
-    _check_columns(path, found.columns)
-    return found
+    with parsing(path):
+        found = pd.read_parquet(path, page_checksum_verification=True)
+        _check_columns(path, found.columns)
+        return found
 
 
 def _check_columns(path: Path, found: Iterable[str]) -> None:
@@ -192,10 +196,15 @@ def read_tables(path: Path) -> Iterator[pd.DataFrame]:
     Raises:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        _check_columns(path, file.schema_arrow.names)
+    with ExitStack() as stack:
+        with parsing(path):
+            file = stack.enter_context(pq.ParquetFile(path, page_checksum_verification=True))
+            _check_columns(path, file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
-            yield file.read_row_group(group, use_threads=False).to_pandas(types_mapper=STRINGS)
+            with parsing(path):
+                part = file.read_row_group(group, use_threads=False)
+                table = part.to_pandas(types_mapper=STRINGS)
+            yield table
             release()
 
 
@@ -209,8 +218,9 @@ class Origin:
 
 def origin(artifact: Artifact) -> Origin:
     """What a finished scores folder was made of."""
-    recorded = artifact.config().get("detection", {})
-    return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
+    with reading(artifact.path):
+        recorded = artifact.config().get("detection", {})
+        return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
 
 
 def write_tables(
@@ -274,6 +284,8 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
             f"scores is {str(folder)!r}: its {FILE} is damaged (it is not what {HASH} says). Write "
             "both again by `python -m detection out=…`: the passes are stored, so no model is run."
         )
-    metadata = pq.read_schema(file).metadata or {}
-    parts = (json.loads(metadata.get(name.encode(), b"{}")) for name in (INPUTS, SETTINGS))
-    return read_table(file), Origin(*parts)
+    with parsing(file):
+        metadata = pq.read_schema(file).metadata or {}
+        texts = (metadata.get(name.encode(), b"{}").decode() for name in (INPUTS, SETTINGS))
+        inputs, settings = (typed(parse_json(text), dict[str, Any]) for text in texts)
+    return read_table(file), Origin(inputs, settings)

@@ -25,7 +25,7 @@ import pandas as pd
 
 from core.artifacts import Artifact, is_complete, open_artifact
 from core.errors import DataError, near_names
-from core.wholeness import read_manifest
+from core.wholeness import read_manifest, reading
 from injection.config import InjectionConfig
 from injection.tokens import Ids, Tokenizer
 
@@ -53,12 +53,12 @@ class Contaminated:
         Of a corpus, `contamination` names the corpora of its cell that share text with the example
         beside its copies (empty for most), and `natural_occurrences` counts its whole text there.
         """
-        return pd.read_parquet(self.artifact.path / "examples.parquet")
+        return self.artifact.table("examples.parquet")
 
     @cached_property
     def ledger(self) -> pd.DataFrame:
         """One row an inserted copy: example_id, copy, document_id, sequence and more."""
-        return pd.read_parquet(self.artifact.path / "ledger.parquet")
+        return self.artifact.table("ledger.parquet")
 
     def example(self, example_id: str) -> Any:
         """The example's row.
@@ -106,19 +106,20 @@ class PackedCorpus(Contaminated):
         """One row a non-member beyond the examples: example_id, benchmark, text and more."""
         if HELD_OUT not in self.artifact.files:  # made before there were any
             return pd.DataFrame(columns=["example_id", "benchmark", "text"])
-        return pd.read_parquet(self.artifact.path / HELD_OUT)
+        return self.artifact.table(HELD_OUT)
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
         """One row a document and example that share text: see `injection.contamination`."""
-        return pd.read_parquet(self.artifact.path / CONTAMINATION)
+        return self.artifact.table(CONTAMINATION)
 
     @cached_property
     def sequences(self) -> Any:
         """The packed sequences, a `datasets.Dataset` with `input_ids` of equal length."""
         from injection.pack import open_sequences
 
-        return open_sequences(*self.parts)
+        with reading(self.artifact.path):
+            return open_sequences(*self.parts)
 
     @property
     def parts(self) -> list[Path]:
@@ -135,12 +136,14 @@ class PackedCorpus(Contaminated):
     @property
     def sequence_tokens(self) -> int:
         """Tokens of one packed sequence."""
-        return len(self.sequences[0]["input_ids"])
+        with reading(self.artifact.path):
+            return len(self.sequences[0]["input_ids"])
 
     @property
     def window_tokens(self) -> tuple[int, int]:
         """First and last token (exclusive) of the packed corpus that copies could take."""
-        return InjectionConfig(**self.config["injection"]).window_tokens
+        with reading(self.artifact.path):
+            return InjectionConfig(**self.config["injection"]).window_tokens
 
     @property
     def vocabulary(self) -> int:

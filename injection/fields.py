@@ -48,12 +48,7 @@ def check_formats(
     Raises:
         ConfigError: a format string that can't be read, or a field that the source lacks.
     """
-    option, template, used = f"{node}.{name}.template", config.template, set()
-    for field, spec, conversion in _parts(option, template):
-        alone = f"its fields are texts: write {{{field}}} alone."
-        require(not spec and not conversion, option, template, alone)
-        used.add(field)
-    require(bool(used), option, template, "it names no field: all texts would be equal.")
+    used = check_template(name, config.template, node)
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
         for column, spec, _ in _parts(option, form):
@@ -68,6 +63,22 @@ def check_formats(
             f"{node}.{name} names the field {unknown!r}, which its source lacks. "
             f"{near_names(unknown, fields)}"
         )
+
+
+def check_template(name: str, template: str, node: str = "benchmark") -> set[str]:
+    """The fields that a benchmark's template names, each of them alone in its braces.
+
+    Raises:
+        ConfigError: it can't be read, formats a field or looks inside one, or names none.
+    """
+    option, used = f"{node}.{name}.template", set()
+    for field, spec, conversion in _parts(option, template):
+        alone = f"its fields are texts: write {{{field}}} alone."
+        plain = not spec and not conversion and not {*".["} & {*field}
+        require(plain, option, template, alone)
+        used.add(field)
+    require(bool(used), option, template, "it names no field: all texts would be equal.")
+    return used
 
 
 def _parts(option: str, form: str) -> list[tuple[str, str | None, str | None]]:

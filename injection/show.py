@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from core.wholeness import reading
 from injection.corpus import PackedCorpus, open_corpus
 
 CONTEXT_TOKENS = 40
@@ -20,13 +21,14 @@ def show(folder: Path | str, example_id: str) -> str:
         DataError: it has no such example.
     """
     corpus = open_corpus(folder)
-    example = corpus.example(example_id)
-    kind = "member" if example["member"] else "non-member"
-    head = (
-        f"{example_id}: {kind} of {example['benchmark']}, {example['occurrences']} occurrences, "
-        f"{example['n_tokens']} tokens"
-    )
-    return "\n\n".join([head, str(example["text"]), *_copies(corpus, example_id)])
+    with reading(folder):
+        example = corpus.example(example_id)
+        kind = "member" if example["member"] else "non-member"
+        head = (
+            f"{example_id}: {kind} of {example['benchmark']}, {example['occurrences']} "
+            f"occurrences, {example['n_tokens']} tokens"
+        )
+        return "\n\n".join([head, str(example["text"]), *_copies(corpus, example_id)])
 
 
 def _copies(corpus: PackedCorpus, example_id: str) -> Iterator[str]:

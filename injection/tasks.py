@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from core.content import digests
-from core.files import sealed, sync, temporary, unsealed, write_text
+from core.files import read_sealed, sealed, sync, temporary, write_text
 from core.parent import end_with_parent
 from injection.config import TasksConfig
 
@@ -55,13 +55,13 @@ def made_or_found(
     for path in {*files, *(path.parent for path in files)}:
         sync(path)
     write_text(done, sealed({"made": made, "sha256": _hashes(files)}))
-    return dict(unsealed(done.read_text())["made"])
+    return dict(read_sealed(done)["made"])
 
 
 def _found(done: Path, files: Sequence[Path]) -> dict[str, Any] | None:
     """What `done` says; None: it is not there, or it or the files are damaged."""
     with suppress(OSError, ValueError):
-        found = unsealed(done.read_text())
+        found = read_sealed(done)
         if found["sha256"] == _hashes(files):
             return dict(found["made"])
     return None
@@ -89,7 +89,7 @@ class Stored:
     def result(self, piece: int) -> dict[str, Any] | None:
         """What a piece that is finished says, its files unread; None: it is not."""
         with suppress(OSError, ValueError):
-            return dict(unsealed(_done(self.folder, piece).read_text())["made"])
+            return dict(read_sealed(_done(self.folder, piece))["made"])
         return None
 
 

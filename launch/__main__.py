@@ -33,15 +33,18 @@ def _report(folder: Path) -> int:
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is no launch's folder: give one of runs/launches/.")
     launch = Launch(folder.resolve())
-    wholeness.follow(launch.read_config().get("verify", wholeness.CHANGED))
-    return report(launch)
+    with wholeness.reading(folder):
+        wholeness.follow(launch.read_config().get("verify", wholeness.CHANGED))
+        return report(launch)
 
 
 def _status(words: Sequence[str]) -> str:
     place = next((word for word in words if word != COST), "runs")
     if place.startswith("-"):
         raise ConfigError(f"status {place}: no such option. {near_names(place, [COST])}")
-    return status(Path(place.removeprefix("runs=")), cost=COST in words)
+    runs = Path(place.removeprefix("runs="))
+    with wholeness.reading(runs):
+        return status(runs, cost=COST in words)
 
 
 def _check(words: Sequence[str]) -> int:

@@ -18,7 +18,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.artifacts import CONFIG, Artifact, Built, build, is_complete, locate, open_artifact
+from core.artifacts import (
+    CONFIG,
+    NAMED,
+    Artifact,
+    Built,
+    build,
+    is_complete,
+    locate,
+    open_artifact,
+)
 from core.config import runtime
 from core.content import digests, file_digests, files_digest
 from core.disk import check_writable, disk_errors
@@ -26,8 +35,8 @@ from core.errors import ArtifactError, DataError, require
 from core.files import sync, write_text
 from core.lease import building
 from core.models import load_model, load_tokenizer
+from core.stored import read_text
 from core.wholeness import MANIFEST
-from launch.check import NAMED
 from training import checkpoint
 from training.ancestry import ancestry_of
 
@@ -88,7 +97,7 @@ def _copied(found: Artifact, runs: Path) -> Artifact:
             _copy(found.path, folder, [CONFIG, *found.files, *found.records])  # so begun
             check()
             (folder / ADOPTING).unlink()
-            write_text(folder / MANIFEST, (found.path / MANIFEST).read_text())
+            write_text(folder / MANIFEST, read_text(found.path / MANIFEST))
     copy = open_artifact(folder, found.kind)
     if copy.digest != found.digest:
         raise ArtifactError(

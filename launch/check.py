@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from core.artifacts import CONFIG, SCHEMA, is_complete
+from core.artifacts import CONFIG, NAMED, SCHEMA, is_complete
 from core.content import SHOWN_BYTES
 from core.errors import ArtifactError, ConfigError
 from core.files import TEMPORARY_END
@@ -31,7 +31,6 @@ WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphan
 RUNNING, OLDER, FOREIGN = "running", "older", "foreign"
 STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, FOREIGN, WHOLE)
 TEMPORARY = re.compile(r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_END))
-NAMED = re.compile(r".+-[0-9a-f]{12}")  # as `locate` names an artefact
 STALE = 3600.0
 """Seconds unchanged after which another machine's temporary file counts as left over."""
 

@@ -23,13 +23,13 @@ from io import StringIO
 from itertools import takewhile
 from pathlib import Path
 
-import yaml
 from hydra.utils import get_class
 
 from core.artifacts import version
 from core.command import CONF, said
 from core.early import COMMAND
 from core.errors import ConfigError, near_names
+from core.stored import read_yaml
 from core.terminal import beside
 
 PACKAGES = {
@@ -113,7 +113,7 @@ def _choices(kind: str) -> list[str]:
 def _about(kind: str, file: Path) -> str:
     """A method's first sentence, with its paper; another file's first comment."""
     if kind == "methods":
-        node = yaml.safe_load(file.read_text())[file.stem]
+        node = read_yaml(file)[file.stem]
         return str(get_class(node["_target_"]).__doc__).partition("\n")[0]
     comments = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
     words = " ".join(line[1:].strip() for line in comments if "@package" not in line)

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from core.artifacts import Artifact
-from core.files import sealed, unsealed, write_text
+from core.files import read_sealed, sealed, write_text
+from core.stored import parse_json, read_text, typed
 from core.wholeness import MANIFEST
 from launch.beat import beating, is_dead
 
@@ -41,6 +42,16 @@ class Cost:
     def gpu_hours(self) -> float:
         """Devices × hours, of GPUs."""
         return self.devices * self.seconds / 3600 if self.device == "cuda" else 0.0
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A run that has not ended: which process makes it, since when, and what of it is known."""
+
+    host: str
+    pid: int
+    began: float
+    cost: Cost
 
 
 def recorded(folder: Path, stage: str, run: str, devices: int, make: Callable[[], Made]) -> Made:
@@ -86,10 +97,10 @@ def read_costs(folder: Path) -> list[Cost]:
     Those of its slices follow. A torn line is left out.
     """
     found = []
-    with suppress(FileNotFoundError):
-        for line in (folder / FILE).read_text().splitlines():
-            with suppress(ValueError, TypeError):
-                found.append(Cost(**json.loads(line)))
+    with suppress(FileNotFoundError, ValueError):
+        for line in read_text(folder / FILE).splitlines():
+            with suppress(ValueError):
+                found.append(typed(parse_json(line), Cost))
     slices = [cost for place in sorted(folder.glob("slices/*")) for cost in read_costs(place)]
     return [*found, *_killed(folder), *slices]
 
@@ -97,8 +108,7 @@ def read_costs(folder: Path) -> list[Cost]:
 def _killed(folder: Path) -> Iterator[Cost]:
     """The runs whose process has died without a word, up to its last sign of life."""
     for file in sorted(folder.glob(f"{BEGUN}*.json")):
-        with suppress(FileNotFoundError, ValueError, TypeError):  # it ends, or is damaged
-            last, found = file.stat().st_mtime, unsealed(file.read_text())
-            if is_dead(found["host"], found["pid"], time.time() - last):
-                seconds = max(0.0, last - found["began"])
-                yield Cost(**{**found["cost"], "seconds": seconds, "killed": True})
+        with suppress(FileNotFoundError, ValueError):  # it ends, or is damaged
+            last, begun = file.stat().st_mtime, typed(read_sealed(file), _Begun)
+            if is_dead(begun.host, begun.pid, time.time() - last):
+                yield replace(begun.cost, seconds=max(0.0, last - begun.began), killed=True)

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -38,15 +38,31 @@ from analysis.config import CellPaths
 from core import process_records
 from core.artifacts import file_name
 from core.errors import ArtifactError, StoppedError, UserError
-from core.files import sealed, unsealed, write_text
+from core.files import read_sealed, sealed, write_text
 from core.stopping import last_words, obeyed
+from core.stored import check_name, typed
 from launch.beat import beating
 from launch.costs import read_costs
 from launch.saved_config import load_config
 
+T = TypeVar("T")
 KIND = "launches"
 RUNTIME = ("launch.", "cluster.", "cluster=", "verify=")
 """How overrides begin that say where and how far, not what."""
+
+
+@dataclass(frozen=True)
+class _Overrides:
+    """What `overrides.json` holds."""
+
+    overrides: list[str]
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """What `cells.json` holds: the names of the cells' folders."""
+
+    cells: list[str]
 
 
 @dataclass(frozen=True)
@@ -84,16 +100,16 @@ class CellFolder:
 
     def read_overrides(self) -> list[str]:
         """The overrides by which the cell differs from the others."""
-        return list((self._read("overrides") or {}).get("overrides", []))
+        registered = self._typed("overrides", _Overrides)
+        return registered.overrides if registered else []
 
     def read_outcome(self) -> Outcome | None:
         """What became of it; None: nothing yet."""
-        found = self._read("outcome")
-        return None if found is None else Outcome(**found)
+        return self._typed("outcome", Outcome)
 
     def read_jobs(self) -> dict[str, str]:
         """Its SLURM jobs by their stage; those of slices as `detect 2/8`."""
-        return dict(self._read("jobs") or {})
+        return self._typed("jobs", dict[str, str]) or {}
 
     def slice(self, words: str) -> CellFolder:
         """The records of a slice of its detection, such as 2/8."""
@@ -102,7 +118,7 @@ class CellFolder:
     def slices(self) -> list[CellFolder]:
         """The records of all slices that have jobs."""
         words = [name.split()[1:] for name in self.read_jobs()]
-        return [self.slice(*word) for word in words if word]
+        return [self.slice(word[0]) for word in words if word]
 
     def read_cost(self) -> dict[str, Any]:
         """Wall time and GPU hours of its runs in all, where some were recorded."""
@@ -114,8 +130,8 @@ class CellFolder:
         """Where it runs, and the seconds since its last sign of life."""
         with suppress(FileNotFoundError):
             quiet = time.time() - (self.folder / "running.json").stat().st_mtime
-            found = self._read("running")
-            return None if found is None else (Running(**found), quiet)
+            running = self._typed("running", Running)
+            return None if running is None else (running, quiet)
         return None
 
     def write_jobs(self, jobs: Mapping[str, str]) -> None:
@@ -181,8 +197,13 @@ class CellFolder:
 
     def _read(self, name: str) -> dict[str, Any] | None:
         """What was written; None: nothing, or it is damaged, which is to know nothing as well."""
-        with suppress(FileNotFoundError, ValueError):
-            return unsealed((self.folder / f"{name}.json").read_text())
+        return self._typed(name, dict[str, Any])
+
+    def _typed(self, name: str, kind: type[T]) -> T | None:
+        """What was written, as an object of the kind; None as for `_read`."""
+        with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError):
+            read: T = typed(read_sealed(self.folder / f"{name}.json"), kind)
+            return read
         return None
 
 
@@ -239,8 +260,13 @@ class Launch:
         """The cells' folders, in the sweep's own order; none where it is not known."""
         file = self.folder / "cells.json"
         try:
-            return list(unsealed(file.read_text())["cells"]) if file.exists() else []
-        except ValueError as error:
+            if not file.exists():
+                return []
+            names: list[str] = typed(read_sealed(file), _Cells).cells
+            for name in names:
+                check_name(name)
+            return names
+        except (OSError, ValueError) as error:
             raise ArtifactError(
                 f"{file} is damaged ({error}): give the launch's command again, which writes it."
             ) from error
@@ -258,7 +284,16 @@ class Launch:
 
     def done_paths(self) -> list[CellPaths]:
         """The artefacts of the cells that ended well, with what their runs took."""
-        return [CellPaths(**paths, **cell.read_cost()) for cell, paths in self.done()]
+        found = []
+        for cell, paths in self.done():
+            try:
+                found.append(typed({**paths, **cell.read_cost()}, CellPaths))
+            except ValueError as error:
+                raise ArtifactError(
+                    f"{cell.folder / 'outcome.json'} is damaged ({error}): give the launch's "
+                    "command again, which writes it."
+                ) from error
+        return found
 
     def done(self) -> list[tuple[CellFolder, dict[str, Any]]]:
         """The cells that ended well, with their artefacts' folders."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import yaml
-
-from core.artifacts import CONFIG, is_complete
+from core.artifacts import is_complete, read_config
+from core.errors import ArtifactError
+from core.stored import parse_json, read_text
+from core.wholeness import reading
 from launch.costs import read_costs
 from launch.folder import KIND
 from launch.workload import Model, recomputing
@@ -38,12 +39,13 @@ def _earlier(stage: TrainingStage, model: Model) -> float | None:
     made = {Path(c.made): c.devices for c in costs if c.stage == "train" and c.made}
     found: dict[float, float] = {}
     for folder, devices in made.items():
-        if is_complete(folder) and (speeds := _speeds(folder)):
-            config = yaml.safe_load((folder / CONFIG).read_text())
-            if _is_alike(folder, config, stage, model):
-                flops = model.flops * recomputing(config["training"])
-                when = (folder / METRICS).stat().st_mtime
-                found[when] = flops * median(speeds) / devices
+        with suppress(ArtifactError), reading(folder):  # a damaged one says nothing
+            if is_complete(folder) and (speeds := _speeds(folder)):
+                config = read_config(folder)
+                if _is_alike(folder, config, stage, model):
+                    flops = model.flops * recomputing(config["training"])
+                    when = (folder / METRICS).stat().st_mtime
+                    found[when] = flops * median(speeds) / devices
     return found[max(found)] if found else None
 
 
@@ -58,5 +60,5 @@ def _is_alike(folder: Path, config: Mapping[str, Any], stage: TrainingStage, mod
 
 def _speeds(folder: Path) -> list[float]:
     """Tokens a second of all devices, at each step."""
-    lines = (folder / METRICS).read_text().splitlines() if (folder / METRICS).exists() else []
-    return [json.loads(line)["tokens_per_second"] for line in lines]
+    lines = read_text(folder / METRICS).splitlines() if (folder / METRICS).exists() else []
+    return [parse_json(line)["tokens_per_second"] for line in lines]

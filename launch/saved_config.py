@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from core.errors import ArtifactError
+from core.errors import ArtifactError, said
 from core.files import write_text
+from core.stored import MOST_YAML_BYTES, check_yaml, literal, read_text
+
+REFERENCE = re.compile(r"(?<!\\)(?:\\\\)*\$\{")
+"""OmegaConf's `${…}`, unless a backslash before it makes it a text."""
 
 
 def save_config(folder: Path, config: Any, conf: Path) -> None:
@@ -35,15 +41,32 @@ def load_config(folder: Path) -> DictConfig:
 
     Raises:
         ArtifactError: it is no longer what was saved.
+        FileNotFoundError: there is none.
     """
     file = folder / "config.yaml"
-    seal, _, text = file.read_text(errors="replace").partition("\n")
-    if seal != _seal(text):
+    try:
+        seal, _, text = read_text(file, MOST_YAML_BYTES).partition("\n")
+        if seal != _seal(text):
+            raise ValueError("it is not what was written, by its own hash")
+        check_yaml(text)
+        config = OmegaConf.create(text)
+        if not isinstance(config, DictConfig) or _refers(OmegaConf.to_container(config)):
+            raise ValueError("it is not a mapping of plain values")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, OmegaConfBaseException, YAMLError) as error:
         raise ArtifactError(
-            f"{file} is damaged, or an earlier version wrote it. Give the launch's command again, "
-            "which writes it."
-        )
-    return cast(DictConfig, OmegaConf.create(text))
+            f"{file} is damaged, or an earlier version wrote it ({said(error)}). Give the launch's "
+            "command again, which writes it."
+        ) from error
+    return config
+
+
+def _refers(value: Any) -> bool:
+    """Whether a value would be looked up elsewhere, such as in the environment: none is saved."""
+    if isinstance(value, dict | list):
+        return any(map(_refers, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str) and REFERENCE.search(value) is not None
 
 
 def _seal(text: str) -> str:
@@ -66,13 +89,4 @@ def _resolved(config: Any) -> dict[str, Any]:
     if OmegaConf.is_config(config):
         kept = OmegaConf.masked_copy(config, [str(name) for name in config if name != "hydra"])
         config = OmegaConf.to_container(kept, resolve=True)
-    return cast(dict[str, Any], _literal(config))
-
-
-def _literal(value: Any) -> Any:
-    """The value with every text such that OmegaConf reads it back as it stands."""
-    if isinstance(value, dict):
-        return {k: _literal(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_literal(v) for v in value]
-    return re.sub(r"(\\*)(\$\{)", r"\1\1\\\2", value) if isinstance(value, str) else value
+    return cast(dict[str, Any], literal(config))

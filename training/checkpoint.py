@@ -65,19 +65,19 @@ class Checkpoint:
     @cached_property
     def exposures(self) -> pd.DataFrame:
         """The ledger with the optimizer step of each copy."""
-        return pd.read_parquet(self.artifact.path / EXPOSURES)
+        return self.artifact.table(EXPOSURES)
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row a step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second, mfu."""
-        return pd.read_json(self.artifact.path / METRICS, lines=True)
+        return self.artifact.lines(METRICS)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """One row an evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
         if EVALUATIONS not in self.artifact.records:
             return pd.DataFrame({"step": []})
-        return pd.read_json(self.artifact.path / EVALUATIONS, lines=True)
+        return self.artifact.lines(EVALUATIONS)
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:

@@ -28,7 +28,7 @@ from typing import Any
 
 from core.content import digests
 from core.errors import ConfigError
-from core.files import sealed, sync, unsealed, write_text
+from core.files import read_sealed, sealed, sync, write_text
 from core.nearest import differences
 from core.world import World
 from training import deepspeed_files
@@ -190,7 +190,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _read(path: Path) -> Saved:
-    marker = unsealed((path / MARKER).read_text())
+    marker = read_sealed(path / MARKER)
     return Saved(path, **{**marker, "beside": Leftovers(**marker["beside"])})
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 from core.errors import DataError, require, said
 from core.ranges import Ranged, at_least, limited
 from core.terminal import fit
+from core.wholeness import reading
 from injection.corpus import Contaminated, open_corpus
 from injection.export.run import is_export, open_export
 from training.checkpoint import EXPORTS, HF, Checkpoint, open_trained
@@ -63,6 +64,18 @@ def which_step(stage: WhichStepStage) -> str:
         ConfigError: the order does not fit the corpus.
         DataError: there is no such example.
     """
+    with reading(*filter(None, (stage.model_folder, stage.corpus_folder))):
+        rows, names, cut = _rows(stage)
+    table = fit([*rows.columns], rows.astype(str).to_numpy().tolist())
+    unseen = sorted(names - {*rows["example_id"]})
+    notes = [f"{name}: no step saw a copy" for name in unseen]
+    if cut in {*rows["step"]}:
+        notes.append(f"step {cut}: {NOT_FULL}")
+    return "\n".join([*table.lines(left=1), *notes])
+
+
+def _rows(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:
+    """The rows of the examples, the examples' names, and the step that isn't full, or 0."""
     folder = stage.corpus_folder
     if stage.model_folder is not None:
         model = open_trained("model_folder", stage.model_folder)
@@ -71,12 +84,7 @@ def which_step(stage: WhichStepStage) -> str:
         seen, cut = _ordered(_open(str(folder)), stage)
     names = {stage.example_id} & {*seen["example_id"]} or _names(stage, _open(str(folder)))
     rows = seen[seen["example_id"].isin(names)].sort_values(["step", "example_id", "copy"])
-    table = fit([*rows.columns], rows.astype(str).to_numpy().tolist())
-    unseen = sorted({*map(str, names)} - {*rows["example_id"]})
-    notes = [f"{name}: no step saw a copy" for name in unseen]
-    if cut in {*rows["step"]}:
-        notes.append(f"step {cut}: {NOT_FULL}")
-    return "\n".join([*table.lines(left=1), *notes])
+    return rows, set(map(str, names)), cut
 
 
 def _recorded(model: Checkpoint) -> pd.DataFrame:

@@ -112,7 +112,7 @@ def _glossary(entries: Sequence[Entry]) -> str:
     """Each method with the first sentence of its docstring, and how it scores."""
     parts = []
     for method, summary, equation in entries:
-        said = html.escape(summary or "Its class can't be imported here.")
+        said = html.escape(summary or "Its class is not one of this project's.")
         scored = f"<pre>{html.escape(equation)}</pre>" if equation else ""
         parts.append(f"<dt>{html.escape(method)}</dt><dd>{said}{scored}</dd>")
     return f"<dl>{''.join(parts)}</dl>"

@@ -216,9 +216,7 @@ def _needs(samples: Sequence[Sample], placements: Sequence[Scores]) -> str:
     return "" if min(len(s.nonmembers) for s in samples) > 1 else "at least 2 non-members"
 
 
-def _solve(
-    x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Scores]
-) -> _Fit | None:
+def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Scores]) -> _Fit | None:
     """Newton's method from a flat line; None where the slope has no finite value."""
     start = [float(np.average(p, weights=n).clip(0.01, 0.99)) for p, n in zip(share, members)]
     levels, slope = [float(np.log(p / (1 - p))) for p in start], 0.0

@@ -24,6 +24,7 @@ from core.seeds import unit_hash
 from detection.examples import lines_digest
 from injection import PackedCorpus
 from injection.config import BenchmarkConfig
+from injection.fields import check_template
 
 ASKED = ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 
@@ -96,6 +97,7 @@ def _ask_all(name: str, config: BenchmarkConfig, rows: pd.DataFrame, found: Aske
     """Ask one benchmark's examples; what can't be asked is counted by its reason."""
     values: list[dict[str, str]] = [json.loads(row) for row in rows["fields"]]
     field = str(config.answer_field)
+    check_template(name, config.template)  # the corpus's, which may come from elsewhere
     if field not in values[0]:
         raise ConfigError(
             f"benchmark.{name}.answer_field is {field!r}, which the corpus's examples lack. "

@@ -28,6 +28,7 @@ import numpy as np
 from core.artifacts import Artifact, Built, build, locate
 from core.errors import DataError
 from core.models import resolve
+from core.wholeness import reading
 from detection.accuracy.answers import make_table
 from detection.accuracy.questions import Asked, Question, ask, questions_digest, shared_start
 from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
@@ -108,7 +109,8 @@ def ask_corpus(stage: AccuracyStage) -> Asked:
             f"examples.path is {stage.examples.path!r}: accuracy needs the questions and answers "
             "that a corpus keeps with its examples. Give a folder of runs/corpus/."
         )
-    asked = ask(open_corpus(path), stage.benchmark)
+    with reading(path):
+        asked = ask(open_corpus(path), stage.benchmark)
     if not asked.questions:
         reasons = "; ".join(f"{b}: {reason} ({n})" for (b, reason), n in asked.left_out.items())
         raise DataError(

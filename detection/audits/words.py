@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import fields
 
-import yaml
-
 from core.command import CONF
+from core.stored import read_yaml
 from detection.audits.base import AuditStage
 
 CHOICE = re.compile(r"audit=([\w/]+)")
@@ -23,7 +22,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
     file = CONF / "audit" / f"{chosen[-1]}.yaml" if chosen else None
     if file is None or not file.is_file():
         return [*words]
-    own = {*yaml.safe_load(file.read_text())} - {field.name for field in fields(AuditStage)}
+    own = {*read_yaml(file)} - {field.name for field in fields(AuditStage)}
     short = re.compile(rf"(\+*)({'|'.join(map(re.escape, sorted(own)))})(?=[.=])")
     return [
         short.sub(r"\1audit.\2", word, count=1) if short.match(word) else word for word in words

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import typing
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from core.errors import DataError
+from core.stored import MOST_BYTES, parse_json, typed
 from core.user_files import open_to_read, output_file
 from detection.examples import lines_digest
 from detection.resources import PREFIX_TEXTS
@@ -121,7 +121,10 @@ class Calibration:
         command = "`python -m detection thresholds examples=…`"
         try:
             with open_to_read(path) as stream:
-                found = json.loads(stream.read())
+                content = stream.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+            found = parse_json(content.decode())
             if not isinstance(found, dict) or "thresholds" not in found:
                 raise ValueError("it has no thresholds")
         except (OSError, ValueError) as error:
@@ -130,7 +133,7 @@ class Calibration:
                 f"{command} wrote."
             ) from error
         try:
-            read: Calibration = _read(found, cls, "")
+            read: Calibration = typed(found, cls)
             if not read.thresholds:
                 raise ValueError("thresholds is []")
         except ValueError as error:
@@ -153,24 +156,6 @@ class Calibration:
                 f"{' '.join(REMEDIES[kind] for kind in kinds)} To apply them all the same give "
                 f"override=[{','.join([*override, *kinds])}]."
             )
-
-
-def _read(value: Any, hint: Any, name: str) -> Any:
-    """The value, with dataclasses for objects, or a ValueError that names the field."""
-    kind, of = typing.get_origin(hint) or hint, typing.get_args(hint)
-    if dataclasses.is_dataclass(hint) and type(value) is dict:
-        hints, prefix = typing.get_type_hints(hint), f"{name}." if name else ""
-        for other in sorted(hints.keys() ^ value.keys())[:1]:
-            raise ValueError(f"{prefix}{other} is {'missing' if other in hints else 'unknown'}")
-        return kind(**{n: _read(value[n], hints[n], f"{prefix}{n}") for n in hints})
-    if kind is list and type(value) is list:
-        return [_read(each, of[0], f"{name}[{i}]") for i, each in enumerate(value)]
-    if kind is dict and type(value) is dict:
-        return {key: _read(each, of[1], f"{name}.{key}") for key, each in value.items()}
-    allowed = {float: (float, int), Any: (type(value),)}.get(hint, of or (kind,))
-    if type(value) in allowed and value == value:  # a NaN does not equal itself
-        return value
-    raise ValueError(f"{name} is {json.dumps(value):.40}")
 
 
 def labelled_digest(examples: Sequence[Text]) -> str:

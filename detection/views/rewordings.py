@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from core.artifacts import Built, build, locate
 from core.parquet_files import write_parquet
+from core.wholeness import parsing
 from detection.examples import texts_digest
 from detection.model.local_model import LocalModel
 from detection.passes import Pass
@@ -49,6 +50,7 @@ def made_once(
     folder = locate(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
     build(folder, config, inputs, write)
     found: dict[str, list[str]] = {}
-    for row in pq.read_table(folder / FILE).to_pylist():
-        found.setdefault(row["text_sha256"], []).append(row["text"])
-    return [found[text.sha256] for text in texts]
+    with parsing(folder / FILE):
+        for row in pq.read_table(folder / FILE, page_checksum_verification=True).to_pylist():
+            found.setdefault(row["text_sha256"], []).append(row["text"])
+        return [found[text.sha256] for text in texts]

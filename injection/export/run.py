@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,10 +23,11 @@ from typing import Any
 
 from hydra.utils import get_class
 
-from core.artifacts import Artifact, Built, build, is_complete, locate, open_artifact
+from core.artifacts import CONFIG, Artifact, Built, build, is_complete, locate, open_artifact
 from core.config import create, runtime
 from core.errors import DataError, require
-from core.wholeness import read_manifest
+from core.registry import stored_object
+from core.wholeness import read_manifest, reading
 from injection.corpus import Contaminated, PackedCorpus, open_corpus
 from injection.export.base import Format
 from injection.finetuning.folder import refuse_finetuning
@@ -58,9 +60,10 @@ def export(stage: ExportStage) -> Artifact:
     corpus, form = open_corpus(stage.corpus_folder), _format(stage.format)
     refuse_finetuning("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
-    slug = f"{type(form).__name__.lower()}-{corpus.slug}"
-    folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
-    artifact = build(folder, stage, inputs, partial(_make, form, corpus))
+    with reading(corpus.artifact.path):
+        slug = f"{type(form).__name__.lower()}-{corpus.slug}"
+        folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
+        artifact = build(folder, stage, inputs, partial(_make, form, corpus))
     for what, times in artifact.counts["lost"].items():
         log.warning("export: not as in the corpus: %d × %s", times, what)
     if natural := artifact.counts["elsewhere"]:
@@ -86,15 +89,21 @@ def is_export(folder: Path | str) -> bool:
     return is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
 
 
-def reprove(folder: Path | str) -> Proof:
+def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
     """Prove a finished export again from its files.
 
+    Args:
+        folder: the export.
+        formats: paths of the user's own classes that its config may name besides those of conf/.
+
     Raises:
-        ArtifactError: there is none, or it is unfinished or damaged.
+        ArtifactError: there is none, it is unfinished or damaged, or it names another class.
     """
     opened = open_export(folder)
+    node, where = opened.config.get("format"), str(opened.artifact.path / CONFIG)
+    form = stored_object("format", node, Format, where, formats)
     try:
-        proof = _proof(_format(opened.config["format"]), opened)
+        proof = _proof(form, opened)
     except DataError as error:
         return Proof(failures=[str(error)])
     known = opened.artifact.counts["elsewhere"]
@@ -115,7 +124,7 @@ def _proof(form: Format, opened: Contaminated) -> Proof:
 
 
 def _format(node: dict[str, Any]) -> Format:
-    """The format of a node; nothing is called that is none."""
+    """The format of a node that the user gave; nothing is called that is none."""
     target = str(node.get("_target_"))
     try:
         known = issubclass(get_class(target), Format)
@@ -130,12 +139,14 @@ def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
     written = form.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
+    files = sorted(name for name in corpus.artifact.files if name.startswith("tokenizer/"))
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a run that was stopped
-    shutil.copytree(corpus.tokenizer_folder, folder / "tokenizer")
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(corpus.artifact.path / name, folder / name)
     proof = _proof(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
-    files = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
     counts = {"lost": {}, **written.counts, "elsewhere": proof.elsewhere}
     return Built([*written.files, "ledger.parquet", "examples.parquet", *files], counts)

@@ -22,6 +22,7 @@ from typing import Any
 import pandas as pd
 
 from core.errors import ConfigError
+from core.wholeness import reading
 from injection.corpus import CONTAMINATION, PackedCorpus
 
 KIND = "finetuning"
@@ -47,19 +48,20 @@ class FinetuningSet(PackedCorpus):
         """One row a clean text and example that share text: see `injection.contamination`."""
         if CONTAMINATION not in self.artifact.files:  # made before there was any
             return pd.DataFrame(columns=["document_id", "example_id", "corpus"])
-        return pd.read_parquet(self.artifact.path / CONTAMINATION)
+        return self.artifact.table(CONTAMINATION)
 
     @cached_property
     def instructions(self) -> pd.DataFrame:
         """One row a clean text: example_id, source, text, output_start, and where it stands."""
-        return pd.read_parquet(self.artifact.path / INSTRUCTIONS)
+        return self.artifact.table(INSTRUCTIONS)
 
     @cached_property
     def sequences(self) -> Any:
         """The sequences, a `datasets.Dataset` of arrays (see `injection.finetuning.layout`)."""
         from injection.pack import open_sequences
 
-        return open_sequences(*self.parts).with_format("numpy")
+        with reading(self.artifact.path):
+            return open_sequences(*self.parts).with_format("numpy")
 
     @property
     def window_tokens(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import pandas as pd
 from core.config import create
 from core.errors import require
 from core.seeds import derive
+from core.wholeness import reading
 from injection.benchmarks import Candidates, draw_pool, read_candidates
 from injection.config import BenchmarkConfig
 from injection.corpus import PackedCorpus, open_corpus
@@ -62,8 +63,7 @@ def read_members(stage: FinetuningStage) -> Members:
         require(not stage.benchmark, "corpus_folder", stage.corpus_folder, remedy)
         corpus = open_corpus(stage.corpus_folder)
         refuse_finetuning("corpus_folder", corpus)
-    given = corpus.config["benchmark"] if corpus else {}
-    benchmark = {name: BenchmarkConfig(**own) for name, own in given.items()} or stage.benchmark
+    benchmark = _recorded(corpus) if corpus else stage.benchmark
     parts = {} if stage.finetuning.format == TEXT else member_parts(benchmark)
     path = stage.tokenizer.path or (str(corpus.tokenizer_folder) if corpus else None)
     remedy = "give the tokenizer of the model that will be trained, such as runs/model/…/hf."
@@ -71,6 +71,13 @@ def read_members(stage: FinetuningStage) -> Members:
     candidates = () if corpus else read_candidates(stage.pool_stage())
     chats = stage.finetuning.format == CHAT
     return Members(benchmark, Tokenizer(str(path)), parts, candidates, corpus, chats)
+
+
+def _recorded(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
+    """The benchmarks of a corpus, as its config records them."""
+    with reading(corpus.artifact.path):
+        recorded = corpus.config["benchmark"].items()
+        return {name: BenchmarkConfig(**own) for name, own in recorded}
 
 
 def draw_members(stage: FinetuningStage, members: Members) -> tuple[pd.DataFrame, dict[str, Any]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from analysis.facts import cell_facts, provenance
 from analysis.glossary import glossary
@@ -41,8 +43,9 @@ def test_a_record_adds_how_it_was_trained(cell, record):
 
 def test_the_time_is_the_sum_over_steps(tmp_path):
     """100 tokens at 50 a second, 100 at 1, 40 at 20: 2 + 100 + 2 seconds, about 2 minutes."""
-    manifest = sealed({"kind": "model", "schema": 4, "revision": "abc+"})
-    write_text(tmp_path / "manifest.json", manifest)
+    parts = dict.fromkeys(("inputs", "counts", "files", "records", "bytes"), {})
+    made = {"kind": "model", "schema": 4, "revision": "abc+", "digest": "0" * 64}
+    write_text(tmp_path / "manifest.json", sealed({**made, **parts}))
     steps = {"tokens": [100, 200, 240], "tokens_per_second": [50.0, 1.0, 20.0]}
     model = Trained(Artifact(tmp_path, "model", "", {}, {}, {}), pd.DataFrame(steps))
     found = training_facts(model)
@@ -77,3 +80,32 @@ def test_a_method_is_told_in_the_words_of_its_class(tmp_path, monkeypatch):
     assert first.equation.startswith("score(x) = the mean of the ⌊k·n⌋ lowest log p")
     assert upper[1:] == first[1:]
     assert mine[1:] == unknown[1:] == ("", "")
+
+
+MODULES = ("payload.Mine", "payloads.inner.Mine", "payloads.Mine", "this.s", "antigravity.fly",
+           "payload.minds.Mine")  # fmt: skip
+
+
+@pytest.mark.parametrize("target", MODULES)
+def test_a_class_that_received_scores_name_is_not_imported(tmp_path, monkeypatch, target):
+    touch = f"import pathlib\npathlib.Path({str(tmp_path / 'canary')!r}).touch()\nclass Mine: 'x'\n"
+    (tmp_path / "payloads").mkdir()
+    for name in ("payload.py", "payloads/__init__.py", "payloads/inner.py", "antigravity.py"):
+        (tmp_path / name).write_text(touch)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    modules = {*sys.modules}
+    assert glossary(["mine"], {"mine": target})[0][1:] == ("", "")
+    assert {*sys.modules} == modules
+    assert not (tmp_path / "canary").exists()
+
+
+def test_ones_own_method_is_told_where_it_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "own_method.py").write_text(
+        "from detection.methods.loss import Loss\nclass Mine(Loss):\n    'Mine, of my paper.'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    classes = {"mine": "own_method.Mine"}
+    assert glossary(["mine"], classes)[0].summary == ""
+    import_module("own_method")
+    assert glossary(["mine"], classes)[0].summary == "Mine, of my paper."

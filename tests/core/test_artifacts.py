@@ -16,6 +16,7 @@ from core.artifacts import (
     build,
     check_owner,
     code_revision,
+    commit,
     is_complete,
     locate,
     open_artifact,
@@ -23,6 +24,7 @@ from core.artifacts import (
 from core.config import runtime
 from core.errors import ArtifactError
 from core.files import sealed, temporary, unsealed, write_text
+from core.wholeness import reading
 
 
 @dataclass(frozen=True)
@@ -168,3 +170,103 @@ def test_a_folder_of_another_kind_or_schema_is_refused(tmp_path):
         open_artifact(folder, "corpus")
     with pytest.raises(ArtifactError, match="does not exist"):
         open_artifact(tmp_path / "nowhere", "corpus")
+
+
+def finished_model(folder):
+    def write(place):
+        (place / "hf").mkdir()
+        (place / "hf" / "config.json").write_text("{}")
+        return Built(["hf/config.json"])
+
+    return build(folder, {"corpus_folder": "runs/corpus/x"}, {}, write).path
+
+
+@pytest.mark.parametrize("gone", [(MANIFEST,), ("config.yaml",), (MANIFEST, "config.yaml")])
+def test_a_model_whose_folder_has_lost_its_manifest_or_its_config_is_refused(tmp_path, gone):
+    folder = finished_model(tmp_path / "model" / f"a-{'0' * 12}")
+    check_owner(folder / "hf")
+    for name in gone:
+        (folder / name).unlink()
+    with pytest.raises(ArtifactError, match=rf"is damaged: {gone[0]} is missing"):
+        check_owner(folder / "hf")
+
+
+def test_a_renamed_model_is_known_by_its_config(tmp_path):
+    folder = finished_model(tmp_path / "mine")
+    (folder / MANIFEST).unlink()
+    with pytest.raises(ArtifactError, match=f"{MANIFEST} is missing"):
+        check_owner(folder / "hf")
+    (folder / "config.yaml").write_text("name: my own project\n")
+    check_owner(folder / "hf")
+
+
+def damaged_manifest(folder, **changed):
+    manifest = unsealed((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(sealed({**manifest, **changed}))
+
+
+NAMES = ["../../../pwn.txt", "/etc/passwd", "a/../../x", "..", "", "a\nb"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("part", ["files", "records"])
+def test_a_manifest_names_files_inside_its_folder(tmp_path, name, part):
+    folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
+    manifest = unsealed((folder / MANIFEST).read_text())
+    more = {part: {**manifest[part], name: "0" * 64}, "bytes": {**manifest["bytes"], name: 1}}
+    damaged_manifest(folder, **more)
+    with pytest.raises(ArtifactError, match="which is not a file name inside the folder"):
+        open_artifact(folder, "corpus")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"digest": "../../x"}, "the hash is '../../x'"),
+        ({"files": []}, "files is"),
+        ({"bytes": {}}, "its files are not those of which it gives the sizes"),
+        ({"inputs": {"x": 3}}, "inputs.x is 3"),
+        ({"counts": None}, "counts is null"),
+        ({"kind": "\x1b[2J"}, "its kind is"),
+        ({"schema": "4"}, "schema is"),
+        ({"schema": 99, "kind": []}, "its kind is"),
+    ],
+)
+def test_a_manifest_of_another_form_is_damage(tmp_path, changed, words):
+    folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
+    damaged_manifest(folder, **changed)
+    with pytest.raises(ArtifactError, match=words):
+        open_artifact(folder, "corpus")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_file_that_is_a_link_elsewhere_or_no_file_is_refused(tmp_path, kind):
+    folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
+    file = folder / "data.txt"
+    file.rename(tmp_path / "elsewhere")
+    if kind == "link":
+        file.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(file) if kind == "pipe" else file.mkdir()
+    words = "a link to a file outside" if kind == "link" else "not a regular file"
+    with pytest.raises(ArtifactError, match=rf"data\.txt is {words}"):
+        open_artifact(folder, "corpus")
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: !!python/name:os.system", "[1]", "a: [", ""])
+def test_a_config_that_is_no_plain_mapping_is_named(tmp_path, text):
+    folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
+    (folder / "config.yaml").write_text(text)
+    commit(folder, {}, Built(["data.txt"]))
+    with pytest.raises(ArtifactError, match=r"a-1 is damaged: config\.yaml can't be used: "):
+        open_artifact(folder, "corpus").config()
+
+
+def test_what_fails_because_of_a_stored_value_names_the_folder_and_the_place(tmp_path):
+    words = r"^a, b: .*KeyError: 'x'; test_artifacts\.py, line "
+    with pytest.raises(ArtifactError, match=words), reading("a", "b"):
+        {}["x"]
+    with pytest.raises(ArtifactError, match="^as it is$"), reading("a"):
+        raise ArtifactError("as it is")
+    with pytest.raises(FileNotFoundError), reading("a"):
+        (tmp_path / "none").read_text()

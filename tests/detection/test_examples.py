@@ -48,6 +48,9 @@ def test_a_line_separator_inside_a_text_is_no_new_line(file):
         ([r'{"text": "\ud800"}'], "row 1: invalid UTF-8"),
         (['{"text": "a", "label": "perhaps"}'], "row 1: label is 'perhaps' .give 1, true"),
         (['{"text": "a", "label": 2}'], "row 1: label is 2"),
+        (['{"text": "a", "label": NaN}'], "row 1: label is nan .give 1, true"),
+        (['{"text": "a", "id": {"n": 1}}'], "row 1: a nested `id` .a dict; give a text"),
+        (['{"text": "a", "benchmark": ["b"]}'], "row 1: a nested `benchmark` .a list"),
         (
             ['{"text": "a", "label": 1, " Label": 0}'],
             "row 1: two fields of one name .* label,  Label",
@@ -61,6 +64,14 @@ def test_a_bad_line_is_named(file, lines, words):
     with pytest.raises(DataError, match=words) as error:
         open_examples(ExamplesConfig(write(file, *lines)))
     assert "\n" not in str(error.value)
+
+
+def test_a_text_with_both_labels_is_named_in_a_warning(file, caplog):
+    labels = zip("abcab", [1, 0, 1, 0, None], strict=True)
+    rows = [{"text": text, "label": label} for text, label in labels]
+    open_examples(ExamplesConfig(write(file, *map(json.dumps, rows))))
+    (warning,) = caplog.messages
+    assert "1 text is there as a member and as a non-member, such as 0 and 3" in warning
 
 
 def test_no_such_file_and_no_corpus(tmp_path):
@@ -96,7 +107,7 @@ LABELS = [
     (True, ["Member", " member "]),
     (True, [1, 1.0, True, "1", "1.0", "true", "TRUE", "Yes", "member", " Member "]),
     (False, [0, 0.0, False, "0", "0.0", "false", "No", "non-member", "Nonmember", "NON-MEMBER"]),
-    (None, [None, "", " ", float("nan"), pd.NA]),
+    (None, [None, "", " ", pd.NA]),
 ]
 
 

@@ -8,8 +8,9 @@ import shutil
 import pytest
 
 from core.artifacts import MANIFEST, Built, build, locate, open_artifact
-from core.content import file_digests, folder_digest
+from core.content import digests, file_digests, files_digest, folder_digest
 from core.errors import ArtifactError, ConfigError, DataError
+from core.files import sealed
 from core.wholeness import read_manifest
 from detection.model import open_model
 from injection import open_corpus
@@ -198,3 +199,28 @@ def test_another_one_of_the_same_name_is_kept(tmp_path, corpus):
     (corpus / "sequences" / "part").write_text("y")
     with pytest.raises(ArtifactError, match="damaged: sequences/part"):
         adopt("corpus", str(corpus), str(tmp_path / "third"))
+
+
+@pytest.mark.parametrize("name", ["../../../pwn.txt", "/etc/hostname", "sequences/../../../x"])
+def test_a_manifests_names_lead_nowhere_else(tmp_path, corpus, capsys, name):
+    manifest = read_manifest(corpus)
+    (tmp_path / "pwn.txt").write_text("own\n")
+    content = (tmp_path / "pwn.txt").read_bytes()
+    digest = digests({"": tmp_path / "pwn.txt"})[""]
+    files, sizes = {**manifest["files"], name: digest}, {**manifest["bytes"], name: len(content)}
+    made = {**manifest, "files": files, "bytes": sizes, "digest": files_digest(files)}
+    (corpus / MANIFEST).write_text(sealed(made))
+    before = {*tmp_path.rglob("*")}
+    assert main_with("kind=corpus", f"path={corpus}", f"runs={tmp_path}/own/runs") == 2
+    said = capsys.readouterr().err
+    assert f"error: {corpus} is damaged: {MANIFEST} can't be used: it lists {name!r}" in said
+    assert {*tmp_path.rglob("*")} - before <= {tmp_path / "own", tmp_path / "own" / "runs"}
+
+
+def test_a_link_out_of_the_folder_is_not_copied(tmp_path, corpus, capsys):
+    (tmp_path / "secret").write_text("x")
+    (corpus / "sequences" / "part").unlink()
+    (corpus / "sequences" / "part").symlink_to(tmp_path / "secret")
+    assert main_with("kind=corpus", f"path={corpus}", f"runs={tmp_path}/runs") == 2
+    assert "sequences/part is a link to a file outside the folder" in capsys.readouterr().err
+    assert not [*(tmp_path / "runs").rglob("part")]

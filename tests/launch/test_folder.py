@@ -1,6 +1,7 @@
 """A launch's records, what status reads from them, and the snapshot."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from omegaconf import OmegaConf
 
 from analysis.config import CellPaths
 from core import process_records
-from core.errors import ConfigError, DataError, StoppedError
+from core.errors import ArtifactError, ConfigError, DataError, StoppedError
 from core.files import sealed, unsealed
 from launch import run as running
 from launch import snapshot
@@ -383,3 +384,61 @@ def test_status_takes_the_folder_and_the_cost_in_any_order(launch, monkeypatch, 
         assert "4 waiting" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["launch", "status", "one", "two"])
     assert main() == 2
+
+
+BOMB = "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefghij", "bcdefghijk", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"a: &a [x, x]\n{BOMB}", "the alias"),
+        ("a: !!python/object/apply:os.mkdir [canary]\n", "the tag"),
+        ("a: !mine 1\n", "the tag !mine"),
+        ("name: ${oc.env:HOME}\n", "not a mapping of plain values"),
+        ("name: [\n", "while parsing"),
+        ("[1, 2]\n", "not a mapping of plain values"),
+    ],
+)
+def test_a_received_launchs_config_is_data(launch, tmp_path, monkeypatch, capsys, text, words):
+    monkeypatch.chdir(tmp_path)
+    seal = f"# of what follows: {hashlib.sha256(text.encode()).hexdigest()}"
+    (launch.folder / "config.yaml").write_text(f"{seal}\n{text}")
+    began = time.monotonic()
+    monkeypatch.setattr(sys, "argv", ["launch", "report", str(launch.folder)])
+    assert main() == 2
+    assert time.monotonic() - began < 10
+    said = capsys.readouterr().err
+    assert f"error: {launch.folder}/config.yaml is damaged" in said
+    assert words in said
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("outcome", {"state": "done", "paths": {"colour": "red"}}),
+        ("outcome", {"state": "done", "paths": {"corpus": 3}}),
+        ("outcome", {"paths": 1}),
+        ("outcome", {"state": "waiting", "stage": "nowhere"}),
+        ("jobs", {"detect 1/2 3": "7", "": "8"}),
+        ("running", {"host": "a"}),
+        ("overrides", {"overrides": [1]}),
+    ],
+)
+def test_a_record_of_another_form_is_no_traceback(launch, monkeypatch, capsys, name, value):
+    save_config(launch.folder, {"name": "x"}, launch.folder)
+    (launch.cells()[0].folder / f"{name}.json").write_text(sealed(value))
+    for tool in ("status", "report"):
+        monkeypatch.setattr(sys, "argv", ["launch", tool, str(launch.folder)])
+        assert main() in (0, 1, 2)
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_names_of_cells_lead_nowhere_else(launch):
+    (launch.folder / "cells.json").write_text(sealed({"cells": ["../../x"]}))
+    with pytest.raises(ArtifactError, match=r"cells\.json is damaged"):
+        launch.ordered()

@@ -127,7 +127,7 @@ def _accuracy(stage: AuditStage, model: AuditedModel, path: str) -> pd.DataFrame
         model=model.node,
         detection=stage.detection,
     )
-    table = pd.read_parquet(accuracy.run(own).path / accuracy.FILE)
+    table = accuracy.run(own).table(accuracy.FILE)
     exposed = ~table["member"] | (table["occurrences"] > 0)
     return _units(table[exposed]).assign(value=table["correct"].astype(float))
 
@@ -141,7 +141,7 @@ def _answers(stage: AuditStage, model: AuditedModel, path: str, asked: Asked) ->
         detection=stage.detection,
         extraction=extraction.ExtractionConfig(target=extraction.ANSWER),
     )
-    table = pd.read_parquet(extraction.run(own).path / extraction.FILE)
+    table = extraction.run(own).table(extraction.FILE)
     right = {one.example_id: one.options[one.answer] for one in asked.questions}
     recall = [rouge_l(row.written, right[row.example_id]).recall for row in table.itertuples()]
     return _units(table).assign(value=recall)

@@ -17,7 +17,8 @@ from typing import Any
 
 from core.artifacts import file_name
 from core.errors import ArtifactError, ServerError
-from core.files import sealed, unsealed, write_text
+from core.files import read_sealed, sealed, write_text
+from core.wholeness import reading
 from detection.model.scored_model import SERVED
 from detection.model.served.chats import asking
 from detection.model.served.client import Client, RefusedError
@@ -197,12 +198,13 @@ def folder_of(
     }
     slug, near = file_name(name), []
     for file in sorted(served.glob(f"{slug}-*/{FILE}")):
-        known = _read(file)
-        if known["model"] == named:
-            said = Fingerprint.of(known["said"])
-            if said.is_of(probe.said):
-                found = apart(said.shown, probe.said.shown), file.parent, str(known["digest"])
-                near.append((*found, said))
+        with reading(file.parent):
+            known = _read(file)
+            if known["model"] == named:
+                said = Fingerprint.of(known["said"])
+                if said.is_of(probe.said):
+                    found = apart(said.shown, probe.said.shown), file.parent, str(known["digest"])
+                    near.append((*found, said))
     if near:
         return min(near, key=lambda one: one[:2])[1:]
     known = {"model": named, "said": probe.said.record()}
@@ -216,7 +218,7 @@ def folder_of(
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return unsealed(file.read_text())
+        return read_sealed(file)
     except (ValueError, OSError) as error:
         raise ArtifactError(
             f"{file} is damaged ({error}). Delete the folder {file.parent}: the server is then "

@@ -240,7 +240,7 @@ def test_one_cell_has_no_line_of_its_own(findings):
 def test_the_glossary_is_made_of_the_classes_own_words(text):
     glossary = html.unescape(section(text, "glossary"))
     assert f"<dt>loss</dt><dd>{Loss.__doc__.partition(chr(10))[0]}<pre>score(x) = " in glossary
-    assert "<dt>min_k</dt><dd>Its class can't be imported here.</dd>" in glossary
+    assert "<dt>min_k</dt><dd>Its class is not one of this project's.</dd>" in glossary
 
 
 @pytest.mark.parametrize(("methods", "coloured"), [(3, 3), (9, 6)])

@@ -5,9 +5,10 @@ from fnmatch import fnmatchcase
 import pytest
 from hydra import compose, initialize_config_dir
 
+from core.artifacts import Built, build
 from core.command import CONF
 from core.config import convert
-from core.errors import ConfigError, DataError
+from core.errors import ArtifactError, ConfigError, DataError
 from detection.config import DetectionStage, ExamplesConfig
 from detection.examples import open_examples
 from detection.online import OnlineStage
@@ -318,3 +319,46 @@ def test_a_part_of_which_one_side_is_gone_is_an_error(tmp_path):
     (folder / "cache_100_200_1000_512/test/github_ngram_13_0.8.jsonl").unlink()
     with pytest.raises(DataError, match="no file test/github_ngram_13_0.8"):
         opened("mimir", folder, "examples.domain=[arxiv,github]")
+
+
+def built(runs):
+    """A benchmark's artefact, as the builder leaves it, of two lengths."""
+
+    def make(folder):
+        (folder / "data").mkdir()
+        for length in (8, 16):
+            rows = [{"id": n, "text": f"{n} {length}", "label": n % 2} for n in range(4)]
+            rows = [{**row, "length": length} for row in rows]
+            write(folder / "data", {f"length{length}.jsonl": rows})
+        return Built([f"data/length{length}.jsonl" for length in (8, 16)])
+
+    return build(runs / "benchmark" / f"mine-{'0' * 12}", {}, {}, make).path
+
+
+@pytest.mark.parametrize("place", ["data", "data/length8.jsonl"])
+@pytest.mark.parametrize("benchmark", [True, False])
+def test_a_benchmark_that_was_built_is_read_whole_or_refused(tmp_path, place, benchmark):
+    folder = built(tmp_path)
+
+    def read():
+        if benchmark:
+            return opened("jsonl", folder / place)
+        return open_examples(ExamplesConfig(str(folder / "data" / "length8.jsonl")))
+
+    assert len(read()) == (8 if benchmark and place != "data/length8.jsonl" else 4)
+    file = folder / "data" / "length8.jsonl"
+    content = file.read_text()
+    file.write_text(content.replace('"label": 1', '"label": 0'))  # in each row, or the one that is
+    with pytest.raises(ArtifactError, match=r"is damaged: data/length8\.jsonl has the SHA-256"):
+        read()
+    file.write_text(content)
+    (folder / "data" / "length16.jsonl").unlink()
+    with pytest.raises(ArtifactError, match=r"is damaged: data/length16\.jsonl is missing"):
+        read()
+
+
+def test_another_programs_manifest_beside_texts_is_left_alone(tmp_path):
+    rows = [{"text": f"{n} words", "label": n % 2} for n in range(4)]
+    folder = write(tmp_path, {"texts.jsonl": rows})
+    (tmp_path / "manifest.json").write_text('{"name": "theirs", "schema": "v2"}')
+    assert len(open_examples(ExamplesConfig(str(folder / "texts.jsonl")))) == 4

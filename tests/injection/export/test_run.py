@@ -1,10 +1,13 @@
 """The command: what it makes, what it refuses, how it ends."""
 
 import logging
+import pathlib
+import pickle
 import shutil
 import sys
 
 import pytest
+import yaml
 
 from core.artifacts import Built, commit
 from core.errors import ArtifactError, ConfigError, DataError, StoppedError
@@ -103,3 +106,103 @@ def test_a_corpus_whose_ledger_is_wrong_is_not_exported(tmp_path, monkeypatch, n
     with pytest.raises(DataError, match="FAILURES"):
         export(ExportStage(str(tmp_path), place, format=node(name)))
     assert not [*tmp_path.glob("export/*/manifest.json")]
+
+
+PAYLOAD = """
+import pathlib
+pathlib.Path({canary!r}).touch()
+from injection.export.megatron import Megatron
+class Mine(Megatron): pass
+"""
+
+
+class Opened:
+    """Unpickled, it makes the canary."""
+
+    def __init__(self, canary):
+        self.canary = canary
+
+    def __reduce__(self):
+        return pathlib.Path.touch, (pathlib.Path(self.canary),)
+
+
+def payloads(folder, canary):
+    """Formats of a stored config that would run code, each with the canary as its trace."""
+    pickled = folder / "payload.pickle"
+    pickled.write_bytes(pickle.dumps(Opened(canary)))
+    (folder / "payload.py").write_text(PAYLOAD.format(canary=canary))
+    path = {"_target_": "pathlib.Path", "_args_": [canary]}
+    inner = {
+        "pandas": {"_target_": "pandas.read_pickle", "filepath_or_buffer": str(pickled)},
+        "joblib": {"_target_": "joblib.load", "filename": str(pickled)},
+        "sympy": {"_target_": "sympy.sympify", "a": f"__import__('os').mkdir({canary!r})"},
+        "a writer of the project": {"_target_": "core.files.write_text", "path": path, "text": "x"},
+        "a deleter of the project": {"_target_": "shutil.rmtree", "path": f"{canary}-kept"},
+    }
+    megatron = "injection.export.megatron.Megatron"
+    nested = {name: {"_target_": megatron, "dtype": node} for name, node in inner.items()}
+    return {
+        **nested,
+        "in a list": {"_target_": megatron, "dtype": [inner["pandas"]]},
+        "a module in the folder": {"_target_": "payload.Mine"},
+    }
+
+
+NAMES = ("pandas", "joblib", "sympy", "a writer of the project", "a deleter of the project",
+         "in a list", "a module in the folder")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_received_export_runs_no_code(exported, tmp_path, call, monkeypatch, name):
+    made = exported("megatron")[1]
+    folder, canary = tmp_path / "export" / "received", tmp_path / "canary"
+    shutil.copytree(made.path, folder)
+    kept = tmp_path / "canary-kept"
+    kept.mkdir()
+    node = payloads(folder, str(canary))[name]
+    (folder / "config.yaml").write_text(yaml.safe_dump({**made.config(), "format": node}))
+    commit(folder, made.inputs, Built([*made.files], made.counts))
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(folder)
+    status, said = call("verify", folder)
+    assert (canary.exists(), kept.exists()) == (False, True)
+    assert status == 2, said
+    assert f"error: {folder}/config.yaml: format" in said.err
+    assert "a stored file does not select code" in said.err
+
+
+def test_ones_own_format_is_proved_where_the_command_names_it(
+    exported, tmp_path, call, monkeypatch
+):
+    made = exported("megatron")[1]
+    folder, canary = tmp_path / "export" / "mine", tmp_path / "canary"
+    shutil.copytree(made.path, folder)
+    node = {"_target_": "payload.Mine"}
+    (tmp_path / "payload.py").write_text(PAYLOAD.format(canary=str(canary)))
+    (folder / "config.yaml").write_text(yaml.safe_dump({**made.config(), "format": node}))
+    commit(folder, made.inputs, Built([*made.files], made.counts))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert call("verify", folder)[0] == 2
+    assert call("verify", folder, "format._target_=other.Mine")[0] == 2
+    assert not canary.exists()
+    status, said = call("verify", folder, "format._target_=payload.Mine")
+    assert (status, said.out.splitlines()[-1][-9:]) == (0, "all right")
+
+
+@pytest.mark.parametrize("name", ["ledger.parquet", "examples.parquet", "tokenizer/tokenizer.json"])
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"{}", b"[" * 10**5])
+def test_a_file_that_can_not_be_parsed_is_an_error_of_one_line(
+    exported, tmp_path, call, name, content
+):
+    """Though the manifest's hashes are those of the file as it is."""
+    made = exported("megatron")[1]
+    folder = tmp_path / "export" / "edited"
+    shutil.copytree(made.path, folder)
+    (folder / name).write_bytes(content)
+    commit(folder, made.inputs, Built([*made.files], made.counts))
+    status, said = call("verify", folder)
+    errors = said.err.splitlines()
+    assert (status, len(errors)) == (2, 1), said.err
+    assert errors[0].startswith("error: ")
+    assert str(folder) in errors[0]
+    assert name.split("/")[0] in errors[0]

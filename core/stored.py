@@ -1,0 +1,223 @@
+"""Stored files as data: YAML, JSON and the names of files, read within limits.
+
+A run folder may come from elsewhere. What its configs and manifests hold is data: no YAML tag or
+alias is followed, nothing is read without a limit, and every file name stays inside the folder.
+Each function raises a ValueError that says what is wrong; the caller names the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import stat
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MOST_BYTES = 2**26
+"""Of a JSON file; a manifest needs about 250 bytes per file of its folder."""
+MOST_YAML_BYTES = 2**24
+"""Of a YAML file; a report's config needs about 1 kB per cell."""
+MOST_NODES = 10**6
+"""Values, keys, lists and mappings of a YAML file."""
+MOST_DEPTH = 50
+"""Of lists and mappings inside one another."""
+MOST_CHARACTERS = 10**5
+"""Of a YAML file's longest value: YAML takes quadratic time for long numbers."""
+HYDRA_KEYS = frozenset({"_target_", "_args_", "_partial_", "_recursive_", "_convert_"})
+"""By which a config node names a class, or says how Hydra calls it."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """The text of a regular file of at most `most` bytes.
+
+    Raises:
+        ValueError: it is a device, a pipe or a folder, too large, or not UTF-8.
+        OSError: it can't be read.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would wait
+    with os.fdopen(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError("it is not a regular file")
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return content.decode()
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file; raises as `read_text` and `parse_json` do."""
+    return parse_json(read_text(path))
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deeply.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"it is nested more than {MOST_DEPTH} deep") from error
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MOST_DEPTH + 1):
+        nested = [each for each in level if isinstance(each, dict | list) and each]
+        if not nested:
+            return
+        level = [
+            inner for each in nested for inner in (each.values() if type(each) is dict else each)
+        ]
+    raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; raises as `read_text` and `parse_yaml` do."""
+    return parse_yaml(read_text(path, MOST_YAML_BYTES))
+
+
+def parse_yaml(text: str) -> dict[str, Any]:
+    """The mapping of a YAML text.
+
+    Raises:
+        ValueError: see `check_yaml`; or it is not a mapping with texts as keys.
+    """
+    check_yaml(text)
+    try:
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        raise ValueError(_first_line(error)) from error
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ValueError("it is not a mapping of fields")
+    return value
+
+
+def check_yaml(text: str) -> None:
+    """Check a YAML text before anything is made of it.
+
+    Raises:
+        ValueError: it is not YAML, has a tag, an alias or a second document, or exceeds a limit.
+    """
+    depth = nodes = documents = 0
+    try:
+        for event in yaml.parse(text, Loader=_Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            nodes += isinstance(event, yaml.NodeEvent)
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            _check_event(event)
+            if depth > MOST_DEPTH:
+                raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+            if nodes > MOST_NODES:
+                raise ValueError(f"it has more than {MOST_NODES:,} values")
+            if documents > 1:
+                raise ValueError("it has a second document (---)")
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(_first_line(error)) from error
+
+
+def _check_event(event: yaml.Event) -> None:
+    line = event.start_mark.line + 1 if event.start_mark else 0
+    if isinstance(event, yaml.AliasEvent):
+        raise ValueError(f"line {line} has the alias *{event.anchor}, which no stage writes")
+    if tag := getattr(event, "tag", None):
+        raise ValueError(f"line {line} has the tag {tag}, which no stage writes")
+    if isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARACTERS:
+        raise ValueError(f"line {line} has a value of more than {MOST_CHARACTERS:,} characters")
+
+
+def _first_line(error: Exception) -> str:
+    """What PyYAML found, and where, in one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def check_name(name: str) -> None:
+    """Check that a name from a manifest can only be that of a file inside the folder.
+
+    Raises:
+        ValueError: it is absolute, has the part `..`, or is no plain path.
+    """
+    plain = name.isprintable() and "\\" not in name
+    if not plain or any(part in ("", ".", "..") for part in name.split("/")):
+        raise ValueError(f"it lists {name!r}, which is not a file name inside the folder")
+
+
+def is_inside(folder: Path, name: str) -> bool:
+    """Whether the file, with all links followed, lies in the folder."""
+    home = os.path.realpath(folder)
+    return os.path.realpath(folder / name).startswith(home.rstrip(os.sep) + os.sep)
+
+
+def targets_in(value: Any) -> list[str]:
+    """The keys below a config node that name or steer code for Hydra, such as `_target_`."""
+    if isinstance(value, Mapping):
+        keys = [str(key) for key in value if str(key) in HYDRA_KEYS]
+        return keys + [key for inner in value.values() for key in targets_in(inner)]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [key for inner in value for key in targets_in(inner)]
+    return []
+
+
+def literal(value: Any) -> Any:
+    """The value with every text such that OmegaConf takes `${…}` in it as it stands."""
+    if isinstance(value, dict):
+        return {k: literal(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [literal(v) for v in value]
+    return re.sub(r"(\\*)(\$\{)", r"\1\1\\\2", value) if isinstance(value, str) else value
+
+
+def typed(value: Any, hint: Any, name: str = "") -> Any:
+    """Plain data as a type hint describes it: dataclasses are made of mappings.
+
+    Args:
+        value: what JSON gives.
+        hint: a dataclass, a plain type, or list, dict or a union of these; `object` is anything,
+            and `Any` anything but NaN.
+        name: what the value is called in errors.
+
+    Raises:
+        ValueError: a field is missing, unknown, or of another type; NaN is no number.
+    """
+    kind, of = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if hint is object:
+        return value
+    if dataclasses.is_dataclass(kind) and type(value) is dict:
+        return _dataclass(value, kind, f"{name}." if name else "")
+    if kind in (typing.Union, types.UnionType):
+        for choice in of:
+            with suppress(ValueError):
+                return typed(value, choice, name)
+    elif kind is list and type(value) is list:
+        return [typed(each, of[0], f"{name}[{i}]") for i, each in enumerate(value)]
+    elif kind is dict and type(value) is dict:
+        return {key: typed(each, of[1], f"{name}.{key}") for key, each in value.items()}
+    allowed = {float: (float, int), Any: (type(value),)}.get(hint, (kind,))
+    if type(value) in allowed and value == value:  # a NaN does not equal itself
+        return value
+    raise ValueError(f"{name or 'it'} is {json.dumps(value):.40}")
+
+
+def _dataclass(value: dict[str, Any], kind: Any, prefix: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        lacks = field.default is field.default_factory is dataclasses.MISSING
+        if field.name not in value and lacks:
+            raise ValueError(f"{prefix}{field.name} is missing")
+    for other in sorted(value.keys() - hints.keys())[:1]:
+        raise ValueError(f"{prefix}{other} is unknown")
+    return kind(**{n: typed(each, hints[n], f"{prefix}{n}") for n, each in value.items()})

@@ -1,0 +1,59 @@
+"""What the pages of examples take from stored scores: plain values, no class, code or server."""
+
+import sys
+
+import pytest
+import yaml
+
+from analysis.examples import _stage
+from core.artifacts import Built, commit, open_artifact
+from core.errors import ArtifactError, ConfigError
+from tests.faults.kinds import toy_scores
+
+OWN = {"view": {"examples": 1}, "out": "view.html"}
+LOSS = {"_target_": "detection.methods.loss.Loss"}
+
+
+@pytest.fixture
+def scores(tmp_path):
+    """Scores whose config says more, as if they had come from elsewhere."""
+    folder = toy_scores(tmp_path).folder
+
+    def edited(**more):
+        config = {**open_artifact(folder, "scores").config(), **more}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        commit(folder, {"target": "0" * 64}, Built(["scores.parquet"]))
+        return open_artifact(folder, "scores")
+
+    return edited
+
+
+def test_only_the_projects_own_methods_are_taken(scores, tmp_path, monkeypatch):
+    (tmp_path / "payload.py").write_text("raise SystemExit('it ran')")
+    monkeypatch.syspath_prepend(tmp_path)
+    method = {"loss": LOSS, "mine": {"_target_": "payload.Mine"}}
+    made = scores(method=method)
+    assert [*_stage(made, made, OWN).method] == ["loss"]
+    assert "payload" not in sys.modules
+    made = scores(method={"mine": {"_target_": "payload.Mine"}})
+    with pytest.raises(ConfigError, match="choose methods"):
+        _stage(made, made, OWN)
+
+
+def test_no_models_code_is_trusted_and_no_file_but_the_page_is_written(scores):
+    made = scores(model={"path": "x", "trust_remote_code": True}, out="/etc/x", dry_run=True)
+    stage = _stage(made, made, OWN)
+    assert not stage.model.trust_remote_code
+    assert not stage.reference.trust_remote_code
+    assert (stage.out, stage.dry_run) == ("view.html", False)
+
+
+def test_no_server_is_asked_with_a_key_that_the_scores_name(scores):
+    made = scores(model={"path": None, "url": "http://example.org", "key_env": "HOME"})
+    with pytest.raises(ArtifactError, match="scored behind a server"):
+        _stage(made, made, OWN)
+
+
+def test_no_variable_of_the_environment_is_read(scores):
+    made = scores(name="${oc.env:HOME}")
+    assert _stage(made, made, OWN).name == "${oc.env:HOME}"

@@ -1,0 +1,404 @@
+"""A finished folder of each kind, small, and what the commands read of it, in this process."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+Read = Callable[[Path], object]
+"""Reads a received folder; a user's error is what a damaged one may cause."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A whole folder, below a runs folder, and the readers of copies of it."""
+
+    folder: Path
+    read: Mapping[str, Read]
+
+
+def _quietly(work: Callable[..., object], *words: Any) -> None:
+    with redirect_stdout(io.StringIO()):
+        work(*words)
+
+
+def _verify(folder: Path) -> None:
+    from injection.__main__ import verify_command
+
+    _quietly(verify_command, str(folder), [])
+
+
+def _which(folder: Path) -> None:
+    from training.which_step import WhichStepStage, which_step
+
+    which_step(WhichStepStage(text="a", corpus_folder=str(folder), batch=2))
+
+
+def _examples(folder: Path) -> None:
+    from detection.config import ExamplesConfig
+    from detection.examples import occurrences_of, open_examples
+
+    open_examples(ExamplesConfig(str(folder)))
+    occurrences_of(str(folder))
+
+
+def _adopt(kind: str) -> Read:
+    from launch.adopt import adopt
+
+    return lambda folder: adopt(kind, str(folder), str(folder.parents[2] / "adopted"))
+
+
+def _export(folder: Path) -> None:
+    from injection.export.run import ExportStage, export
+
+    runs = str(folder.parents[2] / "exported")
+    export(ExportStage(runs, str(folder), {"_target_": "injection.export.text.Text"}))
+
+
+def _train_on(folder: Path) -> None:
+    from injection import open_corpus
+
+    corpus = open_corpus(folder)
+    _ = corpus.window_tokens, corpus.sequence_tokens, corpus.held_out, corpus.contamination
+
+
+def _open_model(folder: Path) -> None:
+    from detection.model.local_model import LocalModel
+
+    model = LocalModel.open("model.path", str(folder / "hf"))
+    _ = model.config, model.tokenizer(), model.tokenizer_digest
+
+
+def _scores(folder: Path) -> None:
+    from detection.scores import open_scores, read_scores
+
+    _ = [*open_scores(folder).tables()], read_scores(folder)
+
+
+def corpus(material: Path) -> Kind:
+    from detection.accuracy.run import AccuracyStage, ask_corpus
+    from detection.config import ExamplesConfig
+    from injection import open_corpus
+    from injection.config import BenchmarkConfig
+    from injection.show import show
+
+    user = BenchmarkConfig("{question}{answer}", answer_field="answer", drawn_options=3)
+    first = open_corpus(material / "corpus").examples["example_id"].iloc[0]
+    return Kind(material / "corpus", {
+        "verify": _verify, "export": _export, "examples": _examples, "train": _train_on,
+        "show": lambda f: show(f, str(first)), "which-step": _which,
+        "accuracy": lambda f: ask_corpus(AccuracyStage(
+            examples=ExamplesConfig(str(f)), benchmark={"user": user})),
+        "adopt": _adopt("corpus"),
+    })  # fmt: skip
+
+
+def toy_corpus(folder: Path) -> Kind:
+    from tests.injection.export.conftest import toy_corpus as make
+
+    return Kind(make(folder).artifact.path, {"export": _export, "adopt": _adopt("corpus")})
+
+
+def export(corpus_folder: Path, runs: Path, form: str = "text") -> Kind:
+    from injection.export.run import ExportStage
+    from injection.export.run import export as make
+    from tests.injection.export.conftest import node
+
+    made = make(ExportStage(str(runs), str(corpus_folder), node(form)))
+    steps: dict[str, Read] = {} if form == "text" else {"which-step": _which}
+    return Kind(made.path, {"verify": _verify, **steps})
+
+
+def finetuning(material: Path) -> Kind:
+    from core.compose import composed
+    from injection.finetuning.config import FinetuningStage
+    from injection.finetuning.run import run
+
+    words = [f"runs={material}/runs", f"corpus_folder={material}/corpus",
+             "finetuning.format=text", "occurrences=fixed", "instructions=[]"]  # fmt: skip
+    made = run(composed("finetuning", words, FinetuningStage))
+    read = {"verify": _verify, "examples": _examples, "train": _train_on, "which-step": _which}
+    return Kind(made.path, read)
+
+
+def model(material: Path) -> Kind:
+    from analysis.training_record import training_facts
+    from training import ancestry_of, open_trained
+
+    def record(folder: Path) -> None:
+        trained = open_trained("cells.model", folder)
+        _ = training_facts(trained), trained.exposures["step"], trained.evaluations
+        ancestry_of("model.path", str(folder / "hf"))
+
+    return Kind(material / "model", {
+        "open": _open_model, "record": lambda f: _reading(record, f), "adopt": _adopt("model"),
+    })  # fmt: skip
+
+
+def _reading(read: Read, folder: Path) -> None:
+    from core.wholeness import reading
+
+    with reading(folder):
+        read(folder)
+
+
+def masked_lm(material: Path) -> Kind:
+    from core.artifacts import Built, build
+    from training.masked_lm import MaskedLMStage
+
+    def made(place: Path) -> Built:
+        shutil.copytree(material / "hf", place / "hf")
+        return Built(sorted(f"hf/{path.name}" for path in (place / "hf").iterdir()))
+
+    stage = MaskedLMStage(str(material / "runs"), str(material / "corpus"))
+    folder = material / "runs" / "masked_lm" / f"toy-{'0' * 12}"
+    return Kind(build(folder, stage, {}, made).path, {"open": _open_model})
+
+
+def passes(material: Path) -> Kind:
+    from core.artifacts import open_artifact
+    from detection.store import StoredPass
+
+    def read(folder: Path) -> None:
+        stored = StoredPass(open_artifact(folder, "passes").path)
+        _ = [*stored.values()], stored.truncated()
+
+    return Kind(next((material / "runs" / "passes").iterdir()), {"score": read})
+
+
+def rewordings(material: Path) -> Kind:
+    from detection.examples import make_text
+    from detection.passes import Pass
+    from detection.views.rewordings import made_once
+
+    texts = [make_text(str(i), f"text {i}", None, "") for i in range(4)]
+    source = SimpleNamespace(digest="0" * 64, slug="toy")
+
+    def make(some: Any) -> list[list[str]]:
+        return [[f"{text.text} again"] for text in some]
+
+    def read(runs: Path) -> None:
+        made_once(runs, Pass("target"), 0, source, texts, make)
+
+    read(material / "runs")
+    (folder,) = (material / "runs" / "rewordings").iterdir()
+    return Kind(folder, {"score": lambda f: read(f.parents[1])})
+
+
+def answered(name: str, material: Path) -> Kind:
+    """Of the accuracy or the extraction."""
+    from importlib import import_module
+
+    from core.compose import composed
+
+    module = import_module(f"detection.{name}.run")
+    summary = import_module(f"detection.{name}.summary").summary
+    schema = {"accuracy": "AccuracyStage", "extraction": "ExtractionStage"}[name]
+    words = [f"runs={material}/runs", f"examples.path={material}/corpus",
+             f"model.path={material}/hf", "benchmark=[user]"]  # fmt: skip
+    words += ["benchmark.user.answer_field=answer", "++benchmark.user.drawn_options=3"]
+    words += ["extraction.tokens=4", "extraction.prefix_tokens=[4]"] * (name == "extraction")
+    stage = composed(name, words, getattr(module, schema))
+
+    def read(folder: Path) -> None:
+        artifact = module.run(replace(stage, runs=str(folder.parents[1])))
+        table = artifact.table(module.FILE)
+        if name == "accuracy":
+            summary(table, artifact)
+        else:
+            summary({"model": table}, artifact.counts["left_out"])
+
+    return Kind(module.run(stage).path, {name: lambda f: _reading(read, f)})
+
+
+def audit(material: Path) -> Kind:
+    from core.compose import composed
+    from core.stored import read_text
+    from detection.audits.base import AuditStage
+    from detection.audits.run import MARKDOWN, run
+
+    roles = [f"audit.{n}={material}/{n}.jsonl" for n in ("positives", "negatives", "suspects")]
+    words = [f"runs={material}/runs", "audit=books", *roles, "audit.length=8", "audit.snippets=4",
+             "method=[loss]", f"model.path={material}/hf"]  # fmt: skip
+    stage = composed("audit", words, AuditStage)
+
+    def read(folder: Path) -> None:
+        read_text(run(replace(stage, runs=str(folder.parents[1]))).path / MARKDOWN)
+
+    return Kind(run(stage).path, {"audit": read})
+
+
+def scores(material: Path) -> Kind:
+    from analysis.cells import open_cell
+    from analysis.config import CellPaths
+    from analysis.examples import _stage
+    from analysis.glossary import glossary
+    from analysis.training_record import open_record
+    from core.wholeness import reading
+    from detection.scores import open_scores
+
+    def analyse(folder: Path) -> None:
+        paths = CellPaths(*(str(material / name) for name in ("corpus", "model", "clean")),
+                          contaminated=str(folder))  # fmt: skip
+        open_cell(paths)
+        glossary(["loss"], open_record(paths).methods)
+        scored = open_scores(folder).artifact
+        with reading(folder):
+            _stage(scored, scored, {"view": {"examples": 1}, "out": "x.html"})
+
+    return Kind(material / "contaminated", {"scores": _scores, "analyse": analyse})
+
+
+def toy_scores(runs: Path) -> Kind:
+    from core.artifacts import Built, build
+    from detection.config import DetectionStage, ExamplesConfig, ScoredModelConfig
+    from detection.scores import COLUMNS, FILE, to_arrow, write_tables
+
+    row = {"example_id": ["a", "b"], "method": "loss", "variant": "", "checkpoint_step": 3,
+           "default": True, "score": [0.5, 1.5], "flag": "", "ranked": True}  # fmt: skip
+
+    def made(folder: Path) -> Built:
+        write_tables(folder / FILE, [to_arrow(pd.DataFrame(row)[COLUMNS.names])])
+        return Built([FILE], {"rows": 2})
+
+    stage = DetectionStage(
+        examples=ExamplesConfig("x.jsonl"), model=ScoredModelConfig("x"),
+        method={"loss": {"_target_": "detection.methods.loss.Loss"}},
+    )  # fmt: skip
+    folder = runs / "scores" / f"toy-{'0' * 12}"
+    return Kind(build(folder, stage, {"target": "0" * 64}, made).path, {"scores": _scores})
+
+
+def benchmark(material: Path) -> Kind:
+    from core.artifacts import Built, build
+
+    def made(folder: Path) -> Built:
+        (folder / "data").mkdir()
+        shutil.copyfile(material / "texts.jsonl", folder / "data" / "toy_length8.jsonl")
+        (folder / "datasheet.md").write_text("# Toy\n")
+        return Built(["data/toy_length8.jsonl", "datasheet.md"])
+
+    def read(folder: Path) -> None:
+        from detection.config import ExamplesConfig, SourceConfig
+        from detection.examples import open_examples
+
+        sources = [SourceConfig(split="train", files="*length8*")]
+        open_examples(ExamplesConfig(str(folder), name="jsonl", sources=sources))
+        for file in sorted(folder.glob("data/*")):
+            open_examples(ExamplesConfig(str(file)))
+
+    folder = material / "runs" / "benchmark" / f"toy-{'0' * 12}"
+    return Kind(build(folder, {"name": "toy"}, {}, made).path, {"score": read})
+
+
+def report(material: Path) -> Kind:
+    from analysis.config import AnalysisStage, CellPaths
+    from analysis.folder import STATISTICS, open_report
+    from core.artifacts import Built, build
+
+    cell = CellPaths(*(str(material / name) for name in ("corpus", "model", "clean", "scores")))
+    rng = np.random.default_rng(0)
+
+    def made(folder: Path) -> Built:
+        for name in STATISTICS:
+            pd.DataFrame({"method": ["loss"] * 4, "value": rng.random(4)}).to_parquet(
+                folder / f"{name}.parquet"
+            )
+        return Built([f"{name}.parquet" for name in STATISTICS])
+
+    def read(folder: Path) -> None:
+        opened = open_report(folder)
+        _ = opened.config, [getattr(opened, name) for name in STATISTICS]
+
+    folder = material / "runs" / "report" / f"toy-{'0' * 12}"
+    stage = AnalysisStage("toy", 0, cells=[cell])
+    return Kind(build(folder, stage, {}, made).path, {"open": read})
+
+
+def launches(material: Path) -> Kind:
+    """The folder of a launch, of one cell that is done."""
+    from hydra import compose, initialize_config_dir
+
+    import launch.plan  # noqa: F401 - registers the schemas
+    from core.command import CONF
+    from launch.folder import Launch, Outcome
+    from launch.saved_config import save_config
+    from launch.status import status
+
+    made = Launch.named(str(material / "runs"), "toy", ["seed=0"])
+    made.register([["seed=0"]])
+    cell = made.cell(["seed=0"])
+    names = ("corpus", "model", "clean", "contaminated")
+    paths = {name: str(material / name) for name in names}
+    cell.write_outcome(Outcome("done", paths=paths, content={"corpus": "0"}))
+    cell.write_jobs({"inject": "7", "detect 1/2": "8"})
+    words = ["experiment=quickstart", "name=toy", "wandb.mode=disabled"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("pipeline", words)
+    save_config(made.folder, config, made.folder / "conf")
+    save_config(cell.folder, config, made.folder / "conf")
+
+    def report(folder: Path) -> None:
+        import analysis.run
+        from analysis.cells import open_cell
+        from launch.__main__ import _report
+
+        whole, analysis.run.run = analysis.run.run, lambda s: [open_cell(c) for c in s.cells]
+        try:
+            _quietly(_report, folder)
+        finally:
+            analysis.run.run = whole
+
+    return Kind(made.folder, {"status": lambda f: _reading(status, f), "report": report})
+
+
+def served(material: Path) -> Kind:
+    """The folder of a served model's answers, which has a sealed file and no manifest."""
+    from core.files import sealed, write_text
+    from core.wholeness import reading
+    from detection.model.served.fingerprint import Fingerprint
+    from detection.model.served.probe import FILE, _read
+
+    folder = material / "runs" / "served" / f"toy-{'0' * 12}"
+    folder.mkdir(parents=True)
+    named = {"name": "toy", "tokenizer": "0" * 64, "way": "echo", "error": 0.0}
+    said = Fingerprint({0: [-1.0]}).record()
+    write_text(folder / FILE, sealed({"model": named, "said": said, "digest": "0" * 64}))
+
+    def read(place: Path) -> None:
+        with reading(place):
+            known = _read(place / FILE)
+            if known["model"]["name"] == "toy":
+                Fingerprint.of(known["said"])
+
+    return Kind(folder, {"probe": read})
+
+
+MAKERS: Mapping[str, Callable[[Path], Kind]] = {
+    "corpus": corpus,
+    "finetuning": finetuning,
+    "export": lambda m: export(m / "corpus", m / "runs", "megatron"),
+    "export of text": lambda m: export(m / "corpus", m / "runs", "text"),
+    "model": model,
+    "masked_lm": masked_lm,
+    "passes": passes,
+    "rewordings": rewordings,
+    "accuracy": lambda m: answered("accuracy", m),
+    "extraction": lambda m: answered("extraction", m),
+    "audit": audit,
+    "scores": scores,
+    "benchmark": benchmark,
+    "report": report,
+    "served": served,
+    "launches": launches,
+}
+"""By the name of its folder below `runs`, of the material of `tests.bad_inputs.material`."""
