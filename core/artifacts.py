@@ -268,6 +268,10 @@ def check_folder(folder: Path) -> None:
         manifest = read_manifest(folder)
     except ForeignManifestError:
         return
+    except ArtifactError:
+        if (folder / CONFIG).is_file() or NAMED.fullmatch(folder.name):
+            raise
+        return  # of texts from elsewhere, say
     if manifest["schema"] == SCHEMA:
         ensure_whole(folder, manifest)
 

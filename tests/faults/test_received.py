@@ -306,4 +306,4 @@ def test_some_edits_of_small_folders(tmp_path):
     exported = kinds.export(toy.folder, tmp_path / "made")
     found = {"corpus": toy, "export": exported, "scores": kinds.toy_scores(tmp_path / "made")}
     for name, kind in found.items():
-        edit_and_read(kind, name, 5, tmp_path / name)
+        edit_and_read(kind, name, 3, tmp_path / name)

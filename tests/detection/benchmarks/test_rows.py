@@ -357,8 +357,9 @@ def test_a_benchmark_that_was_built_is_read_whole_or_refused(tmp_path, place, be
         read()
 
 
-def test_another_programs_manifest_beside_texts_is_left_alone(tmp_path):
+@pytest.mark.parametrize("text", ['{"name": "theirs", "schema": "v2"}', '["texts.jsonl"]', "-"])
+def test_another_programs_manifest_beside_texts_is_left_alone(tmp_path, text):
     rows = [{"text": f"{n} words", "label": n % 2} for n in range(4)]
     folder = write(tmp_path, {"texts.jsonl": rows})
-    (tmp_path / "manifest.json").write_text('{"name": "theirs", "schema": "v2"}')
+    (tmp_path / "manifest.json").write_text(text)
     assert len(open_examples(ExamplesConfig(str(folder / "texts.jsonl")))) == 4
