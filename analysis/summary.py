@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -141,7 +140,8 @@ def _trend(
     if measured.empty:
         return f"{said}."
     rising = int((measured["slope_low"] > 0).sum())
-    return f"{said}. The slope's interval is above 0 for {rising} of {many(len(measured), 'method')}."
+    methods = many(len(measured), "method")
+    return f"{said}. The slope's interval is above 0 for {rising} of {methods}."
 
 
 def _control(name: str, results: pd.DataFrame) -> str:

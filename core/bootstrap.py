@@ -101,9 +101,7 @@ def _first_arrivals(names: Sequence[str], seed: int) -> Counts:
     return counts.reshape(DRAWS_AT_ONCE, n).astype(np.float32)
 
 
-def _arrivals(
-    names: Sequence[str], seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp], Scores]:
+def _arrivals(names: Sequence[str], seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Scores]:
     """The draw, the name's position and the time in [0, 1) of each arrival in one window."""
     draws, times = [], []
     for name in names:

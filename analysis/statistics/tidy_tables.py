@@ -51,9 +51,7 @@ def statistics(
         )
         by_cell = [slopes.dose_responses(cell, config, seed) for cell in members]
         responses = slopes.pool(by_cell, texts, seed)
-        rows["trend"] += trends.occurrences_rows(
-            name, members, joint, responses, config.confidence
-        )
+        rows["trend"] += trends.occurrences_rows(name, members, joint, responses, config.confidence)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)
     return _tables(experiment, rows, cells)
