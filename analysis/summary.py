@@ -144,9 +144,8 @@ def _trend(
     if measured.empty:
         return f"{said}."
     rising = int((measured["slope_low"] > 0).sum())
-    return (
-        f"{said}. The slope's interval is above 0 for {rising} of {many(len(measured), 'method')}."
-    )
+    methods = many(len(measured), "method")
+    return f"{said}. The slope's interval is above 0 for {rising} of {methods}."
 
 
 def _control(name: str, results: pd.DataFrame) -> str:

@@ -141,9 +141,7 @@ def slopes(reports: int, sizes: Sequence[int]) -> int:
             for setting in _settings():
                 benchmarks, auroc, slope = setting
                 rng = np.random.default_rng([members, benchmarks, round(100 * auroc)])
-                centre = float(
-                    np.log2(occurrences(design, 10_000 // members * members, rng)).mean()
-                )
+                centre = _mean_log(design, members, rng)
                 level = float(np.log(auroc / (1 - auroc))) - slope * centre
                 made = []
                 for _ in range(reports):
@@ -154,6 +152,12 @@ def slopes(reports: int, sizes: Sequence[int]) -> int:
                 print(f"| {place} | {text} |{' OFF' * off}", flush=True)
                 bad += off
     return bad
+
+
+def _mean_log(design: Occurrences, members: int, rng: Rng) -> float:
+    """The mean log2(copies) of the members that have any."""
+    drawn = [occurrences(design, members, rng) for _ in range(10_000 // members)]
+    return float(np.log2(np.concatenate(drawn)).mean())
 
 
 def _settings() -> Iterator[tuple[int, float, float]]:

@@ -17,7 +17,7 @@ Several benchmarks have a level a_s each and one slope b.
 - Draws: the estimate plus the influence of each example times how often it was drawn beyond once,
   scaled to the spread of that interval. So they are paired wherever the resamples are.
 
-`python -m benchmarks.slope_coverage` shows bias and coverage (docs/results/slope.md).
+`python -m benchmarks.slope_coverage` shows bias and coverage (docs/slope.md).
 
 Shapes: M members and N non-members of a benchmark, S benchmarks, D draws.
 """
@@ -124,21 +124,28 @@ class _Spread(NamedTuple):
 def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
     """The slope that the benchmarks share; the spread of its draws is that of its interval.
 
-    Where the data are too few, `slope.needs` says what is missing and the value is NaN.
+    Where the data are too few, `slope.needs` says what is missing and the value is NaN. A benchmark
+    whose members all score above (or below) its non-members says nothing of the slope: its level
+    is infinite.
     """
     members, nonmembers = (sum(len(s[side]) for s in samples) for side in (1, 2))
     draws = len(samples[0].drawn.members)
-    doses = frozenset(float(2**x) for sample in samples for x in sample.log_occurrences)
-    placements = [_placements(sample) for sample in samples]
-    needs = _needs(samples, placements)
     x = [sample.log_occurrences for sample in samples]
-    fit = None if needs else _solve(x, placements, [np.ones(len(each)) for each in x])
+    doses = frozenset(np.exp2(np.concatenate(x)).round().tolist())
+    placements = [_placements(sample) for sample in samples]
+    mixed = [place for place, p in enumerate(placements) if 0 < p.mean() < 1]
+    needs = _needs(samples, placements)
+    own = [(x[place], placements[place], np.ones(len(x[place]))) for place in mixed]
+    fit = None if needs else _solve(*zip(*own, strict=True))
+    levels = np.full((1 + draws, len(samples)), np.nan)
     if fit is None:
         slope = not_carried((members, nonmembers), draws, needs or SEPARATED)
-        return DoseResponse(slope, np.full((1 + draws, len(samples)), np.nan), doses)
-    curves = _with_draws(samples, fit, confidence)
+        return DoseResponse(slope, levels, doses)
+    levels[:] = [np.inf if p.mean() > 0.5 else -np.inf for p in placements]
+    curves = _with_draws([samples[i] for i in mixed], fit, confidence)
+    levels[:, mixed] = curves.levels
     slope = Estimate(members, nonmembers, float(curves.slope[0]), curves.slope[1:])
-    return DoseResponse(slope, curves.levels, doses)
+    return DoseResponse(slope, levels, doses)
 
 
 def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
@@ -191,7 +198,9 @@ def crossing(curves: Curves, low: float, high: float, level: float) -> Scores:
 
 def logistic(log_odds: Scores) -> Scores:
     """σ."""
-    probability: Scores = 1 / (1 + np.exp(-log_odds))
+    from scipy.special import expit
+
+    probability: Scores = expit(log_odds)
     return probability
 
 
@@ -218,7 +227,8 @@ def _needs(samples: Sequence[Sample], placements: Sequence[Scores]) -> str:
 
 def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Scores]) -> _Fit | None:
     """Newton's method from a flat line; None where the slope has no finite value."""
-    start = [float(np.average(p, weights=n).clip(0.01, 0.99)) for p, n in zip(share, members)]
+    data = list(zip(share, members, strict=True))
+    start = [float(np.average(p, weights=n).clip(0.01, 0.99)) for p, n in data]
     levels, slope = [float(np.log(p / (1 - p))) for p in start], 0.0
     centres = [float(np.average(own, weights=n)) for own, n in zip(x, members, strict=True)]
     for _ in range(STEPS):
@@ -227,7 +237,8 @@ def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Score
             for *data, level, centre in zip(x, share, members, levels, centres, strict=True)
         ]
         curvature = sum(float(part.weight @ part.away**2) for part in parts)
-        if not curvature > 0 or max(abs(np.ptp(own) * slope) for own in x) > STEEPEST:
+        total = min(float(part.weight.sum()) for part in parts)
+        if min(total, curvature) < TINY or max(abs(np.ptp(own) * slope) for own in x) > STEEPEST:
             return None
         left = [(p.share - p.fitted) * n for p, n in zip(parts, members, strict=True)]
         turn = sum(float(r @ p.away) for r, p in zip(left, parts, strict=True)) / curvature
@@ -267,7 +278,9 @@ def _with_draws(samples: Sequence[Sample], fit: _Fit, confidence: float) -> Curv
     """The estimate without its bias, then draws as spread as Student's interval."""
     pairs = list(zip(samples, fit.parts, strict=True))
     influence = [_influence(sample, part, fit.curvature) for sample, part in pairs]
-    members, nonmembers = (np.array([side.T @ side for side in sides]) for sides in zip(*influence))
+    members, nonmembers = (
+        np.array([sides[which].T @ sides[which] for sides in influence]) for which in (0, 1)
+    )
     covariance = members + nonmembers
     slope_variance = float(covariance[:, 1, 1].sum())
     fit = _unbiased(fit, _Spread(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1]))

@@ -15,8 +15,8 @@ Columns (`COLUMNS`), where they need a word:
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds per doubling, and its interval
   (`analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
   benchmarks at once. NaN where the data are too few for it, and `note` says what they lack.
-- `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level, over
-  the levels that were measured (of "all": in every benchmark).
+- `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level,
+  over the levels that were measured (of "all": in every benchmark).
 - `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
   where that lies outside of what was measured. `note` says so in words.
 """

@@ -132,6 +132,19 @@ def test_benchmarks_that_are_too_small_alone_have_a_slope_together():
     assert not dose_response(samples, 0.95).slope.needs
 
 
+def test_a_benchmark_without_overlap_says_nothing_of_the_slope():
+    """Its level is infinite, and its AUROC is 1 (or 0) at every dose."""
+    rng = np.random.default_rng(14)
+    sample, far = (simulated(rng, np.repeat(LADDER, 10)) for _ in range(2))
+    alone = dose_response([sample], 0.95)
+    for shift, level in ((99, np.inf), (-99, -np.inf)):
+        both = dose_response([sample, far._replace(members=far.members + shift)], 0.95)
+        assert both.slope.value == alone.slope.value
+        assert (both.levels[:, 1] == level).all()
+        at_one = alone.curves.at(0)[0]
+        assert both.curves.at(0)[0] == pytest.approx((at_one + (shift > 0)) / 2)
+
+
 def test_equal_scores_have_a_slope_of_zero():
     sample = simulated(np.random.default_rng(5), np.repeat(LADDER, 10))
     tied = sample._replace(members=np.zeros(40), nonmembers=np.zeros(60))
