@@ -117,8 +117,8 @@ def compared(runs: Path, texts: Path, model: ScoredModelConfig, local: Any) -> s
         served = scores(runs, texts, model)
     both = served.merge(local, on=["example_id", "method", "variant"], suffixes=("", "_local"))
     off = (both["score"] - both["score_local"]).abs().groupby(both["method"])
-    said = ", ".join(f"{name} {most:.2g} (mean {mean:.2g})"
-                     for name, most, mean in zip(off.max().index, off.max(), off.mean(), strict=True))  # fmt: skip
+    parts = zip(off.max().index, off.max(), off.mean(), strict=True)
+    said = ", ".join(f"{name} {most:.2g} (mean {mean:.2g})" for name, most, mean in parts)
     return f"{said}; requests for {TEXTS} texts: {len(asked) - probed - _again(asked, probed)}"
 
 
