@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
+from analysis.cells import CLEAN
 from analysis.methods import BLIND, label
-from analysis.statistics.controls import control_rows, off_controls
-from analysis.summary import in_words, many, moves
+from analysis.statistics.controls import by_control, verdict
+from analysis.summary import in_words, jointly, many, moves
 from analysis.sweeps import Sweep, short, swept
 from analysis.tables.statistical import in_against_out
 from analysis.tables.table import with_interval
 
 MAIN = 2
 """So many sentences of a condition say what was found: the best method, and the occurrences."""
-MOST_OFF = 5
-"""So many controls that are off are named; the report has all."""
 
 
 def headlines(
@@ -52,7 +50,10 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     if not ranking:
         return f"{along} no method was measured everywhere{_without(sweep)}."
     best, middle = ranking[0], ranking[len(ranking) // 2]
-    of = f", the best of {len(ranking)} methods on average," * (len(ranking) > 1)
+    chosen = (
+        f", the best of {len(ranking)} methods on average (intervals corrected for the choice),"
+    )
+    of = chosen * (len(ranking) > 1)
     said = f"{along} the AUROC of {label(*best, ranking)}{of} {_change(sweep, best)}"
     if middle != best:
         said += f", and that of {label(*middle, ranking)}, the median one, {_change(sweep, middle)}"
@@ -74,41 +75,23 @@ def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
     )
 
 
-def controls_line(pooled: pd.DataFrame, confidence: float) -> str:
-    """Whether the controls of all conditions hold 0.5; those that do not by name."""
-    once = ["method", "variant", "value"]  # cells may share a clean model, and all texts
-    rows = control_rows(pooled).drop_duplicates(once)
-    off = off_controls(pooled).drop_duplicates(once)
-    if rows.empty:
+def controls_line(pooled: pd.DataFrame) -> str:
+    """Whether the controls of any condition are off, and where each is worst."""
+    looked = by_control(pooled)
+    if not looked:
         return "Controls: not measured."
-    kinds = rows["method"].map(lambda method: "blind" if method == BLIND else "clean")
-    counts = {kind: int((kinds == kind).sum()) for kind in ("clean", "blind")}
-    if off.empty:
-        return f"Controls: {_hold(counts)} 0.5."
-    of = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    named = [_named(row) for row in off.head(MOST_OFF).to_dict("records")]
-    rest = f" and {len(off) - MOST_OFF} more" * (len(off) > MOST_OFF)
-    by_chance = f"{len(rows) * (1 - confidence):.1f} are expected to do so by chance"
-    return (
-        f"Controls: **OFF** for {len(off)} of {of}: {', '.join(named)}{rest}; the interval "
-        f"leaves 0.5 out ({by_chance})."
-    )
-
-
-def _hold(counts: Mapping[str, int]) -> str:
-    """Such as "the clean interval holds" and "all 3 clean intervals and the blind one hold"."""
-    one = [kind for kind, count in counts.items() if count == 1]
-    several = [f"{count} {kind}" for kind, count in counts.items() if count > 1]
-    if not several:
-        whose = " and ".join(f"the {kind}" for kind in one)
-        return f"{whose} interval hold{'s' * (len(one) == 1)}"
-    rest = "".join(f" and the {kind} one" for kind in one)
-    return f"all {' and '.join(several)} intervals{rest} hold"
+    names = {CLEAN: "clean model", BLIND: "blind baseline"}
+    several = pooled["condition"].nunique() > 1
+    said = [
+        f"{names[control]} {verdict(rows)}" + f" in {rows['condition'].iloc[0]}" * several
+        for control, rows in looked.items()
+    ]
+    return f"Controls: {'; '.join(said)}."
 
 
 def _change(sweep: Sweep, pair: tuple[str, str]) -> str:
     """How it moves: rises from 0.58 [0.55, 0.61] to 0.76 [0.73, 0.79] (…)."""
-    line = sweep.line(*pair)
+    line = sweep.line(*pair).apply(jointly, axis=1)
     first, last = (in_words(line.iloc[place]) for place in (0, -1))
     row, turn = sweep.slopes.get(pair), _turn(line, sweep.factor.column)
     if row is None:
@@ -147,8 +130,3 @@ def _how_many(sweep: Sweep) -> str:
 def _without(sweep: Sweep) -> str:
     """The factor's values without a number, each with the reason."""
     return "".join(f"; no value at {short(at)} ({why})" for at, why in sweep.reasons.items())
-
-
-def _named(row: dict[Any, Any]) -> str:
-    kind = "" if row["method"] == BLIND else "clean "
-    return f"{kind}{row['method']} {in_words(row)} in {row['condition']}"

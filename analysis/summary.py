@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cells import CONTAMINATED
+from analysis.cells import CLEAN, CONTAMINATED
 from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
 from analysis.folder import Report
 from analysis.methods import BLIND, Methods, label, methods_of
-from analysis.statistics.controls import control_rows, off_controls
+from analysis.statistics.controls import by_control, verdict
 from analysis.statistics.flags import notes
 from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL, lacks
@@ -50,8 +50,7 @@ def sentences(
     over_all = detectors[detectors["occurrences"] == ANY]
     best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
     name = label(best["method"], best["variant"], methods_of(shown[shown["method"] != BLIND]))
-    clean = pooled[pooled["method"] != BLIND]
-    blind = pooled[pooled["method"] == BLIND]
+    looked = by_control(pooled)
     if best["needs"]:
         found = [_unmeasured(best)]
     else:
@@ -59,8 +58,8 @@ def sentences(
         found = [best_of, _trend(name, best, detectors, trends)]
     return [
         *found,
-        _control("Clean control (the model before the contaminated training)", clean),
-        _control("Blind baseline (a text classifier without the model)", blind),
+        _control("Clean control (the model before the contaminated training)", looked.get(CLEAN)),
+        _control("Blind baseline (a text classifier without the model)", looked.get(BLIND)),
     ]
 
 
@@ -89,11 +88,12 @@ def _best(
 ) -> str:
     members, others = best["n_members"], best["n_nonmembers"]
     measured = (
-        f"AUROC {in_words(best)} over {'all ' if members > 1 else ''}{many(members, 'member')} and "
-        f"{many(others, 'non-member')}, mean over benchmarks"
+        f"AUROC {in_words(jointly(best))} over {'all ' if members > 1 else ''}"
+        f"{many(members, 'member')} and {many(others, 'non-member')}, mean over benchmarks"
     )
     if len(methods) == 1:
         return f"The only method: {name}, {measured}."
+    measured += f" (interval corrected for the choice among {len(methods)} methods)"
     like = _not_beaten(str(best["method"]), comparisons, confidence)
     rivals = ", ".join(method for method, _ in methods if method in like)
     if not like:
@@ -126,7 +126,7 @@ def _trend(name: str, best: pd.Series[Any], detectors: pd.DataFrame, trends: pd.
     slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
     slopes = slopes.set_index(["method", "variant"]).loc[methods_of(detectors)]
     row = slopes.loc[(best["method"], best["variant"])]
-    first, last = own.iloc[0], own.iloc[-1]
+    first, last = (jointly(own.iloc[place]) for place in (0, -1))
     rising = int((slopes["slope_low"] > 0).sum())
     return (
         f"With the occurrences the AUROC of {name} {moves(row)}: its log-odds change by "
@@ -144,16 +144,16 @@ def moves(row: pd.Series[Any]) -> str:
     return "falls" if row["slope_high"] < 0 else "shows no trend"
 
 
-def _control(name: str, results: pd.DataFrame) -> str:
-    rows, off = control_rows(results), off_controls(results)
-    if rows.empty:
-        return f"{name}: not measured."
-    if off.empty:
-        values = ", ".join(f"{row['method']} {in_words(row)}" for _, row in rows.iterrows())
-        held = "its interval holds" if len(rows) == 1 else f"all {len(rows)} intervals hold"
-        return f"{name}: {held} 0.5 ({values})."
-    values = ", ".join(f"{row['method']} {in_words(row)}" for _, row in off.iterrows())
-    return f"{name}: **OFF** for {len(off)} of {len(rows)} ({values}); the interval leaves 0.5 out."
+def _control(name: str, rows: pd.DataFrame | None) -> str:
+    """Whether a control is off, by the rows of `by_control`."""
+    return f"{name}: {'not measured' if rows is None else verdict(rows)}."
+
+
+def jointly(row: pd.Series[Any]) -> pd.Series[Any]:
+    """An estimate of the pooled table with the interval that holds for any choice of a method."""
+    found: pd.Series[Any] = row.copy()
+    found[["ci_low", "ci_high"]] = row[["joint_low", "joint_high"]].to_numpy()
+    return found
 
 
 def many(number: int, noun: str) -> str:
