@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.config import AnalysisConfig
 from analysis.findings import Findings
 from analysis.statistics.controls import LEVEL, looked_at, stamp
 from analysis.summary import reading_guide

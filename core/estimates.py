@@ -165,7 +165,8 @@ def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
     Draws that move together ask for less than Bonferroni's correction, and none for more. Distances
     are measured on the scale of the angle arcsin √AUROC, on which draws near 1 are not skewed.
     """
-    angles = np.arcsin(np.sqrt([e.draws for e in estimates if not e.needs]))
+    draws = np.array([e.draws for e in estimates if not e.needs])
+    angles = np.arcsin(np.sqrt(draws.clip(0, 1)))  # a mean of ones may be above 1 by rounding
     angles = angles[angles.std(axis=1) > 1e-9] if len(angles) else angles
     if len(angles) < 2:
         return confidence

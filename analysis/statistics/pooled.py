@@ -9,9 +9,9 @@ Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
   within each drawn seed, or once for all seeds that hold the same examples as often. With
   one seed it is that cell's own interval.
-- `joint_low`, `joint_high`: of the AUROC of a method's default variant on the contaminated model, an
-  interval that holds together with those of all other methods on the same examples: so it holds
-  for the one with the highest AUROC, too (`core.estimates.joint_intervals`). NaN elsewhere.
+- `joint_low`, `joint_high`: of a default variant's AUROC on the contaminated model, an interval
+  that holds together with those of all other methods: so it holds for the one with the highest
+  AUROC, too (`core.estimates.joint_intervals`). NaN elsewhere.
 - `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
   more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import stdev
 
-import numpy as np
 import pandas as pd
 import pytest
 

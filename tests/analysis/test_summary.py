@@ -52,7 +52,8 @@ def test_the_strongest_is_above_every_other_method(made):
     assert best == (
         f"Strongest of 3 methods: min_k_plus_plus, AUROC {value} over all {row['n_members']} "
         f"members and {row['n_nonmembers']} non-members, mean over benchmarks (interval "
-        "corrected for the choice among 3 methods); it is above each of the others (paired tests, corrected, p < 0.05)."
+        "corrected for the choice among 3 methods); it is above each of the others (paired tests, "
+        "corrected, p < 0.05)."
     )
 
 

@@ -146,7 +146,8 @@ def test_a_control_that_is_off_is_said_for_its_condition_alone(one_off):
     first, second = one_off.conditions
     said = (
         "CONTROL OFF: The texts alone tell members from non-members (blind AUROC, "
-        "worst benchmark: boolq, 0.66 [0.60, 0.72], corrected p = 0.010): these figures may measure the texts, not the model."
+        "worst benchmark: boolq, 0.66 [0.60, 0.72], corrected p = 0.010): these "
+        "figures may measure the texts, not the model."
     )
     assert data(text)["stamps"] == {first: None, second: said}
     summary = text.partition('<section id="summary">')[2].partition("</section>")[0]
