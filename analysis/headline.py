@@ -64,7 +64,8 @@ def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
     """What a condition and its swapped replicate say together: each example is its own control."""
     found = in_against_out(replicates, ["method", "variant"])
     row = found.sort_values("share_above_0", kind="stable").iloc[-1]
-    most = f", the most of {len(found)} methods" if len(found) > 1 else ""
+    most = f", the most of {len(found)} methods (no correction for this choice)"
+    most *= len(found) > 1
     method, variant = row.name
     examples = many(int(row["examples"]), "example")
     return (

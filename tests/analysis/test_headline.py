@@ -145,7 +145,8 @@ def test_swapped_replicates_are_told_apart_and_together():
         "x: Best in x.",
         "x-swapped: Best of the others.",
         "x and its swapped replicate together: of 4 examples 75% score higher by the model that "
-        "saw them than by the other, with loss, the most of 2 methods; the difference is 0.75 "
+        "saw them than by the other, with loss, the most of 2 methods (no correction for this "
+        "choice); the difference is 0.75 "
         f"(standard error {error:.2f}) standard deviations of the non-members.",
     ]
 
