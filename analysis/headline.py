@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
-from analysis.direction import described, in_words
+from analysis.cells import CLEAN
+from analysis.direction import described
 from analysis.methods import BLIND, label
-from analysis.statistics.controls import control_rows, off_controls
-from analysis.summary import many
+from analysis.statistics.controls import by_control, verdict
+from analysis.summary import jointly, many
 from analysis.sweeps import Sweep, short, swept
 from analysis.tables.statistical import in_against_out
 
 MAIN = 2
 """So many sentences of a condition say what was found: the best method, and the occurrences."""
-MOST_OFF = 5
-"""So many controls that are off are named; the report has all."""
 
 
 def headlines(
@@ -53,8 +51,11 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     if not ranking:
         return f"Along {along} no method was measured everywhere{_without(sweep)}."
     best, middle = ranking[0], ranking[len(ranking) // 2]
-    of = f", the best of {len(ranking)} methods on average," * (len(ranking) > 1)
-    said = _moves(sweep, best, f"{label(*best, ranking)}{of}", along)
+    name = label(*best, ranking)
+    if len(ranking) > 1:
+        corrected = "(intervals corrected for the choice)"
+        name += f", the best of {len(ranking)} methods on average {corrected},"
+    said = _moves(sweep, best, name, along)
     if middle != best:
         median = f"{label(*middle, ranking)}, the median one,"
         said += f". {_moves(sweep, middle, median, sweep.factor.axis)}"
@@ -65,7 +66,8 @@ def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
     """What a condition and its swapped replicate say together: each example is its own control."""
     found = in_against_out(replicates, ["method", "variant"])
     row = found.sort_values("share_above_0", kind="stable").iloc[-1]
-    most = f", the most of {len(found)} methods" if len(found) > 1 else ""
+    most = f", the most of {len(found)} methods (no correction for this choice)"
+    most *= len(found) > 1
     method, variant = row.name
     examples = many(int(row["examples"]), "example")
     return (
@@ -76,41 +78,23 @@ def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
     )
 
 
-def controls_line(pooled: pd.DataFrame, confidence: float) -> str:
-    """Whether the controls of all conditions hold 0.5; those that do not by name."""
-    once = ["method", "variant", "value"]  # cells may share a clean model, and all texts
-    rows = control_rows(pooled).drop_duplicates(once)
-    off = off_controls(pooled).drop_duplicates(once)
-    if rows.empty:
+def controls_line(pooled: pd.DataFrame) -> str:
+    """Whether the controls of any condition are off, and where each is worst."""
+    looked = by_control(pooled)
+    if not looked:
         return "Controls: not measured."
-    kinds = rows["method"].map(lambda method: "blind" if method == BLIND else "clean")
-    counts = {kind: int((kinds == kind).sum()) for kind in ("clean", "blind")}
-    if off.empty:
-        return f"Controls: {_hold(counts)} 0.5."
-    of = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    named = [_named(row) for row in off.head(MOST_OFF).to_dict("records")]
-    rest = f" and {len(off) - MOST_OFF} more" * (len(off) > MOST_OFF)
-    by_chance = f"{len(rows) * (1 - confidence):.1f} are expected to do so by chance"
-    return (
-        f"Controls: **OFF** for {len(off)} of {of}: {', '.join(named)}{rest}; the interval "
-        f"leaves 0.5 out ({by_chance})."
-    )
-
-
-def _hold(counts: Mapping[str, int]) -> str:
-    """Such as "the clean interval holds" and "all 3 clean intervals and the blind one hold"."""
-    one = [kind for kind, count in counts.items() if count == 1]
-    several = [f"{count} {kind}" for kind, count in counts.items() if count > 1]
-    if not several:
-        whose = " and ".join(f"the {kind}" for kind in one)
-        return f"{whose} interval hold{'s' * (len(one) == 1)}"
-    rest = "".join(f" and the {kind} one" for kind in one)
-    return f"all {' and '.join(several)} intervals{rest} hold"
+    names = {CLEAN: "clean model", BLIND: "blind baseline"}
+    several = pooled["condition"].nunique() > 1
+    said = [
+        f"{names[control]} {verdict(rows)}" + f" in {rows['condition'].iloc[0]}" * several
+        for control, rows in looked.items()
+    ]
+    return f"Controls: {'; '.join(said)}."
 
 
 def _moves(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
     """How the AUROC of a method moves along the sweep."""
-    line = sweep.line(*pair)
+    line = jointly(sweep.line(*pair))
     trend = sweep.slopes.get(pair, {"slope": math.nan, "note": "it was not tested"})
     values = line.assign(at=line[sweep.factor.column].map(short))
     return described(name, axis, trend, values, None)
@@ -129,8 +113,3 @@ def _how_many(sweep: Sweep) -> str:
 def _without(sweep: Sweep) -> str:
     """The factor's values without a number, each with the reason."""
     return "".join(f"; no value at {short(at)} ({why})" for at, why in sweep.reasons.items())
-
-
-def _named(row: dict[Any, Any]) -> str:
-    kind = "" if row["method"] == BLIND else "clean "
-    return f"{kind}{row['method']} {in_words(row)} in {row['condition']}"

@@ -57,7 +57,7 @@ def gather(
         bins=histogram_table(found),
         sweeps=sweeps,
         headline=headlines(sweeps, sentences, made.replicates),
-        controls=controls_line(made.pooled, confidence),
+        controls=controls_line(made.pooled),
         records=own,
         tables=_tables(made, sweeps),
         sentences=sentences,

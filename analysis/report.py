@@ -9,12 +9,17 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.config import AnalysisConfig
 from analysis.findings import Findings
-from analysis.statistics.controls import control_rows, stamp
-from analysis.summary import many, reading_guide
+from analysis.statistics.controls import LEVEL, looked_at, stamp
+from analysis.summary import reading_guide
 from analysis.tables.table import Table
 
+ON_CONTROLS = (
+    f"A control is off where p ≤ {LEVEL:g}: how likely chance has one AUROC as far from 0.5 in any "
+    "benchmark (or in their mean), by any method, in any condition of this report. So the clean "
+    f"model is off in {LEVEL:.0%} of the reports in which nothing is wrong, and so is the blind "
+    "baseline."
+)
 OVER_CONDITIONS = ""
 """The condition of what spans several: it comes first."""
 
@@ -45,14 +50,14 @@ def markdown(findings: Findings, sections: Sequence[Section]) -> str:
     parts = [f"# {findings.title}: detection of contamination", *findings.headline]
     parts.append(findings.controls)
     for section in sections:
-        parts += _section(section, config)
+        parts += _section(section)
     if findings.examples:
         links = "\n".join(f"- [{Path(path).stem}]({path})" for path in findings.examples)
         parts += ["## Examples, token by token", links]
     return "\n\n".join([*parts, "## How to read this", reading_guide(config)]) + "\n"
 
 
-def _section(section: Section, config: AnalysisConfig) -> list[str]:
+def _section(section: Section) -> list[str]:
     shown = [
         *(f"![{chart.title}]({chart.path})\n\n*{chart.caption}*" for chart in section.charts),
         *(f"### {table.title}\n\n{table.markdown()}" for table in section.tables),
@@ -66,13 +71,5 @@ def _section(section: Section, config: AnalysisConfig) -> list[str]:
         *([f"> **{off}**"] if off else []),
         "\n".join(f"- {sentence}" for sentence in section.sentences),
         *shown,
-        *([_on_controls(looks, config)] if (looks := len(control_rows(results))) else []),
+        *([ON_CONTROLS] if len(looked_at(results)) else []),
     ]
-
-
-def _on_controls(looks: int, config: AnalysisConfig) -> str:
-    expected = looks * (1 - config.confidence)
-    return (
-        "A control is off when its interval over all members leaves 0.5 out. Of "
-        f"{many(looks, 'sound control')}, {expected:.1f} are expected to do so by chance."
-    )

@@ -10,7 +10,16 @@ from pathlib import Path
 from analysis.cells import Cell, name_apart, open_cell, series_of
 from analysis.config import AnalysisStage
 from analysis.examples import write_examples
-from analysis.folder import KIND, LATEST, PAGE, REPORT, STATISTICS, Report, open_report
+from analysis.folder import (
+    KIND,
+    LATEST,
+    PAGE,
+    REPORT,
+    REVISION,
+    STATISTICS,
+    Report,
+    open_report,
+)
 from analysis.headline import controls_line, headlines
 from analysis.mirror.runs import mirror
 from analysis.statistics.flags import notes
@@ -48,6 +57,7 @@ def write_report(
     """
     cells = name_apart(cells)
     inputs = {name: digest for cell in cells for name, digest in cell.inputs.items()}
+    inputs["statistics"] = REVISION
     runs = Path(stage.runs)
     folder = locate(runs, KIND, stage.name, stage, inputs)
     new = not is_complete(folder)
@@ -87,7 +97,7 @@ def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:
         log.info("\n%s", wrapped(sentence))
     for table in tables[:MOST_TABLES]:
         log.info("\n%s\n\n%s", wrapped(table.title), table.on_terminal())
-    log.info("\n%s", wrapped(controls_line(report.pooled, confidence)))
+    log.info("\n%s", wrapped(controls_line(report.pooled)))
     if tables[MOST_TABLES:]:
         log.info("\nTables in the report alone: %d.", len(tables) - MOST_TABLES)
     flagged = {

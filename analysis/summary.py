@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
-from analysis.cells import CONTAMINATED
+from analysis.cells import CLEAN, CONTAMINATED
 from analysis.conditions import parts_of
 from analysis.config import AnalysisConfig
 from analysis.direction import described
 from analysis.direction import in_words as in_words
 from analysis.folder import Report
 from analysis.methods import BLIND, Methods, label, methods_of
-from analysis.statistics.controls import control_rows, off_controls
+from analysis.statistics.controls import by_control, verdict
 from analysis.statistics.flags import notes
 from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL, lacks
@@ -22,6 +22,8 @@ from analysis.statistics.trends import OCCURRENCES, ONE_DOSE
 from analysis.statistics.unflagged import unflagged_sentence
 from core.metrics import AUROC
 from core.metrics.rates import ALARMS
+
+Estimates = TypeVar("Estimates", pd.DataFrame, "pd.Series[Any]")
 
 
 def reading_guide(config: AnalysisConfig) -> str:
@@ -52,8 +54,7 @@ def sentences(
     over_all = detectors[detectors["occurrences"] == ANY]
     best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
     name = label(best["method"], best["variant"], methods_of(shown[shown["method"] != BLIND]))
-    clean = pooled[pooled["method"] != BLIND]
-    blind = pooled[pooled["method"] == BLIND]
+    looked = by_control(pooled)
     if best["needs"]:
         found = [_unmeasured(best)]
     else:
@@ -61,8 +62,8 @@ def sentences(
         found = [best_of, _trend(name, best, detectors, trends, confidence)]
     return [
         *found,
-        _control("Clean control (the model before the contaminated training)", clean),
-        _control("Blind baseline (a text classifier without the model)", blind),
+        _control("Clean control (the model before the contaminated training)", looked.get(CLEAN)),
+        _control("Blind baseline (a text classifier without the model)", looked.get(BLIND)),
     ]
 
 
@@ -94,11 +95,12 @@ def _best(
 ) -> str:
     members, others = best["n_members"], best["n_nonmembers"]
     measured = (
-        f"AUROC {in_words(best)} over {'all ' if members > 1 else ''}{many(members, 'member')} and "
-        f"{many(others, 'non-member')}, mean over benchmarks"
+        f"AUROC {in_words(jointly(best))} over {'all ' if members > 1 else ''}"
+        f"{many(members, 'member')} and {many(others, 'non-member')}, mean over benchmarks"
     )
     if len(methods) == 1:
         return f"The only method: {name}, {measured}."
+    measured += f" (interval corrected for the choice among {len(methods)} methods)"
     like = _not_beaten(str(best["method"]), comparisons, confidence)
     rivals = ", ".join(method for method, _ in methods if method in like)
     if not like:
@@ -138,7 +140,7 @@ def _trend(
         return "Occurrences: no slope, since all members of a benchmark have the same number."
     values = detectors[detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)]
     values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_order))
-    values = values.assign(at=values["occurrences"])
+    values = jointly(values).assign(at=values["occurrences"])
     said = described(name, "occurrences", row, values, 1 - confidence)
     measured = slopes[slopes["slope"].notna()]
     if measured.empty:
@@ -148,16 +150,16 @@ def _trend(
     return f"{said}. The slope's interval is above 0 for {rising} of {methods}."
 
 
-def _control(name: str, results: pd.DataFrame) -> str:
-    rows, off = control_rows(results), off_controls(results)
-    if rows.empty:
-        return f"{name}: not measured."
-    if off.empty:
-        values = ", ".join(f"{row['method']} {in_words(row)}" for _, row in rows.iterrows())
-        held = "its interval holds" if len(rows) == 1 else f"all {len(rows)} intervals hold"
-        return f"{name}: {held} 0.5 ({values})."
-    values = ", ".join(f"{row['method']} {in_words(row)}" for _, row in off.iterrows())
-    return f"{name}: **OFF** for {len(off)} of {len(rows)} ({values}); the interval leaves 0.5 out."
+def _control(name: str, rows: pd.DataFrame | None) -> str:
+    """Whether a control is off, by the rows of `by_control`."""
+    return f"{name}: {'not measured' if rows is None else verdict(rows)}."
+
+
+def jointly(estimates: Estimates) -> Estimates:
+    """A row, or rows, of the pooled table with intervals that hold for any choice of a method."""
+    corrected = estimates.copy()
+    corrected[["ci_low", "ci_high"]] = estimates[["joint_low", "joint_high"]].to_numpy()
+    return corrected
 
 
 def many(number: int, noun: str) -> str:

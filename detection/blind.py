@@ -77,9 +77,13 @@ def warning(value: float, low: float, high: float) -> str | None:
     """What stands above figures whose texts have this blind AUROC and interval, or None."""
     if low <= 0.5 <= high:
         return None
+    return texts_tell(f"blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]")
+
+
+def texts_tell(measured: str) -> str:
+    """That figures may measure the texts: `measured` is what the blind baseline shows."""
     return (
-        "The texts alone tell members from non-members "
-        f"(blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]): "
+        f"The texts alone tell members from non-members ({measured}): "
         "these figures may measure the texts, not the model."
     )
 

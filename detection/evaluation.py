@@ -18,7 +18,7 @@ from core.estimates import ALL, Estimate, estimate, interval, mean_over, needs_o
 from core.metrics import AUROC, Metric, Scores, chosen_metrics
 from core.metrics.area import auroc_trials
 from core.seeds import derive
-from detection.blind import BLIND, Baseline, Blind, blind_baseline, obstacle, warning
+from detection.blind import BLIND, Baseline, Blind, blind_baseline, obstacle, texts_tell, warning
 from detection.clusters import clusters_of, sides
 from detection.matching import MATCHED, leftover, matched_by
 from detection.texts import Text, Texts
@@ -75,11 +75,14 @@ def evaluated(
     """
     names = sorted({e.benchmark for e in examples})
     parts = {name: [e for e in examples if e.benchmark == name] for name in names}
-    groups = [group(name, read(), texts, blind, metrics) for name, texts in parts.items()]
+    looks = len(parts) if len(parts) < 2 else len(parts) + 2
+    groups = [
+        group(name, read(), texts, blind, metrics, looks=looks) for name, texts in parts.items()
+    ]
     if len(groups) < 2:
         return groups
-    pooled = group(POOLED, read(), examples, blind, metrics)
-    return [_mean(groups, examples, metrics), *groups, pooled]
+    pooled = group(POOLED, read(), examples, blind, metrics, looks=looks)
+    return [_mean(groups, examples, metrics, looks), *groups, pooled]
 
 
 def by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[Key, pd.DataFrame]]:
@@ -154,11 +157,14 @@ def group(
     metrics: Sequence[Metric],
     match: bool = False,
     baseline: Baseline = blind_baseline,
+    looks: int = 1,
 ) -> Group:
     """By method and variant; none where the examples are of one kind. `name` seeds the draws.
 
     `match` adds each method's AUROC after matching on what the texts tell (`detection.matching`),
-    and to the blind row what matching leaves of style; `baseline` makes that row.
+    and to the blind row what matching leaves of style; `baseline` makes that row. `looks` is at how
+    many groups' blind rows a reader looks: that texts alone tell is said of one of them by chance
+    in 5% of the cases (Bonferroni).
     """
     texts, member = _labelled(examples)
     draws = _Draws(member, clusters_of([e for e in examples if e.label is not None]), name)
@@ -180,7 +186,7 @@ def group(
             sizes = len(rows[0]), len(rows[1])
             found[BLIND, ""][MATCHED.name] = leftover(made.style, sizes, DRAWS)
     counts = int(member.sum()), int((~member).sum())
-    return Group(name, *counts, found, "", _notes(found, problem), draws.clusters)
+    return Group(name, *counts, found, "", _notes(found, problem, looks), draws.clusters)
 
 
 @dataclass(frozen=True)
@@ -237,13 +243,15 @@ class _Draws:
         return resample(len(members), len(nonmembers), DRAWS, derive(SEED, self.name))
 
 
-def _notes(found: Estimates, problem: str | None) -> list[str]:
+def _notes(found: Estimates, problem: str | None, looks: int) -> list[str]:
     """That the texts alone tell, or are too few to say."""
     if (BLIND, "") not in found:
         return [f"no blind row: {problem}"] if problem else []
     value = found[BLIND, ""][AUROC.name]
-    sentence = warning(value.value, *interval(value, CONFIDENCE))
-    return [sentence] if sentence else []
+    if warning(value.value, *interval(value, 1 - (1 - CONFIDENCE) / looks)) is None:
+        return []
+    low, high = interval(value, CONFIDENCE)
+    return [texts_tell(f"blind AUROC {value.value:.2f} [{low:.2f}, {high:.2f}]")]
 
 
 def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
@@ -251,7 +259,7 @@ def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
     return [e.text for e in known], np.array([e.label for e in known], bool)
 
 
-def _mean(groups: Sequence[Group], examples: Texts, metrics: Sequence[Metric]) -> Group:
+def _mean(groups: Sequence[Group], examples: Texts, metrics: Sequence[Metric], looks: int) -> Group:
     """The one of "all", as in a report: the mean over benchmarks, where each was measured."""
     members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
     lacks = {
@@ -269,5 +277,5 @@ def _mean(groups: Sequence[Group], examples: Texts, metrics: Sequence[Metric]) -
                 m.name: mean_over({name: line[m.name] for name, line in by_name.items()})
                 for m in metrics
             }
-    notes = _notes(lines, obstacle(*_labelled(examples)))
+    notes = _notes(lines, obstacle(*_labelled(examples)), looks)
     return Group(ALL, members, nonmembers, lines, "", notes)

@@ -7,6 +7,7 @@
     by_occurrences/8/auroc/min_k/boolq      members with 8 occurrences, contaminated model (summary)
     by_occurrences/auroc/min_k/boolq        a point a number, over the metric occurrences  (history)
     ci_low/…  ci_high/…                     the interval's ends of the others (by number: history)
+    p_control/clean/auroc/min_k/boolq       a control's corrected p-value    (summary)
     needs/tpr_at_fpr_0.001/min_k/boolq      in its place, where the examples can't carry it
     n_members/boolq  n_nonmembers/boolq     what stands behind them; by_occurrences/n_members/boolq
 
@@ -30,6 +31,7 @@ BY_OCCURRENCES = f"by_{OCCURRENCES}/"
 ENDS = ("ci_low", "ci_high")
 SIZES = ("n_members", "n_nonmembers")
 NEEDS = "needs"
+P_VALUE = "p_control"
 
 Values = dict[str, Any]
 
@@ -89,6 +91,8 @@ def _values(part: pd.DataFrame, pairs: Methods) -> Values:
         else:
             values[key] = float(row.value)
             values |= {f"{end}/{key}": float(getattr(row, end)) for end in ENDS}
+        if pd.notna(row.p_control):
+            values[f"{P_VALUE}/{key}"] = float(row.p_control)
         values |= {f"{size}/{row.benchmark}": int(getattr(row, size)) for size in SIZES}
     return values
 
@@ -114,6 +118,6 @@ def _rows(
             **{"checkpoint": checkpoint, "benchmark": benchmark, "occurrences": occurrences},
             **cell["methods"][name],
             **{"metric": metric, "value": float("nan" if needs else value), "needs": needs},
-            **{end: float(values.get(f"{end}/{key}", "nan")) for end in ENDS},
+            **{end: float(values.get(f"{end}/{key}", "nan")) for end in (*ENDS, P_VALUE)},
             **{size: values.get(f"{size}/{benchmark}") for size in SIZES},
         }

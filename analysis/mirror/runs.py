@@ -19,7 +19,16 @@ import pandas as pd
 from analysis.cells import CONTAMINATED, Cell
 from analysis.config import AnalysisStage
 from analysis.folder import CHARTS, Report
-from analysis.mirror.keys import BY_OCCURRENCES, ENDS, NEEDS, SIZES, curves, labels, summary
+from analysis.mirror.keys import (
+    BY_OCCURRENCES,
+    ENDS,
+    NEEDS,
+    P_VALUE,
+    SIZES,
+    curves,
+    labels,
+    summary,
+)
 from analysis.statistics.trends import OCCURRENCES
 from analysis.tables.table import Table, write_tables
 from analysis.tables.tables import cell_tables
@@ -29,7 +38,7 @@ from training.metrics import TRAIN, open_run
 
 log = logging.getLogger(__name__)
 
-HIDDEN = (*ENDS, *SIZES, NEEDS)
+HIDDEN = (*ENDS, *SIZES, NEEDS, P_VALUE)
 """Keys that get no panel of their own."""
 ANALYSE = "analyse"
 """The type of a run that no training made."""

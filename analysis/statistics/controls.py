@@ -1,20 +1,132 @@
 """The controls beside every figure: the clean checkpoint and the blind baseline.
 
-Neither can know a member, so each must score 0.5 within its interval. One look a method decides:
-all members, mean over benchmarks. (A verdict for each benchmark and number of occurrences would
-stamp one sound report in two, by chance alone.)
+Neither can know a member, so the AUROC of each is 0.5 but for chance, in every benchmark and by
+every method. Membership was drawn at random, example by example. So what chance does is known: the
+labels of a benchmark are drawn anew RELABELINGS times, the same for all methods (the blind baseline
+brings its own shuffled labels, `detection.blind`).
+
+Each AUROC's distance from 0.5, in standard deviations of its relabelings, is compared with the
+largest distance that a relabeling has anywhere in the report: over benchmarks, their mean, methods
+and conditions (single-step max-T, Westfall and Young 1993). A control is off where p ≤ LEVEL: in 5%
+of sound reports, however many benchmarks there are and however alike the methods are. Errors of
+opposite signs do not cancel, and a small one that all benchmarks share shows in their mean.
 """
 
 from __future__ import annotations
 
-import pandas as pd
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from analysis.cells import CLEAN
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.cells import CLEAN, Cell
 from analysis.methods import BLIND
-from analysis.statistics.groups import ANY
-from analysis.statistics.results import ALL
-from core.metrics import AUROC
-from detection.blind import warning
+from analysis.statistics.groups import ANY, Group, groups
+from core.estimates import ALL
+from core.metrics import AUROC, Scores
+from core.seeds import derive
+from detection.blind import Blind, texts_tell
+
+RELABELINGS = 999
+LEVEL = 0.05
+TINY = 1e-9
+CHUNK = 100
+"""Relabelings at a time: those of 20,000 examples are 16 MB."""
+
+
+class Look(NamedTuple):
+    """What a control is looked at by; a benchmark, or the mean over all of them."""
+
+    method: str
+    variant: str
+    benchmark: str
+
+
+Looks = Mapping[Look, Scores]
+"""Look → AUROCs: first by the labels as they are, then by those drawn anew."""
+
+
+def looks(cell: Cell, blind: Blind, seed: int) -> Looks:
+    """All looks at the clean model of a cell, and at its blind baseline.
+
+    Args:
+        cell: with the scores of its clean model; a benchmark without members or non-members has
+            no look.
+        blind: the cell's baseline; a benchmark that it left out has no look.
+        seed: draws the labels.
+    """
+    found: dict[Look, Scores] = {}
+    parts = [group for group in groups(cell.examples) if group.occurrences == ANY]
+    for group in parts:
+        clean = cell.scores.get(CLEAN)
+        if clean is not None and clean.shape[1]:
+            rows = np.concatenate([group.members, group.nonmembers])
+            aurocs = _relabelled(clean.to_numpy(np.float64)[rows], _labels(cell, group, seed))
+            for (method, variant), own in zip(clean.columns, aurocs, strict=True):
+                found[Look(method, variant, group.benchmark)] = own
+        places = blind.placed[group.members].mean(axis=0)
+        if not np.isnan(places).any():
+            found[Look(BLIND, "", group.benchmark)] = places
+    return {**found, **_means(found, set(cell.examples["benchmark"]))}
+
+
+def mean_looks(of_cells: Sequence[Looks]) -> Looks:
+    """The mean over the cells of a condition that have a look."""
+    names = dict.fromkeys(look for own in of_cells for look in own)
+    return {look: np.mean([own[look] for own in of_cells if look in own], axis=0) for look in names}
+
+
+class Distances(NamedTuple):
+    """How far from 0.5 the AUROCs of one control are, in standard deviations of all labellings."""
+
+    by_look: Mapping[Look, float]
+    largest: Scores
+    """Of any look, by each labelling: first by the labels as they are."""
+
+
+def distances(found: Looks) -> dict[str, Distances]:
+    """Those of the clean model (CLEAN) and of the blind baseline (BLIND), where there are looks."""
+    by_control: dict[str, dict[Look, Scores]] = {}
+    for look, aurocs in found.items():
+        spread = aurocs.std()
+        far = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
+        by_control.setdefault(_control(look.method), {})[look] = far
+    return {
+        control: Distances(
+            {look: float(far[0]) for look, far in by_look.items()},
+            np.max(list(by_look.values()), axis=0),
+        )
+        for control, by_look in by_control.items()
+    }
+
+
+def with_p_values(
+    results: pd.DataFrame, column: str, by_name: Mapping[str, Mapping[str, Distances]]
+) -> pd.DataFrame:
+    """The results with `p_control`: each control's p-value, corrected for all looks; NaN elsewhere.
+
+    Args:
+        results: rows of the results of cells or conditions.
+        column: which of its columns has their names.
+        by_name: the distances of each by control.
+    """
+    p_values: dict[tuple[str, ...], float] = {}
+    for control in (CLEAN, BLIND):
+        family = {name: own[control] for name, own in by_name.items() if control in own}
+        if not family:
+            continue
+        largest = np.max([own.largest for own in family.values()], axis=0)[1:]
+        for name, own in family.items():
+            for look, far in own.by_look.items():
+                reaching = int((largest >= far - TINY).sum())
+                p_values[name, *look] = (1 + reaching) / (1 + len(largest))
+    names = results[[column, *Look._fields]].itertuples(index=False, name=None)
+    p_control = pd.Series([p_values.get(name, np.nan) for name in names], results.index, float)
+    tested = _is_control(results) & (results["needs"] == "")
+    return results.assign(p_control=p_control.where(tested))
 
 
 def control_rows(results: pd.DataFrame) -> pd.DataFrame:
@@ -22,34 +134,125 @@ def control_rows(results: pd.DataFrame) -> pd.DataFrame:
 
     None where some benchmark lacks members or non-members.
     """
-    deciding = (
-        (results["metric"] == AUROC.name)
-        & (results["checkpoint"] == CLEAN)
-        & (results["benchmark"] == ALL)
-        & (results["occurrences"] == ANY)
-        & (results["needs"] == "")
-    )
-    return results[deciding]
+    means = (results["benchmark"] == ALL) & (results["needs"] == "")
+    return results[_is_control(results) & means]
+
+
+def looked_at(results: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a p-value, the least likely by chance first."""
+    rows = results[results["p_control"].notna()]
+    is_mean = rows["benchmark"] == ALL  # last: of one benchmark it is the same
+    order = rows.assign(near=-(rows["value"] - AUROC.guess).abs(), is_mean=is_mean)
+    return rows.loc[order.sort_values(["p_control", "near", "is_mean"], kind="stable").index]
 
 
 def off_controls(results: pd.DataFrame) -> pd.DataFrame:
-    """The controls whose interval leaves 0.5 out."""
-    rows = control_rows(results)
-    return rows[(rows["ci_low"] > AUROC.guess) | (rows["ci_high"] < AUROC.guess)]
+    """The rows by which a control is off, the worst first."""
+    rows = looked_at(results)
+    return rows[rows["p_control"] <= LEVEL]
+
+
+def by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """`looked_at` of the clean models (CLEAN) and of the blind baseline (BLIND), if any."""
+    rows = looked_at(results)
+    control = rows["method"].map(_control)
+    return {name: rows[control == name] for name in (CLEAN, BLIND) if (control == name).any()}
 
 
 def stamp(results: pd.DataFrame) -> str | None:
     """What a figure or report must say where a control is off, or None."""
-    off = off_controls(results)
-    if off.empty:
-        return None
-    said = ["CONTROL OFF:"]
-    texts = off["method"] == BLIND
-    if clean := [
-        f"clean {row.method} {row.value:.2f} [{row.ci_low:.2f}, {row.ci_high:.2f}]"
-        for row in off[~texts].itertuples()
-    ]:
-        why = "leaves 0.5 out: by chance, or because members and non-members differ in themselves."
-        said.append(f"{', '.join(clean)} {why}")
-    blind = [warning(row.value, row.ci_low, row.ci_high) for row in off[texts].itertuples()]
-    return " ".join([*said, *filter(None, blind)])
+    off = {name: rows for name, rows in by_control(results).items() if len(off_controls(rows))}
+    said = []
+    if CLEAN in off:
+        said.append(
+            f"The clean model's AUROC differs from 0.5 ({worst(off[CLEAN])}): by chance, as in "
+            f"{LEVEL:.0%} of sound reports, or because members and non-members differ in "
+            "themselves."
+        )
+    if BLIND in off:
+        said.append(texts_tell(f"blind AUROC, {worst(off[BLIND])}"))
+    return " ".join(["CONTROL OFF:", *said]) if said else None
+
+
+def verdict(rows: pd.DataFrame) -> str:
+    """Whether a control is off, by the rows of `by_control`; and its worst benchmark."""
+    if off_controls(rows).empty:
+        return f"within chance of 0.5 ({worst(rows)})"
+    return f"**OFF**, AUROC differs from 0.5 ({worst(rows)})"
+
+
+def worst(rows: pd.DataFrame) -> str:
+    """The worst benchmark of a control, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
+
+    Where AUROC is off on average over benchmarks, and in none of them alone, that comes before.
+    """
+    means = rows["benchmark"] == ALL
+    single = _in_words(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
+    if off_controls(rows[~means]).empty and len(off_controls(rows[means])):
+        mean = _in_words(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
+        return f"{mean}; {single}"
+    return single
+
+
+def _in_words(row: dict[Any, Any], where: str) -> str:
+    method = "" if row["method"] == BLIND else f"{row['method']} "
+    ends = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+    place = where.format(benchmark=row["benchmark"])
+    return f"{place}{method}{row['value']:.2f} {ends}, corrected p = {row['p_control']:.3f}"
+
+
+def _control(method: str) -> str:
+    return BLIND if method == BLIND else CLEAN
+
+
+def _is_control(results: pd.DataFrame) -> pd.Series[bool]:
+    return (
+        (results["metric"] == AUROC.name)
+        & (results["checkpoint"] == CLEAN)
+        & (results["occurrences"] == ANY)
+    )
+
+
+def _labels(cell: Cell, group: Group, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """Who is a member, in chunks (≤ CHUNK × examples): first as it is, then drawn anew.
+
+    What is drawn depends on which examples there are alone. So cells that share them, whoever is a
+    member in each, are relabelled alike.
+    """
+    size = len(group.members) + len(group.nonmembers)
+    rows = np.concatenate([group.members, group.nonmembers])
+    ids = cell.examples["example_id"].to_numpy()[rows].astype(str)
+    place = np.argsort(ids, kind="stable")
+    member = np.arange(size) < len(group.members)
+    yield member[None]
+    digest = hashlib.sha256("\n".join(ids[place]).encode()).hexdigest()
+    rng = np.random.default_rng(derive(seed, "relabelings", group.benchmark, digest))
+    for start in range(0, RELABELINGS, CHUNK):
+        number = min(CHUNK, RELABELINGS - start)
+        drawn = np.empty((number, size), bool)
+        drawn[:, place] = rng.permuted(np.tile(member[place], (number, 1)), axis=1)
+        yield drawn
+
+
+def _relabelled(scores: Scores, labels: Iterator[NDArray[np.bool_]]) -> Scores:
+    """AUROCs of scores (examples × methods) by each labelling: methods × (1 + RELABELINGS)."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(scores, axis=0)
+    chunks = [(member.sum(axis=1), member.astype(np.float64) @ ranks) for member in labels]
+    members = chunks[0][0][0]
+    sums = np.concatenate([own for _, own in chunks]).T
+    found: Scores = (sums - members * (members + 1) / 2) / (members * (len(scores) - members))
+    return found
+
+
+def _means(found: Looks, benchmarks: set[str]) -> Looks:
+    """The mean over benchmarks, by each method that was looked at in all of them."""
+    by_method: dict[tuple[str, str], dict[str, Scores]] = {}
+    for look, own in found.items():
+        by_method.setdefault(look[:2], {})[look.benchmark] = own
+    return {
+        Look(*method, ALL): np.mean(list(own.values()), axis=0)
+        for method, own in by_method.items()
+        if own.keys() == benchmarks
+    }

@@ -9,6 +9,9 @@ Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
   within each drawn seed, or once for all seeds that hold the same examples as often. With
   one seed it is that cell's own interval.
+- `joint_low`, `joint_high`: of a default variant's AUROC on the contaminated model, an interval
+  that holds together with those of all other methods: so it holds for the one with the highest
+  AUROC, too (`core.estimates.joint_intervals`). NaN elsewhere.
 - `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
   more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
 
@@ -28,10 +31,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.cells import Cell, in_order
+from analysis.cells import CONTAMINATED, Cell, in_order
+from analysis.methods import default_variants
 from analysis.statistics.results import Estimates, Measure, estimate_rows
-from core.estimates import Estimate, mean_steps, total_needs, total_trials
-from core.metrics import Scores
+from core.estimates import Estimate, joint_intervals, mean_steps, total_needs, total_trials
+from core.metrics import AUROC, Scores
 from core.seeds import derive
 
 FACTS = (
@@ -42,7 +46,7 @@ FACTS = (
 COLUMNS = (
     *("experiment", "condition", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("default", "n_members", "n_nonmembers", "n_seeds", "metric", "value", "ci_low", "ci_high"),
-    "needs",
+    *("joint_low", "joint_high", "needs", "p_control"),
     *FACTS,
 )
 
@@ -147,7 +151,27 @@ def condition_rows(
         confidence: coverage of the intervals.
     """
     facts = {name: getattr(cells[0], name) for name in ("condition", *FACTS)}
+    joint = _joint_ends(pooled, default_variants(cells), confidence)
     for row in estimate_rows(cells, pooled, confidence):
         measure = Measure(*(row[name] for name in Measure._fields))
         seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in of_cells)
-        yield {**facts, "n_seeds": seeds, **row}
+        low, high = joint.get((measure, row["benchmark"]), (np.nan, np.nan))
+        yield {**facts, "n_seeds": seeds, **row, "joint_low": low, "joint_high": high}
+
+
+def _joint_ends(
+    pooled: Estimates, defaults: Mapping[str, str], confidence: float
+) -> dict[tuple[Measure, str], tuple[float, float]]:
+    """The ends of the intervals that hold together, for each AUROC of a default variant."""
+    families: dict[tuple[str, str], dict[Measure, Estimate]] = defaultdict(dict)
+    for measure, by_benchmark in pooled.items():
+        is_default = defaults.get(measure.method) == measure.variant
+        if is_default and (measure.checkpoint, measure.metric) == (CONTAMINATED, AUROC.name):
+            for benchmark, found in by_benchmark.items():
+                families[measure.occurrences, benchmark][measure] = found
+    ends = {}
+    for (_, benchmark), family in families.items():
+        both = joint_intervals([*family.values()], confidence)
+        for measure, low, high in zip(family, *both, strict=True):
+            ends[measure, benchmark] = float(low), float(high)
+    return ends

@@ -19,6 +19,9 @@ Columns (`COLUMNS`), where they need a word:
   (`core.metrics.rates`); `value` and its interval are then NaN. Empty elsewhere. "all"
   has a number where every benchmark of the cell carries the metric; else its `needs` names those
   that don't, such as "non-members in imdb".
+- `p_control`: of a control (the clean checkpoint's or the blind baseline's AUROC of all members),
+  how likely chance has one AUROC as far from 0.5 anywhere in the report
+  (`analysis.statistics.controls`); NaN elsewhere.
 - `seed`: the cell's own seed.
 
 A benchmark without members or non-members has no row of its own, nor has a number of occurrences
@@ -56,7 +59,7 @@ log = logging.getLogger(__name__)
 COLUMNS = (
     *("experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("default", "n_members", "n_nonmembers", "metric", "value", "ci_low", "ci_high"),
-    "needs",
+    *("needs", "p_control"),
     *("learning_rate", "budget_tokens", "model", "seed"),
 )
 

@@ -6,7 +6,7 @@ are held at a time, and of each finished condition the AUROCs that a series need
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.cells import Cell
 from analysis.config import AnalysisConfig
 from analysis.methods import default_variants
-from analysis.statistics import paired, pooled, results, slopes, trends, unflagged
+from analysis.statistics import controls, paired, pooled, results, slopes, trends, unflagged
 from analysis.statistics.flags import flags_table
 from analysis.statistics.replicates import replicates_table
 
@@ -43,10 +43,14 @@ def statistics(
     rows: dict[str, list[dict[str, Any]]] = {"results": [], "pooled": [], "paired": [], "trend": []}
     rows["unflagged"] = []
     conditions = []
+    far: dict[str, dict[str, Mapping[str, controls.Distances]]] = {"cell": {}, "condition": {}}
     for name, members in pooled.by_condition(cells).items():
         found = [results.estimates(cell, blind(cell), config, seed) for cell in members]
         texts = [cell.examples_digest for cell in members]
         joint = pooled.pool(found, texts, seed)
+        looks = [controls.looks(cell, blind(cell), seed) for cell in members]
+        far["condition"][name] = controls.distances(controls.mean_looks(looks))
+        far["cell"] |= {c.name: controls.distances(o) for c, o in zip(members, looks, strict=True)}
         for cell, own in zip(members, found, strict=True):
             rows["results"] += results.cell_rows(cell, own, config.confidence)
         rows["pooled"] += pooled.condition_rows(members, found, joint, config.confidence)
@@ -59,14 +63,19 @@ def statistics(
         rows["unflagged"] += unflagged.unflagged_rows(members, config, seed)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)
-    return _tables(experiment, rows, cells)
+    return _tables(experiment, rows, cells, far)
 
 
 def _tables(
-    experiment: str, rows: dict[str, list[dict[str, Any]]], cells: Sequence[Cell]
+    experiment: str,
+    rows: dict[str, list[dict[str, Any]]],
+    cells: Sequence[Cell],
+    far: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
 ) -> Statistics:
     single = results.frame(rows["results"], results.COLUMNS)
+    single = controls.with_p_values(single, "cell", far["cell"])
     joint = results.frame(rows["pooled"], pooled.COLUMNS)
+    joint = controls.with_p_values(joint, "condition", far["condition"])
     facts = ("example_max_tokens", "last_tokens", "parameters")
     whole = {name: joint[name].astype("Int64") for name in facts}
     whole["stage"] = joint["stage"].astype("string")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.cells import CLEAN, CONTAMINATED
 from analysis.methods import BLIND, checkpoint_of, label, methods_of
-from analysis.statistics.controls import control_rows, off_controls
+from analysis.statistics.controls import LEVEL, looked_at
 from analysis.statistics.groups import ANY, occurrences_order
 from analysis.statistics.results import ALL
 from analysis.tables.papers import method_tables
@@ -75,20 +75,19 @@ def controls(results: pd.DataFrame) -> Table:
     shown = shown[shown["checkpoint"] == CLEAN]
     benchmarks = _benchmarks(shown)
     texts = _texts(shown)
-    verdicts = defaultdict(
-        lambda: NOTHING,
-        dict.fromkeys(methods_of(control_rows(results)), "holds 0.5")
-        | dict.fromkeys(methods_of(off_controls(results)), "**OFF**"),
-    )
+    p_values = looked_at(results).groupby(["method", "variant"])["p_control"].min().to_dict()
 
     def line(method: str, variant: str) -> list[str]:
         values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
-        return [*values, verdicts[method, variant]]
+        p_value = p_values.get((method, variant))
+        if p_value is None:
+            return [*values, NOTHING, NOTHING]
+        return [*values, f"{p_value:.3f}", "**OFF**" if p_value <= LEVEL else "within chance"]
 
     return Table(
         "controls",
         "Controls: AUROC without contamination (clean model) and without a model (blind)",
-        ["method", *benchmarks, "verdict"],
+        ["method", *benchmarks, "p, corrected", "verdict"],
         _lines(shown, line),
         shown,
     )

@@ -128,9 +128,10 @@ def results_table(
     experiment: str, seed: int, cells: list[Cell], config: AnalysisConfig
 ) -> pd.DataFrame:
     """The results of `statistics` alone, which takes less time."""
-    from analysis.statistics import results
+    from analysis.statistics import controls, results
 
     blind = results.BlindBaselines(config.blind_folds, seed)
+    far = {c.name: controls.distances(controls.looks(c, blind(c), seed)) for c in cells}
     rows = [
         {"experiment": experiment, **row}
         for cell in cells
@@ -138,7 +139,7 @@ def results_table(
             cell, results.estimates(cell, blind(cell), config, seed), config.confidence
         )
     ]
-    return results.frame(rows, results.COLUMNS)
+    return controls.with_p_values(results.frame(rows, results.COLUMNS), "cell", far)
 
 
 @pytest.fixture(scope="session")
@@ -150,12 +151,8 @@ def results(cell: Cell) -> pd.DataFrame:
 
 @pytest.fixture
 def sound(results: pd.DataFrame) -> pd.DataFrame:
-    """Results whose controls all hold 0.5 (by chance, about one in twenty does not)."""
-    clean = results["checkpoint"] == "clean"
-    low, high = results["ci_low"].clip(upper=0.45), results["ci_high"].clip(lower=0.55)
-    return results.assign(
-        ci_low=low.where(clean, results["ci_low"]), ci_high=high.where(clean, results["ci_high"])
-    )
+    """Results whose controls are all within chance (one report in twenty has one that is not)."""
+    return results.assign(p_control=results["p_control"].clip(lower=0.2))
 
 
 @pytest.fixture(scope="session")
@@ -167,6 +164,8 @@ def one_off(findings: Findings) -> Findings:
     texts = control & (pooled["method"] == "blind") & (pooled["condition"] == second)
     pooled.loc[control, ["value", "ci_low", "ci_high"]] = 0.52, 0.45, 0.59
     pooled.loc[texts, ["value", "ci_low", "ci_high"]] = 0.66, 0.60, 0.72
+    pooled["p_control"] = pooled["p_control"].clip(lower=0.2)
+    pooled.loc[texts & (pooled["occurrences"] == "any"), "p_control"] = 0.01
     sweeps = [replace(sweep, rows=pooled.loc[sweep.rows.index]) for sweep in findings.sweeps]
     return replace(findings, pooled=pooled, sweeps=sweeps)
 

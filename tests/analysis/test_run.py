@@ -12,6 +12,7 @@ import pytest
 
 from analysis import open_report
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from analysis.folder import REVISION
 from analysis.run import write_report
 from core.artifacts import is_complete
 from core.errors import ArtifactError
@@ -38,7 +39,7 @@ def test_the_folder_holds_what_its_manifest_lists(written, cell):
     assert "report.html" in report.artifact.records  # it says when it was written
     charts = ("auroc_by_occurrences", "auroc_by_benchmark", "roc", "scores")
     assert {f"charts/{chart}-{cell.condition}.svg" for chart in charts} < files
-    assert report.artifact.inputs == cell.inputs
+    assert report.artifact.inputs == {**cell.inputs, "statistics": REVISION}
     assert report.artifact.counts == {"cells": 1, "estimates": len(report.results)}
     assert report.config["analysis"]["draws"] == 50
 
@@ -65,7 +66,7 @@ def test_a_finished_report_is_reused_and_still_shown(written, cell, caplog):
         write_report(stage(written.parents[1]), [cell])
     assert (written / "manifest.json").stat().st_mtime_ns == before
     assert "| min_k_plus_plus |" in caplog.text
-    assert "Controls: all 3 clean intervals and the blind one hold 0.5." in caplog.text
+    assert "Controls: clean model within chance of 0.5 (worst benchmark: imdb, min_k" in caplog.text
     assert f"report: {written / 'report.md'}" in caplog.text
 
 

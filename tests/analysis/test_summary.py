@@ -47,11 +47,13 @@ def test_the_strongest_is_above_every_other_method(made):
         "method == 'min_k_plus_plus' and metric == 'auroc' and benchmark == 'all'"
         " and occurrences == 'any' and checkpoint == 'contaminated'"
     ).iloc[0]
-    value = f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+    value = f"{row['value']:.2f} [{row['joint_low']:.2f}, {row['joint_high']:.2f}]"
+    assert row["joint_low"] < row["ci_low"]
     assert best == (
         f"Strongest of 3 methods: min_k_plus_plus, AUROC {value} over all {row['n_members']} "
-        f"members and {row['n_nonmembers']} non-members, mean over benchmarks; it is above each "
-        "of the others (paired tests, corrected, p < 0.05)."
+        f"members and {row['n_nonmembers']} non-members, mean over benchmarks (interval "
+        "corrected for the choice among 3 methods); it is above each of the others (paired tests, "
+        "corrected, p < 0.05)."
     )
 
 
@@ -137,12 +139,15 @@ def test_without_common_numbers_there_is_a_slope_and_no_ends(made):
 
 def test_the_controls_are_told_last(sound, made):
     tests = made.comparisons, made.trends, CONFIDENCE
+    sound = sound.assign(joint_low=sound["ci_low"], joint_high=sound["ci_high"])
     clean, blind = sentences(sound, *tests)[2:]
-    assert "all 3 intervals hold 0.5" in clean
-    assert "its interval holds 0.5 (blind" in blind
+    assert "training): within chance of 0.5 (worst benchmark: imdb, min_k" in clean
+    assert "model): within chance of 0.5 (worst benchmark: " in blind
     off = sound.copy()
-    off.loc[off["method"] == "blind", "ci_low"] = 0.51
-    assert "**OFF** for 1 of 1 (blind" in sentences(off, *tests)[3]
+    off.loc[(off["method"] == "blind") & off["p_control"].notna(), "p_control"] = 0.01
+    said = sentences(off, *tests)[3]
+    assert "model): **OFF**, AUROC differs from 0.5 (worst benchmark: " in said
+    assert "corrected p = 0.010" in said
 
 
 def test_each_condition_is_told_by_its_own_tests(two_rates):
@@ -174,7 +179,8 @@ def claims(rng, lead: float) -> bool:
         {"metric": "auroc", "benchmark": "all", "checkpoint": "contaminated", "default": True,
          "needs": "",
          "method": m.method, "variant": "", "occurrences": "any", "value": value["all"].value,
-         "n_members": 60, "n_nonmembers": 60, "ci_low": 0.5, "ci_high": 0.9}
+         "n_members": 60, "n_nonmembers": 60, "ci_low": 0.5, "ci_high": 0.9,
+         "joint_low": 0.4, "joint_high": 0.9, "p_control": np.nan}
         for m, value in pooled.items()
     ]  # fmt: skip
     trends = pd.DataFrame(columns=["over", "benchmark", "method", "variant"])

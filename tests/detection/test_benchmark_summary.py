@@ -19,7 +19,7 @@ from detection.benchmark_summary import (
 )
 from detection.blind import BLIND
 from detection.config import ExamplesConfig, SourceConfig
-from detection.evaluation import CONFIDENCE, by_method
+from detection.evaluation import CONFIDENCE, Group, by_method
 from detection.examples import make_text
 from detection.matching import MATCHED
 from detection.texts import Texts
@@ -92,6 +92,18 @@ def test_a_planted_shift_is_said_and_matched_away():
     (said,) = blind_notes(groups, CONFIG)  # and none of style: matching takes a few dates away
     assert said.startswith("Blind AUROC off 0.5: 32 original 0.")
     assert "may measure dates and style, not memory" in said
+
+
+@pytest.mark.parametrize(("parts", "said"), [(1, True), (2, False), (8, False)])
+def test_one_of_several_parts_is_not_off_by_the_measure_of_a_single_one(parts, said):
+    """A blind AUROC whose 95% interval just excludes 0.5: of eight sound parts a third have one."""
+    draws = np.random.default_rng(0).normal(0.605, 0.05, 1000)
+    blind = Estimate(100, 100, 0.605, draws, trials=400)
+    assert 0.5 < interval(blind, CONFIDENCE)[0] < 0.51
+    sound = replace(blind, value=0.5)
+    found = [{(BLIND, ""): {"auroc": blind if i == 0 else sound}} for i in range(parts)]
+    groups = [Group(f"wikimia/{i}/original", 100, 100, own) for i, own in enumerate(found)]
+    assert bool(blind_notes(groups, CONFIG)) == said
 
 
 def test_the_papers_figures_stand_below_those_of_the_same_model(plain):

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from core.estimates import Estimate
+from detection.blind import Blind
 from detection.examples import Text
 from detection.summary import ranked, summary
 
@@ -88,6 +90,19 @@ def test_texts_that_tell_members_are_said_above_their_table():
     assert lines[1].endswith("these figures may measure the texts, not the model.")
     assert lines[2].startswith("method")
     assert lines[-1].split()[:2] == ["blind", "1.000"]
+
+
+def test_several_benchmarks_are_warned_of_as_one_family(monkeypatch):
+    """A blind interval that just excludes 0.5 warns of one benchmark, not of one among several."""
+    draws = np.random.default_rng(0).normal(0.605, 0.05, 1000)
+    marginal = Estimate(20, 20, 0.605, draws, trials=400)
+    monkeypatch.setattr(Blind, "estimates", lambda self, m, n, wanted, d: {
+        each.name: replace(marginal, steps=None) for each in wanted
+    })  # fmt: skip
+    labels = [True, True, False, False] * 20
+    one = summary(*worded(labels, str))
+    assert one.count("(blind AUROC 0.60 [0.51, ") == 1
+    assert "texts alone" not in summary(*worded(labels, str, ["a", "b"]))
 
 
 def test_sound_texts_have_a_blind_row_and_no_warning():

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.bootstrap import resample
-from core.estimates import Estimate, interval
+from core.estimates import Estimate, joint_intervals
 from core.metrics import AUROC, Scores
 from core.metrics.area import auroc_value
 from core.seeds import derive
@@ -65,7 +65,8 @@ class Judged:
 
     Attributes:
         threshold: chosen on all validation books.
-        auroc, low, high: over all pairs of snippets, with a 95% interval that resamples books.
+        auroc, low, high: over all pairs of snippets, with an interval that resamples books. Those
+            of all candidates hold together in 95%: so does that of the one that is chosen.
         accuracy, tpr, fpr: on books held out from the threshold's choice, means over books.
     """
 
@@ -137,17 +138,21 @@ class Validation:
 
     def judged(self) -> list[Judged]:
         """Each candidate, in order."""
-        return [self._judged(c, key) for c, key in enumerate(self.candidates)]
-
-    def _judged(self, candidate: int, key: Key) -> Judged:
-        auroc = self._auroc(candidate)
-        return Judged(
-            key,
-            self.threshold(candidate),
-            auroc.value,
-            *interval(auroc, CONFIDENCE),
-            *self.held_out(candidate),
-        )
+        aurocs = [self._auroc(candidate) for candidate in range(len(self.candidates))]
+        ends = zip(*joint_intervals(aurocs, CONFIDENCE), strict=True)
+        return [
+            Judged(
+                key,
+                self.threshold(candidate),
+                auroc.value,
+                float(low),
+                float(high),
+                *self.held_out(candidate),
+            )
+            for candidate, (key, auroc, (low, high)) in enumerate(
+                zip(self.candidates, aurocs, ends, strict=True)
+            )
+        ]
 
     def _auroc(self, candidate: int) -> Estimate:
         """Over all pairs of snippets; the draws resample positives and negatives (books)."""

@@ -15,14 +15,17 @@ NULL_MODELS = (RANKS, NORMAL)
 def rank_p_values(
     suspects: Scores, snippets: Scores, negatives: Rates, fold: NDArray[np.intp]
 ) -> Scores:
-    """(1 + #{negatives with at least the suspect's rate}) / (1 + n), shape (S,).
+    """(1 + the number of negatives with at least the suspect's rate) / (1 + n), shape (S,).
 
     Each negative is compared by a threshold that was chosen without it, which is that of its fold
     (cross-conformal, Vovk 2015). It assumes only that a suspect that was not trained on is like the
     negatives. The least is 1 / (1 + n).
 
-    The rate of a book of few snippets strays further, so one is not like a negative of many. Such a
-    negative counts as often as it has the rate with so few of its snippets, drawn at random.
+    The rate of a book of few snippets strays further, so one is not like a negative of many. It is
+    like that negative with as few of its snippets, drawn at random: any one draw of them gives a
+    valid p-value. The number is the median over all draws. (With the mean, a p-value of 0.05 at 20
+    negatives asks that together they reach the suspect's rate in one draw of 20: short suspects
+    were hardly ever found. `benchmarks.corrections` has the shares of both.)
 
     Args:
         suspects: rates by suspect and fold (S × K).
@@ -31,9 +34,17 @@ def rank_p_values(
         fold: the negatives' folds (n).
     """
     own = zip(suspects[:, fold], snippets, strict=True)
-    reaching = [_reaching(rates, count, negatives).sum() for rates, count in own]
+    reaching = [_median_count(_reaching(rates, count, negatives)) for rates, count in own]
     found: Scores = (1 + np.array(reaching)) / (1 + len(fold))
     return found
+
+
+def _median_count(chances: Scores) -> int:
+    """The median number of independent events that happen, by the chance of each."""
+    shares = np.ones(1)  # of 0, 1, 2, … events
+    for chance in chances.tolist():
+        shares = np.convolve(shares, [1 - chance, chance])
+    return int(np.searchsorted(np.cumsum(shares), 0.5 - 1e-9))
 
 
 def _reaching(rates: Scores, snippets: float, negatives: Rates) -> Scores:
@@ -50,7 +61,7 @@ def _reaching(rates: Scores, snippets: float, negatives: Rates) -> Scores:
     few = np.minimum(np.round(snippets), totals)
     at_least, more = (hypergeom.sf(low + step, totals, above, few) for step in (-1, 0))
     thinned = (1 - part) * at_least + part * more
-    found: Scores = np.where(snippets < totals, thinned, negatives.values >= rates)
+    found: Scores = np.where(snippets < totals, thinned.clip(0, 1), negatives.values >= rates)
     return found
 
 

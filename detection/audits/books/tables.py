@@ -82,7 +82,8 @@ def _candidates(result: Result, blind: Blind) -> Table:
             *(_candidate(one, one is result.chosen) for one in result.judged),
             ["blind (no model)", _auroc(*blind), "–", "–", "–", "–"],
         ],
-        "AUROC is over snippets, with an interval that resamples books. Accuracy (balanced), TPR "
+        "AUROC is over snippets, with an interval that resamples books, and is corrected for the "
+        "choice among these methods. Accuracy (balanced), TPR "
         "and FPR are those on books held out from the threshold's choice. Blind is a classifier "
         "that sees the texts alone: where it tells positives from negatives, so may any method, "
         "whatever the model was trained on.",

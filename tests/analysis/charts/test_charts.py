@@ -78,7 +78,7 @@ def test_the_controls_are_in_the_picture(results):
 @pytest.mark.parametrize("off", [False, True])
 def test_a_chart_whose_control_is_off_is_stamped(sound, off):
     results = sound.copy()
-    results.loc[results["method"] == "blind", "ci_low"] = 0.51 if off else 0.4
+    results.loc[results["method"] == "blind", "p_control"] = 0.01 if off else 0.06
     texts = [text.get_text() for text in occurrences_chart(results, CONFIG).texts]
     assert ("CONTROL OFF: see the report" in texts) == off
 

@@ -116,6 +116,9 @@ def test_the_data_are_the_frames_row_by_row(findings, text, part, table, renamed
         "tpr",
         "stage",
         "scope",
+        "joint_low",
+        "joint_high",
+        "p_control",
     }
     assert set(frame.columns) - keys <= rows[0].keys()
     expected = [shown(row, rows[0], **renamed) for row in frame.to_dict("records")]
@@ -142,8 +145,9 @@ def test_a_control_that_is_off_is_said_for_its_condition_alone(one_off):
     text = page(one_off, {})
     first, second = one_off.conditions
     said = (
-        "CONTROL OFF: The texts alone tell members from non-members (blind AUROC 0.66 "
-        "[0.60, 0.72]): these figures may measure the texts, not the model."
+        "CONTROL OFF: The texts alone tell members from non-members (blind AUROC, "
+        "worst benchmark: boolq, 0.66 [0.60, 0.72], corrected p = 0.010): these "
+        "figures may measure the texts, not the model."
     )
     assert data(text)["stamps"] == {first: None, second: said}
     summary = text.partition('<section id="summary">')[2].partition("</section>")[0]

@@ -2,51 +2,178 @@
 
 from __future__ import annotations
 
-from analysis.statistics.controls import control_rows, off_controls, stamp
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from analysis.config import AnalysisConfig
+from analysis.statistics.controls import (
+    RELABELINGS,
+    Look,
+    by_control,
+    control_rows,
+    distances,
+    looks,
+    mean_looks,
+    off_controls,
+    stamp,
+    with_p_values,
+)
+from analysis.statistics.tidy_tables import statistics
+from core.metrics.area import auroc_value
+from detection.blind import NULLS, Blind
+
+QUICK = AnalysisConfig(draws=40, blind_folds=3, fpr=[], tpr=[])
 
 
-def test_one_look_a_method_decides(results):
-    rows = control_rows(results)
-    assert rows["method"].tolist() == ["loss", "min_k", "min_k_plus_plus", "blind"]
-    assert set(rows["benchmark"]) == {"all"}
-    assert set(rows["occurrences"]) == {"any"}
+def no_blind(cell) -> Blind:
+    return Blind(np.full((len(cell.examples), 1 + NULLS), np.nan))
+
+
+def shifted(cell, **by_benchmark: float):
+    """The cell with the clean scores of these benchmarks' members higher by so much."""
+    clean = cell.scores["clean"].copy()
+    member = cell.examples["member"].to_numpy()
+    for benchmark, shift in by_benchmark.items():
+        clean[member & (cell.examples["benchmark"] == benchmark).to_numpy()] += shift
+    return replace(cell, scores={**cell.scores, "clean": clean})
+
+
+def test_errors_of_opposite_signs_do_not_cancel(cell):
+    """The clean model at an AUROC of about 0.06 and 0.93, which are 0.5 on average."""
+    pooled = statistics("trial", 0, [shifted(cell, boolq=-2.2, imdb=2.1)], QUICK).pooled
+    means = control_rows(pooled).query("method != 'blind'")
+    assert ((means["ci_low"] < 0.5) & (means["ci_high"] > 0.5)).all()
+    off = off_controls(pooled)
+    assert set(off["benchmark"]) == {"boolq", "imdb"}
+    assert set(off["method"]) == {"loss", "min_k", "min_k_plus_plus"}
+    words = stamp(pooled)
+    first = off.iloc[0]
+    assert words.startswith(
+        f"CONTROL OFF: The clean model's AUROC differs from 0.5 (worst benchmark: "
+        f"{first['benchmark']}, {first['method']} {first['value']:.2f} "
+        f"[{first['ci_low']:.2f}, {first['ci_high']:.2f}], corrected p = 0.001)"
+    )
+
+
+def test_a_small_error_that_all_benchmarks_share_shows_in_their_mean(make):
+    names = ["a", "b", "c", "d", "e", "f"]
+    cell = make(benchmarks=names, doses=[1, 2])
+    member = cell.examples["member"].to_numpy()
+    grid = norm.ppf((np.arange(16) + 0.5) / 16)  # of 16 members or non-members of a benchmark
+    scores = np.resize(grid, len(member))[:, None] + 0.53 * member[:, None]
+    one = pd.MultiIndex.from_tuples([("loss", "")])
+    clean = pd.DataFrame(scores, cell.scores["clean"].index, one)
+    aurocs = looks(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
+    table = rows_of(aurocs)
+    tested = with_p_values(table, "cell", {"c": distances(aurocs)})
+    assert set(off_controls(tested)["benchmark"]) == {"all"}
+    words = stamp(tested)
+    assert "(mean over benchmarks: loss 0.64 [0.64, 0.64], corrected p = 0.0" in words
+    assert "; worst benchmark: " in words
+
+
+def rows_of(aurocs) -> pd.DataFrame:
+    """A results table of these looks, with intervals of no width."""
+    rows = [
+        {**look._asdict(), "value": own[0], "ci_low": own[0], "ci_high": own[0]}
+        for look, own in aurocs.items()
+    ]
+    facts = {"cell": "c", "metric": "auroc", "checkpoint": "clean", "occurrences": "any"}
+    return pd.DataFrame(rows).assign(needs="", **facts)
+
+
+def test_the_aurocs_are_those_of_the_labels_first_as_they_are(cell, results):
+    found = looks(cell, no_blind(cell), 0)
+    assert {len(own) for own in found.values()} == {1 + RELABELINGS}
+    rows = results.query("checkpoint == 'clean' and metric == 'auroc' and occurrences == 'any'")
+    for row in rows.query("method != 'blind'").itertuples():
+        own = found[Look(row.method, row.variant, row.benchmark)]
+        assert own[0] == pytest.approx(row.value)
+        assert own[1:].mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_relabelings_keep_sizes_and_count_ties_half(cell):
+    """Scores 1 for one member, else 0: its AUROC is above 0.5 where that text is a member."""
+    clean = cell.scores["clean"] * 0
+    member = cell.examples["member"].to_numpy()
+    clean.iloc[np.flatnonzero(member)[0]] = 1.0
+    found = looks(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
+    of_one = found[Look("loss", "", "boolq")]
+    high = auroc_value(np.eye(1, 32)[0], np.zeros(32))
+    assert sorted(set(of_one.round(9))) == pytest.approx([1 - high, high])
+    assert (of_one > 0.5).mean() == pytest.approx(0.5, abs=0.06)
+    assert set(found[Look("loss", "", "imdb")]) == {0.5}  # all are tied: never off
+    table = rows_of(found)
+    p_values = with_p_values(table, "cell", {"c": distances(found)})["p_control"]
+    assert (p_values[table["benchmark"] == "imdb"] == 1).all()
+
+
+def test_members_and_non_members_that_change_places_are_relabelled_alike(make):
+    """So a cell and its swapped replicate, whose clean AUROCs are v and 1 − v, count as one."""
+    both = [looks(cell, no_blind(cell), 0) for cell in (make(), make(swapped=True))]
+    for look, own in both[0].items():
+        np.testing.assert_allclose(own, 1 - both[1][look])
+    alone = with_p_values(rows_of(both[0]), "cell", {"c": distances(both[0])})
+    together = {"c": distances(both[0]), "swapped": distances(both[1])}
+    with_other = with_p_values(rows_of(both[0]), "cell", together)
+    pd.testing.assert_frame_equal(alone, with_other)
+
+
+def test_conditions_of_one_clean_model_are_corrected_once_and_others_together(make):
+    cells = [make(learning_rate=rate) for rate in (1e-4, 1e-3)]
+    both = statistics("trial", 0, cells, QUICK).pooled
+    alone = statistics("trial", 0, cells[:1], QUICK).pooled
+    first = both[both["condition"] == both["condition"].iloc[0]]
+    np.testing.assert_array_equal(first["p_control"], alone["p_control"])
+    other = statistics("trial", 0, [cells[0], make(benchmarks=["arc"])], QUICK).pooled
+    same = other[other["condition"] == alone["condition"].iloc[0]]
+    of_clean = (same["method"] != "blind").to_numpy() & same["p_control"].notna().to_numpy()
+    assert (same["p_control"].to_numpy() >= alone["p_control"].to_numpy())[of_clean].all()
+    assert (same["p_control"].to_numpy() > alone["p_control"].to_numpy())[of_clean].any()
+
+
+def test_seeds_are_averaged_where_they_were_looked_at():
+    one, two = Look("loss", "", "a"), Look("loss", "", "b")
+    found = mean_looks([{one: np.array([0.4, 0.6])}, {one: np.array([0.6, 0.6]), two: np.ones(2)}])
+    np.testing.assert_allclose(found[one], [0.5, 0.6])
+    np.testing.assert_allclose(found[two], [1, 1])
+
+
+def test_a_benchmark_without_non_members_does_not_hide_another(make):
+    cell = shifted(make(), boolq=3.0)
+    lonely = (cell.examples["benchmark"] == "imdb") & ~cell.examples["member"]
+    kept = ~lonely.to_numpy()
+    scores = {name: table[kept] for name, table in cell.scores.items()}
+    short = replace(cell, examples=cell.examples[kept].reset_index(drop=True), scores=scores)
+    pooled = statistics("trial", 0, [short], QUICK).pooled
+    assert set(off_controls(pooled)["benchmark"]) == {"boolq"}
+    assert "(worst benchmark: boolq, " in stamp(pooled)
 
 
 def test_sound_controls_have_no_stamp(sound):
     assert off_controls(sound).empty
     assert stamp(sound) is None
+    assert set(by_control(sound)) == {"clean", "blind"}
 
 
-def test_an_interval_on_either_side_of_one_half_is_off(sound):
-    off = sound.copy()
-    off.loc[(off["method"] == "blind"), ["ci_low", "ci_high"]] = 0.6, 0.7
-    off.loc[(off["method"] == "loss"), ["ci_low", "ci_high"]] = 0.3, 0.4
-    off.loc[(off["method"] == "min_k"), ["value", "ci_low", "ci_high"]] = 0.6, 0.51, 0.7
-    words = stamp(off)
-    assert words.startswith("CONTROL OFF: clean loss")
-    assert "[0.30, 0.40], clean min_k 0.60 [0.51, 0.70] leaves" in words
-    assert "differ in themselves. The texts alone tell" in words
-
-
-def test_an_interval_that_ends_at_one_half_is_not_off(sound):
-    for ends in ((0.5, 0.6), (0.4, 0.5)):
-        at = sound.copy()
-        at[["ci_low", "ci_high"]] = ends
-        assert off_controls(at).empty
+def test_nothing_looked_at_has_no_stamp(results):
+    unknown = results.assign(p_control=np.nan)
+    assert by_control(unknown) == {}
+    assert stamp(unknown) is None
 
 
 def test_a_blind_baseline_that_is_off_says_what_the_figures_may_measure(sound):
     off = sound.copy()
     of_texts = (off["method"] == "blind") & (off["metric"] == "auroc")
     off.loc[of_texts, ["value", "ci_low", "ci_high"]] = 0.66, 0.6, 0.7
+    off.loc[of_texts & (off["benchmark"] == "imdb") & (off["occurrences"] == "any"),
+            "p_control"] = 0.0099  # fmt: skip
     said = (
-        "The texts alone tell members from non-members (blind AUROC 0.66 [0.60, 0.70]): these "
-        "figures may measure the texts, not the model."
+        "The texts alone tell members from non-members (blind AUROC, worst benchmark: imdb, 0.66 "
+        "[0.60, 0.70], corrected p = 0.010): these figures may measure the texts, not the model."
     )
     assert stamp(off) == f"CONTROL OFF: {said}"
-
-
-def test_a_benchmark_alone_stamps_nothing(sound):
-    off = sound.copy()
-    off.loc[off["benchmark"] == "imdb", "ci_low"] = 0.9
-    assert stamp(off) is None

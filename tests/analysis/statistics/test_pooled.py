@@ -115,7 +115,7 @@ def test_the_same_examples_count_once_towards_certainty():
 
 
 def test_a_measure_is_pooled_over_the_cells_that_have_it(cell):
-    draws = np.random.default_rng(0).normal(size=(6, 50))
+    draws = np.random.default_rng(0).random(size=(6, 50))
     one = Measure("contaminated", "loss", "", "any", "auroc")
     other, digests = one._replace(occurrences="1"), ["a", "b", "a"]
     e = [Estimate(9, 9 + k, k / 10, own) for k, own in enumerate(draws)]

@@ -27,7 +27,10 @@ def test_columns_are_the_promised_ones_and_only_what_is_not_carried_is_nan(resul
     numbers = ["value", "ci_low", "ci_high"]
     for name in numbers:
         assert (results[name].isna() == (results["needs"] != "")).all()
-    assert not results.drop(columns=numbers).isna().any().any()
+    assert not results.drop(columns=[*numbers, "p_control"]).isna().any().any()
+    control = results.query("checkpoint == 'clean' and metric == 'auroc' and occurrences == 'any'")
+    assert control["p_control"].between(0, 1).all()
+    assert results.drop(control.index)["p_control"].isna().all()
     assert not results.duplicated(KEY).any()
     assert set(results["occurrences"]) == {"1", "2", "4", "8", "any"}
     rates = {f"tpr_at_fpr_{rate}" for rate in (0.001, 0.05, 0.25)}
@@ -172,7 +175,7 @@ def test_a_dose_that_some_benchmarks_lack_has_no_mean(make_parts, caplog):
         table = results_table("trial", 0, [cell], QUICK)
     assert set(table.query("occurrences == '8'")["benchmark"]) == {"boolq"}
     assert set(table.query("occurrences == '4'")["benchmark"]) == {"arc", "boolq", "imdb", "all"}
-    assert not table.query("metric == 'auroc'").isna().any().any()
+    assert not table.query("metric == 'auroc'")["value"].isna().any()
     assert caplog.messages == [
         f"{cell.name} has no members or no non-members in arc (occurrences 8), imdb (occurrences "
         "8): no values there, and no mean over benchmarks of these occurrences."
@@ -183,7 +186,7 @@ def test_a_benchmark_too_small_for_the_blind_baseline_keeps_its_detectors(make_p
     parts = make_parts(benchmarks=["boolq"], doses=[1], a_dose=1)
     table = results_table("trial", 0, [make_cell(**parts)], QUICK)
     assert set(table["method"]) == {"loss", "min_k", "min_k_plus_plus"}
-    assert not table.query("metric == 'auroc'").isna().any().any()
+    assert not table.query("metric == 'auroc'")["value"].isna().any()
 
 
 @pytest.mark.parametrize(

@@ -114,17 +114,39 @@ def test_a_short_book_that_was_not_trained_on_has_no_small_rank_p_value():
     assert (rank_p_values(known.values[:, None], known.snippets, negatives, fold) < 0.1).all()
 
 
-def test_a_rank_p_value_counts_the_ways_to_draw_as_few_snippets_of_a_negative():
+def test_a_rank_p_value_counts_the_median_over_the_ways_to_draw_as_few_snippets():
     negatives = Rates(np.array([0.5, 0.0, 1.0]), np.array([4.0, 4.0, 2.0]))
     for rate, snippets, reaching in (
-        (1.0, 2, 1 / 6 + 0 + 1),  # two of four snippets, of which two are above
-        (0.5, 2, 5 / 6 + 0 + 1),
-        (0.75, 2, (1 / 6 + 5 / 6) / 2 + 0 + 1),  # of overlapping snippets
-        (0.5, 4, 1 + 0 + 1),  # as many: all are compared
+        (1.0, 2, 1),  # of the first two of four snippets, both above: 1/6; the last always
+        (0.5, 2, 2),  # of the first 5/6
+        (0.75, 2, 1),  # of overlapping snippets: (1/6 + 5/6) / 2 = 1/2, where the lower counts
+        (0.5, 4, 2),  # as many: all are compared
     ):
         own = np.full((1, 1), rate), np.array([float(snippets)])
         (found,) = rank_p_values(*own, negatives, np.zeros(3, int))
         assert found == pytest.approx((1 + reaching) / 4)
+    alike = Rates(np.full(5, 0.5), np.full(5, 4.0))  # each reaches 1 of 1 in half of the draws
+    (found,) = rank_p_values(np.ones((1, 1)), np.ones(1), alike, np.zeros(5, int))
+    assert found == pytest.approx((1 + 2) / 6)
+
+
+def rank_rejections(share, snippets, offset, draws=400):
+    """How often p ≤ 0.05 for a suspect of so many snippets, by 20 negatives of 100 snippets."""
+    rng = np.random.default_rng(8)
+    found = []
+    for _ in range(draws):
+        negatives = rates_of(books(rng, 20, 0, offset, snippets=100))
+        suspects = rates_of(books(rng, 4, share, offset, snippets=snippets))
+        of_suspects = suspects.values[:, None], suspects.snippets
+        found += [*rank_p_values(*of_suspects, negatives, np.zeros(20, int))]
+    return np.mean(np.less_equal(found, 0.05))
+
+
+@pytest.mark.parametrize(("snippets", "least"), [(4, 0.2), (10, 0.45), (50, 0.8)])
+def test_twenty_negatives_find_short_suspects_of_which_half_was_trained_on(snippets, least):
+    """The mean over draws found 6%, 17% and 68% of them."""
+    assert rank_rejections(0.5, snippets, 0.3) >= least
+    assert rank_rejections(0.0, snippets, 0.3) <= 0.05
 
 
 def test_the_candidate_that_tells_is_chosen_and_judged_on_other_books():

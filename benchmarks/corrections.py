@@ -1,0 +1,229 @@
+"""Do the corrected statements keep their word: controls, the best of several methods, short books?
+
+    python -m benchmarks.corrections [controls] [best] [books] [repetitions, 2000]
+
+- *controls*: how often a report says that its clean model, or its blind baseline, is off. In null
+  reports nothing tells members from non-members: wanted are 5%, over all benchmarks and methods.
+  `apart` is what a report would say that looks at the mean over benchmarks alone, method by method,
+  each at 5%. Below, what both say where a clean model is off.
+- *best*: how often the interval of the method with the highest AUROC lies above the AUROC that this
+  method has in truth (wanted: at most 2.5%), or below it; `alone` is the method's own interval.
+- *books*: how often the rank p-value of a suspect is at most 0.05, by its number of snippets and
+  the share of it that was trained on (0: the null), against 20 or 50 negatives of 100 snippets.
+  `mean` counts negatives by the mean over draws of as few snippets, where the audit takes the
+  median.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from analysis.cells import CLEAN, Cell
+from analysis.statistics.baseline import blind_of
+from analysis.statistics.controls import LEVEL, Look, Looks, distances, looks, with_p_values
+from core.bootstrap import resample
+from core.estimates import ALL, Estimate, estimate, intervals, joint_intervals
+from core.metrics import AUROC, Scores
+from detection.audits.books.rates import Rates
+from detection.audits.books.significance import _reaching, rank_p_values
+from detection.blind import BLIND, NULLS, Blind
+
+METHODS = 6
+"""Of a report; three quarters of a score's variance are the text's own, whatever the method."""
+BATCH = 50
+"""Reports that share their relabelings."""
+BLIND_REPORTS = 200
+DRAWS = 1000
+PLANS = 40
+WORDS = np.array(["the", "river", "model", "answer", "film", "is", "was", "not", "good", "of"])
+Rng = np.random.Generator
+
+
+class Design(NamedTuple):
+    """Of some reports; `cluster` texts have nine tenths of their own variance in common."""
+
+    benchmarks: int
+    size: int
+    cluster: int = 1
+    shifts: Sequence[float] = (0.0,)
+    """By how much members score higher, benchmark by benchmark in turn."""
+
+
+NULL = [
+    *(Design(number, size) for number in (1, 4, 8) for size in (30, 100, 400)),
+    *(Design(number, size, 5) for number in (1, 4, 8) for size in (30, 100)),
+]
+OFF = {
+    "two cancel: 0.40 and 0.60": Design(2, 100, shifts=(-0.358, 0.358)),
+    "two cancel: 0.06 and 0.93": Design(2, 100, shifts=(-2.2, 2.1)),
+    "one of four: 0.65": Design(4, 100, shifts=(0.545, 0, 0, 0)),
+    "all four: 0.55": Design(4, 100, shifts=(0.178,)),
+    "all eight: 0.55": Design(8, 100, shifts=(0.178,)),
+}
+
+
+def a_cell(rng: Rng, design: Design, reports: int) -> Cell:
+    """A clean model's scores by METHODS of each report: column m-r is method m of report r."""
+    members = np.tile(np.arange(2 * design.size) < design.size, design.benchmarks)
+    number = len(members)
+    rows = pd.DataFrame(
+        {
+            "example_id": [f"{i}" for i in range(number)],
+            "benchmark": np.repeat([f"b{k}" for k in range(design.benchmarks)], 2 * design.size),
+            "member": members,
+            "occurrences": members.astype(int),
+        }
+    )
+    own = rng.normal(size=(number, reports, 1))
+    if design.cluster > 1:  # membership is drawn text by text, so a cluster has both kinds
+        of = np.concatenate([k * number + rng.permutation(2 * design.size) // design.cluster
+                             for k in range(design.benchmarks)])  # fmt: skip
+        shared = rng.normal(size=(len(np.unique(of)), reports, 1))
+        own = 0.9**0.5 * shared[np.unique(of, return_inverse=True)[1]] + 0.1**0.5 * own
+    scores = 0.75**0.5 * own + 0.25**0.5 * rng.normal(size=(number, reports, METHODS))
+    shift = np.repeat(np.resize(design.shifts, design.benchmarks), 2 * design.size) * members
+    scores += shift[:, None, None]
+    columns = [(f"{m}-{r}", "") for r in range(reports) for m in range(METHODS)]
+    table = pd.DataFrame(scores.reshape(number, -1), columns=pd.MultiIndex.from_tuples(columns))
+    return cast(Cell, SimpleNamespace(examples=rows, scores={CLEAN: table}))
+
+
+def is_off(found: Looks) -> tuple[bool, bool]:
+    """Whether a report says so, and whether the mean over benchmarks alone would."""
+    facts = {"cell": "", "metric": AUROC.name, "checkpoint": CLEAN, "occurrences": "any"}
+    rows = pd.DataFrame(found.keys(), columns=Look._fields).assign(needs="", **facts)
+    p_control = with_p_values(rows, "cell", {"": distances(found)})["p_control"]
+    whole = ALL if any(look.benchmark == ALL for look in found) else next(iter(found)).benchmark
+    far = [abs(v[0] - 0.5) / v[1:].std() for look, v in found.items() if look.benchmark == whole]
+    return bool((p_control <= LEVEL).any()), max(far) > 1.96
+
+
+def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]:
+    """The shares of reports whose clean model is off: by the report's test, and `apart`."""
+    said = []
+    for seed in range(-(-reports // BATCH)):
+        cell = a_cell(rng, design, BATCH)
+        nothing = Blind(np.full((len(cell.examples), 1 + NULLS), np.nan))
+        by_report: dict[str, dict[Look, Scores]] = defaultdict(dict)
+        for look, aurocs in looks(cell, nothing, seed).items():
+            by_report[look.method.partition("-")[2]][look] = aurocs
+        said += [is_off(found) for found in by_report.values()]
+    first, second = np.mean(said, axis=0)
+    return float(first), float(second)
+
+
+def blind_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]:
+    """The same of the blind baseline, of random texts."""
+    said = []
+    for seed in range(reports):
+        cell = a_cell(rng, design, 1)
+        texts = [" ".join(rng.choice(WORDS, 12)) for _ in range(len(cell.examples))]
+        examples = cell.examples.assign(text=texts)
+        found = looks(cell, blind_of(examples, 5, seed), seed)
+        said.append(is_off({look: own for look, own in found.items() if look.method == BLIND}))
+    first, second = np.mean(said, axis=0)
+    return float(first), float(second)
+
+
+def controls(repetitions: int) -> None:
+    """Null reports, and reports whose clean model is off."""
+    print("null reports, 6 methods: benchmarks, members = non-members, texts a cluster")
+    rng = np.random.default_rng(0)
+    for design in NULL:
+        both = clean_reports(rng, design, repetitions)
+        print(f"  clean {design[:3]}: {both[0]:.1%}, apart {both[1]:.1%}", flush=True)
+    for design in (Design(1, 30), Design(4, 30)):
+        both = blind_reports(rng, design, min(repetitions, BLIND_REPORTS))
+        print(f"  blind {design[:3]}: {both[0]:.1%}, apart {both[1]:.1%}", flush=True)
+    print("a clean model that is off, 100 + 100 a benchmark")
+    for name, design in OFF.items():
+        both = clean_reports(rng, design, max(BATCH, repetitions // 4))
+        print(f"  {name}: {both[0]:.1%}, apart {both[1]:.1%}", flush=True)
+
+
+def best(repetitions: int) -> None:
+    """The winner's interval."""
+    print("the best of N methods: N, members = non-members, share of common variance, AUROCs:")
+    print("  interval above the truth, below it; alone: above, below")
+    spread = (0.6, 0.65, 0.7, 0.75, 0.8)
+    for number, size in ((2, 50), (6, 50), (18, 50), (18, 30)):
+        for common in (0.0, 0.9):
+            for aurocs in ((0.75,), spread[-min(number, 5) :], (0.95,)):
+                rng = np.random.default_rng(1)
+                ends = [_ends(rng, number, size, common, aurocs, i) for i in range(repetitions)]
+                shares = ", ".join(f"{share:.1%}" for share in np.mean(ends, axis=0))
+                print(f"  {number:2} {size:3} {common} {aurocs}: {shares}", flush=True)
+
+
+def _ends(
+    rng: Rng, number: int, size: int, common: float, aurocs: Sequence[float], plan: int
+) -> list[bool]:
+    truth = np.resize(aurocs, number)
+    shared, own = rng.normal(size=2 * size), rng.normal(size=(number, 2 * size))
+    scores = common**0.5 * shared + (1 - common) ** 0.5 * own
+    scores[:, :size] += 2**0.5 * norm.ppf(truth)[:, None]
+    drawn = resample(size, size, DRAWS, plan % PLANS)
+    found: list[Estimate] = [
+        estimate(line[:size], line[size:], drawn, [AUROC])[AUROC.name] for line in scores
+    ]
+    winner = int(np.argmax([each.value for each in found]))
+    both = joint_intervals(found, 0.95), intervals(found, 0.95)
+    return [
+        bool(is_wrong)
+        for low, high in both
+        for is_wrong in (low[winner] > truth[winner], high[winner] < truth[winner])
+    ]
+
+
+def books(repetitions: int) -> None:
+    """The power of the rank p-value, and its null."""
+    print("rank p ≤ 0.05, in percent, median (mean), by share trained on")
+    shares = (0.0, 0.25, 0.5, 1.0)
+    for offset in (0.0, 0.3, 0.7):
+        for number in (20, 50):
+            for snippets in (4, 6, 10, 20, 50, 100):
+                rng = np.random.default_rng(2)
+                draw = (offset, number, snippets, shares)
+                said = [_p_values(rng, *draw) for _ in range(repetitions)]
+                found = 100 * np.mean(np.less_equal(said, 0.05), axis=0)
+                cells = "  ".join(f"{new:5.1f} ({old:5.1f})" for new, old in found)
+                print(f"  offset {offset}, {number} negatives, {snippets:3}: {cells}", flush=True)
+
+
+def _p_values(
+    rng: Rng, offset: float, number: int, snippets: int, shares: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Of a suspect of each share: by the median, and by the mean."""
+    above = rng.binomial(100, norm.sf(1 - rng.normal(0, offset, number)))
+    negatives, fold = Rates(above / 100, np.full(number, 100.0)), np.zeros(number, np.intp)
+    own = rng.normal(0, offset, len(shares))
+    rates = np.array(shares) * norm.sf(-1 - own) + (1 - np.array(shares)) * norm.sf(1 - own)
+    suspects = rng.binomial(snippets, rates) / snippets
+    counts: NDArray[Any] = np.full(len(shares), float(snippets))
+    medians = rank_p_values(suspects[:, None], counts, negatives, fold)
+    return [
+        (median, (1 + _reaching(np.full(number, rate), snippets, negatives).sum()) / (1 + number))
+        for median, rate in zip(medians.tolist(), suspects, strict=True)
+    ]
+
+
+def main() -> None:
+    """What is asked for; everything where nothing is."""
+    parts = {"controls": controls, "best": best, "books": books}
+    asked = [word for word in sys.argv[1:] if word in parts] or [*parts]
+    repetitions = next((int(word) for word in sys.argv[1:] if word.isdigit()), 2000)
+    for part in asked:
+        parts[part](repetitions)
+
+
+if __name__ == "__main__":
+    main()
