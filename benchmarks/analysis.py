@@ -24,6 +24,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from analysis.cells import CLEAN, CONTAMINATED, Cell
+from analysis.conditions import FACTORS
 from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from analysis.run import write_report
 from analysis.statistics.tidy_tables import statistics
@@ -111,7 +112,7 @@ def cell(place: int, seed: int) -> Cell:
         learning_rate=1e-5 * 2**place, budget_tokens=400_000, example_max_tokens=None,
         last_tokens=None, parameters=225_600, swapped=False, mean_occurrences=None,
         stage=None, scope="whole", epochs=1, seed=seed, recipe=condition, chosen={},
-        series={"learning_rate": "grid", "budget_tokens": condition, "parameters": condition},
+        series={factor: "grid" if factor == "learning_rate" else condition for factor in FACTORS},
         digests={n: f"{n}{place}-{seed}" for n in ("corpus", "model", CLEAN, CONTAMINATED)},
         examples=table,
         scores={CLEAN: scores(table, 0, 99), CONTAMINATED: scores(table, 0.1 * place, place)},

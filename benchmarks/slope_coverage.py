@@ -49,6 +49,10 @@ SIZES = (30, 100, 400)
 BENCHMARKS = (1, 4)
 DRAWS = 20
 """Of a slope: they are scaled to its interval, so that few are enough here."""
+COLUMNS = (
+    *("occurrences", "members", "benchmarks", "AUROC", "slope", "too few", "mean", "median"),
+    *("above", "below", "coverage", "rises", "falls"),
+)
 SWEEP_DRAWS = 400
 NO_VALUES = pd.DataFrame({"value": []})
 CONFIDENCE = 0.95
@@ -132,9 +136,7 @@ def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
 
 def slopes(reports: int, sizes: Sequence[int]) -> int:
     """Print the table of slopes over occurrences; how many rows are off."""
-    names = ("occurrences", "members", "benchmarks", "AUROC", "slope", "too few", "mean", "median")
-    names += ("above", "below", "coverage", "rises", "falls")
-    print(f"{reports} reports per row\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}")
+    print(f"{reports} reports per row\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     bad = 0
     for members in sizes:
         for name, design in designs(members).items():

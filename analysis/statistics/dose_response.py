@@ -128,7 +128,8 @@ def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
     whose members all score above (or below) its non-members says nothing of the slope: its level
     is infinite.
     """
-    members, nonmembers = (sum(len(s[side]) for s in samples) for side in (1, 2))
+    members = sum(len(sample.members) for sample in samples)
+    nonmembers = sum(len(sample.nonmembers) for sample in samples)
     draws = len(samples[0].drawn.members)
     x = [sample.log_occurrences for sample in samples]
     doses = frozenset(np.exp2(np.concatenate(x)).round().tolist())
@@ -233,8 +234,8 @@ def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Score
     centres = [float(np.average(own, weights=n)) for own, n in zip(x, members, strict=True)]
     for _ in range(STEPS):
         parts = [
-            _part(*data, level, slope, centre)
-            for *data, level, centre in zip(x, share, members, levels, centres, strict=True)
+            _part(own, p, n, level, slope, centre)
+            for own, (p, n), level, centre in zip(x, data, levels, centres, strict=True)
         ]
         curvature = sum(float(part.weight @ part.away**2) for part in parts)
         total = min(float(part.weight.sum()) for part in parts)
