@@ -77,16 +77,19 @@ class Index:
         by_place = np.argsort(place, kind="stable")
         self._owners = rows[by_place, n].astype(np.int64)
         self._starts = np.searchsorted(place[by_place], np.arange(len(order) + 1))
-        # One bit an n-gram tells most of a document's n-grams off before the binary search.
-        self._filter = np.zeros(1 << FILTER_BITS, bool)
-        self._filter[self._hashes >> np.uint64(64 - FILTER_BITS)] = True
+        # A table of first bits excludes most of a document's n-grams before the binary search. It
+        # has 64 places per n-gram, up to 2^22: a small one stays in a processor's cache.
+        bits = min(FILTER_BITS, max(10, (64 * len(order)).bit_length()))
+        self._shift = np.uint64(64 - bits)
+        self._filter = np.zeros(1 << bits, bool)
+        self._filter[self._hashes >> self._shift] = True
 
     def places(self, words: Words) -> tuple[Places, Places]:
         """Where in the words an indexed n-gram starts, in order, and each one's row in `grams`."""
         if len(words) < self.n or not len(self.grams):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         hashes = hashes_of(words, self.n)
-        at = np.flatnonzero(self._filter[hashes >> np.uint64(64 - FILTER_BITS)])
+        at = np.flatnonzero(self._filter[hashes >> self._shift])
         rows = np.minimum(np.searchsorted(self._hashes, hashes[at]), len(self.grams) - 1)
         same = (words[at[:, None] + np.arange(self.n)] == self.grams[rows]).all(axis=1)
         return at[same], rows[same]

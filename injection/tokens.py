@@ -69,9 +69,9 @@ class Tokenizer:
         """The text of some ids, special tokens left out."""
         return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=True))
 
-    def decode_all(self, ids: Iterable[int]) -> str:
+    def decode_all(self, ids: Ids) -> str:
         """The text of some ids, special tokens written out."""
-        return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=False))
+        return str(self._fast.decode(ids.tolist(), skip_special_tokens=False))
 
     @cached_property
     def document_start(self) -> int | None:

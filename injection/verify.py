@@ -123,7 +123,8 @@ class AsText:
         """For these texts, and the tokenizer in `folder`."""
         decode = _tokenizer(folder).decode_all
         encode = _tokenizer(folder).encode
-        return cls(folder, {text: normalised(decode(encode(text))) for text in texts})
+        ids = {text: np.array(encode(text), np.int32) for text in texts}
+        return cls(folder, {text: normalised(decode(own)) for text, own in ids.items()})
 
     @property
     def tail(self) -> int:
