@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from statistics import stdev
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -58,8 +59,9 @@ def test_it_tells_the_best_and_the_median_method_from_end_to_end(findings, sweep
     }
     assert headline(with_slopes(sweep, **slopes)) == (
         f"AUROC of {best}, the best of 3 methods on average (intervals corrected for the choice), "
-        "rises with peak learning rate from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens): its log-odds increase by 0.31 [0.20, 0.40] per "
-        f"doubling, from {ends[best][0]} at 1e-4 to {ends[best][1]} at 1e-3. AUROC of {middle}, "
+        "rises with peak learning rate from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens): its "
+        f"log-odds increase by 0.31 [0.20, 0.40] per doubling, from {ends[best][0]} at "
+        f"1e-4 to {ends[best][1]} at 1e-3. AUROC of {middle}, "
         "the median one, shows no clear trend with peak learning rate: its log-odds change by "
         f"0.02 [-0.10, 0.10] per doubling, from {ends[middle][0]} at 1e-4 to {ends[middle][1]} at "
         "1e-3. The slope's interval is above 0 for 1 of 3 methods, below 0 for 1."

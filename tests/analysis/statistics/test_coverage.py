@@ -127,6 +127,7 @@ def test_poisson_numbers_do_not_make_a_constant_auroc_fall(cell):
         ids = [f"{seed}-{i}" for i in range(2 * size)]
         examples = pd.DataFrame({"example_id": ids, "benchmark": "a", "text": ids})
         examples = examples.assign(member=np.arange(2 * size) < size, occurrences=occurrences)
+        examples["contamination"] = ""
         shift = 2**0.5 * norm.ppf(0.92) * (occurrences > 0)
         names = pd.MultiIndex.from_tuples([(f"m{i:03d}", "") for i in range(methods)])
         scores = shift[:, None] + rng.normal(size=(2 * size, methods))
