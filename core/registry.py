@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from core.command import CONF
-from core.errors import ArtifactError
+from core.errors import ArtifactError, said
 from core.stored import read_yaml, targets_in
 
 T = TypeVar("T")
@@ -61,9 +61,9 @@ def stored_object(
         found = _subclass(str(target), base)
     if found is None:
         raise ArtifactError(
-            f"{where}: {kind}._target_ is {target!r}, and a stored file does not select code. "
-            f"The classes of conf/{kind}/ are used; your own after {kind}._target_={target} on "
-            "the command line."
+            f"{where}: {kind}._target_ is {repr(target)[:200]}, and a stored file does not select "
+            f"code. Only the classes of conf/{kind}/ are used, and a class of your own if the "
+            f"command names it: {kind}._target_=my_module.MyClass."
         )
     arguments = {name: value for name, value in node.items() if name != "_target_"}
     if keys := targets_in(arguments) or [key for key in node if not isinstance(key, str)]:
@@ -75,8 +75,8 @@ def stored_object(
         return found(**arguments)
     except Exception as error:  # whatever the class makes of values that it did not write
         raise ArtifactError(
-            f"{where}: {kind} can't be made of {arguments!r}: {error}. Get the folder again, or "
-            "give the command that made it again."
+            f"{where}: {kind} can't be made of {repr(arguments)[:200]}: {said(error)[:200]}. Get "
+            "the folder again, or give the command that made it again."
         ) from error
 
 

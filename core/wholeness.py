@@ -78,7 +78,7 @@ class _Manifest:
             raise ValueError("its files are not those of which it gives the sizes")
         for name, digest in {"": self.digest, **self.files, **self.records}.items():
             if not SHA256.fullmatch(digest):
-                raise ValueError(f"the hash {f'of {name} ' * bool(name)}is {digest!r:.40}")
+                raise ValueError(f"the hash {f'of {name} ' * bool(name)}is {repr(digest)[:40]}")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _of_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
 
 def _check_kind(kind: object) -> None:
     if not isinstance(kind, str) or KIND.fullmatch(kind) is None:
-        raise ValueError(f"its kind is {kind!r:.40}")
+        raise ValueError(f"its kind is {repr(kind)[:40]}")
 
 
 @contextmanager

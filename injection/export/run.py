@@ -60,10 +60,10 @@ def export(stage: ExportStage) -> Artifact:
     corpus, form = open_corpus(stage.corpus_folder), _format(stage.format)
     refuse_finetuning("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
-    with reading(corpus.artifact.path):
+    with reading(stage.corpus_folder):
         slug = f"{type(form).__name__.lower()}-{corpus.slug}"
-        folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
-        artifact = build(folder, stage, inputs, partial(_make, form, corpus))
+    folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
+    artifact = build(folder, stage, inputs, partial(_make, form, corpus))
     for what, times in artifact.counts["lost"].items():
         log.warning("export: not as in the corpus: %d × %s", times, what)
     if natural := artifact.counts["elsewhere"]:
@@ -136,7 +136,8 @@ def _format(node: dict[str, Any]) -> Format:
 
 
 def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
-    written = form.write(corpus, folder)
+    with reading(corpus.artifact.path):
+        written = form.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
     files = sorted(name for name in corpus.artifact.files if name.startswith("tokenizer/"))
@@ -144,7 +145,8 @@ def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(corpus.artifact.path / name, folder / name)
-    proof = _proof(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
+    with reading(corpus.artifact.path):
+        proof = _proof(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)

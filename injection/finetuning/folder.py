@@ -66,7 +66,8 @@ class FinetuningSet(PackedCorpus):
     @property
     def window_tokens(self) -> tuple[int, int]:
         """First and last token (exclusive) that copies could take: all."""
-        return 0, self.artifact.counts["tokens"]
+        with reading(self.artifact.path):
+            return 0, int(self.artifact.counts["tokens"])
 
 
 def slug(config: Any) -> str:

@@ -54,7 +54,7 @@ def test_a_class_that_the_user_gives_is_taken(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     node = {"_target_": "mine.Mine"}
-    with pytest.raises(ArtifactError, match=r"your own after format\._target_=mine\.Mine"):
+    with pytest.raises(ArtifactError, match=r"'mine\.Mine', and a stored file does not select"):
         stored_object("format", node, Format, "x")
     assert "mine" not in sys.modules
     assert type(stored_object("format", node, Format, "x", ["mine.Mine"])).__name__ == "Mine"
