@@ -266,7 +266,7 @@ def served_model(client: Client, name: str | None) -> Model:
     where = f"{client.field}.url is {client.server.url!r}"
     try:
         listed = {model.id: model for model in client.get("models", Models).data}
-        words = near_names(str(name), listed) if listed else "It lists none: see that it runs one."
+        words = near_names(str(name), listed) if listed else "It lists none."
     except RefusedError as error:
         if error.http_status in (401, 403):
             raise ConfigError(str(error)) from None
@@ -279,8 +279,9 @@ def served_model(client: Client, name: str | None) -> Model:
     if name is None and len(listed) == 1:
         return next(iter(listed.values()))
     if name is None:
-        why = "the server has several" if listed else "the server has none"
-        raise ConfigError(client.hidden(f"{client.field}.name is None: {why}. {words}"))
+        why = f"the server has several. {words}" if listed else "the server lists no models."
+        remedy = f"{why} Give the name of the one that is meant."
+        raise ConfigError(client.hidden(f"{client.field}.name is None: {remedy}"))
     if name in listed:
         return listed[name]
     words = client.hidden(words)

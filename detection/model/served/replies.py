@@ -89,7 +89,7 @@ class Listed(Reply):
     """A token and its log-probability in the form of chats; llama.cpp adds the id."""
 
     token: str
-    id: int | None = Field(None, ge=0)
+    id: int | None = Field(default=None, ge=0)
     logprob: LogProb | None
 
     @property
@@ -234,14 +234,14 @@ class Chat(Completion):
 class Meta(Reply):
     """What llama.cpp's server says of a model."""
 
-    n_ctx: int | None = Field(None, ge=1)
+    n_ctx: int | None = Field(default=None, ge=1)
 
 
 class Model(Reply):
     """A model that the server has."""
 
     id: str
-    max_model_len: int | None = Field(None, ge=1)
+    max_model_len: int | None = Field(default=None, ge=1)
     meta: Meta | None = None
 
     @property
