@@ -105,12 +105,15 @@ class Completions:
             raise UnshownError(self.of_text(ids, f"{why}, or not of these tokens. {self._remedy}"))
         return places[1:]
 
-    def next(self, ids: Sequence[int], shows: bool = False, **options: Any) -> Place:
+    def next(
+        self, ids: Sequence[int], shows: bool = False, may_hide: bool = False, **options: Any
+    ) -> Place:
         """The greedy token after these, under the options of the request.
 
         Args:
             ids: the tokens so far.
             shows: whether the server has shown log-probabilities, so that it has to.
+            may_hide: whether it may show nothing of a part of a character; see `Place.hidden`.
             options: of the request.
 
         Raises:
@@ -118,6 +121,8 @@ class Completions:
         """
         choice = self._complete(ids, max_tokens=1, temperature=0, **options)
         place = next(iter(choice.places()), Place(choice.written, None, {}))
+        if place.hidden and may_hide:
+            return place
         names = [place.token, *place.shown]
         if shows and not place.shown:
             raise self._changed(ids, "shows no log-probability of the next token")

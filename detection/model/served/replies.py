@@ -79,6 +79,11 @@ class Place:
         return LEAST if self.logprob is None else self.logprob
 
     @property
+    def hidden(self) -> bool:
+        """Whether nothing is shown of a part of a character, as by llama.cpp's server."""
+        return not self.shown and "\ufffd" in self.token
+
+    @property
     def shown(self) -> dict[str, float]:
         """The log-probabilities of the likeliest tokens and of the one that is there."""
         own = {} if self.logprob is None else {self.token: self.logprob}
