@@ -105,12 +105,15 @@ class Completions:
             raise UnshownError(self.of_text(ids, f"{why}, or not of these tokens. {self._remedy}"))
         return places[1:]
 
-    def next(self, ids: Sequence[int], shows: bool = False, **options: Any) -> Place:
+    def next(
+        self, ids: Sequence[int], shows: bool = False, may_hide: bool = False, **options: Any
+    ) -> Place:
         """The greedy token after these, under the options of the request.
 
         Args:
             ids: the tokens so far.
             shows: whether the server has shown log-probabilities, so that it has to.
+            may_hide: whether it may show nothing of a part of a character; see `Place.hidden`.
             options: of the request.
 
         Raises:
@@ -118,6 +121,8 @@ class Completions:
         """
         choice = self._complete(ids, max_tokens=1, temperature=0, **options)
         place = next(iter(choice.places()), Place(choice.written, None, {}))
+        if place.hidden and may_hide:
+            return place
         names = [place.token, *place.shown]
         if shows and not place.shown:
             raise self._changed(ids, "shows no log-probability of the next token")
@@ -266,7 +271,7 @@ def served_model(client: Client, name: str | None) -> Model:
     where = f"{client.field}.url is {client.server.url!r}"
     try:
         listed = {model.id: model for model in client.get("models", Models).data}
-        words = near_names(str(name), listed) if listed else "It lists none: see that it runs one."
+        words = near_names(str(name), listed) if listed else "It lists none."
     except RefusedError as error:
         if error.http_status in (401, 403):
             raise ConfigError(str(error)) from None
@@ -279,8 +284,9 @@ def served_model(client: Client, name: str | None) -> Model:
     if name is None and len(listed) == 1:
         return next(iter(listed.values()))
     if name is None:
-        why = "the server has several" if listed else "the server has none"
-        raise ConfigError(client.hidden(f"{client.field}.name is None: {why}. {words}"))
+        why = f"the server has several. {words}" if listed else "the server lists no models."
+        remedy = f"{why} Give the name of the one that is meant."
+        raise ConfigError(client.hidden(f"{client.field}.name is None: {remedy}"))
     if name in listed:
         return listed[name]
     words = client.hidden(words)

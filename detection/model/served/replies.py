@@ -79,6 +79,11 @@ class Place:
         return LEAST if self.logprob is None else self.logprob
 
     @property
+    def hidden(self) -> bool:
+        """Whether nothing is shown of a part of a character, as by llama.cpp's server."""
+        return not self.shown and "\ufffd" in self.token
+
+    @property
     def shown(self) -> dict[str, float]:
         """The log-probabilities of the likeliest tokens and of the one that is there."""
         own = {} if self.logprob is None else {self.token: self.logprob}
@@ -89,7 +94,7 @@ class Listed(Reply):
     """A token and its log-probability in the form of chats; llama.cpp adds the id."""
 
     token: str
-    id: int | None = Field(None, ge=0)
+    id: int | None = Field(default=None, ge=0)
     logprob: LogProb | None
 
     @property
@@ -234,14 +239,14 @@ class Chat(Completion):
 class Meta(Reply):
     """What llama.cpp's server says of a model."""
 
-    n_ctx: int | None = Field(None, ge=1)
+    n_ctx: int | None = Field(default=None, ge=1)
 
 
 class Model(Reply):
     """A model that the server has."""
 
     id: str
-    max_model_len: int | None = Field(None, ge=1)
+    max_model_len: int | None = Field(default=None, ge=1)
     meta: Meta | None = None
 
     @property

@@ -117,13 +117,13 @@ class Way(ABC):
         Args:
             ids: the tokens.
             biases: on which tokens, in nats.
-            may_hide: whether the server may show nothing of its choice.
+            may_hide: whether the server may show nothing of a part of a character.
         """
         options: dict[str, Any] = {"logprobs": self.top} if self.top else {}
         if biased := {str(token): bias for token, bias in (biases or {}).items() if bias}:
             options["logit_bias"] = biased
-        has_shown = bool(self.numbers) and not self.model.trying and not may_hide
-        return self.model.next(ids, shows=has_shown, **options)
+        has_shown = bool(self.numbers) and not self.model.trying
+        return self.model.next(ids, shows=has_shown, may_hide=may_hide, **options)
 
     def _second(self, ids: Sequence[int]) -> tuple[int, float]:
         """A token after these, not the likeliest if there is a choice, and its log-probability."""

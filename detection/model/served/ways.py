@@ -128,7 +128,7 @@ class Forced(Way):
     def told(self, ids: Sequence[int]) -> Shown:
         """What the server shows after these tokens, also where it hides its own choice."""
         place = self._next(ids, may_hide=True)
-        place = place if place.shown else self._list(ids, 0, self.top)
+        place = self._list(ids, 0, self.top) if place.hidden else place
         shown = sorted(place.top.values(), reverse=True)[: self.top]
         return {len(ids): [max(-MOST, number) for number in shown]}
 
@@ -136,7 +136,7 @@ class Forced(Way):
         """The last token's log-probability; LEAST where no bias makes it the choice."""
         place = self._next(ids[:-1], {ids[-1]: MOST}, may_hide=True)
         own = self.model.names.of(ids[-1])
-        if not place.shown:
+        if place.hidden:
             return {"logprob": rounded([self._listed(ids)])}
         if place.token != own and not self._renamed(ids, place):
             if self.model.names.tells(ids[-1]) and place.top.get(own, LEAST) > -MOST:

@@ -161,7 +161,8 @@ def test_an_answer_within_the_limit_may_be_compressed():
 
 
 @pytest.mark.parametrize(
-    ("names", "words"), [([], "It lists none"), (["a", "b"], "the server has several. Known: a, b")]
+    ("names", "words"),
+    [([], "the server lists no models. Give"), (["a", "b"], "has several. Known: a, b. Give")],
 )
 def test_a_name_is_asked_for_where_there_is_not_one_model(names, words):
     content = json.dumps({"data": [{"id": name} for name in names]}).encode()

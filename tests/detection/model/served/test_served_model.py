@@ -60,9 +60,10 @@ def test_the_probe_says_what_a_server_can_do(tmp_path):
 
     lines = [" ".join(line.split()) for line in said()]
     assert "takes token ids; context: 512 tokens" in lines[0]
-    assert lines[2:9] == [
+    assert lines[2:10] == [
         "top-n of the prompt 20",
         "prompt log-probabilities yes its rounding 1 a text",
+        "prompt_logprobs no",
         "forced token, raw yes its rounding 1 a token",
         "biased, closed form no",
         "top-n, then bisection yes 0.001 18.6 a token",
@@ -70,9 +71,11 @@ def test_the_probe_says_what_a_server_can_do(tmp_path):
         "sampling only yes 1 a token n samples tell p to √(p (1 − p) / n): for methods that read "
         "what is written",
     ]
-    assert lines[9].startswith("known again by 47 log-probabilities: another model's are more than")
-    assert "methods: gap_k" not in lines[10]
-    assert lines[10].endswith("by prompt log-probabilities")
+    assert lines[10].startswith(
+        "known again by 47 log-probabilities: another model's are more than"
+    )
+    assert "methods: gap_k" not in lines[11]
+    assert lines[11].endswith("by prompt log-probabilities")
     assert any(line.startswith("min_k_plus_plus needs mean, std of the target") for line in lines)
     lines = said(prompt=False, shows="biased", decimals=4)
     (biased,) = [line for line in lines if line.startswith("biased")]
