@@ -28,13 +28,16 @@ UNINFORMATIVE = frozenset({
     *("found", "own", "one", "each", "known", "shown", "made", "said", "kept", "given", "others")
 })  # fmt: skip
 HELP = (
-    *("injection", "injection finetuning", "injection export", "training", "training memory"),
-    *("training which-step", "detection", "detection accuracy", "detection audit"),
-    *("detection build", "detection extraction", "detection online", "detection probe"),
-    *("detection select", "detection thresholds", "detection view", "analysis", "analysis wandb"),
-    *("launch", "launch status", "audits", "launch.console", IMPORT_NAME),
+    *("injection", "injection finetuning", "injection export format=text", "training"),
+    *("training memory", "training which-step", "detection", "detection accuracy"),
+    *("detection audit audit=books", "detection build source=jsonl", "detection extraction"),
+    *("detection online", "detection probe", "detection select", "detection thresholds"),
+    *("detection view", "analysis", "analysis wandb", "launch", "launch status"),
+    *("audits audit=books", "launch.console", IMPORT_NAME),
 )
 """Commands whose `--help` is timed, where the checkout has them."""
+STARTED = (IMPORT_NAME, *LAYERS, "launch.run")
+"""Modules whose import is timed, where the checkout has them."""
 Scope = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -258,12 +261,12 @@ def start_up(root: Path, repeats: int) -> Iterator[tuple[str, float | None]]:
         name, *more = words.split()
         if runnable(root, name):
             yield f"{words} --help", cpu_seconds(root, ["-m", name, *more, "--help"], repeats)
-    for layer in (IMPORT_NAME, *LAYERS):
-        if not (root / layer / "__init__.py").exists():
-            continue
-        renamed = layer != IMPORT_NAME and (root / IMPORT_NAME).is_dir()
-        name = f"{IMPORT_NAME}.{layer}" if renamed else layer
-        yield f"import {name}", cpu_seconds(root, ["-c", f"import {name}"], repeats)
+    for module in STARTED:
+        place = root.joinpath(*module.split("."))
+        if (place / "__init__.py").is_file() or place.with_suffix(".py").is_file():
+            renamed = module != IMPORT_NAME and (root / IMPORT_NAME).is_dir()
+            name = f"{IMPORT_NAME}.{module}" if renamed else module
+            yield f"import {name}", cpu_seconds(root, ["-c", f"import {name}"], repeats)
 
 
 def runnable(root: Path, name: str) -> bool:
