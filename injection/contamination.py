@@ -30,7 +30,7 @@ import pandas as pd
 from core.artifacts import Artifact, file_name
 from injection import pack
 from injection.config import OWN
-from injection.corpus import PackedCorpus, open_corpus
+from injection.corpus import CONTAMINATION, PackedCorpus, open_corpus
 from injection.decontaminate import VERBATIM, PoolSearch
 from injection.finetuning.folder import FinetuningSet
 from injection.tasks import Runner
@@ -88,7 +88,7 @@ def with_flags(
 
 def with_known_flags(examples: pd.DataFrame, corpus: PackedCorpus) -> pd.DataFrame:
     """The examples of a corpus; where it was made before there were flags, with those it tells."""
-    if COLUMN in examples:
+    if COLUMN in examples or CONTAMINATION not in corpus.artifact.files:
         return examples
     matches = corpus.contamination
     matches = matches.assign(occurrences=matches.get("occurrences", 0), corpus=OWN)
