@@ -184,9 +184,12 @@ def verdict(rows: pd.DataFrame) -> str:
 def worst(rows: pd.DataFrame) -> str:
     """The worst benchmark of a control, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
 
-    Where AUROC is off on average over benchmarks, and in none of them alone, that comes before.
+    Where AUROC is off on average over benchmarks, and in none of them alone, that comes before;
+    rows of the mean alone are told as the mean.
     """
     means = rows["benchmark"] == ALL
+    if means.all():  # such as a sweep's rows
+        return _in_words(rows.iloc[0].to_dict(), "mean over benchmarks: ")
     single = _in_words(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
     if off_controls(rows[~means]).empty and len(off_controls(rows[means])):
         mean = _in_words(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")

@@ -34,7 +34,8 @@ def test_the_answer_and_the_controls_come_before_all_else(text, sound, findings)
 def test_a_report_whose_control_is_off_says_so_first(text, sound):
     assert "CONTROL OFF" not in text(sound)
     off = sound.copy()
-    off.loc[off["method"] == "blind", "ci_low"] = 0.51
+    of_blind = (off["method"] == "blind") & off["p_control"].notna()
+    off.loc[of_blind, "p_control"] = 0.01
     report = text(off)
     words = "> **CONTROL OFF: The texts alone tell members"
     assert report.index(words) < report.index("- Strongest: x.")

@@ -24,7 +24,7 @@ def test_charts_read_what_the_mirror_writes():
     rows = [
         {"checkpoint": c, "benchmark": "all", "method": m, "variant": "", "default": True,
          "occurrences": o, "metric": "auroc", "value": 0.5, "ci_low": 0.4, "ci_high": 0.6,
-         "needs": "", "n_members": 9, "n_nonmembers": 9}
+         "needs": "", "p_control": float("nan"), "n_members": 9, "n_nonmembers": 9}
         for c, o in (("contaminated", "any"), ("contaminated", "2"), ("clean", "any"))
         for m in ("loss", "min_k", *(["blind"] if c == "clean" else []))
     ]  # fmt: skip
