@@ -27,7 +27,7 @@ FLOORS = {
     "analysis.": (
         *("config conditions folder glossary two_stages", "cells training_record examples"),
         "methods facts",
-        *("statistics", "sweeps", "tables summary", "findings headline", "charts"),
+        *("statistics", "sweeps direction", "tables summary", "findings headline", "charts"),
         "page mirror report",
         *("publish", "run", "__init__ __main__"),
     ),
