@@ -173,8 +173,11 @@ def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
 
 
 def interval(slopes: Scores, confidence: float) -> tuple[float, float]:
-    """The first slope, plus and minus the normal quantile of the others' standard deviations."""
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * float(slopes[1:].std())
+    """The first slope, plus and minus the normal quantile of the others' standard deviations.
+
+    A slope that differs from 0 by rounding has an interval that includes it.
+    """
+    half = max(TINY, NormalDist().inv_cdf((1 + confidence) / 2) * float(slopes[1:].std()))
     return float(slopes[0] - half), float(slopes[0] + half)
 
 

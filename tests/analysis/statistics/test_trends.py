@@ -192,6 +192,7 @@ def test_a_series_is_tested_in_the_order_of_its_fact(make):
     flat = [c._replace(auroc={detector: v}) for c, v in zip(conditions, level, strict=True)]
     (row,) = series_rows(flat, 0.9)
     assert (row["tau"], row["p_value"]) == (0, 1)
+    assert row["slope_low"] < 0 < row["slope_high"]  # not told from 0 by rounding
 
 
 def test_trends_are_those_of_the_aurocs_of_contaminated_models(cell):
