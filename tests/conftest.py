@@ -1,5 +1,6 @@
 """Settings for the whole suite."""
 
+import logging
 import os
 import shutil
 
@@ -17,11 +18,16 @@ if sharers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol():
-    """What a stage that runs in this process tells its children is not told to the next test's."""
-    before = dict(os.environ)
+    """What a stage that runs in this process sets is not left to the next test.
+
+    That is what it tells its children in the environment, and handlers of its log, whose stream
+    ends with the test.
+    """
+    before, handlers = dict(os.environ), [*logging.root.handlers]
     try:
         return (yield)
     finally:
+        logging.root.handlers[:] = handlers
         os.environ.clear()
         os.environ.update(before)
 

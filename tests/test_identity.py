@@ -21,6 +21,7 @@ import detection.collect
 import detection.extraction.run
 import detection.needs
 import detection.run
+import injection.contamination
 import injection.export.run
 import injection.finetuning.run
 import injection.run
@@ -59,7 +60,7 @@ READING = (
 )  # those that choose texts are in the texts' own digest
 RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
                 "detection.kernel", "detection.processes")  # fmt: skip
-ASKS = ("url", "key_env", "requests", "timeout_seconds", "retries")  # a server
+ASKS = ("url", "key_env", "requests", "timeout_seconds", "retries", "max_answer_bytes")  # a server
 
 RUNTIME = {
     "injection": {
@@ -156,7 +157,8 @@ def name(monkeypatch):
     monkeypatch.setattr(injection.run, "check", lambda _: [])
     monkeypatch.setattr(injection.run, "create", lambda *_: source)
     monkeypatch.setattr(injection.run, "Tokenizer", opened)
-    monkeypatch.setattr(injection.export.run, "open_corpus", opened)
+    for module in (injection.export.run, injection.contamination):
+        monkeypatch.setattr(module, "open_corpus", opened)
     monkeypatch.setattr(
         injection.finetuning.run,
         "read_members",
@@ -329,7 +331,7 @@ PINNED = {
     "model": "29ce3e6d890e",
     "passes": "d77c74022e69",
     "scores": "5996a1c63a9a",
-    "report": "204331960d78",
+    "report": "e4cbf960a576",
 }
 
 
