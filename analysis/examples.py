@@ -65,6 +65,7 @@ def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewSt
                 f"{field} was scored behind a server, which a report does not ask. The page comes "
                 "from python -m detection view model.url=… instead."
             )
+    _check_readable(config["examples"].get("path"))
     methods = {
         name: node
         for name, node in config["method"].items()
@@ -74,3 +75,13 @@ def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewSt
     paths = {field: {"path": node["path"]} for field, node in models.items()}
     nodes = literal({**stored, **paths, "method": methods})
     return convert(OmegaConf.create({**nodes, **own}), ViewStage)
+
+
+def _check_readable(path: Any) -> None:
+    """Raise an ArtifactError if examples would be read from standard input, a pipe or a device."""
+    if path == "-" or (path and Path(path).exists() and not _is_stored(Path(path))):
+        raise ArtifactError(f"examples.path is {path!r}: a report reads files and folders only.")
+
+
+def _is_stored(path: Path) -> bool:
+    return path.is_file() or path.is_dir()

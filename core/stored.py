@@ -99,7 +99,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
     check_yaml(text)
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ArithmeticError) as error:  # a sexagesimal number may be too large
         raise ValueError(_first_line(error)) from error
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError("it is not a mapping of fields")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from core.artifacts import Artifact, is_complete
-from core.errors import require
+from core.errors import ArtifactError, require
 from core.seeds import derive
-from core.wholeness import read_manifest
+from core.wholeness import read_manifest, reading
 from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from launch.stages import Stages
 from training.checkpoint import KIND as MODEL
-from training.checkpoint import open_checkpoint
+from training.checkpoint import Checkpoint, open_checkpoint
 from training.config import TrainingConfig, TrainingStage
 from training.recipe import PretrainingConfig, Recipe
 
@@ -90,12 +90,23 @@ def read_by(model: str) -> dict[str, str]:
 
     They are called base, base-2, …, the latest first. Those of a model that no training of this
     program made are not known; one that is no longer there, or is another now, is warned of.
+
+    Raises:
+        ArtifactError: a model's folder is damaged, or says that it was trained from itself.
     """
     found: dict[str, str] = {}
     path: str | None = model
+    read: set[Path] = set()
     while path is not None and (folder := _trained_in(path)) is not None:
+        if folder.resolve() in read:
+            raise ArtifactError(
+                f"model.path is {model!r}: {folder} says it was trained from "
+                "itself. Give another model."
+            )
+        read.add(folder.resolve())
         trained = open_checkpoint(folder)
-        corpus, path = trained.config.get("corpus_folder"), trained.config["model"].get("path")
+        with reading(folder):
+            corpus, path = _sources(trained)
         if not corpus:  # an adopted model
             break
         name = f"{BASE}-{len(found) + 1}" if found else BASE
@@ -110,6 +121,14 @@ def read_by(model: str) -> dict[str, str]:
                 *(folder, corpus),
             )
     return found
+
+
+def _sources(trained: Checkpoint) -> tuple[str | None, str | None]:
+    """The folder of the corpus and the path of the model that a training read."""
+    corpus, path = trained.config.get("corpus_folder"), trained.config["model"].get("path")
+    if not all(isinstance(value, str | None) for value in (corpus, path)):
+        raise ValueError("its corpus_folder or model.path is no text")
+    return corpus, path
 
 
 def _trained_in(path: str) -> Path | None:

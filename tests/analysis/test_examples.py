@@ -1,5 +1,6 @@
 """What the pages of examples take from stored scores: plain values, no class, code or server."""
 
+import os
 import sys
 
 import pytest
@@ -51,6 +52,16 @@ def test_no_models_code_is_trusted_and_no_file_but_the_page_is_written(scores):
 def test_no_server_is_asked_with_a_key_that_the_scores_name(scores):
     made = scores(model={"path": None, "url": "http://example.org", "key_env": "HOME"})
     with pytest.raises(ArtifactError, match="scored behind a server"):
+        _stage(made, made, OWN)
+
+
+@pytest.mark.parametrize("path", ["-", "pipe", "/dev/zero"])
+def test_a_page_reads_no_stream(scores, tmp_path, path):
+    os.mkfifo(tmp_path / "pipe")
+    path = str(tmp_path / "pipe") if path == "pipe" else path
+    made = scores()
+    made = scores(examples={**made.config()["examples"], "path": path})
+    with pytest.raises(ArtifactError, match="a report reads files and folders only"):
         _stage(made, made, OWN)
 
 

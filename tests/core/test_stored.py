@@ -48,6 +48,7 @@ def test_plain_yaml_is_read_as_it_was_written():
         ("a: " + "1:" * 60_000 + "1", "more than 100,000 characters"),
         ("a: 2001-99-99", "month must be in"),
         ("a: " + "9" * 5000, "integer string"),
+        ("a: 1" + ":0" * 400 + ".5", "too large"),
     ],
 )
 def test_other_yaml_is_a_value_error_at_once(text, words):

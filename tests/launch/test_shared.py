@@ -14,7 +14,7 @@ import injection.run
 import training.run
 from core.artifacts import Built, commit
 from core.command import CONF
-from core.errors import ConfigError
+from core.errors import ArtifactError, ConfigError
 from core.wholeness import read_manifest
 from injection.config import InjectionConfig
 from launch import shared
@@ -216,6 +216,21 @@ def test_the_corpora_of_a_given_model_are_found_through_its_folders(trained, cap
     shutil.rmtree(corpora / "second")
     assert shared.read_by(str(trained)) == {"base": str(corpora / "first")}
     assert "which is not there as it was: it can't be compared" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("edited", "words"),
+    [
+        (lambda folder: {"corpus_folder": "x", "model": {"path": f"{folder}/hf"}}, "from itself"),
+        (lambda _: {"corpus_folder": ["a"], "model": {"path": None}}, "is no text"),
+        (lambda _: {"corpus_folder": "x", "model": "x"}, "can't be used"),
+    ],
+)
+def test_a_given_model_whose_config_makes_no_sense_is_an_error(trained, edited, words):
+    (trained / "config.yaml").write_text(yaml.safe_dump(edited(trained)))
+    commit(trained, read_manifest(trained)["inputs"], Built(["content"]))
+    with pytest.raises(ArtifactError, match=words):
+        shared.read_by(str(trained))
 
 
 @pytest.mark.parametrize("seeds", [{}, {"init_seed": 7, "order_seed": 7}])

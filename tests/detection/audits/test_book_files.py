@@ -67,6 +67,13 @@ def test_a_broken_epub_is_named(tmp_path, changed):
         open_books({"suspects": str(tmp_path)})
 
 
+def test_a_page_in_an_encoding_that_takes_quadratic_time_is_refused(tmp_path):
+    page = b'<?xml version="1.0" encoding="punycode"?><p>a</p>-b'
+    write_epub(tmp_path / "a.epub", **{"OEBPS/text/first.xhtml": page})
+    with pytest.raises(DataError, match="the encoding punycode: save it as UTF-8"):
+        open_books({"suspects": str(tmp_path)})
+
+
 @pytest.mark.parametrize(
     ("page", "text"),
     [

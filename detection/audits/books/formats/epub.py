@@ -31,11 +31,19 @@ SPACE = re.compile(r"\s+")
 DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.-]+)")
 """The encoding that a page's first line names."""
 FIRST_LINE_BYTES = 1024
+ENCODINGS = re.compile(
+    r"ascii|utf-8(-sig)?|utf-16(-[lb]e)?|iso8859-\d+|cp125\d|koi8-[ru]|gb2312|gbk|gb18030|big5"
+    r"|shift_jis|euc_(jp|kr)"
+)
+"""Those of web pages, by Python's names; others, such as punycode, may take quadratic time."""
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """How a file in an EPUB may be packed (EPUB 3.3, section 4.2.2). Of others zipfile unpacks a block
 of the archive at once, whatever becomes of it."""
 ENTITY = "an XML entity is declared in it, and none is needed there"
-BAD = (zipfile.BadZipFile, zlib.error, KeyError, ExpatError, ElementTree.ParseError, RuntimeError)
+BAD = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, KeyError),
+    *(ExpatError, ElementTree.ParseError, RuntimeError),
+)
 """What reading a file raises that is no whole EPUB; a RuntimeError where it is encrypted."""
 
 
@@ -126,10 +134,14 @@ def _decoded(page: bytes) -> str:
     if page.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return page.decode("utf-16")
     declared = DECLARED.match(page[:FIRST_LINE_BYTES])
+    name = declared[1].decode() if declared else "utf-8-sig"
     try:
-        return page.decode(declared[1].decode() if declared else "utf-8-sig")
+        encoding = codecs.lookup(name).name
     except LookupError as error:
         raise ValueError(f"a page has an {error}") from error
+    if not ENCODINGS.fullmatch(encoding):
+        raise ValueError(f"a page has the encoding {name}: save it as UTF-8")
+    return page.decode(encoding)
 
 
 def _text(page: str) -> str:
