@@ -6,16 +6,17 @@ a server says back is quoted without it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from threading import Event, Lock, Thread, local
-from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from pydantic import ValidationError
 
 from core import secrets
 from core.errors import ConfigError, ServerError, said
+from core.stored import parse_json
 from detection.config import ScoredModelConfig
 from detection.model.served.replies import Reply, fault
 
@@ -38,10 +40,10 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds before the first and before a late retry, where the server names none."""
 LONGEST_ASKED = 3600.0
 """Seconds: the longest that a server may ask to be left alone."""
-READ = ("Content-Type", "Retry-After", "Location")
-"""The headers of an answer that are read."""
-CODINGS = ("identity", "gzip", "deflate")
-"""The codings that an answer may have, one at a time: each expands at most a thousandfold."""
+READ = ("Retry-After", "Location")
+"""The headers of an answer that are read. A charset is not: JSON is UTF-8."""
+CODINGS = ("identity", "gzip")
+"""The codings that an answer may have."""
 SAID = 300
 """Characters of a server's own words that an error quotes."""
 
@@ -81,13 +83,15 @@ class Client:
         self.field, self.server = field, server
         self.url = base_url(f"{field}.url", str(server.url))
         self._key = _key(field, server.key_env)
-        headers = {"Accept-Encoding": "gzip, deflate"}
+        headers = {"Accept-Encoding": "gzip"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         timeout = httpx.Timeout(server.timeout_seconds, pool=None)
         limits = httpx.Limits(max_connections=server.requests)
-        self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
-        weakref.finalize(self, self._http.close)
+        self._http = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits)
+        self._loop = asyncio.new_event_loop()  # in it a request can be ended at any point
+        Thread(target=_run, args=(self._loop,), daemon=True).start()
+        weakref.finalize(self, _close, self._http, self._loop).atexit = False
 
     def get(self, path: str, kind: type[R]) -> R:
         """What is at `path`; asked once, so that a wrong address is said at once."""
@@ -149,33 +153,47 @@ class Client:
         try:
             answer = self._received(method, path, body)
             if answer.status_code == 200:
-                return answer.json()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as cause:
+                return parse_json(answer.content.decode())
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as cause:
             raise self._failed(cause) from None
         raise self._refused(answer, path)
 
     def _received(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
-        """The whole answer: httpx waits as long for each part of it as the whole may take."""
-        end, content = monotonic() + self.server.timeout_seconds, bytearray()
-        with self._http.stream(method, f"{self.url}/{path}", json=body) as answer:
-            self._check_coding(answer, path)
-            for part in answer.iter_bytes():
-                content += part
-                if len(content) > self.server.max_answer_bytes:
-                    raise self._too_long(path)
-                if monotonic() > end:
-                    raise httpx.ReadTimeout("it comes in parts")
+        """The whole answer; `timeout_seconds` include the connection, the headers and each part."""
+        asked = asyncio.run_coroutine_threadsafe(self._answer(method, path, body), self._loop)
+        try:
+            return asked.result()
+        finally:
+            asked.cancel()  # where a signal interrupts the wait
+
+    async def _answer(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> httpx.Response:
+        address, most = f"{self.url}/{path}", self.server.max_answer_bytes
+        try:
+            async with (
+                asyncio.timeout(self.server.timeout_seconds),
+                self._http.stream(method, address, json=body) as answer,
+            ):
+                self._check_coding(answer, path)
+                content = _Content(answer.headers.get("Content-Encoding"), most)
+                async for part in answer.aiter_raw():
+                    content.add(part)
+                    if content.is_too_long:
+                        raise self._too_long(path)
+        except TimeoutError:
+            raise httpx.ReadTimeout("it has not ended") from None
         headers = {name: answer.headers[name] for name in READ if name in answer.headers}
-        return httpx.Response(answer.status_code, headers=headers, content=bytes(content))
+        return httpx.Response(answer.status_code, headers=headers, content=content.whole())
 
     def _check_coding(self, answer: httpx.Response, path: str) -> None:
-        """Refuse what a part of 64 KiB could expand without bound: other or several codings."""
+        """Refuse a coding that was not asked for, and several at once."""
         coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if coding not in CODINGS:
             raise UnreadableError(self.hidden(
                 f"{self.field}.url is {self.server.url!r}: its answer to {path} has the "
                 f"Content-Encoding {coding[:SAID]!r}, which was not asked for. See that the server "
-                "and what stands before it send gzip, deflate or no coding."
+                "and what stands before it send gzip or no coding."
             ))  # fmt: skip
 
     def _too_long(self, path: str) -> UnreadableError:
@@ -205,7 +223,7 @@ class Client:
     def _said(self, answer: httpx.Response) -> str:
         """The message of the usual forms of an error, else the text; never the key."""
         try:
-            found = answer.json()
+            found = parse_json(answer.text)
             inner = found.get("error", found.get("detail", found))
             text = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
         except (ValueError, AttributeError):
@@ -217,8 +235,8 @@ class Client:
         why = {
             httpx.ConnectError: "it can't be reached",
             httpx.TimeoutException: f"no answer came within {self.server.timeout_seconds:g} s",
+            httpx.DecodingError: "its answer can't be decompressed",
             ValueError: "its answer is cut, or no JSON",
-            RecursionError: "its answer is nested too deep",
         }
         words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
         cause_said = self.hidden(said(cause))
@@ -227,6 +245,66 @@ class Client:
             "runs and that this is its address. What was answered is kept: run the same command "
             "again."
         )
+
+
+class _Content:
+    """The content of an answer, decompressed as it comes, and never beyond a limit.
+
+    Args:
+        coding: the answer's Content-Encoding: gzip, or another where nothing is compressed.
+        most: bytes that are read at most, both as they are sent and once decompressed.
+    """
+
+    def __init__(self, coding: str | None, most: int) -> None:
+        compressed = coding is not None and coding.strip().lower() == "gzip"
+        self._gzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS) if compressed else None
+        self._most, self._received, self._content = most, 0, bytearray()
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether more came than may."""
+        return max(self._received, len(self._content)) > self._most
+
+    def add(self, part: bytes) -> None:
+        """Take the next part.
+
+        Raises:
+            httpx.DecodingError: it is not gzip, or stands behind its end.
+        """
+        self._received += len(part)
+        if self._gzip is None:
+            self._content += part
+            return
+        try:
+            # one byte more than allowed shows that the content is too long
+            self._content += self._gzip.decompress(part, self._most + 1 - len(self._content))
+        except zlib.error as error:
+            raise httpx.DecodingError(f"it is not gzip: {error}") from error
+        if self._gzip.unused_data:
+            raise httpx.DecodingError("it has bytes behind the end of its gzip content")
+
+    def whole(self) -> bytes:
+        """All of it.
+
+        Raises:
+            httpx.DecodingError: its gzip content has no end.
+        """
+        if self._gzip is not None and self._received and not self._gzip.eof:
+            raise httpx.DecodingError("its gzip content has no end")
+        return bytes(self._content)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
+def _close(http: httpx.AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+    async def close() -> None:
+        await http.aclose()
+        loop.stop()
+
+    asyncio.run_coroutine_threadsafe(close(), loop)
 
 
 def base_url(field: str, url: str) -> str:
