@@ -7,7 +7,7 @@ field that is not read may hold anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -119,7 +119,7 @@ class Shown(Reply):
 
     Completions have `tokens`, `token_logprobs` and `top_logprobs`; chats have `content`, which
     llama.cpp's server uses for completions as well. A proxy may send the other form's fields as
-    nulls.
+    nulls. An empty list is that of an answer without tokens.
     """
 
     content: list[Written] | None = None
@@ -131,10 +131,10 @@ class Shown(Reply):
     @classmethod
     def _of_a_known_form(cls, given: Any) -> Any:
         """An answer in another form shows something: it must not be taken for one with nothing."""
-        if isinstance(given, dict) and given and not given.keys() & cls.model_fields.keys():
+        if isinstance(given, dict) and all(given.get(name) is None for name in cls.model_fields):
             raise ValueError(
                 f"log-probabilities in an unknown form, with the fields {[*given][:5]}; known are "
-                "tokens with token_logprobs, and content"
+                "tokens with token_logprobs, and content. Where there are none, logprobs is null"
             )
         return given
 
@@ -161,6 +161,28 @@ class Shown(Reply):
         ]
 
 
+def _check_unread(given: Any, choices: Any, known: Collection[str]) -> Any:
+    """Refuse log-probabilities in another field than those that are read, which are empty.
+
+    llama.cpp's own /completion has `completion_probabilities`, others `token_logprobs`.
+    """
+    if not isinstance(given, dict) or any(_shows(choice) for choice in choices):
+        return given
+    for name, value in given.items():
+        if "prob" in name and name not in known and isinstance(value, dict | list) and value:
+            raise ValueError(
+                f"log-probabilities are in {name}, where they are not read; known are "
+                "choices[0].logprobs and choices[0].prompt_logprobs"
+            )
+    return given
+
+
+def _shows(choice: Any) -> bool:
+    return isinstance(choice, dict) and bool(
+        choice.get("logprobs") or choice.get("prompt_logprobs")
+    )
+
+
 class OfPrompt(Reply):
     """What `prompt_logprobs` shows of one token."""
 
@@ -180,6 +202,11 @@ class Choice(Reply):
     message: Message | None = None
     logprobs: Shown | None = None
     prompt_logprobs: list[dict[TokenId, OfPrompt] | None] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_no_others(cls, given: Any) -> Any:
+        return _check_unread(given, [given], cls.model_fields)
 
     @property
     def written(self) -> str:
@@ -212,6 +239,12 @@ class Completion(Reply):
 
     choices: Sequence[Choice] = Field(min_length=1)
     usage: Usage | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_no_others(cls, given: Any) -> Any:
+        choices = given.get("choices") if isinstance(given, dict) else None
+        return _check_unread(given, choices if isinstance(choices, list) else [], ())
 
     @property
     def counted(self) -> int | None:

@@ -15,7 +15,7 @@ from detection.model import open_node
 from detection.model.served.chats import REQUEST
 from detection.model.served.client import Client
 from detection.model.served.probe import dialect_of
-from detection.model.served.replies import Shown
+from detection.model.served.replies import Completion, Shown
 from detection.probe import ProbeStage
 from detection.probe import run as probe
 from detection.run import run
@@ -88,12 +88,43 @@ def test_an_unknown_form_of_log_probabilities_is_an_error_that_quotes_it(stage, 
         run(stage(server.url, ("cdd",)))
 
 
+@pytest.mark.parametrize("form", [{"content": [], "refusal": None}, {"tokens": []}])
+def test_an_answer_without_tokens_shows_nothing(form):
+    assert Shown.model_validate(form).places() == []
+
+
 @pytest.mark.parametrize("form", [
-    {}, {"content": None}, {"content": [], "refusal": None},
+    {}, {"content": None}, {"content": None, "refusal": None}, {"content": None, "probs": [0.1]},
     {"tokens": None, "token_logprobs": None, "top_logprobs": None, "text_offset": None},
 ])  # fmt: skip
-def test_a_form_that_holds_nothing_shows_nothing(form):
-    assert Shown.model_validate(form).places() == []
+def test_a_form_without_any_log_probabilities_is_not_taken_for_none(form):
+    """A server that shows none answers with null."""
+    with pytest.raises(ValueError, match=r"in an unknown form.* logprobs is null"):
+        Completion.model_validate({"choices": [{"text": "a", "logprobs": form}]})
+
+
+PROBABILITIES = [{"content": "a", "probs": [{"tok_str": "a", "prob": 0.5}]}]
+
+
+@pytest.mark.parametrize(
+    ("choice", "answer", "name"),
+    [
+        ({"completion_probabilities": PROBABILITIES}, {}, "completion_probabilities"),
+        ({"token_logprobs": [-1.0], "logprobs": None}, {}, "token_logprobs"),
+        ({}, {"completion_probabilities": PROBABILITIES}, "completion_probabilities"),
+        ({"logprobs": None}, {"logprobs": {"content": []}}, "logprobs"),
+    ],
+)
+def test_log_probabilities_in_another_place_are_not_taken_for_none(choice, answer, name):
+    with pytest.raises(ValueError, match=f"log-probabilities are in {name}, where they are not"):
+        Completion.model_validate({"choices": [{"text": "a", **choice}], **answer})
+
+
+def test_other_fields_of_an_answer_may_be_anything():
+    choice = {"text": "a", "cumulative_logprob": -1.0, "token_logprobs": None, "probs": []}
+    shown = {**choice, "logprobs": {"content": []}, "completion_probabilities": PROBABILITIES}
+    for one in (choice, shown):
+        assert Completion.model_validate({"choices": [one]}).choices[0].places() == []
 
 
 @pytest.mark.parametrize("echo", [400, "ignored"])
