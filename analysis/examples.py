@@ -13,6 +13,7 @@ from analysis.config import CellPaths
 from core.artifacts import Artifact
 from core.config import convert
 from core.errors import ArtifactError, UserError
+from core.hub import only_cached
 from core.registry import registered_class
 from core.stored import literal
 from core.wholeness import reading
@@ -41,7 +42,8 @@ def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list
         try:
             with reading(scored.path, before.path):
                 stage = _stage(scored, before, {"view": {"examples": count}, "out": str(page)})
-            written.append(write_view(stage))
+            with only_cached():
+                written.append(write_view(stage))
         except UserError as error:
             log.warning("No page of the examples of %s: %s", scored.path.name, error)
     return written
@@ -51,7 +53,7 @@ def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewSt
     """What the scores' configs say of a page. They may come from elsewhere, and are data.
 
     They don't choose classes but among the project's own, let no model's code run, and send no
-    request to a server.
+    request to a server. What they name on the hub is read from its cache (`only_cached`).
 
     Raises:
         ArtifactError: a server ran one of the models.

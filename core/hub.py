@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from core.errors import ConfigError
+
+
+@dataclass
+class _State:
+    asks: bool = True  # whether the hub may be asked; see `only_cached`
+
+
+_state = _State()
 
 
 def snapshot(
@@ -37,7 +48,7 @@ def snapshot(
         first = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"{field} is {name!r}: no such folder here, and the hub can't give it ({first}). Give "
-            "a local folder, or a hub id on a machine that reaches the hub."
+            f"a local folder, or a hub id on a machine that reaches the hub.{not_asked(name, kind)}"
         ) from error
 
 
@@ -59,6 +70,36 @@ def commit(field: str, name: str, *, kind: str = "model", revision: str | None =
 def commit_digest(name: str, commit: str) -> str:
     """What names a model's files on the hub: hashing many gigabytes tells no more."""
     return hashlib.sha256(f"{name}@{commit}".encode()).hexdigest()
+
+
+@contextmanager
+def only_cached() -> Iterator[None]:
+    """Within it the hub is asked for nothing, and what is in its cache is read.
+
+    For names in stored configs, which may come from elsewhere: a request would carry the user's
+    token.
+    """
+    import datasets  # noqa: F401 - it keeps what the hub's client says when it is imported
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE, _state.asks
+    constants.HF_HUB_OFFLINE, _state.asks = True, False
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, _state.asks = before
+        prepare_hub.cache_clear()  # it has not looked
+
+
+def not_asked(name: str, kind: str = "model") -> str:
+    """A sentence for errors within `only_cached`: that the hub was not asked, and the remedy."""
+    if _state.asks:
+        return ""
+    option = f"--repo-type {kind} " if kind != "model" else ""
+    return (
+        " A stored config names it, so only the hub's cache was read. Download it first if it is "
+        f"to be used: hf download {option}{shlex.quote(name)}"
+    )
 
 
 @cache

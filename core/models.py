@@ -11,7 +11,7 @@ from typing import Any
 from core.artifacts import check_owner
 from core.content import digests, file_digest, files_digest, folder_digest
 from core.errors import ConfigError, said
-from core.hub import commit, commit_digest, prepare_hub
+from core.hub import commit, commit_digest, not_asked, prepare_hub
 from core.weights import check_whole
 
 GGUF = ".gguf"
@@ -148,6 +148,7 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
         raise ConfigError(
             f"{field} is {path!r}: it can't be loaded as a {factory.__name__} ({first}). Give a "
             "local Hugging Face folder, or a hub id on a machine that reaches the hub."
+            f"{'' if source else not_asked(path)}"
         ) from error
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from core.content import folder_digest
 from core.errors import DataError
-from core.hub import commit, prepare_hub
+from core.hub import commit, not_asked, prepare_hub
 from injection.sources.reading import Row, Shard
 from injection.sources.streamed import StreamedCorpus
 from injection.sources.tally import Tally
@@ -129,4 +129,5 @@ def _reading(path: str, config: str | None, split: str, revision: str | None) ->
             f"The hub's data set {path!r} (config {config!r}, split {split!r}, revision "
             f"{revision!r}) can't be read: {reason} Check these names and the connection. Without "
             "a hub, use corpus=embedded and injection.benchmark_source=embedded."
+            f"{not_asked(path, 'dataset')}"
         ) from error

@@ -5,8 +5,10 @@ import sys
 
 import pytest
 import yaml
+from huggingface_hub import constants
 
-from analysis.examples import _stage
+from analysis.config import CellPaths
+from analysis.examples import _stage, write_examples
 from core.artifacts import Built, commit, open_artifact
 from core.errors import ArtifactError, ConfigError
 from tests.faults.kinds import toy_scores
@@ -63,6 +65,32 @@ def test_a_page_reads_no_stream(scores, tmp_path, path):
     made = scores(examples={**made.config()["examples"], "path": path})
     with pytest.raises(ArtifactError, match="a report reads files and folders only"):
         _stage(made, made, OWN)
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ("texts.jsonl", "hf download owner/name"),
+        ("owner/texts", "hf download --repo-type dataset owner/texts"),
+    ],
+)
+def test_the_hub_is_not_asked_for_what_the_scores_name(
+    scores, tmp_path, monkeypatch, caplog, texts, words
+):
+    """It would be asked with the user's token."""
+
+    def no_request(*_, **__):
+        raise AssertionError("a request was sent")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("socket.getaddrinfo", no_request)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.jsonl").write_text('{"text": "a b c"}\n')
+    examples = {**scores().config()["examples"], "path": texts}
+    made = str(scores(model={"path": "owner/name"}, examples=examples).path)
+    assert write_examples(tmp_path, [CellPaths(*[made] * 4)], 1) == []
+    assert words in caplog.text
 
 
 def test_no_variable_of_the_environment_is_read(scores):

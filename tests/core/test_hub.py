@@ -1,0 +1,39 @@
+"""The hub is asked for nothing that a stored config names."""
+
+import pytest
+from huggingface_hub import constants, get_session
+
+from core.errors import ConfigError
+from core.hub import not_asked, only_cached, snapshot
+from core.models import load_tokenizer
+
+
+@pytest.fixture
+def asking(tmp_path, monkeypatch):
+    """A cache that is empty, and a client that may ask the hub."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+
+
+def no_request(*_, **__):
+    raise AssertionError("a request was sent")
+
+
+def test_within_it_no_request_is_sent(asking, monkeypatch):
+    monkeypatch.setattr("socket.getaddrinfo", no_request)
+    words = "A stored config names it.* hf download --repo-type dataset owner/name$"
+    with only_cached():
+        with pytest.raises(ConfigError, match=words):
+            snapshot("examples.path", "owner/name", ["*"], kind="dataset")
+        with pytest.raises(ConfigError, match="hf download owner/name$"):
+            load_tokenizer("masked_lm.path", "owner/name")
+        with pytest.raises(ConnectionError, match="offline"):
+            get_session().get(f"{constants.ENDPOINT}/api/models/owner/name")
+
+
+def test_behind_it_the_hub_may_be_asked_again(asking):
+    with only_cached():
+        assert constants.is_offline_mode()
+        assert not_asked("owner/name")
+    assert not constants.is_offline_mode()
+    assert not_asked("owner/name") == ""
