@@ -15,7 +15,7 @@ from core.config import convert
 from core.errors import ArtifactError, UserError
 from core.hub import only_cached
 from core.registry import registered_class
-from core.stored import literal
+from core.stored import count_values, literal
 from core.wholeness import reading
 from detection import open_scores
 from detection.methods.base import Method
@@ -25,6 +25,8 @@ from detection.view.run import run as write_view
 FOLDER = "examples"
 STORED = ("name", "seed", "runs", "examples", "masked_lm", "prefix", "detection")
 """What a page takes from the scores' config as it stands: plain values, and folders to read."""
+MOST_VALUES = 10_000
+"""Of a scores' config; that of all methods and MIMIR has fewer than 1,000."""
 log = logging.getLogger(__name__)
 
 
@@ -74,6 +76,11 @@ def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewSt
         if registered_class("method", node["_target_"], Method)
     }
     stored = {name: config[name] for name in STORED if name in config}
+    if (count := count_values({**stored, "method": methods})) > MOST_VALUES:
+        raise ArtifactError(
+            f"{scored.path}: its config has {count:,} values, and a page reads at most "
+            f"{MOST_VALUES:,}. Score the texts with fewer variants or parts for a page of them."
+        )
     paths = {field: {"path": node["path"]} for field, node in models.items()}
     nodes = literal({**stored, **paths, "method": methods})
     return convert(OmegaConf.create({**nodes, **own}), ViewStage)

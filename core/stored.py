@@ -172,6 +172,12 @@ def targets_in(value: Any) -> list[str]:
     return []
 
 
+def count_values(value: Any) -> int:
+    """How many values, lists and mappings are in it, with itself."""
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + sum(map(count_values, inner)) if isinstance(value, dict | list) else 1
+
+
 def literal(value: Any) -> Any:
     """The value with every text such that OmegaConf takes `${…}` in it as it stands."""
     if isinstance(value, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from importlib import import_module
@@ -16,6 +17,9 @@ from core.errors import ConfigError, near_names, require
 from detection.config import METHODS
 from detection.methods.base import Method
 
+MOST_VARIANTS = 1000
+"""Of all methods together; the scores have a row for each, of every text."""
+
 
 def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
     """The methods of the config node `method`, by name and variant.
@@ -24,8 +28,15 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
     cost no further pass. `method=all` is without those for which the model writes.
 
     Raises:
-        ConfigError: an unknown target or hyperparameter, or a value out of range.
+        ConfigError: an unknown target or hyperparameter, a value out of range, or more than
+            MOST_VARIANTS variants.
     """
+    count = sum(_count(node) for node in nodes.values())
+    if count > MOST_VARIANTS:
+        raise ConfigError(
+            f"method has {count:,} variants in {len(nodes):,} methods: give at most "
+            f"{MOST_VARIANTS:,}. A hyperparameter with several values is one variant per value."
+        )
     built = {(name, m.variant): m for name, node in nodes.items() for m in _variants(name, node)}
     return {key: m for key, m in built.items() if not (m.generates and is_all(nodes))}
 
@@ -33,6 +44,12 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
 def is_all(names: Collection[str]) -> bool:
     """Whether these are all methods of conf/method."""
     return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
+
+
+def _count(node: Any) -> int:
+    """How many variants it has, of which none is made."""
+    values = node.values() if isinstance(node, Mapping) else ()
+    return math.prod(len(value) for value in values if isinstance(value, list) and value)
 
 
 def _variants(name: str, node: Any) -> list[Method]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,6 +11,8 @@ from itertools import product
 from core.errors import ConfigError
 from detection.config import AXES, ExamplesConfig, SourceConfig
 
+MOST_PARTS = 100_000
+"""Combinations of the axes' values and the sources; MIMIR has fewer than 1,000."""
 log = logging.getLogger(__name__)
 
 
@@ -58,6 +61,12 @@ def parts_of(examples: ExamplesConfig) -> list[Part]:
         ConfigError: none is left, or a value that no source has.
     """
     asked = {axis: v for axis, v in chosen(examples).items() if _known(examples, axis)}
+    if (count := math.prod(map(len, asked.values())) * len(examples.sources)) > MOST_PARTS:
+        raise ConfigError(
+            f"examples.name is {examples.name!r}: its {len(examples.sources):,} sources and the "
+            f"values of {', '.join(asked)} have {count:,} combinations. Ask for fewer values: "
+            f"{MOST_PARTS:,} combinations are allowed."
+        )
     asked = _possible(examples, asked)
     parts = []
     for combination in product(*asked.values()):

@@ -93,6 +93,14 @@ def test_the_hub_is_not_asked_for_what_the_scores_name(
     assert words in caplog.text
 
 
+def test_a_config_of_many_values_is_refused(scores):
+    made = scores(
+        method={"min_k": {"_target_": "detection.methods.min_k.MinK", "k": [0.2] * 10**4}}
+    )
+    with pytest.raises(ArtifactError, match=r"has 10,\d+ values, and a page reads at most 10,000"):
+        _stage(made, made, OWN)
+
+
 def test_no_variable_of_the_environment_is_read(scores):
     made = scores(name="${oc.env:HOME}")
     assert _stage(made, made, OWN).name == "${oc.env:HOME}"

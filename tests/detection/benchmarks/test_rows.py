@@ -9,7 +9,8 @@ from core.artifacts import Built, build
 from core.command import CONF
 from core.config import convert
 from core.errors import ArtifactError, ConfigError, DataError
-from detection.config import DetectionStage, ExamplesConfig
+from detection.benchmarks.parts import parts_of
+from detection.config import DetectionStage, ExamplesConfig, SourceConfig
 from detection.examples import open_examples
 from detection.online import OnlineStage
 
@@ -363,3 +364,11 @@ def test_another_programs_manifest_beside_texts_is_left_alone(tmp_path, text):
     folder = write(tmp_path, {"texts.jsonl": rows})
     (tmp_path / "manifest.json").write_text(text)
     assert len(open_examples(ExamplesConfig(str(folder / "texts.jsonl")))) == 4
+
+
+def test_the_number_of_parts_is_limited():
+    values = [str(number) for number in range(100)]
+    has = {axis: values for axis in ("domain", "length", "setting")}
+    sources = [SourceConfig(has=has)]
+    with pytest.raises(ConfigError, match=r"have 1,000,000 combinations. Ask for fewer values"):
+        parts_of(ExamplesConfig("x", name="mine", sources=sources))

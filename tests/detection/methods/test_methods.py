@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from core.errors import ConfigError
-from detection.build import build_methods
+from detection.build import MOST_VARIANTS, build_methods
 from detection.methods.min_k import MinK
 from detection.methods.selection import count, low
 from detection.passes import (
@@ -83,6 +83,19 @@ def test_a_number_that_is_not_there_is_not_read_silently():
 def test_a_list_of_values_is_one_method_each():
     found = build_methods({"min_k": {"_target_": MIN_K, "k": [0.1, 0.2]}})
     assert found == {("min_k", "k=0.1"): MinK(k=0.1), ("min_k", "k=0.2"): MinK(k=0.2)}
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        {"min_k": {"_target_": MIN_K, "k": [0.2] * (MOST_VARIANTS + 1)}},
+        {f"m{n}": {"_target_": MIN_K, "k": [0.1, 0.2]} for n in range(MOST_VARIANTS // 2 + 1)},
+        {"m": {"_target_": MIN_K, "k": [0.2] * 2000, "l": [0] * 10**6, "m": [0] * 10**6}},
+    ],
+)
+def test_the_number_of_variants_is_limited(nodes):
+    with pytest.raises(ConfigError, match=r"method has [\d,]+ variants in .* give at most 1,000"):
+        build_methods(nodes)
 
 
 @pytest.mark.parametrize(
