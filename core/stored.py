@@ -25,12 +25,14 @@ MOST_BYTES = 2**26
 """Of a JSON file; a manifest needs about 250 bytes per file of its folder."""
 MOST_YAML_BYTES = 2**24
 """Of a YAML file; a report's config needs about 1 kB per cell."""
-MOST_NODES = 10**6
-"""Values, keys, lists and mappings of a YAML file."""
+MOST_NODES = 200_000
+"""Values, keys, lists and mappings of a YAML file; a report's config needs about 25 per cell."""
 MOST_DEPTH = 50
 """Of lists and mappings inside one another."""
 MOST_CHARACTERS = 10**5
-"""Of a YAML file's longest value: YAML takes quadratic time for long numbers."""
+"""Of a YAML file's longest value."""
+BASE_60 = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?")
+"""How YAML 1.1 writes numbers of base 60, which take quadratic time. No stage writes one."""
 HYDRA_KEYS = frozenset({"_target_", "_args_", "_partial_", "_recursive_", "_convert_"})
 """By which a config node names a class, or says how Hydra calls it."""
 
@@ -96,18 +98,18 @@ def parse_yaml(text: str) -> dict[str, Any]:
     Raises:
         ValueError: see `check_yaml`; or it is not a mapping with texts as keys.
     """
-    check_yaml(text)
+    check_yaml(text, MOST_NODES)
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
-    except (yaml.YAMLError, ArithmeticError) as error:  # a sexagesimal number may be too large
+    except yaml.YAMLError as error:
         raise ValueError(_first_line(error)) from error
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError("it is not a mapping of fields")
     return value
 
 
-def check_yaml(text: str) -> None:
-    """Check a YAML text before anything is made of it.
+def check_yaml(text: str, most_nodes: int) -> None:
+    """Check a YAML text of at most so many values before anything is made of it.
 
     Raises:
         ValueError: it is not YAML, has a tag, an alias or a second document, or exceeds a limit.
@@ -122,8 +124,8 @@ def check_yaml(text: str) -> None:
             _check_event(event)
             if depth > MOST_DEPTH:
                 raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
-            if nodes > MOST_NODES:
-                raise ValueError(f"it has more than {MOST_NODES:,} values")
+            if nodes > most_nodes:
+                raise ValueError(f"it has more than {most_nodes:,} values")
             if documents > 1:
                 raise ValueError("it has a second document (---)")
     except (yaml.YAMLError, RecursionError) as error:
@@ -136,8 +138,15 @@ def _check_event(event: yaml.Event) -> None:
         raise ValueError(f"line {line} has the alias *{event.anchor}, which no stage writes")
     if tag := getattr(event, "tag", None):
         raise ValueError(f"line {line} has the tag {tag}, which no stage writes")
-    if isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARACTERS:
+    if not isinstance(event, yaml.ScalarEvent):
+        return
+    if len(event.value) > MOST_CHARACTERS:
         raise ValueError(f"line {line} has a value of more than {MOST_CHARACTERS:,} characters")
+    if not event.style and BASE_60.fullmatch(event.value):
+        raise ValueError(
+            f"line {line} has {event.value[:40]}, a number of base 60 in YAML. Put it in quotes if "
+            "it is a text"
+        )
 
 
 def _first_line(error: Exception) -> str:

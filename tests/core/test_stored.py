@@ -27,8 +27,8 @@ BOMB = "a: &a [x, x]\n" + "".join(
 
 
 def test_plain_yaml_is_read_as_it_was_written():
-    text = "a: {b: [1, 2.5, null, 'x: y']}\n'n': yes\n"
-    assert parse_yaml(text) == {"a": {"b": [1, 2.5, None, "x: y"]}, "n": True}
+    text = "a: {b: [1, 2.5, null, 'x: y', '1:30']}\n'n': yes\n"
+    assert parse_yaml(text) == {"a": {"b": [1, 2.5, None, "x: y", "1:30"]}, "n": True}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,9 @@ def test_plain_yaml_is_read_as_it_was_written():
         ("a: " + "1:" * 60_000 + "1", "more than 100,000 characters"),
         ("a: 2001-99-99", "month must be in"),
         ("a: " + "9" * 5000, "integer string"),
-        ("a: 1" + ":0" * 400 + ".5", "too large"),
+        ("a: 1" + ":0" * 400 + ".5", "a number of base 60"),
+        ("a: 190:20:30", "line 1 has 190:20:30, a number of base 60"),
+        ("a:\n- b\n- -1" + ":1" * 40_000, "line 3 has -1:1:.* a number of base 60"),
     ],
 )
 def test_other_yaml_is_a_value_error_at_once(text, words):

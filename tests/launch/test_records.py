@@ -80,3 +80,16 @@ def test_a_damaged_copy_of_the_code_is_made_again(tmp_path):
     file.write_bytes(whole.replace(b"sha256", b"sha512"))
     assert snapshot.take(tmp_path) == code
     assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([1] * 20_000, "more than 20,000 values"),
+        (["a" * 90_000] * 12, "more than 1,048,576 bytes"),
+    ],
+)
+def test_a_saved_configuration_is_read_within_limits(tmp_path, value, words):
+    save_config(tmp_path, {"value": value}, tmp_path)
+    with pytest.raises(ArtifactError, match=words):
+        load_config(tmp_path)
