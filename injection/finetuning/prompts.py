@@ -8,16 +8,14 @@ from string import Formatter
 from typing import Any
 
 from core.blank import is_blank
-from core.errors import ConfigError, said
-from core.time_limit import time_limit
+from core.chat_templates import TemplateError, rendered
+from core.errors import ConfigError
 from injection.config import BenchmarkConfig
 from injection.finetuning.config import CHAT, TEXT, FinetuningConfig
 from injection.tokens import Tokenizer
 
 Messages = Sequence[Mapping[str, str]]
 ROLES = ("system", "user", "assistant", "tool")
-TEMPLATE_SECONDS = 10.0
-"""How long a chat template, which is a program of its author, may take for one text."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +103,11 @@ def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
             "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
     try:
-        render = tokenizer.hf.apply_chat_template
-        with time_limit(TEMPLATE_SECONDS, _endless):
-            before = render(messages[:-1], tokenize=False, add_generation_prompt=True)
-            whole = render(messages, tokenize=False)
-    except Exception as error:  # a template raises whatever its author chose
+        before = rendered(tokenizer.hf, messages[:-1], add_generation_prompt=True)
+        whole = rendered(tokenizer.hf, messages)
+    except TemplateError as error:
         raise ConfigError(
-            f"{text.example_id}: the tokenizer's chat template can't render it ({said(error)}). "
+            f"{text.example_id}: the tokenizer's chat template can't render it ({error}). "
             "Choose finetuning.format=template, or fix the row's messages."
         ) from error
     if not whole.startswith(before):
@@ -129,10 +125,6 @@ def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
     first = leading(tokenizer)
     lead = len(first) * before.startswith(first)
     return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
-
-
-def _endless() -> TimeoutError:
-    return TimeoutError(f"it did not end within {TEMPLATE_SECONDS:g} seconds")
 
 
 def leading(tokenizer: Tokenizer) -> str:

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from core.chat_templates import TemplateError, TemplateLimitError, rendered
+from core.errors import ConfigError
 from detection.model.served.client import Client
 from detection.model.served.completions import Completions, Dialect, UnshownError
 from detection.model.served.replies import Chat, Completion, Place
@@ -76,10 +78,13 @@ class Chats(Completions):
         """The tokens of the chat whose answer begins with the text; None: they are not its own."""
         options = {"continue_final_message": True} if text else {"add_generation_prompt": True}
         try:
-            words = self.tokenizer.apply_chat_template(
-                self._messages(text), tokenize=False, **options
-            )
-        except Exception:  # whatever a template makes of a chat: there may be none
+            words = rendered(self.tokenizer, self._messages(text), **options)
+        except TemplateLimitError as error:
+            raise ConfigError(
+                f"{self.client.field}.tokenizer: its chat template can't be used: {error}. Give "
+                "another tokenizer of the model."
+            ) from error
+        except TemplateError:  # there is none, or it does not take the chat
             return None
         bare: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         ids: list[int] = self.tokenizer(words, add_special_tokens=False)["input_ids"]

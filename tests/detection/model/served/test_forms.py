@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core import chat_templates
 from core.errors import ConfigError, ServerError
 from core.models import load_tokenizer
 from detection import open_scores
@@ -228,6 +229,29 @@ def test_a_text_that_the_template_changes_is_said_before_it_is_sent(opened, chat
         with pytest.raises(ServerError, match="tokens can't be asked about"):
             model.load(DetectionConfig()).stats([ids])
         assert len(server.seen) == asked
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        (
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+            "end wi",
+        ),
+        ("{{ 'a' * 10**10 }}", "needs more than 1 GiB"),
+    ],
+)
+def test_a_template_without_an_end_is_said(
+    opened, chatting, tmp_path, monkeypatch, template, words
+):
+    own = shutil.copytree(chatting, tmp_path / "own")
+    (own / "chat_template.jinja").write_text(f"{template}{{# content #}}")
+    if "for" in template:
+        monkeypatch.setattr(chat_templates, "SECONDS", 0.2)
+    words = rf"model\.tokenizer: its chat template can't be used: .*{words}"
+    server = Server(folder=chatting, chat=True, chats="continues")
+    with server, pytest.raises(ConfigError, match=words):
+        opened(server, tokenizer=str(own))
 
 
 def test_a_server_that_neither_completes_nor_chats_is_said(opened):

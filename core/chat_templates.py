@@ -1,0 +1,167 @@
+"""Chat templates, which are programs of a model's makers: rendered in a process with limits.
+
+Transformers renders them in Jinja's sandbox, which bounds neither their time nor their memory. The
+process is started with the first text and renders all others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection, Pipe
+from threading import Lock
+from typing import Any
+
+from core.errors import said
+
+SECONDS = 10.0
+"""How long a template may take for one chat."""
+START_SECONDS = 120.0
+"""How long the process may take to start."""
+MEMORY = 2**30
+"""Bytes that the process may allocate while it renders."""
+MOST_CHARACTERS = 2**24
+"""Of a rendered chat."""
+
+Messages = Sequence[Mapping[str, str]]
+
+
+class TemplateError(Exception):
+    """A chat template that does not render a chat, in words; none is there, or it refuses."""
+
+
+class TemplateLimitError(TemplateError):
+    """A chat template that takes more time or memory than it may."""
+
+
+def rendered(tokenizer: Any, messages: Messages, **options: bool) -> str:
+    """The chat as the tokenizer's template writes it.
+
+    Args:
+        tokenizer: a tokenizer of transformers.
+        messages: the chat.
+        options: `add_generation_prompt` or `continue_final_message`.
+
+    Raises:
+        TemplateError: there is no template, or it does not take this chat.
+        TemplateLimitError: it takes more than SECONDS, MEMORY or MOST_CHARACTERS.
+    """
+    try:
+        template = tokenizer.get_chat_template()
+    except ValueError as error:
+        raise TemplateError(said(error)) from error
+    values = {**tokenizer.special_tokens_map, **options}
+    return _process.render({
+        "conversations": [[*map(dict, messages)]], "chat_template": template, **values
+    })  # fmt: skip
+
+
+class _Process:
+    """The process that renders, once there is one."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._connection: Connection[Any, Any] | None = None
+
+    def render(self, asked: Mapping[str, Any]) -> str:
+        with self._lock:
+            try:
+                answer = self._answer(json.dumps(asked).encode())
+            except BaseException:  # it is at work on this chat, or has ended
+                self._end()
+                raise
+        if "error" in answer:
+            kind = TemplateLimitError if answer["is_limit"] else TemplateError
+            raise kind(answer["error"])
+        return str(answer["text"])
+
+    def _answer(self, asked: bytes) -> Any:
+        connection = self._connection or self._start()
+        try:
+            connection.send_bytes(asked)
+            if not connection.poll(SECONDS):
+                raise TemplateLimitError(f"it did not end within {SECONDS:g} seconds")
+            return json.loads(connection.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise TemplateLimitError("its process ended: it may need more memory") from error
+
+    def _start(self) -> Connection[Any, Any]:
+        self._connection, other = Pipe()
+        with other:
+            call = "from core.chat_templates import serve; serve({}, {})"
+            paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+            self._child = subprocess.Popen(
+                [sys.executable, "-c", call.format(other.fileno(), MEMORY)],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": paths,
+                },
+                start_new_session=True,  # Ctrl+C is for this process, which ends that one
+            )
+        weakref.finalize(self._child, self._child.kill)
+        if not self._connection.poll(START_SECONDS):
+            raise TemplateError(f"no process for it started within {START_SECONDS:g} seconds")
+        try:
+            self._connection.recv_bytes()
+        except EOFError:
+            raise TemplateError("no process for it could be started") from None
+        return self._connection
+
+    def _end(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+        self._connection = self._child = None
+
+
+_process = _Process()
+
+
+def serve(descriptor: int, memory: int) -> None:
+    """Render what is asked through the descriptor until nobody asks: what the process runs."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    _limit_memory(memory)
+    connection: Connection[Any, Any] = Connection(descriptor)
+    connection.send_bytes(b"ready")
+    while True:
+        try:
+            asked = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            return
+        answer: dict[str, Any]
+        signal.alarm(int(2 * SECONDS))  # where the process that asked has ended, and can't end this
+        try:
+            (text,), _ = render_jinja_template(**asked)
+            answer = {"text": text}
+            if len(text) > MOST_CHARACTERS:
+                words = f"it writes {len(text):,} characters, and {MOST_CHARACTERS:,} are allowed"
+                answer = {"error": words, "is_limit": True}
+        except (MemoryError, RecursionError) as error:
+            words = f"it needs more than {memory / 2**30:g} GiB, or endless steps"
+            answer = {"error": f"{words} ({type(error).__name__})", "is_limit": True}
+        except Exception as error:  # a template raises whatever its author chose
+            answer = {"error": said(error)[:1000], "is_limit": False}
+        signal.alarm(0)
+        connection.send_bytes(json.dumps(answer).encode())
+
+
+def _limit_memory(most: int) -> None:
+    """Let this process allocate so many bytes more than it has."""
+    import resource
+
+    with open("/proc/self/statm") as stream:
+        pages = int(stream.read().split()[0])
+    limit = pages * resource.getpagesize() + most
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
