@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -247,15 +248,31 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
 def check_owner(path: Path | str) -> None:
     """Where a file or folder is in a run folder of this version, check that the latter is whole.
 
+    A path that leads through a link is checked where the link is, and where it leads.
+
     Raises:
-        ArtifactError: it is damaged, or it was finished once and has lost its manifest.
+        ArtifactError: it is damaged, it was finished once and has lost its manifest, or its stage
+            did not write that folder.
     """
-    place = Path(path).resolve()
-    for owner in place.parents[:2]:
-        if is_complete(owner):
-            check_folder(owner)
-        elif place.name == MODEL and place.parent == owner and _was_finished(owner):
-            raise refusal(owner, f"{MANIFEST} is missing, so nothing vouches for the rest")
+    for place in dict.fromkeys((Path(os.path.abspath(path)), Path(path).resolve())):
+        for owner in place.parents[:2]:
+            if is_complete(owner):
+                check_folder(owner)
+                _check_listed(owner, place)
+            elif place.name == MODEL and place.parent == owner and _was_finished(owner):
+                raise refusal(owner, f"{MANIFEST} is missing, so nothing vouches for the rest")
+
+
+def _check_listed(owner: Path, place: Path) -> None:
+    """Check that a folder in a finished one is of its stage: its manifest lists files in it."""
+    try:
+        manifest = read_manifest(owner)
+    except ArtifactError:  # another program's, as `check_folder` has seen
+        return
+    name = place.relative_to(owner).as_posix()
+    is_listed = any(file.startswith(f"{name}/") for file in manifest.get("bytes", ()))
+    if manifest["schema"] == SCHEMA and place.is_dir() and not is_listed:
+        raise refusal(owner, f"{name} was not written by the stage (move it elsewhere)")
 
 
 def check_folder(folder: Path) -> None:

@@ -6,12 +6,12 @@ process is started with the first text and renders all others.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
 import subprocess
 import sys
-import weakref
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe
 from threading import Lock
@@ -107,7 +107,7 @@ class _Process:
                 },
                 start_new_session=True,  # Ctrl+C is for this process, which ends that one
             )
-        weakref.finalize(self._child, self._child.kill)
+        atexit.register(self._end)
         if not self._connection.poll(START_SECONDS):
             raise TemplateError(f"no process for it started within {START_SECONDS:g} seconds")
         try:
@@ -123,6 +123,7 @@ class _Process:
             self._child.kill()
             self._child.wait()
         self._connection = self._child = None
+        atexit.unregister(self._end)
 
 
 _process = _Process()

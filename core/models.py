@@ -36,7 +36,7 @@ def resolve(field: str, path: str) -> str:
         ArtifactError: it is in a finished run folder that is damaged.
     """
     found = _resolve(field, path)
-    check_owner(found)
+    check_owner(Path(path).expanduser())
     return found
 
 

@@ -7,6 +7,7 @@ itself. Only files beside these (a dot before their names, or at the folder's to
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
 import stat
@@ -173,7 +174,8 @@ def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
     Raises:
         ArtifactError: a file is missing, is not what was written, or was not written by the stage.
     """
-    now = _policy, [file_state(folder / name) for name in (MANIFEST, *manifest["bytes"])]
+    files = [folder / name for name in (MANIFEST, *manifest["bytes"])]
+    now = _policy, [(os.path.realpath(file), file_state(file)) for file in files]
     place = folder.absolute()
     found = next(_foreign(folder, manifest), None)
     if found is None and _checked.get(place) != now:
@@ -237,14 +239,15 @@ def refusal(folder: Path, damage: str) -> ArtifactError:
 
 
 def foreign(folder: Path, names: Collection[str]) -> Iterator[str]:
-    """Files in the subfolders of `names` that are none of them: some read a whole folder.
+    """Files and links in the subfolders of `names` that are none of them: some read a whole folder.
 
     Those with a dot before their name, or their folder's, no one reads.
     """
     for top in sorted({name.split("/")[0] for name in names if "/" in name}):
         for path in sorted((folder / top).rglob("*")):
             name = path.relative_to(folder).as_posix()
-            if name not in names and not is_hidden(name) and path.is_file():
+            is_read = path.is_symlink() or path.is_file()  # a link may lead to a folder of files
+            if is_read and name not in names and not is_hidden(name):
                 yield name
 
 

@@ -24,6 +24,7 @@ from core.artifacts import (
 from core.config import runtime
 from core.errors import ArtifactError
 from core.files import sealed, temporary, unsealed, write_text
+from core.models import resolve
 from core.wholeness import reading
 
 
@@ -69,6 +70,38 @@ def test_the_owner_of_a_model_is_one_or_two_folders_above(tmp_path):
         with pytest.raises(ArtifactError, match=r"data\.txt"):
             check_owner(path)
     check_owner(folder / "a" / "b" / "c")
+
+
+def model(folder):
+    """A finished training's folder, with a model."""
+
+    def made(place):
+        (place / "hf").mkdir()
+        (place / "hf" / "config.json").write_text("{}")
+        return Built(["hf/config.json"])
+
+    return build(folder, Settings(), {}, made).path
+
+
+def test_a_model_that_is_a_link_to_elsewhere_is_refused(tmp_path):
+    folder = model(tmp_path / "model" / "a-1")
+    check_owner(folder / "hf")
+    (folder / "hf").rename(tmp_path / "hf")
+    (folder / "hf").symlink_to(tmp_path / "hf")
+    with pytest.raises(ArtifactError, match="hf/config.json is a link to a file outside"):
+        check_owner(folder / "hf")
+    with pytest.raises(ArtifactError, match="hf/config.json is a link to a file outside"):
+        resolve("model.path", str(folder / "hf"))
+
+
+@pytest.mark.parametrize("name", ["exports/step-1", "other"])
+def test_a_folder_that_the_manifest_does_not_list_is_refused(tmp_path, name):
+    folder = model(tmp_path / "model" / "a-1")
+    (folder / name).mkdir(parents=True)
+    (folder / name / "config.json").write_text("{}")
+    open_artifact(folder, "model")
+    with pytest.raises(ArtifactError, match=f"{name} was not written by the stage"):
+        check_owner(folder / name)
 
 
 def test_a_complete_folder_is_not_made_again(tmp_path):

@@ -85,6 +85,16 @@ def test_a_file_that_a_reader_of_the_whole_folder_would_find_is_refused(folder):
         open_artifact(folder, "corpus")
 
 
+@pytest.mark.parametrize("leads", ["a folder", "a file", "nowhere"])
+def test_a_link_that_the_manifest_does_not_list_is_refused(folder, tmp_path, leads):
+    target = tmp_path / "target"
+    if leads != "nowhere":
+        target.mkdir() if leads == "a folder" else target.write_text("x")
+    (folder / "hf" / "more").symlink_to(target)
+    with pytest.raises(ArtifactError, match=r"damaged: hf/more was not written"):
+        open_artifact(folder, "corpus")
+
+
 def test_hidden_files_and_files_at_the_top_are_nobodys_business(folder):
     (folder / "hf" / ".DS_Store").write_text("x")
     (folder / "notes.txt").write_text("x")
