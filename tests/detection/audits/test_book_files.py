@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from core.errors import DataError
+from detection.audits.books.formats import epub
 from detection.audits.books.formats.epub import read_epub
 from detection.audits.books.formats.limits import Limits
 from detection.audits.books.grams import gram_keys, shared
@@ -169,6 +170,27 @@ def test_a_page_that_the_spine_names_again_and_again_counts_each_time(tmp_path):
     write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package, "OEBPS/text/first.xhtml": page})
     with pytest.raises(DataError, match=r"the book is larger than audit.max_book_bytes=10000"):
         open_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=10_000))
+
+
+def test_a_page_that_the_spine_names_several_times_is_read_once(tmp_path, monkeypatch):
+    package = PACKAGE.replace('<itemref idref="a"/>', '<itemref idref="a"/>' * 20)
+    write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package})
+    read, unpacked = [], epub._unpacked
+    monkeypatch.setattr(
+        epub,
+        "_unpacked",
+        lambda book, name, limits: read.append(name) or unpacked(book, name, limits),
+    )
+    ((_, text),) = read_epub(tmp_path / "a.epub")
+    assert read.count("OEBPS/text/first.xhtml") == 1
+    assert text.count(text.split("\n")[0]) == 20
+
+
+def test_the_number_of_pages_in_a_spine_is_limited(tmp_path):
+    package = PACKAGE.replace('<itemref idref="a"/>', '<itemref idref="a"/>' * 10_001)
+    write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package})
+    with pytest.raises(DataError, match=r"its spine names 10,00\d pages, and 10,000 are read"):
+        open_books({"suspects": str(tmp_path)})
 
 
 @pytest.mark.parametrize("name", ["META-INF/container.xml", "OEBPS/book.opf"])

@@ -39,6 +39,8 @@ ENCODINGS = re.compile(
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """How a file in an EPUB may be packed (EPUB 3.3, section 4.2.2). Of others zipfile unpacks a block
 of the archive at once, whatever becomes of it."""
+MOST_PAGES = 10_000
+"""Of a spine."""
 ENTITY = "an XML entity is declared in it, and none is needed there"
 BAD = (
     *(zipfile.BadZipFile, zlib.error, EOFError, KeyError),
@@ -65,16 +67,21 @@ def read_epub(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
 
 
 def _pages(book: zipfile.ZipFile, names: Iterable[str], limits: Limits) -> Iterator[str]:
-    """The text of each page."""
+    """The text of each page; one that the spine names several times is read once."""
     total = 0
+    read: dict[str, tuple[int, str]] = {}
     for name in names:
-        page = _unpacked(book, name, limits)
-        total += len(page)  # a spine may name a page any number of times
+        if name not in read:
+            page = _unpacked(book, name, limits)
+            limits.check("max_book_bytes", "the book", total + len(page))
+            try:
+                read[name] = len(page), _text(_decoded(page))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        size, text = read[name]
+        total += size
         limits.check("max_book_bytes", "the book", total)
-        try:
-            yield _text(_decoded(page))
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+        yield text
 
 
 def _unpacked(book: zipfile.ZipFile, name: str, limits: Limits) -> bytes:
@@ -114,7 +121,10 @@ def _spine(root: ElementTree.Element, package: PurePosixPath) -> Iterator[str]:
     hrefs = {
         item.attrib["id"]: item.attrib["href"] for item in root.iterfind("{*}manifest/{*}item")
     }
-    for entry in root.iterfind("{*}spine/{*}itemref"):
+    entries = root.findall("{*}spine/{*}itemref")
+    if len(entries) > MOST_PAGES:
+        raise ValueError(f"its spine names {len(entries):,} pages, and {MOST_PAGES:,} are read")
+    for entry in entries:
         if entry.get("linear") != "no":
             place = package.parent / unquote(hrefs[entry.attrib["idref"]])
             yield posixpath.normpath(str(place))  # without "..", which a zip has none of
