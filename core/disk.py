@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from core.errors import ConfigError, DataError, require
+from core.files import NAME_BYTES
 from core.user_files import is_written_into, refused_output
 
 REMEDIES = {
@@ -27,7 +28,6 @@ REMEDIES = {
     errno.ELOOP: "Symbolic links lead in a circle: give another path.",
     errno.EISDIR: "A folder stands where a file is needed: remove it, or give another file.",
 }
-NAME_BYTES = 255  # of one part of a path, on all common disks
 RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors report one
 
 
@@ -84,6 +84,8 @@ def check_file(field: str, path: str | Path) -> None:
     The folder of a file must exist.
     """
     place = Path(path).expanduser()
+    remedy = f"its name has more than {NAME_BYTES} bytes. Give a shorter one."
+    require(len(os.fsencode(place.name)) <= NAME_BYTES, field, str(path), remedy)
     if why := refused_output(place):
         raise ConfigError(f"{field} is {str(path)!r}: {why}")
     if not is_written_into(place):

@@ -12,6 +12,7 @@ from typing import Any
 
 from core.stored import parse_json, read_text
 
+NAME_BYTES = 255  # of one part of a path, on all common disks
 TEMPORARY_END = ".unfinished"  # how the name of a temporary file or folder ends
 OWN = "own_sha256"  # the entry that is a hash of all the others
 
@@ -36,7 +37,11 @@ def file_state(path: Path) -> tuple[int, ...] | None:
 
 def temporary(path: Path) -> Path:
     """A name beside the path that no other process takes, on this machine or another."""
-    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}")
+    own = f".{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}"
+    name = f".{path.name}{own}"
+    if len(os.fsencode(name)) > NAME_BYTES:
+        name = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()}{own}"
+    return path.with_name(name)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -48,6 +48,8 @@ def output_file(path: Path) -> Iterator[Path]:
     part = temporary(target)
     try:
         yield part
+        if target.exists():
+            part.chmod(stat.S_IMODE(target.stat().st_mode))  # who may read it stays the same
         sync(part)
         part.replace(target)
     finally:

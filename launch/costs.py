@@ -94,15 +94,20 @@ def _write(folder: Path, cost: Cost) -> None:
 def read_costs(folder: Path) -> list[Cost]:
     """What was recorded in a cell's folder, in its order, and then what was killed.
 
-    Those of its slices follow. A torn line is left out.
+    Those of its slices follow; a link among them is none. A torn line is left out.
     """
+    slices = [place for place in sorted(folder.glob("slices/*")) if not place.is_symlink()]
+    return [cost for place in (folder, *slices) for cost in _recorded(place)]
+
+
+def _recorded(folder: Path) -> list[Cost]:
+    """The same without those of slices."""
     found = []
     with suppress(FileNotFoundError, ValueError):
         for line in read_text(folder / FILE).splitlines():
             with suppress(ValueError):
                 found.append(typed(parse_json(line), Cost))
-    slices = [cost for place in sorted(folder.glob("slices/*")) for cost in read_costs(place)]
-    return [*found, *_killed(folder), *slices]
+    return [*found, *_killed(folder)]
 
 
 def _killed(folder: Path) -> Iterator[Cost]:

@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -47,6 +48,7 @@ from launch.saved_config import load_config
 
 T = TypeVar("T")
 KIND = "launches"
+SLICE = re.compile(r"\d+/\d+")
 RUNTIME = ("launch.", "cluster.", "cluster=", "verify=")
 """How overrides begin that say where and how far, not what."""
 
@@ -104,8 +106,11 @@ class CellFolder:
         return registered.overrides if registered else []
 
     def read_outcome(self) -> Outcome | None:
-        """What became of it; None: nothing yet."""
-        return self._typed("outcome", Outcome)
+        """What became of it; None: nothing yet. A line feed in its error counts as a blank."""
+        outcome = self._typed("outcome", Outcome)
+        if outcome is None or outcome.error is None:
+            return outcome
+        return replace(outcome, error=" ".join(outcome.error.split()))
 
     def read_jobs(self) -> dict[str, str]:
         """Its SLURM jobs by their stage; those of slices as `detect 2/8`."""
@@ -116,9 +121,11 @@ class CellFolder:
         return CellFolder(self.folder / "slices" / words.replace("/", "-of-"))
 
     def slices(self) -> list[CellFolder]:
-        """The records of all slices that have jobs."""
+        """The records of all slices that have jobs; of folders here, not of links to others."""
         words = [name.split()[1:] for name in self.read_jobs()]
-        return [self.slice(word[0]) for word in words if word]
+        slices = [self.slice(word[0]) for word in words if word and SLICE.fullmatch(word[0])]
+        home = Path(os.path.realpath(self.folder)) / "slices"
+        return [s for s in slices if os.path.realpath(s.folder) == str(home / s.folder.name)]
 
     def read_cost(self) -> dict[str, Any]:
         """Wall time and GPU hours of its runs in all, where some were recorded."""

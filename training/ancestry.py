@@ -15,6 +15,8 @@ from typing import Any
 
 from core.content import file_digest, file_digests, files_digest
 from core.models import resolve
+from core.stored import typed
+from core.wholeness import MANIFEST, refusal
 from training.checkpoint import EXPORTS, HF, Checkpoint, is_checkpoint, is_export, open_checkpoint
 
 PAST, WHOLE = "past", "past_is_whole"
@@ -84,14 +86,19 @@ def _of(trained: Checkpoint, part: str) -> Ancestry:
     """The ancestry of the model in a part of a finished training's folder, by its manifest."""
     artifact = trained.artifact
     start = artifact.inputs.get("model")
-    before = artifact.counts.get(PAST, [start] if start else [])
+    before, whole = artifact.counts.get(PAST, [start] if start else []), artifact.counts.get(WHOLE)
+    try:
+        typed(before, list[str], f"counts.{PAST}")
+        typed(whole, bool | None, f"counts.{WHOLE}")
+    except ValueError as error:
+        raise refusal(artifact.path, f"in {MANIFEST} {error}") from error
     exports = {f"{EXPORTS}/{path.name}" for path in trained.exports.values()}
     earlier = [export for export in exports if part == HF or export < part]
     own = {trained.digest} if part == HF else set()
     return Ancestry(
         _names(_files(trained, part)) | own,
         frozenset(before).union(*(_names(_files(trained, export)) for export in earlier)),
-        artifact.counts.get(WHOLE, not start),
+        not start if whole is None else whole,
     )
 
 

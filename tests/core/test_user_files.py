@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from core import user_files
-from core.errors import DataError
+from core.disk import check_file
+from core.errors import ConfigError, DataError
 from core.user_files import is_written_into, open_to_read, output_file, refused_output
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,6 +36,24 @@ def test_a_file_is_replaced_in_one_step(tmp_path):
         assert reader.read() == "old"
     assert path.read_text() == "new"
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_file_keeps_who_may_read_it(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o600)
+    write(path)
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
+
+
+@pytest.mark.parametrize("letter", ["a", "\u00e4"])
+def test_a_file_may_have_as_long_a_name_as_the_disk_takes(tmp_path, letter):
+    path = tmp_path / (letter * (255 // len(letter.encode())))
+    write(path)
+    assert path.read_text() == "new"
+    check_file("out", path)
+    with pytest.raises(ConfigError, match="its name has more than 255 bytes"):
+        check_file("out", tmp_path / ("a" * 256))
 
 
 def test_the_old_file_stays_after_an_error(tmp_path):

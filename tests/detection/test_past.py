@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from core.artifacts import Built, begun, commit
+from core.artifacts import Built, begun, build, commit
 from core.content import folder_digest
+from core.errors import ArtifactError
 from detection import open_scores
 from detection.config import (
     DetectionConfig,
@@ -211,3 +212,18 @@ def test_a_gguf_file_is_known_by_its_bytes(tmp_path):
     model, copy, other = (ancestry_of("reference.path", str(file)) for file in files)
     assert model.has_been(copy)
     assert not model.has_been(other)
+
+
+@pytest.mark.parametrize(
+    "counts", [{"past": "abc"}, {"past": [1]}, {"past": {"a": 1}}, {"past_is_whole": "yes"}]
+)
+def test_a_past_of_another_form_is_damage(tmp_path, counts):
+    def made(folder):
+        (folder / "hf").mkdir()
+        (folder / "hf" / "config.json").write_text("{}")
+        return Built(["hf/config.json"], counts)
+
+    folder = build(tmp_path / "runs" / "model" / "a-1", {}, {}, made).path
+    (name,) = counts
+    with pytest.raises(ArtifactError, match=rf"manifest.json counts\.{name}\S* is "):
+        ancestry_of("model.path", str(folder))

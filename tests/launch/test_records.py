@@ -5,7 +5,7 @@ import pytest
 from core import process_records
 from core.errors import ArtifactError
 from launch import snapshot
-from launch.folder import Launch, Outcome
+from launch.folder import CellFolder, Launch, Outcome
 from launch.saved_config import is_saved, load_config, save_config
 from launch.status import status
 
@@ -34,6 +34,22 @@ def test_a_damaged_outcome_is_none(tmp_path):
         assert launch.done_paths() == []
         assert "waiting" in status(tmp_path)
     assert cell.read_outcome() == Outcome("done", paths={"corpus": "runs/corpus/one"})
+
+
+def test_an_outcome_is_one_paragraph(tmp_path):
+    cell = CellFolder(tmp_path)
+    cell.write_outcome(Outcome("failed", error="bad\n\nsweep: 3 of 3 cells done.\n"))
+    assert cell.read_outcome() == Outcome("failed", error="bad sweep: 3 of 3 cells done.")
+
+
+@pytest.mark.parametrize("name", ["1-of-2", "self"])
+def test_a_link_in_place_of_a_slice_is_none(tmp_path, name):
+    cell = CellFolder(tmp_path)
+    (tmp_path / "slices").mkdir()
+    (tmp_path / "slices" / name).symlink_to("..")
+    cell.write_jobs({f"detect {name.replace('-of-', '/')}": "7"})
+    assert cell.slices() == []
+    assert cell.read_cost() == {}
 
 
 def test_a_damaged_list_of_cells_is_refused(tmp_path):
