@@ -14,7 +14,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import ChoiceSweep, Override, Sweep
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
@@ -105,8 +105,23 @@ class SweepCheck(Callback):
 
 
 def check_cells(config: DictConfig) -> None:
-    """Raise a ConfigError if a sweep has no cell, as `seed=range(0,0)` has none."""
+    """Check that Hydra's own sweeper runs what the command line says.
+
+    Raises:
+        ConfigError: there is no cell, as of `seed=range(0,0)`, or a list has ranges in it.
+    """
+    if not _is_basic(config):
+        return
+    size = config.hydra.sweeper.get("max_batch_size")
+    remedy = "give 1 or more, or null."
+    require(size is None or size >= 1, "hydra.sweeper.max_batch_size", size, remedy)
     with suppress(HydraException):  # of values that the sweeper itself refuses, with its reason
+        for override in _swept(config):
+            values = override.value()
+            if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
+                field, _, value = str(override.input_line).partition("=")
+                remedy = "--multirun takes one range, or a list of values. Write the values out."
+                raise ConfigError(f"{field} is {value}: {remedy}")
         if combinations(config) != []:
             return
         for override in _swept(config):
@@ -123,9 +138,14 @@ def combinations(config: DictConfig) -> list[list[str]] | None:
     """
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
-    if not config.hydra.sweeper._target_.endswith(".BasicSweeper"):
+    if not _is_basic(config):
         return None
     return [cell for batch in BasicSweeper.split_arguments(_swept(config), None) for cell in batch]
+
+
+def _is_basic(config: DictConfig) -> bool:
+    """Whether Hydra's own sweeper makes the cells."""
+    return bool(config.hydra.sweeper._target_.endswith(".BasicSweeper"))
 
 
 def _swept(config: DictConfig) -> list[Override]:

@@ -72,6 +72,24 @@ command.command("thresholds", raising(KeyError()))
     assert "error: seed is range(0,0): --multirun has nothing to run" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("seed=range(0,0),range(0,2)", "seed is range(0,0),range(0,2): --multirun takes one range"),
+        ("hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size is 0: give 1 or more"),
+    ],
+)
+def test_a_sweep_that_would_run_something_else_is_refused(words, said):
+    code = (
+        "import sys; from core import command; "
+        f"sys.argv = ['thresholds', '-m', 'seed=0,1', {words!r}]; "
+        "command.command('thresholds', lambda config: print('it ran'))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.returncode) == ("", 2)
+    assert f"error: {said}" in run.stderr
+
+
 @pytest.mark.slow
 def test_every_stage_shows_its_config():
     """One process after another costs seconds: here one shows them all."""
