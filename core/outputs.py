@@ -16,15 +16,21 @@ from core.terminal import REDRAWING, escaped
 
 
 class _Outliving(io.FileIO):
-    """A pipe to whoever reads, and to nobody once he has gone."""
+    """A pipe to whoever reads, and to nobody once he has gone.
+
+    What a full disk refuses is an error, once: nothing is written there any more.
+    """
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
-        except BrokenPipeError:
+        except OSError as error:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
+            if not isinstance(error, BrokenPipeError):
+                name = "standard error" if self.fileno() == 2 else "standard output"
+                raise OSError(error.errno, error.strerror, name) from error
             return super().write(data)
 
 

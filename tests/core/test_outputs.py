@@ -53,3 +53,16 @@ def test_control_characters_reach_no_output_but_for_those_of_progress_bars():
     shown, said = run(read=-1, code=CONTROLS)
     assert shown.decode() == "printed \\x1b]0;pwned\\x07\nlogged \\x1b[2J\n"
     assert said == "\rbar\x1b[A\nsaid \\x1b[31m\n"
+
+
+def test_an_output_that_a_full_disk_refuses_is_said():
+    code = (
+        "import sys; from core.outputs import outlive_readers; from core.command import said; "
+        "outlive_readers(); sys.exit(said(lambda: print('a\\nb')))"
+    )
+    call = [sys.executable, "-c", code]
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(call, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    words = "error: standard output: No space left on device."
+    assert (run.returncode, run.stderr[: len(words)]) == (2, words)
+    assert run.stderr.count("\n") == 1
