@@ -36,7 +36,7 @@ class TemplateError(Exception):
 
 
 class TemplateLimitError(TemplateError):
-    """A chat template that takes more time or memory than it may."""
+    """A chat template that takes more time or memory than it may, or has no process to run in."""
 
 
 def rendered(tokenizer: Any, messages: Messages, **options: bool) -> str:
@@ -109,11 +109,11 @@ class _Process:
             )
         atexit.register(self._end)
         if not self._connection.poll(START_SECONDS):
-            raise TemplateError(f"no process for it started within {START_SECONDS:g} seconds")
+            raise TemplateLimitError(f"no process for it started within {START_SECONDS:g} seconds")
         try:
             self._connection.recv_bytes()
         except EOFError:
-            raise TemplateError("no process for it could be started") from None
+            raise TemplateLimitError("no process for it could be started") from None
         return self._connection
 
     def _end(self) -> None:
@@ -159,8 +159,11 @@ def serve(descriptor: int, memory: int) -> None:
 
 
 def _limit_memory(most: int) -> None:
-    """Let this process allocate so many bytes more than it has."""
+    """Let this process allocate so many bytes more than it has; only Linux enforces that."""
     import resource
+
+    if sys.platform != "linux":
+        return
 
     with open("/proc/self/statm") as stream:
         pages = int(stream.read().split()[0])
