@@ -267,7 +267,7 @@ def _shared(work: Work, group: list[Read]) -> list[list[Shared]]:
     """What each document shares with the pool."""
     if not work.pool:
         return [[] for _ in group]
-    search = _search(tuple(work.pool.items()), not work.whole)
+    search = _search(tuple(work.pool.items()), work.tokenizer, not work.whole)
     return search([read.document.text if read.used else "" for read in group])
 
 
@@ -277,5 +277,7 @@ def _tokenizer(path: Path) -> Tokenizer:
 
 
 @lru_cache(maxsize=1)
-def _search(pool: tuple[tuple[str, tuple[str, ...]], ...], parts: bool) -> PoolSearch:
-    return PoolSearch(dict(pool), parts=parts)
+def _search(
+    pool: tuple[tuple[str, tuple[str, ...]], ...], tokenizer: Path, parts: bool
+) -> PoolSearch:
+    return PoolSearch(dict(pool), _tokenizer(tokenizer).spelled, parts=parts)
