@@ -118,9 +118,7 @@ def _last(text: str) -> list[Span]:
     return [word.span() for word in WORD.finditer(text, begin)][-MOST_WORDS:]
 
 
-def _stripped(
-    number: int, text: str, places: Mapping[str, Place]
-) -> tuple[str, tuple[Run, ...]]:
+def _stripped(number: int, text: str, places: Mapping[str, Place]) -> tuple[str, tuple[Run, ...]]:
     first, last = places[BEGINNING].spans[number], places[END].spans[number]
     lengths = places[BEGINNING].reach(number), places[END].reach(number)
     start = first[lengths[0]][0] if lengths[0] else 0
