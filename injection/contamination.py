@@ -111,8 +111,13 @@ def with_flags(
     """The examples with `flags` as their column COLUMN, behind what stands there already."""
     found = flags(examples, matches, dropped=dropped)
     before = examples.get(COLUMN, [""] * len(examples))
-    both = [", ".join(filter(None, pair)) for pair in zip(before, found, strict=True)]
+    both = [both_flags(*pair) for pair in zip(before, found, strict=True)]
     return examples.assign(**{COLUMN: both})
+
+
+def both_flags(one: str, other: str) -> str:
+    """An example's flags of two sources, each once."""
+    return ", ".join(dict.fromkeys(filter(None, [*one.split(", "), *other.split(", ")])))
 
 
 def with_known_flags(examples: pd.DataFrame, corpus: PackedCorpus) -> pd.DataFrame:

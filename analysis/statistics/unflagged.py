@@ -116,7 +116,7 @@ def _complete(cell: Cell, estimates: Estimates, draws: int) -> Estimates:
     """With the benchmarks that lack members or non-members, whose AUROC is not known."""
     short = [group for group in lacking(cell.examples) if group.occurrences == ANY]
     return {
-        measure: by_benchmark | {group.benchmark: _unknown(group, draws) for group in short}
+        measure: {**by_benchmark} | {group.benchmark: _unknown(group, draws) for group in short}
         for measure, by_benchmark in estimates.items()
     }
 

@@ -12,12 +12,26 @@ import pytest
 from tokenizers import normalizers, processors
 from transformers import AutoTokenizer
 
-from core.errors import DataError
-from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
-from injection.contamination import flagged_counts, flags, in_words, split
+from core.errors import ConfigError, DataError
+from injection.config import (
+    BenchmarkConfig,
+    InjectionConfig,
+    InjectionStage,
+    TasksConfig,
+    TokenizerConfig,
+)
+from injection.contamination import (
+    flagged_counts,
+    flags,
+    in_words,
+    pool_of,
+    search_corpus,
+    split,
+)
 from injection.corpus import open_corpus
 from injection.export.run import ExportStage, export, reprove
 from injection.run import reverify, run
+from injection.tasks import Runner
 from injection.tokens import Tokenizer
 from injection.verify import NATURAL
 
@@ -332,6 +346,40 @@ def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
         assert (corpus.examples[NATURAL] == 0).all()
         assert not reverify(made.path).failures
     assert drawn == {True: "copies: verbatim", False: ""}
+
+
+def test_where_drop_leaves_too_little_the_error_names_what_left_most_out(tmp_path):
+    """A text of one word that stands in most documents."""
+    stage = stage_of(tmp_path, policy="drop")
+    rows = [{"question": WORDS[0], "answer": "no"}]
+    rows += [{"question": question(n), "answer": "no"} for n in range(1, 8)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plain = replace(stage.benchmark["mine"], template="{question}")
+    said = (
+        r"drop left out \d+ documents, \d+ of them for mine-\w+ "
+        rf"\(whole text: '{WORDS[0]}'\): choose flag"
+    )
+    with pytest.raises(ConfigError, match=said):
+        run(replace(stage, benchmark={"mine": plain}))
+
+
+def test_a_document_in_several_parts_is_one(pool, tmp_path, monkeypatch):
+    """It is read to its end, and named by the sequence that it begins in."""
+    monkeypatch.setattr("injection.parts.PART_TOKENS", 512)
+    own, stage = pool.iloc[0], stage_of(tmp_path)
+    text = " ".join(f"{words(random.Random(n), 90)} {own['text']}" for n in range(9))
+    path = tmp_path / "documents" / "documents.jsonl"
+    first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([first, json.dumps({"id": "long", "text": text}), *rest]))
+    clean = replace(stage.injection, members=0, nonmembers=0)
+    base = open_corpus(run(replace(stage, benchmark={}, injection=clean)).path)
+    assert len(base.parts) > 9
+    runner = Runner(tmp_path / "tasks", TasksConfig(), 1)
+    found = search_corpus(base, pool_of(pool.iloc[:1]), runner, "base", whole=True)
+    before = len(base.tokenizer.encode_documents([json.loads(first)["text"]])[0])
+    ((name, example, rule, _, times),) = found.itertuples(index=False)
+    assert (name, example, rule) == (f"sequence-{before // 128}", own["example_id"], "verbatim")
+    assert times == 9
 
 
 def test_flags_say_the_corpora_and_their_rules():

@@ -1,9 +1,9 @@
 """Text at the beginning or the end of several books that is none of theirs, such as a licence.
 
-It is found from the books alone: runs of words that stand at the beginnings (or ends) of LEAST_BOOKS
-books or more, and reach from the first word (or last). What two books alone share may be the work
-itself. Neither is a run set aside that is longer than any licence, or nearly all of one of the books
-that have it: then it is left in all of them, and two files may hold one book.
+It is found from the books alone: runs of words that stand at the beginnings (or ends) of
+LEAST_BOOKS books or more, and reach from the first word (or last). What two books alone share may
+be the work itself. Neither is a run set aside that is longer than any licence, or nearly all of one
+of the books that have it: then it is left in all of them, and two files may hold one book.
 """
 
 from __future__ import annotations
