@@ -24,7 +24,7 @@ from detection.config import WHOLE
 from detection.flags import counted
 from detection.scores import origin
 from injection import PackedCorpus, open_corpus
-from injection.contamination import COLUMN
+from injection.contamination import COLUMN, both_flags
 from training import Checkpoint, open_trained
 
 CLEAN = "clean"
@@ -320,12 +320,13 @@ def _scored(scores: Scores) -> str:
 
 
 def _with_flags(examples: pd.DataFrame, second: Second | None) -> pd.DataFrame:
-    """The corpus's examples; of two stages with the fine-tuning set's flags, which are of both."""
+    """The corpus's examples; of two stages with the flags of the fine-tuning set, too."""
+    flags = examples.get(COLUMN, pd.Series("", examples.index)).tolist()
     if second is not None and COLUMN in second.texts.examples:
         own = second.texts.examples.set_index("example_id")[COLUMN]
-        flags = own.reindex(examples["example_id"], fill_value="").to_numpy()
-        return examples.assign(**{COLUMN: flags})
-    return examples if COLUMN in examples else examples.assign(**{COLUMN: ""})
+        further = own.reindex(examples["example_id"], fill_value="").tolist()
+        flags = [both_flags(*pair) for pair in zip(flags, further, strict=True)]
+    return examples.assign(**{COLUMN: flags})
 
 
 def _ranked(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:

@@ -115,7 +115,7 @@ def held_out_prefix(path: str) -> Prefix | None:
 def check_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]]) -> None:
     """Raise a DataError if a shot has one of the (id, text) in it: its score would be a copy's.
 
-    Case and white space don't count. A text of a few words must be all of the shot.
+    Case, white space and Unicode's form don't count. A text of a few words must be all of the shot.
     """
     before = [normalised(shot) for shot in shots]
     for name, text in texts:

@@ -5,7 +5,8 @@
 - `corpus`: `corpus` (the contaminated one), the name of another corpus that was compared (`base`:
   that of the clean model), or `copies` (the document is an example of the pool whose copies hold
   this one's whole text).
-- `document_id`: of another corpus the packed sequence that its document begins in.
+- `document_id`: of another corpus the packed sequence that its document begins in; empty where
+  only the proof found the text, among the packed tokens.
 - `example_id`, `rule`, `evidence`: see `injection.decontaminate`.
 - `occurrences`: how often the example's whole text stands in the document.
 
@@ -21,6 +22,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +30,11 @@ import numpy as np
 import pandas as pd
 
 from core.artifacts import Artifact, file_name
+from core.overlap import normalised
 from injection import pack
 from injection.config import OWN
 from injection.corpus import CONTAMINATION, PackedCorpus, open_corpus
-from injection.decontaminate import VERBATIM, PoolSearch
+from injection.decontaminate import VERBATIM, PoolSearch, first_words
 from injection.finetuning.folder import FinetuningSet
 from injection.tasks import Runner
 from injection.tokenize import match_table
@@ -52,14 +55,17 @@ def pool_of(examples: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     return {r.example_id: (r.text, *json.loads(r.fields).values()) for r in rows}
 
 
-def within_copies(examples: pd.DataFrame, ledger: pd.DataFrame) -> pd.DataFrame:
+def within_copies(
+    examples: pd.DataFrame, ledger: pd.DataFrame, tokenizer: Tokenizer
+) -> pd.DataFrame:
     """Examples whose whole text stands within the copies of another: a `match_table`."""
     texts = dict(zip(examples["example_id"], examples["text"], strict=True))
     copies = ledger.drop_duplicates(["example_id", "copy"])
     inserted = Counter(
         (row.example_id, row.reworded or texts[row.example_id]) for row in copies.itertuples()
     )
-    search = PoolSearch({name: (text,) for name, text in texts.items()}, parts=False)
+    pool = {name: (text,) for name, text in texts.items()}
+    search = PoolSearch(pool, tokenizer.spelled, parts=False)
     found = search([text for _, text in inserted])
     rows = [
         (owner, *shared._replace(occurrences=shared.occurrences * times))
@@ -68,6 +74,29 @@ def within_copies(examples: pd.DataFrame, ledger: pd.DataFrame) -> pd.DataFrame:
         if shared.example_id != owner
     ]
     return match_table(rows)
+
+
+def found_by_proof(
+    examples: pd.DataFrame, natural: Mapping[str, int], matches: pd.DataFrame
+) -> pd.DataFrame:
+    """Natural occurrences of examples whose whole text the search of documents did not find.
+
+    Such run from one document into the next, or have equal tokens only. The `document_id` is empty.
+
+    Args:
+        examples: the pool.
+        natural: text → its natural occurrences, from the proof.
+        matches: what the documents share with the pool: a `match_table`.
+    """
+    known = set(matches.loc[matches["occurrences"] > 0, "example_id"])
+    rows = examples[["example_id", "text"]].itertuples(index=False, name=None)
+    return match_table(
+        [
+            ("", name, VERBATIM, first_words(normalised(text)), natural[text])
+            for name, text in rows
+            if natural.get(text, 0) and name not in known
+        ]
+    )
 
 
 def joined(by_corpus: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -82,8 +111,13 @@ def with_flags(
     """The examples with `flags` as their column COLUMN, behind what stands there already."""
     found = flags(examples, matches, dropped=dropped)
     before = examples.get(COLUMN, [""] * len(examples))
-    both = [", ".join(filter(None, pair)) for pair in zip(before, found, strict=True)]
+    both = [both_flags(*pair) for pair in zip(before, found, strict=True)]
     return examples.assign(**{COLUMN: both})
+
+
+def both_flags(one: str, other: str) -> str:
+    """An example's flags of two sources, each once."""
+    return ", ".join(dict.fromkeys(filter(None, [*one.split(", "), *other.split(", ")])))
 
 
 def with_known_flags(examples: pd.DataFrame, corpus: PackedCorpus) -> pd.DataFrame:
@@ -179,24 +213,26 @@ class Searching:
         return []
 
     def make(self, piece: int) -> dict[str, Any]:
-        """The rows of `match_table`; a document is named by the sequence that it begins in."""
-        tokenizer, search = (
-            Tokenizer(str(self.tokenizer)),
-            PoolSearch(self.pool, parts=not self.whole),
-        )
+        """The rows of `match_table` of the documents that begin in a part, each read to its end.
+
+        A document is named by the sequence that it begins in.
+        """
+        tokenizer = Tokenizer(str(self.tokenizer))
+        search = PoolSearch(self.pool, tokenizer.spelled, parts=not self.whole)
         longest = max((len(tokenizer.encode(text)) for text, *_ in self.pool.values()), default=0)
-        overlap = 2 * longest
-        before = pack.read_tail(self.paths[:piece], overlap)
-        first = self.starts[piece] * self.sequence_tokens - len(before)
-        blocks = (block.reshape(-1) for block in pack.read_blocks(self.paths[piece]))
-        documents = split([before, *blocks], tokenizer.document_start, overlap)
+        first = self.starts[piece] * self.sequence_tokens
+        stop = first + pack.count_sequences(self.paths[piece]) * self.sequence_tokens
+        blocks = (b.reshape(-1) for path in self.paths[piece:] for b in pack.read_blocks(path))
+        documents = split(blocks, tokenizer.document_start, 2 * longest)
+        if piece and tokenizer.document_start is not None:  # the part before reads on up to a BOS
+            documents = (d for d in documents if d[1][0] == tokenizer.document_start)
+        begin_here = takewhile(lambda document: first + document[0] < stop, documents)
         rows: list[list[Any]] = []
-        for some in grouped(documents, lambda _: 1, DOCUMENTS_AT_ONCE):
+        for some in grouped(begin_here, lambda _: 1, DOCUMENTS_AT_ONCE):
             found = search([tokenizer.decode(ids) for _, ids in some])
-            for (start, ids), shared in zip(some, found, strict=True):
-                if start + len(ids) > len(before):  # the part before has the others
-                    name = f"sequence-{(first + start) // self.sequence_tokens}"
-                    rows += [[name, *example] for example in shared]
+            for (start, _), shared in zip(some, found, strict=True):
+                name = f"sequence-{(first + start) // self.sequence_tokens}"
+                rows += [[name, *example] for example in shared]
         return {"matches": rows}
 
 
@@ -213,7 +249,7 @@ def search_corpus(
         whole: look only for whole texts.
     """
     if isinstance(corpus, FinetuningSet):
-        return _in_set(corpus, PoolSearch(pool, parts=not whole))
+        return _in_set(corpus, PoolSearch(pool, corpus.tokenizer.spelled, parts=not whole))
     counts = [pack.count_sequences(path) for path in corpus.parts]
     starts = [sum(counts[:n]) for n in range(len(counts))]
     folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens

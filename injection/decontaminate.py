@@ -20,12 +20,15 @@ no piece. Four rules, over words (lowercased, punctuation stripped, split at whi
 Whole formatted texts are also counted by their characters (`injection.verbatim`). Such a natural
 occurrence that no rule above finds, since it begins or ends within a word, is a match by the rule
 `verbatim`.
+
+A tokenizer may rewrite text first (Unicode's NFKC, lower case), and texts that differ then have
+equal tokens. So examples and documents are compared as it rewrites them, too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -89,10 +92,56 @@ class PoolSearch:
 
     Args:
         pool: example id → its text, followed by the fields that the text was made of.
+        spelled: `Tokenizer.spelled` of the tokenizer that reads the documents.
         parts: whether parts of examples are looked for, by the rules; else only whole texts.
     """
 
-    def __init__(self, pool: Mapping[str, Sequence[str]], *, parts: bool = True) -> None:
+    def __init__(
+        self,
+        pool: Mapping[str, Sequence[str]],
+        spelled: Callable[[str], str],
+        *,
+        parts: bool = True,
+    ) -> None:
+        self._spelled = spelled
+        self._as_written = _Search(pool, parts=parts)
+        respelled = {name: [spelled(text) for text in texts] for name, texts in pool.items()}
+        self._differs = any(
+            _differ(*pair)
+            for name in pool
+            for pair in zip(pool[name], respelled[name], strict=True)
+        )
+        self._as_spelled = _Search(respelled, parts=parts) if self._differs else self._as_written
+
+    def __call__(self, documents: Sequence[str]) -> list[list[Shared]]:
+        """For each document all examples that it shares text with, each once."""
+        found = self._as_written(documents)
+        respelled = [self._spelled(document) for document in documents]
+        pairs = enumerate(zip(documents, respelled, strict=True))
+        again = [n for n, pair in pairs if self._differs or _differ(*pair)]
+        for n, shared in zip(again, self._as_spelled([respelled[n] for n in again]), strict=True):
+            found[n] = _joined(found[n], shared)
+        return found
+
+
+def _differ(text: str, other: str) -> bool:
+    return text != other and normalised(text) != normalised(other)
+
+
+def _joined(shared: Sequence[Shared], others: Sequence[Shared]) -> list[Shared]:
+    """What one document shares with the pool by two searches: each example once, by the first."""
+    found = {match.example_id: match for match in shared}
+    for match in others:
+        known = found.setdefault(match.example_id, match)
+        most = max(known.occurrences, match.occurrences)
+        found[match.example_id] = known._replace(occurrences=most)
+    return list(found.values())
+
+
+class _Search:
+    """Finds what documents share with a pool's examples, both as they are written."""
+
+    def __init__(self, pool: Mapping[str, Sequence[str]], *, parts: bool) -> None:
         texts = {name: text for name, (text, *_) in pool.items()}
         fields = {name: own for name, (_, *own) in pool.items()}
         self._matcher = Matcher(texts, fields) if parts else None
@@ -114,10 +163,10 @@ class PoolSearch:
             for m in found
         ]
         rest = sorted(whole.items())
-        return shared + [Shared(name, VERBATIM, _start(text), n) for name, (text, n) in rest]
+        return shared + [Shared(name, VERBATIM, first_words(text), n) for name, (text, n) in rest]
 
 
-def _start(text: str) -> str:
+def first_words(text: str) -> str:
     """A text's first words, as evidence."""
     return " ".join(text.split()[: Rules.ngram])
 

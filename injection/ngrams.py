@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from core.overlap import INVISIBLE
+
 Words = np.ndarray[Any, np.dtype[np.int32]]
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
@@ -166,6 +168,6 @@ def _bare(word: str) -> str:
 
 @cache
 def _punctuation() -> dict[int, None]:
-    """Unicode's punctuation, and ASCII's, which counts symbols such as $ and + too."""
+    """Unicode's punctuation, ASCII's, which counts symbols such as $ and + too, and INVISIBLE."""
     marks = (c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c)[0] == "P")
-    return dict.fromkeys([*map(ord, marks), *map(ord, "$+<=>^`|~")])
+    return dict.fromkeys([*map(ord, marks), *map(ord, "$+<=>^`|~" + INVISIBLE)])

@@ -89,6 +89,8 @@ class Order:
     """Whose next document is not known, and its key; None: there are as many as are wanted."""
     matches: list[Sequence[Any]] = field(default_factory=list)
     """What the documents so far share with the pool."""
+    _dropped: list[Sequence[Any]] = field(default_factory=list)
+    """That of the documents that were left out."""
     _reached: dict[int, int] = field(default_factory=dict)
     """The last row of each file, or its end."""
     _ended: list[Lane] = field(default_factory=list)
@@ -117,7 +119,9 @@ class Order:
             if row == FILE_END and (stopped := results[file]["stopped"]):
                 raise DataError(stopped)
             self._reached[file] = max(row, self._reached.get(file, 0))
-            self.matches += matches.get((file, row), ())
+            shared = matches.get((file, row), ())
+            self.matches += shared
+            self._dropped += () if kept else shared
             if kept:
                 waiting.append((self.tokens, tokens, start, file, row))
                 self.tokens += tokens
@@ -126,7 +130,7 @@ class Order:
                     waiting = []
                 if self.tokens >= wanted_tokens:
                     return
-        check_enough(self.tokens, wanted_tokens)
+        check_enough(self.tokens, wanted_tokens, self._dropped)
 
     def _write(self, documents: Sequence[tuple[int, ...]]) -> None:
         number, table = len(self.shards), np.array(documents, TABLE)

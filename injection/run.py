@@ -27,6 +27,7 @@ from injection.by_file import Files, tokenize_files
 from injection.config import COPIES, OWN, InjectionConfig, InjectionStage, TasksConfig
 from injection.contamination import (
     flagged_counts,
+    found_by_proof,
     joined,
     opened,
     pool_of,
@@ -146,9 +147,11 @@ def _make(
     ledger = pack.make_ledger(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
-    within = within_copies(examples, ledger)
-    matches = joined({OWN: tokenised.matches, **others, COPIES: within})
     proof = _prove(stage, examples, ledger, folder, packing.parts, runner)
+    unseen = found_by_proof(examples, proof.natural, tokenised.matches)
+    own = pd.concat([tokenised.matches, unseen], ignore_index=True)
+    within = within_copies(examples, ledger, tokenizer)
+    matches = joined({OWN: own, **others, COPIES: within})
     natural = examples["text"].map(proof.natural).fillna(0).astype(int)
     examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=work.drop)
     tables = (examples, held_out, ledger, matches)

@@ -106,17 +106,31 @@ def tokenize(
             matches += found["matches"]
             check_whole(matches, work)
     check_whole(matches, work)
-    check_enough(total, wanted_tokens)
+    check_enough(total, wanted_tokens, matches if work.drop else ())
     return Tokenised(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
 
 
-def check_enough(total: int, wanted_tokens: int) -> None:
-    """Raise a ConfigError where the corpus has fewer tokens than are wanted."""
-    if total < wanted_tokens:
-        raise ConfigError(
-            f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
-            f"corpus has {total:,} in this part: lower the budget or choose a larger corpus."
+def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()) -> None:
+    """Raise a ConfigError where the corpus has fewer tokens than are wanted.
+
+    `dropped`: what the documents that were left out share with the pool.
+    """
+    if total >= wanted_tokens:
+        return
+    why = ""
+    if dropped:
+        documents = len({match[0] for match in dropped})
+        [(example, most)] = Counter(match[1] for match in dropped).most_common(1)
+        rule, evidence = next(match[2:4] for match in dropped if match[1] == example)
+        why = (
+            f" injection.decontamination=drop left out {documents:,} documents, {most:,} of them "
+            f"for {example} ({rule}: {evidence!r}): choose flag, or take an example that stands in "
+            "so many documents out of the benchmark."
         )
+    raise ConfigError(
+        f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
+        f"corpus has {total:,} in this part: lower the budget or choose a larger corpus.{why}"
+    )
 
 
 def check_whole(matches: Sequence[Sequence[Any]], work: Work, corpus: str = "corpus") -> None:
@@ -267,7 +281,7 @@ def _shared(work: Work, group: list[Read]) -> list[list[Shared]]:
     """What each document shares with the pool."""
     if not work.pool:
         return [[] for _ in group]
-    search = _search(tuple(work.pool.items()), not work.whole)
+    search = _search(tuple(work.pool.items()), work.tokenizer, not work.whole)
     return search([read.document.text if read.used else "" for read in group])
 
 
@@ -277,5 +291,7 @@ def _tokenizer(path: Path) -> Tokenizer:
 
 
 @lru_cache(maxsize=1)
-def _search(pool: tuple[tuple[str, tuple[str, ...]], ...], parts: bool) -> PoolSearch:
-    return PoolSearch(dict(pool), parts=parts)
+def _search(
+    pool: tuple[tuple[str, tuple[str, ...]], ...], tokenizer: Path, parts: bool
+) -> PoolSearch:
+    return PoolSearch(dict(pool), _tokenizer(tokenizer).spelled, parts=parts)

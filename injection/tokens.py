@@ -65,6 +65,14 @@ class Tokenizer:
         ends = np.array([end for _, end in found.offsets], np.int64)
         return Spans(np.array(found.ids, np.int32), ends, first, stop)
 
+    def spelled(self, text: str) -> str:
+        """The text in the form that it is tokenised in: composed, say, or in lower case.
+
+        Texts that are equal in this form have equal tokens. SentencePiece's spaces are blanks.
+        """
+        normalizer = self._fast.normalizer
+        return text if normalizer is None else normalizer.normalize_str(text).replace("▁", " ")
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, special tokens left out."""
         return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=True))

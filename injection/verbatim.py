@@ -1,4 +1,4 @@
-"""Whole texts that occur in other text, whatever the case and the white space around their words.
+"""Whole texts that occur in other text, whatever their case, white space and Unicode form.
 
 The search reads characters, so it also finds a text inside a sentence, where the tokens at its
 edges are others, and a text inside a word. A hash of a few characters from the middle of each text
@@ -24,7 +24,7 @@ BETWEEN = "\n"  # no normalised text holds one
 class Verbatim:
     """Counts texts in other text; all are compared as `core.overlap.normalised` writes them.
 
-    A text without a character other than white space is never found.
+    A text without a visible character is never found.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:

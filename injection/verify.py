@@ -2,9 +2,10 @@
 
 Texts of the pool are searched for twice. Among the tokens an occurrence is found if it is tokenised
 as the text alone is. In the text that the tokens decode to (`AsText`) it is found wherever its
-characters stand, whatever their case and white space: inside a sentence, too, where the tokens at
-its edges are others. What the ledger lists is not counted, nor what stands within a listed copy of
-another text. The rest are natural occurrences: failures, or counted, as `Check.natural` says.
+characters stand, whatever their case, white space and Unicode form: inside a sentence, too, where
+the tokens at its edges are others. What the ledger lists is not counted, nor what stands within a
+listed copy of another text. The rest are natural occurrences: failures, or counted, as
+`Check.natural` says.
 """
 
 from __future__ import annotations

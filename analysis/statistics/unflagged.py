@@ -7,7 +7,8 @@ over all members (occurrences `any`) alone, and:
 - `n_members`, `n_nonmembers`: of the examples that are left.
 - `flagged_members`, `flagged_nonmembers`: how many were left out, in all cells of the condition.
 
-A condition without a flagged example has no row.
+A benchmark that has no members or no non-members left has rows without a value, and so has the mean
+over benchmarks: `needs` says what is lacking. A condition without a flagged example has no row.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from analysis.cells import CONTAMINATED, Cell
 from analysis.config import AnalysisConfig
 from analysis.methods import label, methods_of
 from analysis.statistics import pooled, results
-from analysis.statistics.groups import ANY
-from analysis.statistics.results import ALL
+from analysis.statistics.groups import ANY, Group, lacking
+from analysis.statistics.results import ALL, Estimates
+from core.estimates import Estimate, not_carried
 from core.metrics import AUROC
 from injection.contamination import COLUMN, in_words
 
@@ -39,6 +41,8 @@ def unflagged_rows(
         return
     left, only_auroc = [_without(cell) for cell in cells], replace(config, fpr=[], tpr=[])
     found = [results.estimates(cell, None, only_auroc, seed) for cell in left]
+    pairs = zip(left, found, strict=True)
+    found = [_complete(cell, estimates, config.draws) for cell, estimates in pairs]
     joint = pooled.pool(found, [cell.examples_digest for cell in left], seed)
     counts = _flagged(cells)
     for row in pooled.condition_rows(left, found, joint, config.confidence):
@@ -66,6 +70,8 @@ def unflagged_sentence(
     }
     head = f"Examples that share text with a corpus beside their copies: {in_words(counts)}."
     every = _shown(with_all, condition)
+    if every.empty:
+        return [f"{head} No AUROC is known with or without them."]
     best = every.sort_values("value", ascending=False, kind="stable").iloc[0]
     same = (own["method"] == best["method"]) & (own["variant"] == best["variant"])
     name = label(best["method"], best["variant"], methods_of(every))
@@ -93,12 +99,30 @@ def _in_words(row: pd.Series[Any]) -> str:
 
 
 def _without(cell: Cell) -> Cell:
-    """The cell without its flagged examples, all of whose members count as one dose."""
-    kept = (cell.examples[COLUMN] == "").to_numpy()
-    examples = cell.examples[kept].reset_index(drop=True)
-    examples = examples.assign(occurrences=examples["occurrences"].clip(upper=1))
-    scores = {name: table[kept] for name, table in cell.scores.items()}
-    return replace(cell, examples=examples, scores=scores)
+    """The cell with its flagged examples on neither side; its members count as one dose.
+
+    They stay in the table as members that were never inserted: a benchmark without any other
+    example is then known to be lacking.
+    """
+    flagged = cell.examples[COLUMN] != ""
+    examples = cell.examples.assign(
+        member=cell.examples["member"].astype(bool) | flagged,
+        occurrences=cell.examples["occurrences"].clip(upper=1).where(~flagged, 0),
+    )
+    return replace(cell, examples=examples)
+
+
+def _complete(cell: Cell, estimates: Estimates, draws: int) -> Estimates:
+    """With the benchmarks that lack members or non-members, whose AUROC is not known."""
+    short = [group for group in lacking(cell.examples) if group.occurrences == ANY]
+    return {
+        measure: {**by_benchmark} | {group.benchmark: _unknown(group, draws) for group in short}
+        for measure, by_benchmark in estimates.items()
+    }
+
+
+def _unknown(group: Group, draws: int) -> Estimate:
+    return not_carried(group.sizes, draws, AUROC.needs(*group.sizes))
 
 
 def _flagged(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:

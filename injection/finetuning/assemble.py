@@ -105,7 +105,7 @@ def choose_clean(
         ConfigError: the chat template refuses one.
         DataError: one can't be used, where its set's `on_error` is stop; or a set has none left.
     """
-    search, clean = PoolSearch(pool_of(examples)), Clean()
+    search, clean = PoolSearch(pool_of(examples), tokenizer.spelled), Clean()
     for one in sets:
         before = len(clean.texts)
         overlaps = _add_usable(stage, one, search, tokenizer, clean)

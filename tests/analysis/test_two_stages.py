@@ -56,6 +56,28 @@ def test_a_cell_is_named_by_its_stage_its_epochs_and_its_scope():
     assert (cell.stage, cell.scope, cell.epochs) == ("pretraining", "input", 3)
 
 
+def test_an_example_has_the_flags_of_both_stages():
+    parts = simulate_parts(benchmarks=["boolq"])
+    examples = parts["corpus"].examples
+    own, later = (pd.Series("", examples.index) for _ in range(2))
+    own[:2], later[1:3] = "base: 13-gram", "instructions: verbatim"
+    own[3], later[3] = "base: 13-gram", "base: 13-gram, instructions: verbatim"
+    texts = texts_of(examples.assign(contamination=later), finetuning={"layout": "packed"})
+    parts["corpus"].examples["contamination"] = own
+    digest = parts["model"].artifact.digest
+    first = trained(3, "first", "base", "corpus0", order_seed=0)
+    last = trained(3, digest, first.artifact.digest, "set0", epochs=1, loss_on="output")
+    cell = make_cell(**{**parts, "model": last}, second=Second(first, texts), scope="output")
+    flags = cell.examples.set_index("example_id")["contamination"]
+    assert flags.reindex(examples["example_id"][:5]).tolist() == [
+        "base: 13-gram",
+        "base: 13-gram, instructions: verbatim",
+        "instructions: verbatim",
+        "base: 13-gram, instructions: verbatim",
+        "",
+    ]
+
+
 def test_cells_are_pooled_over_seeds_and_over_nothing_else():
     alike = {two_stage(seed=seed).recipe for seed in (0, 1)}
     assert len(alike) == 1

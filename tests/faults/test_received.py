@@ -13,7 +13,9 @@ import random
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,10 @@ class Received:
         return [self.folder / name for name in found] or sorted(self.folder.rglob("*.json"))
 
 
+Edit = Callable[[Received], str]
+"""Edits a folder and says how."""
+
+
 def edit_tree(value: object, received: Received) -> object:
     """The value with one place in it removed, replaced or added."""
     draw = received.draw
@@ -139,9 +145,21 @@ def edited_json(received: Received) -> str:
     return f"{file.name} edited"
 
 
+def where_there_is(name: str) -> Callable[[Edit], Edit]:
+    """Make an edit of this file; of a folder without it a JSON file is edited."""
+
+    def choose(edit: Edit) -> Edit:
+        @wraps(edit)
+        def edited(received: Received) -> str:
+            return (edit if (received.folder / name).exists() else edited_json)(received)
+
+        return edited
+
+    return choose
+
+
+@where_there_is(CONFIG)
 def edited_config(received: Received) -> str:
-    if not (received.folder / CONFIG).exists():
-        return edited_json(received)
     values = yaml.safe_load((received.folder / CONFIG).read_text())
     for _ in range(received.draw.choice([1, 1, 3])):
         values = edit_tree(values, received)
@@ -149,17 +167,15 @@ def edited_config(received: Received) -> str:
     return "config edited"
 
 
+@where_there_is(CONFIG)
 def other_yaml(received: Received) -> str:
-    if not (received.folder / CONFIG).exists():
-        return edited_json(received)
     text = received.draw.choice(YAMLS).replace("{canary}", received.canary)
     received.write_config(text)
     return f"config is {text[:20]!r}"
 
 
+@where_there_is(MANIFEST)
 def other_name(received: Received) -> str:
-    if not (received.folder / MANIFEST).exists():
-        return edited_json(received)
     manifest, draw = received.manifest(), received.draw
     old = draw.choice([*manifest["bytes"]])
     new = draw.choice([ELSEWHERE, "/etc/passwd", "..", "a/../b", "./x", "", "a\nb", "a\\b", "../x"])
@@ -172,9 +188,8 @@ def other_name(received: Received) -> str:
     return f"{old} is called {new!r}"
 
 
+@where_there_is(MANIFEST)
 def other_content(received: Received) -> str:
-    if not (received.folder / MANIFEST).exists():
-        return edited_json(received)
     manifest, draw = received.manifest(), received.draw
     name = draw.choice([*manifest["bytes"]])
     content = bytearray((received.folder / name).read_bytes())

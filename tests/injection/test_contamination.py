@@ -2,18 +2,37 @@
 
 import json
 import random
+import unicodedata
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import pandas as pd
 import pytest
+from tokenizers import normalizers, processors
+from transformers import AutoTokenizer
 
-from core.errors import DataError
-from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
-from injection.contamination import flagged_counts, flags, in_words, split
+from core.errors import ConfigError, DataError
+from injection.config import (
+    BenchmarkConfig,
+    InjectionConfig,
+    InjectionStage,
+    TasksConfig,
+    TokenizerConfig,
+)
+from injection.contamination import (
+    flagged_counts,
+    flags,
+    in_words,
+    pool_of,
+    search_corpus,
+    split,
+)
 from injection.corpus import open_corpus
 from injection.export.run import ExportStage, export, reprove
 from injection.run import reverify, run
+from injection.tasks import Runner
+from injection.tokens import Tokenizer
 from injection.verify import NATURAL
 
 ENDS = [f"{b}{c}" for b in ("al", "or", "un", "imp") for c in ("en", "ost", "")]
@@ -137,6 +156,113 @@ def test_off_refuses_it_by_name_and_keeps_what_is_tokenised(pool, tmp_path, case
     assert shards == ["00000.ids", "00001.ids"]  # of about 12
 
 
+# a tokenizer's normalizer, and how a text is written that it reads as equal
+NORMALIZERS = {
+    "NFC": lambda text: unicodedata.normalize("NFD", text),
+    "NFKC": lambda text: text.replace("ﬁ", "fi").replace("²", "2"),
+    "Lowercase": lambda text: text.upper().replace("FI", "ﬁ"),
+}
+
+
+def stage_with(folder, normalizer, planted="", policy="flag"):
+    """A tokenizer with this normalizer, and questions with accents, ligatures and raised digits."""
+    stage = stage_of(folder, planted, policy)
+    tokenizer = AutoTokenizer.from_pretrained(stage.tokenizer.path)
+    tokenizer.backend_tokenizer.normalizer = getattr(normalizers, normalizer)()
+    tokenizer.save_pretrained(folder / "tokenizer")
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["question"] = " ".join(f"{word}ﬁé²" for word in row["question"].split())
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return replace(stage, tokenizer=TokenizerConfig(path=str(folder / "tokenizer")))
+
+
+@pytest.fixture(scope="module", params=NORMALIZERS)
+def respelled(request, tmp_path_factory):
+    """A normalizer, a non-member's id, and its text in a form that is tokenised as it is."""
+    stage = stage_with(tmp_path_factory.mktemp("clean"), request.param)
+    own = example(open_corpus(run(stage).path).examples, member=False)
+    planted = NORMALIZERS[request.param](own["text"])
+    tokenizer = Tokenizer(stage.tokenizer.path)
+    assert planted != own["text"]
+    assert tokenizer.encode(planted) == tokenizer.encode(own["text"])
+    return request.param, own["example_id"], f"\n\n{planted}\n\n"
+
+
+def test_flag_finds_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path, caplog):
+    normalizer, name, planted = respelled
+    corpus = open_corpus(run(stage_with(tmp_path, normalizer, planted)).path)
+    row = corpus.example(name)
+    assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
+    (found,) = corpus.contamination.itertuples()
+    assert (found.example_id, found.document_id, found.occurrences) == (name, "d5", 1)
+    assert "share text with a corpus beside the copies: mine (1 non-member)" in caplog.text
+    assert not reverify(corpus.artifact.path).failures
+
+
+def test_drop_leaves_out_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path):
+    normalizer, _, planted = respelled
+    corpus = open_corpus(run(stage_with(tmp_path, normalizer, planted, "drop")).path)
+    assert corpus.contamination["document_id"].tolist() == ["d5"]
+    assert not reverify(corpus.artifact.path).failures
+
+
+def test_off_refuses_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path):
+    normalizer, name, planted = respelled
+    with pytest.raises(DataError, match=f"holds the whole text of {name} .*document d5 has it 1"):
+        run(stage_with(tmp_path, normalizer, planted, "off"))
+
+
+def test_other_corpora_are_searched_as_their_tokenizer_spells(respelled, tmp_path):
+    """Their packed tokens decode to the tokenizer's form, whatever the examples' is."""
+    normalizer, name, planted = respelled
+    stage = stage_with(tmp_path, normalizer, planted)
+    base = run(replace(stage, benchmark={}, injection=replace(stage.injection, members=0,
+                                                              nonmembers=0)))  # fmt: skip
+    clean = stage_with(tmp_path, normalizer)
+    corpus = open_corpus(run(replace(clean, compared={"base": str(base.path)})).path)
+    assert corpus.example(name)["contamination"] == "base: verbatim"
+    assert (corpus.examples["contamination"] != "").sum() == 1
+
+
+def test_what_only_the_proof_finds_is_flagged_too(tmp_path, caplog):
+    """Without a BOS a text may begin in one document and end in the next."""
+    stage = stage_with(tmp_path, "NFC")
+    tokenizer = AutoTokenizer.from_pretrained(stage.tokenizer.path)
+    tokenizer.backend_tokenizer.post_processor = processors.Sequence([])
+    tokenizer.save_pretrained(stage.tokenizer.path)
+    own = example(open_corpus(run(stage).path).examples, member=False)
+    text, path = own["text"], tmp_path / "documents" / "documents.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    middle = text.index("\nAnswer")
+    rows[5]["text"] += f" {text[:middle]}"
+    rows[6]["text"] = f"{text[middle:]} {rows[6]['text']}"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus = open_corpus(run(stage).path)
+    row = corpus.example(own["example_id"])
+    assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
+    whole = corpus.contamination.query("occurrences > 0")
+    assert whole[["document_id", "example_id"]].to_numpy().tolist() == [["", own["example_id"]]]
+    assert "mine (1 non-member)" in caplog.text
+    assert not reverify(corpus.artifact.path).failures
+
+
+@pytest.mark.parametrize("policy", ["flag", "off"])
+def test_invisible_characters_do_not_hide_a_text(pool, tmp_path, policy):
+    own = example(pool, member=False)
+    hidden = "".join(f"{c}{m}" for c, m in zip(own["text"], cycle("\u200b\ufeff\u00ad\u2060"),
+                                               strict=False))  # fmt: skip
+    stage = stage_of(tmp_path, f" {hidden} ", policy)
+    if policy == "off":
+        with pytest.raises(DataError, match=f"the whole text of {own['example_id']}"):
+            run(stage)
+        return
+    corpus = open_corpus(run(stage).path)
+    row = corpus.example(own["example_id"])
+    assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
+    assert not reverify(corpus.artifact.path).failures
+
+
 def test_what_stands_behind_the_budget_is_no_reason_to_refuse(pool, tmp_path):
     own = example(pool, member=False)
     stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), "off", at=39)
@@ -220,6 +346,40 @@ def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
         assert (corpus.examples[NATURAL] == 0).all()
         assert not reverify(made.path).failures
     assert drawn == {True: "copies: verbatim", False: ""}
+
+
+def test_where_drop_leaves_too_little_the_error_names_what_left_most_out(tmp_path):
+    """A text of one word that stands in most documents."""
+    stage = stage_of(tmp_path, policy="drop")
+    rows = [{"question": WORDS[0], "answer": "no"}]
+    rows += [{"question": question(n), "answer": "no"} for n in range(1, 8)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plain = replace(stage.benchmark["mine"], template="{question}")
+    said = (
+        r"drop left out \d+ documents, \d+ of them for mine-\w+ "
+        rf"\(whole text: '{WORDS[0]}'\): choose flag"
+    )
+    with pytest.raises(ConfigError, match=said):
+        run(replace(stage, benchmark={"mine": plain}))
+
+
+def test_a_document_in_several_parts_is_one(pool, tmp_path, monkeypatch):
+    """It is read to its end, and named by the sequence that it begins in."""
+    monkeypatch.setattr("injection.parts.PART_TOKENS", 512)
+    own, stage = pool.iloc[0], stage_of(tmp_path)
+    text = " ".join(f"{words(random.Random(n), 90)} {own['text']}" for n in range(9))
+    path = tmp_path / "documents" / "documents.jsonl"
+    first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([first, json.dumps({"id": "long", "text": text}), *rest]))
+    clean = replace(stage.injection, members=0, nonmembers=0)
+    base = open_corpus(run(replace(stage, benchmark={}, injection=clean)).path)
+    assert len(base.parts) > 9
+    runner = Runner(tmp_path / "tasks", TasksConfig(), 1)
+    found = search_corpus(base, pool_of(pool.iloc[:1]), runner, "base", whole=True)
+    before = len(base.tokenizer.encode_documents([json.loads(first)["text"]])[0])
+    ((name, example, rule, _, times),) = found.itertuples(index=False)
+    assert (name, example, rule) == (f"sequence-{before // 128}", own["example_id"], "verbatim")
+    assert times == 9
 
 
 def test_flags_say_the_corpora_and_their_rules():

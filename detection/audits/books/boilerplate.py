@@ -1,14 +1,15 @@
 """Text at the beginning or the end of several books that is none of theirs, such as a licence.
 
-It is found from the books alone: runs of words that a book shares with another one's beginning (or
-end), reach from its own first word (or last), and leave most or much of it. A run that is longer
-than any licence is not set aside: then two files hold one book.
+It is found from the books alone: runs of words that stand at the beginnings (or ends) of
+LEAST_BOOKS books or more, and reach from the first word (or last). What two books alone share may
+be the work itself. Neither is a run set aside that is longer than any licence, or nearly all of one
+of the books that have it: then it is left in all of them, and two files may hold one book.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -25,8 +26,11 @@ MOST_CHARACTERS = 16 * MOST_WORDS
 """That are searched for the last MOST_WORDS words of a text."""
 GAP_WORDS = 50
 """Within a run, such as the book's title within a licence."""
+LEAST_BOOKS = 3
+"""That share a run."""
 LEAST_LEFT = 0.1
-"""The share of a book's words that must be left. Of two that differ in less, one is a copy."""
+"""The share of a book's words that must be left. A book that has fewer words of its own is itself
+what the others share."""
 PLACES = BEGINNING, END = "beginning", "end"
 FIRST_WORDS = 8
 """Of a run, for the reader."""
@@ -52,12 +56,57 @@ class Run:
 
 def without_boilerplate(texts: Sequence[str]) -> list[tuple[str, tuple[Run, ...]]]:
     """Each text without what it shares with others at its beginning and end, and these runs."""
-    spans = {BEGINNING: [_first(t) for t in texts], END: [_last(t) for t in texts]}
-    shared = {place: _shared(texts, own) for place, own in spans.items()}
-    return [
-        _stripped(text, {place: (spans[place][n], shared[place][n]) for place in spans})
-        for n, text in enumerate(texts)
-    ]
+    places = {
+        BEGINNING: Place(texts, [_first(t) for t in texts]),
+        END: Place(texts, [_last(t) for t in texts], backwards=True),
+    }
+    while works := [n for n, text in enumerate(texts) if _is_the_work(n, text, places.values())]:
+        for place in places.values():
+            place.keep(works)
+    return [_stripped(n, text, places) for n, text in enumerate(texts)]
+
+
+class Place:
+    """The beginnings of all texts, or their ends, and what several of them share there."""
+
+    def __init__(
+        self, texts: Sequence[str], spans: Sequence[list[Span]], *, backwards: bool = False
+    ) -> None:
+        self.spans = spans
+        """Where in each text the words are that are searched."""
+        self._backwards = backwards
+        pairs = zip(texts, spans, strict=True)
+        self._grams = [gram_hashes([t[a:b].casefold() for a, b in own]) for t, own in pairs]
+        once_each = np.concatenate([np.unique(own) for own in self._grams])
+        self._hashes, self._books = np.unique(once_each, return_counts=True)
+
+    def books(self, number: int) -> NDArray[np.intp]:
+        """Of each word of a text how many texts have some GRAM words around it; 1: no other one."""
+        words, own = len(self.spans[number]), self._grams[number]
+        books = self._books[np.searchsorted(self._hashes, own)]
+        around = np.ones(words, np.intp)
+        for step in range(min(GRAM, words) if len(own) else 0):
+            np.maximum(around[step : step + len(own)], books, out=around[step : step + len(own)])
+        return around
+
+    def reach(self, number: int) -> int:
+        """How many words of a text's run; 0: it has none."""
+        books = self.books(number)
+        return _reach(books[::-1] if self._backwards else books)
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Take nothing that is in these texts for boilerplate."""
+        works = np.concatenate([self._grams[number] for number in numbers])
+        self._books[np.isin(self._hashes, works)] = 1
+
+
+def _is_the_work(number: int, text: str, places: Iterable[Place]) -> bool:
+    """Whether what a text shares is nearly all of it."""
+    shared = sum(place.reach(number) for place in places)
+    if not shared:
+        return False
+    total = sum(1 for _ in WORD.finditer(text))
+    return total - shared < max(LEAST_LEFT * total, 1)
 
 
 def _first(text: str) -> list[Span]:
@@ -69,39 +118,18 @@ def _last(text: str) -> list[Span]:
     return [word.span() for word in WORD.finditer(text, begin)][-MOST_WORDS:]
 
 
-def _shared(texts: Sequence[str], spans: Sequence[list[Span]]) -> list[NDArray[np.intp]]:
-    """Of each word of each text how many texts have some GRAM words around it; 1: no other one."""
-    words = [[text[a:b].casefold() for a, b in own] for text, own in zip(texts, spans, strict=True)]
-    grams = [gram_hashes(own) for own in words]
-    once_each = np.concatenate([np.unique(own) for own in grams])
-    hashes, counts = np.unique(once_each, return_counts=True)
-    found = []
-    for own_words, own in zip(words, grams, strict=True):
-        books = counts[np.searchsorted(hashes, own)]
-        around = np.ones(len(own_words), np.intp)
-        for step in range(min(GRAM, len(own_words)) if len(own) else 0):
-            np.maximum(around[step : step + len(own)], books, out=around[step : step + len(own)])
-        found.append(around)
-    return found
-
-
-def _stripped(
-    text: str, places: Mapping[str, tuple[list[Span], NDArray[np.intp]]]
-) -> tuple[str, tuple[Run, ...]]:
-    (first, beginning), (last, end) = places[BEGINNING], places[END]
-    lengths = _reach(beginning), _reach(end[::-1])
-    if not any(lengths):
-        return text, ()
-    total = sum(1 for _ in WORD.finditer(text))
-    if total - sum(lengths) < max(LEAST_LEFT * total, 1):
-        return text, ()
+def _stripped(number: int, text: str, places: Mapping[str, Place]) -> tuple[str, tuple[Run, ...]]:
+    first, last = places[BEGINNING].spans[number], places[END].spans[number]
+    lengths = places[BEGINNING].reach(number), places[END].reach(number)
     start = first[lengths[0]][0] if lengths[0] else 0
     stop = last[-lengths[1] - 1][1] if lengths[1] else len(text)
     runs = []
-    if lengths[0]:
-        runs.append(_run(BEGINNING, text, first[: lengths[0]], beginning[: lengths[0]]))
-    if lengths[1]:
-        runs.append(_run(END, text, last[-lengths[1] :], end[-lengths[1] :]))
+    if length := lengths[0]:
+        books = places[BEGINNING].books(number)[:length]
+        runs.append(_run(BEGINNING, text, first[:length], books))
+    if length := lengths[1]:
+        books = places[END].books(number)[-length:]
+        runs.append(_run(END, text, last[-length:], books))
     return text[start:stop], tuple(runs)
 
 
@@ -112,7 +140,7 @@ def _run(place: str, text: str, spans: Sequence[Span], books: NDArray[np.intp]) 
 
 def _reach(books: NDArray[np.intp]) -> int:
     """How many words from the first on are shared, but for gaps; 0: none, or too many."""
-    places = np.flatnonzero(books > 1)
+    places = np.flatnonzero(books >= LEAST_BOOKS)
     ends = np.flatnonzero(np.diff(places, prepend=-1) > GAP_WORDS)
     shared = places[: ends[0]] if len(ends) else places
     reach = int(shared[-1]) + 1 if len(shared) else 0

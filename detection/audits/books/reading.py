@@ -142,7 +142,8 @@ def _check_apart(books: Sequence[Book]) -> None:
             f"audit.{books[other].role}: {books[other].title!r} and {books[one].title!r} (of "
             f"audit.{books[one].role}) are the same book: {share:.0%} of the shorter one's "
             f"runs of {GRAM} words stand in the other. Take one out; or, if they share what is "
-            "no book's own, such as a long licence, take that out of the files."
+            "no book's own, such as a licence in two books or one that is nearly all of a book, "
+            "take that out of the files."
         )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from analysis.cells import CLEAN, CONTAMINATED, make_cell
 from analysis.config import AnalysisConfig
@@ -117,6 +118,62 @@ def test_where_all_non_members_are_flagged_it_says_what_is_lacking(make_parts):
     made = statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
     assert "is not known (it needs non-members in boolq), with them 0." in sentence
+
+
+def test_a_benchmark_whose_examples_are_all_flagged_is_stated(make_parts):
+    """The mean is over both benchmarks, or not known."""
+    parts = make_parts()
+    examples = parts["corpus"].examples
+    flagged = examples["benchmark"] == "boolq"
+    examples[COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
+    cell = make_cell(**parts)
+    made = statistics("trial", 0, [cell], CONFIG)
+    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    assert "beside their copies: boolq (32 members, 32 non-members). Without them" in sentence
+    assert "is not known (it needs non-members and members in boolq), with them 0." in sentence
+    rows = made.unflagged.set_index(["checkpoint", "method", "benchmark"])
+    row = rows.loc[(CONTAMINATED, "loss", "boolq"), :]
+    assert (row["n_members"], row["n_nonmembers"], row["flagged_members"]) == (0, 0, 32)
+    assert np.isnan(row["value"])
+    assert row["needs"] == "non-members and members"
+    assert rows.loc[(CONTAMINATED, "loss", "imdb"), "value"] > 0
+    (table,) = [t for t in condition_tables(made, cell.condition) if t.name == "without_flagged"]
+    assert "(32 members and 32 non-members share text" in table.title
+    assert all("in boolq" in line[2] for line in table.lines)
+
+
+@pytest.mark.parametrize("side", ["members", "non-members", "both"])
+def test_where_no_benchmark_is_left_the_sentence_still_counts_the_flags(make_parts, side):
+    parts = make_parts()
+    examples = parts["corpus"].examples
+    member = examples["member"].astype(bool)
+    flagged = {"members": member, "non-members": ~member, "both": member | True}[side]
+    examples[COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
+    cell = make_cell(**parts)
+    made = statistics("trial", 0, [cell], CONFIG)
+    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    counted = {"members": "32 members", "non-members": "32 non-members",
+               "both": "32 members, 32 non-members"}[side]  # fmt: skip
+    assert f"beside their copies: boolq ({counted}); imdb ({counted}). Without them" in sentence
+    assert "is not known (it needs " in sentence
+    assert "a benchmark), with them 0." in sentence
+
+
+def test_seeds_of_which_one_has_lost_a_benchmark_have_no_mean_over_it(make_parts):
+    cells = []
+    for seed in (0, 1):
+        parts = make_parts(seed=seed)
+        examples = parts["corpus"].examples
+        flagged = (examples["benchmark"] == "boolq") & (seed == 1)
+        examples[COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
+        cells.append(make_cell(**parts))
+    made = statistics("trial", 0, cells, CONFIG)
+    rows = made.unflagged.set_index(["checkpoint", "method", "benchmark"])
+    for benchmark, known in {"boolq": False, "imdb": True, "all": False}.items():
+        row = rows.loc[(CONTAMINATED, "loss", benchmark), :]
+        assert (row["needs"] == "", not np.isnan(row["value"])) == (known, known)
+    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cells[0].condition)
+    assert "boolq (32 members, 32 non-members)" in sentence
 
 
 def test_other_results_are_the_same_with_flags_as_without(make_parts):

@@ -22,11 +22,31 @@ from detection.model.served.completions import served_model
 from detection.model.served.replies import Models
 
 
+class Quiet(BaseHTTPRequestHandler):
+    """Logs nothing."""
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def serving(handler):
+    """The address of a server whose requests are handled so."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @contextmanager
 def answers(status, content, wait=0.0, **headers):
     """The address of what answers so, a byte after each wait."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self):
             self.send_response(status)
             for name, value in {"Content-Length": str(len(content)), **headers}.items():
@@ -40,17 +60,8 @@ def answers(status, content, wait=0.0, **headers):
                 except OSError:  # nobody reads any more
                     return
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url
 
 
 def client(url, **given):
@@ -102,7 +113,7 @@ def test_a_servers_failure_ends_a_command_with_the_documented_status(status, cap
 def endless(head=b""):
     """The address of what answers with blanks for as long as anybody reads."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
@@ -113,17 +124,8 @@ def endless(head=b""):
             except OSError:
                 pass
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url
 
 
 TOO_LONG = r"model.max_answer_bytes is 100,000: the answer of 'http.*' to models is longer, "
