@@ -182,28 +182,30 @@ def controls(repetitions: int) -> None:
 
 def best(repetitions: int) -> None:
     """The winner's interval."""
-    print("the best of N methods: N, members = non-members, share of common variance, AUROCs:")
+    print("the best of N methods: N, members, non-members, share of common variance, AUROCs:")
     print("  interval above the truth, below it; alone: above, below")
     spread = (0.6, 0.65, 0.7, 0.75, 0.8)
-    for number, size in ((2, 50), (6, 50), (18, 50), (18, 30)):
+    sizes = ((2, 50, 50), (6, 50, 50), (18, 50, 50), (18, 30, 30), (18, 200, 20), (18, 200, 10))
+    for number, *size in sizes:
         for common in (0.0, 0.9):
             for aurocs in ((0.75,), spread[-min(number, 5) :], (0.95,)):
                 rng = np.random.default_rng(1)
                 ends = [_ends(rng, number, size, common, aurocs, i) for i in range(repetitions)]
                 shares = ", ".join(f"{share:.1%}" for share in np.mean(ends, axis=0))
-                print(f"  {number:2} {size:3} {common} {aurocs}: {shares}", flush=True)
+                print(f"  {number:2} {size} {common} {aurocs}: {shares}", flush=True)
 
 
 def _ends(
-    rng: Rng, number: int, size: int, common: float, aurocs: Sequence[float], plan: int
+    rng: Rng, number: int, size: Sequence[int], common: float, aurocs: Sequence[float], plan: int
 ) -> list[bool]:
     truth = np.resize(aurocs, number)
-    shared, own = rng.normal(size=2 * size), rng.normal(size=(number, 2 * size))
+    members, others = size
+    shared, own = rng.normal(size=sum(size)), rng.normal(size=(number, sum(size)))
     scores = common**0.5 * shared + (1 - common) ** 0.5 * own
-    scores[:, :size] += 2**0.5 * norm.ppf(truth)[:, None]
-    drawn = resample(size, size, DRAWS, plan % PLANS)
+    scores[:, :members] += 2**0.5 * norm.ppf(truth)[:, None]
+    drawn = resample(members, others, DRAWS, plan % PLANS)
     found: list[Estimate] = [
-        estimate(line[:size], line[size:], drawn, [AUROC])[AUROC.name] for line in scores
+        estimate(line[:members], line[members:], drawn, [AUROC])[AUROC.name] for line in scores
     ]
     winner = int(np.argmax([each.value for each in found]))
     both = joint_intervals(found, 0.95), intervals(found, 0.95)
