@@ -99,9 +99,16 @@ class Cell:
     @cached_property
     def examples_digest(self) -> str:
         """A hash of the examples and of who is a member: equal where cells share their examples."""
-        columns = [self.examples[name] for name in ("example_id", "text", "member", "occurrences")]
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return hashlib.sha256(json.dumps(list(rows)).encode()).hexdigest()
+        return self._digest("example_id", "text", "member", "occurrences")
+
+    @cached_property
+    def membership_digest(self) -> str:
+        """`examples_digest` without the occurrences: equal where cells share their members."""
+        return self._digest("example_id", "text", "member")
+
+    def _digest(self, *names: str) -> str:
+        columns = [self.examples[name].tolist() for name in names]
+        return hashlib.sha256(json.dumps(list(zip(*columns, strict=True))).encode()).hexdigest()
 
 
 def open_cell(paths: CellPaths) -> Cell:

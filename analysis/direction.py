@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from statistics import NormalDist
 from typing import Any
 
 import pandas as pd
@@ -30,8 +31,9 @@ class Direction(Enum):
 def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> Direction:
     """The direction of one method's AUROC.
 
-    AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, and no
-    part of the way clearly goes the other way.
+    AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, no
+    part of the way clearly goes the other way, and the last value is not on the other side of the
+    first.
 
     Args:
         trend: the method's row of the trends (`statistics.trends`).
@@ -48,7 +50,7 @@ def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> D
     rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
     if not rises and not falls:
         return Direction.FLAT
-    if not _confirmed(trend, 1 if rises else -1, alpha):
+    if _objection(trend, values, alpha):
         return Direction.DISPUTED
     return Direction.RISES if rises else Direction.FALLS
 
@@ -69,13 +71,25 @@ def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: flo
         return f"{start}: {_list(_extremes(values, which))}"
     said = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
     if which is Direction.DISPUTED:
-        said += f"; but Kendall's τ does not confirm it ({_tau(trend, alpha)})"
+        said += f"; but {_objection(trend, values, alpha)}"
     return said
 
 
 def in_words(row: Row | pd.Series[Any]) -> str:
     """An estimate: 0.91 [0.88, 0.93]."""
     return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+
+
+def _objection(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+    """What contradicts the sign of the slope, in words; empty where nothing does."""
+    sign = 1 if trend["slope"] > 0 else -1
+    if not _confirmed(trend, sign, alpha):
+        return f"Kendall's τ does not confirm it ({_tau(trend, alpha)})"
+    if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
+        return "the last AUROC is on the other side of the first"
+    if -sign in _legs(values):
+        return "part of the way clearly goes the other way"
+    return ""
 
 
 def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
@@ -91,12 +105,18 @@ def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
 def _legs(values: pd.DataFrame) -> list[int]:
     """The clear moves between turns: 1 up, -1 down; a move is clear where intervals are apart.
 
-    A leg ends at its highest (or lowest) value; the next one must clearly leave that.
+    A leg ends at its highest (or lowest) value; the next one must clearly leave that. All pairs of
+    values are looked at. 95% intervals of two are apart by chance in 0.6%, so that they are widened
+    (Bonferroni) where there are more than so many pairs of 5%.
     """
     if len(values) < 3:
         return []
     legs: list[int] = []
-    rows = values.to_dict("records")
+    pairs = len(values) * (len(values) - 1) / 2
+    wider = max(1.0, _normal(0.05 / pairs) / (2**0.5 * _normal(0.05)))
+    below, above = (wider * (values["value"] - values[end]) for end in ("ci_low", "ci_high"))
+    widened = values.assign(ci_low=values["value"] - below, ci_high=values["value"] - above)
+    rows = widened.to_dict("records")
     lowest = highest = rows[0]
     for row in rows[1:]:
         if row["ci_low"] > lowest["ci_high"] and legs[-1:] != [1]:
@@ -108,6 +128,11 @@ def _legs(values: pd.DataFrame) -> list[int]:
         highest = max(highest, row, key=lambda at: at["value"])
         lowest = min(lowest, row, key=lambda at: at["value"])
     return legs
+
+
+def _normal(alpha: float) -> float:
+    """How many standard deviations a two-sided test at this level asks for."""
+    return NormalDist().inv_cdf(1 - alpha / 2)
 
 
 def _extremes(values: pd.DataFrame, which: Direction) -> pd.DataFrame:

@@ -53,7 +53,7 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     best, middle = ranking[0], ranking[len(ranking) // 2]
     name = label(*best, ranking)
     if len(ranking) > 1:
-        corrected = "(intervals corrected for the choice)"
+        corrected = "(AUROC's intervals corrected for the choice, the slope's not)"
         name += f", the best of {len(ranking)} methods on average {corrected},"
     said = _moves(sweep, best, name, along)
     if middle != best:

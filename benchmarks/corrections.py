@@ -29,7 +29,15 @@ from scipy.stats import norm
 
 from analysis.cells import CLEAN, Cell
 from analysis.statistics.baseline import blind_of
-from analysis.statistics.controls import LEVEL, Look, Looks, distances, looks, with_p_values
+from analysis.statistics.controls import (
+    LEVEL,
+    Look,
+    Looks,
+    distances,
+    looks,
+    mean_looks,
+    with_p_values,
+)
 from core.bootstrap import resample
 from core.estimates import ALL, Estimate, estimate, intervals, joint_intervals
 from core.metrics import AUROC, Scores
@@ -56,11 +64,16 @@ class Design(NamedTuple):
     cluster: int = 1
     shifts: Sequence[float] = (0.0,)
     """By how much members score higher, benchmark by benchmark in turn."""
+    seeds: int = 1
+    """Several insert a Poisson(1) number of copies each; their mean is tested."""
+    shared: bool = False
+    """Whether the seeds share their members, or draw them apart from the same texts."""
 
 
 NULL = [
     *(Design(number, size) for number in (1, 4, 8) for size in (30, 100, 400)),
     *(Design(number, size, 5) for number in (1, 4, 8) for size in (30, 100)),
+    *(Design(number, 100, seeds=3, shared=shared) for number in (1, 4) for shared in (True, False)),
 ]
 OFF = {
     "two cancel: 0.40 and 0.60": Design(2, 100, shifts=(-0.358, 0.358)),
@@ -71,30 +84,41 @@ OFF = {
 }
 
 
-def a_cell(rng: Rng, design: Design, reports: int) -> Cell:
-    """A clean model's scores by METHODS of each report: column m-r is method m of report r."""
-    members = np.tile(np.arange(2 * design.size) < design.size, design.benchmarks)
-    number = len(members)
-    rows = pd.DataFrame(
-        {
-            "example_id": [f"{i}" for i in range(number)],
-            "benchmark": np.repeat([f"b{k}" for k in range(design.benchmarks)], 2 * design.size),
-            "member": members,
-            "occurrences": members.astype(int),
-        }
-    )
+def cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
+    """Clean models' scores by METHODS, a cell per seed: column m-r is method m of report r.
+
+    Membership is drawn text by text, so a cluster has both kinds.
+    """
+    texts = 2 * design.size
+    benchmark = np.repeat(np.arange(design.benchmarks), texts)
+    number = len(benchmark)
     own = rng.normal(size=(number, reports, 1))
-    if design.cluster > 1:  # membership is drawn text by text, so a cluster has both kinds
-        of = np.concatenate([k * number + rng.permutation(2 * design.size) // design.cluster
-                             for k in range(design.benchmarks)])  # fmt: skip
-        shared = rng.normal(size=(len(np.unique(of)), reports, 1))
-        own = 0.9**0.5 * shared[np.unique(of, return_inverse=True)[1]] + 0.1**0.5 * own
-    scores = 0.75**0.5 * own + 0.25**0.5 * rng.normal(size=(number, reports, METHODS))
-    shift = np.repeat(np.resize(design.shifts, design.benchmarks), 2 * design.size) * members
-    scores += shift[:, None, None]
+    if design.cluster > 1:
+        of = [k * number + np.arange(texts) // design.cluster for k in range(design.benchmarks)]
+        _, of_text = np.unique(np.concatenate(of), return_inverse=True)
+        shared = rng.normal(size=(of_text.max() + 1, reports, 1))[of_text]
+        own = 0.9**0.5 * shared + 0.1**0.5 * own
+    drawn = _members(rng, design)
     columns = [(f"{m}-{r}", "") for r in range(reports) for m in range(METHODS)]
-    table = pd.DataFrame(scores.reshape(number, -1), columns=pd.MultiIndex.from_tuples(columns))
-    return cast(Cell, SimpleNamespace(examples=rows, scores={CLEAN: table}))
+    found = []
+    for _ in range(design.seeds):
+        drawn = drawn if design.shared else _members(rng, design)
+        copies = rng.poisson(1, number) if design.seeds > 1 else 1
+        scores = 0.75**0.5 * own + 0.25**0.5 * rng.normal(size=(number, reports, METHODS))
+        shift = np.resize(design.shifts, design.benchmarks)[benchmark] * drawn
+        scores += shift[:, None, None]
+        rows = pd.DataFrame({"example_id": np.arange(number).astype(str), "member": drawn})
+        rows["benchmark"] = [f"b{k}" for k in benchmark]
+        rows["occurrences"] = drawn * copies
+        table = pd.DataFrame(scores.reshape(number, -1), columns=pd.MultiIndex.from_tuples(columns))
+        found.append(cast(Cell, SimpleNamespace(examples=rows, scores={CLEAN: table})))
+    return found
+
+
+def _members(rng: Rng, design: Design) -> NDArray[np.bool_]:
+    """Half of each benchmark's texts, drawn at random."""
+    one = np.arange(2 * design.size) < design.size
+    return np.concatenate([rng.permutation(one) for _ in range(design.benchmarks)])
 
 
 def is_off(found: Looks) -> tuple[bool, bool]:
@@ -111,10 +135,10 @@ def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]
     """The shares of reports whose clean model is off: by the report's test, and `apart`."""
     said = []
     for seed in range(-(-reports // BATCH)):
-        cell = a_cell(rng, design, BATCH)
-        nothing = Blind(np.full((len(cell.examples), 1 + NULLS), np.nan))
+        made = cells(rng, design, BATCH)
+        nothing = Blind(np.full((len(made[0].examples), 1 + NULLS), np.nan))
         by_report: dict[str, dict[Look, Scores]] = defaultdict(dict)
-        for look, aurocs in looks(cell, nothing, seed).items():
+        for look, aurocs in mean_looks([looks(cell, nothing, seed) for cell in made]).items():
             by_report[look.method.partition("-")[2]][look] = aurocs
         said += [is_off(found) for found in by_report.values()]
     first, second = np.mean(said, axis=0)
@@ -125,7 +149,7 @@ def blind_reports(rng: Rng, size: int, number: int) -> None:
     """The same of the blind baseline, of so many benchmarks of random texts."""
     single = []
     for seed in range(number):
-        cell = a_cell(rng, Design(1, size), 1)
+        cell = cells(rng, Design(1, size), 1)[0]
         texts = [" ".join(rng.choice(WORDS, 12)) for _ in range(len(cell.examples))]
         found = looks(cell, blind_of(cell.examples.assign(text=texts), 5, seed), seed)
         single += [own for look, own in found.items() if look == Look(BLIND, "", "b0")]
@@ -143,11 +167,12 @@ def blind_reports(rng: Rng, size: int, number: int) -> None:
 
 def controls(repetitions: int) -> None:
     """Null reports, and reports whose clean model is off."""
-    print("null reports, 6 methods: benchmarks, members = non-members, texts a cluster")
+    print("null reports, 6 methods: benchmarks, members = non-members, texts per cluster, seeds")
     rng = np.random.default_rng(0)
     for design in NULL:
         both = clean_reports(rng, design, repetitions)
-        print(f"  clean {design[:3]}: {both[0]:.1%}, apart {both[1]:.1%}", flush=True)
+        seeds = f"{design.seeds} {'share' if design.shared else 'draw'} their members"
+        print(f"  clean {design[:3]}, {seeds}: {both[0]:.1%}, apart {both[1]:.1%}", flush=True)
     blind_reports(rng, 30, min(repetitions, BLIND_BENCHMARKS))
     print("a clean model that is off, 100 + 100 a benchmark")
     for name, design in OFF.items():
@@ -157,28 +182,30 @@ def controls(repetitions: int) -> None:
 
 def best(repetitions: int) -> None:
     """The winner's interval."""
-    print("the best of N methods: N, members = non-members, share of common variance, AUROCs:")
+    print("the best of N methods: N, members, non-members, share of common variance, AUROCs:")
     print("  interval above the truth, below it; alone: above, below")
     spread = (0.6, 0.65, 0.7, 0.75, 0.8)
-    for number, size in ((2, 50), (6, 50), (18, 50), (18, 30)):
+    sizes = ((2, 50, 50), (6, 50, 50), (18, 50, 50), (18, 30, 30), (18, 200, 20), (18, 200, 10))
+    for number, *size in sizes:
         for common in (0.0, 0.9):
             for aurocs in ((0.75,), spread[-min(number, 5) :], (0.95,)):
                 rng = np.random.default_rng(1)
                 ends = [_ends(rng, number, size, common, aurocs, i) for i in range(repetitions)]
                 shares = ", ".join(f"{share:.1%}" for share in np.mean(ends, axis=0))
-                print(f"  {number:2} {size:3} {common} {aurocs}: {shares}", flush=True)
+                print(f"  {number:2} {size} {common} {aurocs}: {shares}", flush=True)
 
 
 def _ends(
-    rng: Rng, number: int, size: int, common: float, aurocs: Sequence[float], plan: int
+    rng: Rng, number: int, size: Sequence[int], common: float, aurocs: Sequence[float], plan: int
 ) -> list[bool]:
     truth = np.resize(aurocs, number)
-    shared, own = rng.normal(size=2 * size), rng.normal(size=(number, 2 * size))
+    members, others = size
+    shared, own = rng.normal(size=sum(size)), rng.normal(size=(number, sum(size)))
     scores = common**0.5 * shared + (1 - common) ** 0.5 * own
-    scores[:, :size] += 2**0.5 * norm.ppf(truth)[:, None]
-    drawn = resample(size, size, DRAWS, plan % PLANS)
+    scores[:, :members] += 2**0.5 * norm.ppf(truth)[:, None]
+    drawn = resample(members, others, DRAWS, plan % PLANS)
     found: list[Estimate] = [
-        estimate(line[:size], line[size:], drawn, [AUROC])[AUROC.name] for line in scores
+        estimate(line[:members], line[members:], drawn, [AUROC])[AUROC.name] for line in scores
     ]
     winner = int(np.argmax([each.value for each in found]))
     both = joint_intervals(found, 0.95), intervals(found, 0.95)

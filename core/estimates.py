@@ -154,9 +154,13 @@ def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[S
     """Intervals of AUROCs on the same examples that hold all at once, with this confidence.
 
     Whichever of them is looked at, and be it the highest, its interval holds the truth as often.
-    They are `intervals` of a higher confidence, `one_of_several`.
+    They are `intervals` of a higher confidence: that of `one_of_several`, with Student's quantile
+    for the normal one, since far out the variance of few examples on a side counts.
     """
-    return intervals(estimates, one_of_several(estimates, confidence))
+    joint = one_of_several(estimates, confidence)
+    fewest = min(min(e.n_members, e.n_nonmembers) for e in estimates)
+    several = joint > confidence and fewest > 1
+    return intervals(estimates, _students(joint, fewest) if several else joint)
 
 
 def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
@@ -175,6 +179,18 @@ def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
     z = float(np.quantile(far.max(axis=0), confidence))
     alone, bonferroni = confidence, 1 - (1 - confidence) / len(angles)
     return min(max(2 * NormalDist().cdf(z) - 1, alone), bonferroni)
+
+
+def _students(confidence: float, examples: int) -> float:
+    """The confidence of a normal interval that is as wide as Student's of so many examples.
+
+    The draws' variance is multiplied by n / (n - 1).
+    """
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(examples - 1, (1 + confidence) / 2))
+    widest = 8.0  # standard deviations: the normal distribution is 1 beyond, in float64
+    return 2 * NormalDist().cdf(min(quantile * (examples / (examples - 1)) ** 0.5, widest)) - 1
 
 
 def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:

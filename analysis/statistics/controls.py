@@ -3,7 +3,8 @@
 Neither can know a member, so the AUROC of each is 0.5 but for chance, in every benchmark and by
 every method. Membership was drawn at random, example by example. So what chance does is known: the
 labels of a benchmark are drawn anew RELABELINGS times, the same for all methods (the blind baseline
-brings its own shuffled labels, `detection.blind`).
+brings its own shuffled labels, `detection.blind`). Seeds that share their members share the drawn
+labels too; where members are drawn apart for each seed, so are the labels.
 
 Each AUROC's distance from 0.5, in standard deviations of its relabelings, is compared with the
 largest distance that a relabeling has anywhere in the report: over benchmarks, their mean, methods
@@ -219,22 +220,29 @@ def _is_control(results: pd.DataFrame) -> pd.Series[bool]:
 def _labels(cell: Cell, group: Group, seed: int) -> Iterator[NDArray[np.bool_]]:
     """Who is a member, in chunks (≤ CHUNK × examples): first as it is, then drawn anew.
 
-    What is drawn depends on which examples there are alone. So cells that share them, whoever is a
-    member in each, are relabelled alike.
+    Each relabeling draws a key for every example of the benchmark, and the highest keys become
+    members. The keys depend on who is a member, not on who was inserted how often: cells that
+    share their members are relabelled together, those that swap them oppositely, and those whose
+    members are drawn apart are relabelled apart.
     """
-    size = len(group.members) + len(group.nonmembers)
-    rows = np.concatenate([group.members, group.nonmembers])
-    ids = cell.examples["example_id"].to_numpy()[rows].astype(str)
-    place = np.argsort(ids, kind="stable")
-    member = np.arange(size) < len(group.members)
-    yield member[None]
-    digest = hashlib.sha256("\n".join(ids[place]).encode()).hexdigest()
+    of_benchmark = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
+    ids = cell.examples["example_id"].to_numpy()[of_benchmark].astype(str)
+    of_benchmark, ids = of_benchmark[np.argsort(ids)], np.sort(ids)
+    member = cell.examples["member"].to_numpy(bool)[of_benchmark]
+    with_first = (member == member[0]).tolist()  # the same where members change places
+    named = "\n".join(f"{name} {side}" for name, side in zip(ids, with_first, strict=True))
+    digest = hashlib.sha256(named.encode()).hexdigest()
     rng = np.random.default_rng(derive(seed, "relabelings", group.benchmark, digest))
+    position = np.zeros(len(cell.examples), np.intp)
+    position[of_benchmark] = np.arange(len(of_benchmark))
+    rows = np.concatenate([group.members, group.nonmembers])
+    others = len(group.nonmembers)
+    yield (np.arange(len(rows)) < len(group.members))[None]
     for start in range(0, RELABELINGS, CHUNK):
         number = min(CHUNK, RELABELINGS - start)
-        drawn = np.empty((number, size), bool)
-        drawn[:, place] = rng.permuted(np.tile(member[place], (number, 1)), axis=1)
-        yield drawn
+        keys = rng.random((number, len(ids)))[:, position[rows]]
+        keys = keys if member[0] else 1 - keys
+        yield keys >= np.partition(keys, others, axis=1)[:, [others]]
 
 
 def _relabelled(scores: Scores, labels: Iterator[NDArray[np.bool_]]) -> Scores:

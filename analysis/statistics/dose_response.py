@@ -34,8 +34,10 @@ from core.bootstrap import Resample
 from core.estimates import Estimate, not_carried
 from core.metrics import Scores
 
-FEWEST = 8
-"""Members that are not at the commonest dose, and members among the non-members, at the least."""
+FEWEST = 5
+"""Members among the non-members, at doses above and at doses below the mean, at the least."""
+EDGE = 0.01
+"""Members above or below all but so many non-members say too little of the log-odds."""
 STEPS = 100
 """Newton's steps at most; 5 to 14 are usual."""
 FARTHEST = 2
@@ -45,8 +47,7 @@ STEEPEST = 30.0
 TINY = 1e-12
 """Below it, a difference is rounding."""
 VARIED = "members of one benchmark that differ in their occurrences"
-COMMONEST = "the commonest number of occurrences"
-AMONG = "that score between the lowest and the highest non-member"
+AMONG = "that score between the lowest and the highest 1% of the non-members"
 SEPARATED = f"members {AMONG} at several numbers of occurrences"
 
 
@@ -135,7 +136,8 @@ def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
     doses = frozenset(np.exp2(np.concatenate(x)).round().tolist())
     placements = [_placements(sample) for sample in samples]
     mixed = [place for place, p in enumerate(placements) if 0 < p.mean() < 1]
-    needs = _needs(samples, placements)
+    needs = _needs([samples[i] for i in mixed], [placements[i] for i in mixed])
+    needs = needs if any(np.ptp(own) > 0 for own in x) else VARIED
     own = [(x[place], placements[place], np.ones(len(x[place]))) for place in mixed]
     fit = None if needs else _solve(*zip(*own, strict=True))
     levels = np.full((1 + draws, len(samples)), np.nan)
@@ -216,16 +218,23 @@ def _placements(sample: Sample) -> Scores:
 
 
 def _needs(samples: Sequence[Sample], placements: Sequence[Scores]) -> str:
-    """What is missing for a slope; empty where nothing is."""
-    doses = [np.unique(s.log_occurrences, return_counts=True)[1] for s in samples]
-    if all(len(members) < 2 for members in doses):
-        return VARIED
-    rare = int(sum(members.sum() - members.max() for members in doses))
-    if rare < FEWEST:
-        return f"at least {FEWEST} members away from {COMMONEST} (there are {rare})"
-    among = int(sum(((p > 0) & (p < 1)).sum() for p in placements))
-    if among < FEWEST:
-        return f"at least {FEWEST} members {AMONG} (there are {among})"
+    """What is missing for a slope; empty where nothing is.
+
+    Args:
+        samples: those that the slope is fitted to.
+        placements: of the members of each.
+    """
+    fewer = more = 0
+    for (x, *_), p in zip(samples, placements, strict=True):
+        among = np.abs(p - 0.5) <= 0.5 - EDGE + TINY
+        away = x - x.mean()
+        fewer += int((among & (away < -TINY)).sum())
+        more += int((among & (away > TINY)).sum())
+    if min(fewer, more) < FEWEST:
+        return (
+            f"at least {FEWEST} members {AMONG}, both with fewer and with more occurrences than "
+            f"the mean (there are {fewer} and {more})"
+        )
     return "" if min(len(s.nonmembers) for s in samples) > 1 else "at least 2 non-members"
 
 

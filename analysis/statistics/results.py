@@ -79,7 +79,11 @@ Estimates = Mapping[Measure, Mapping[str, Estimate]]
 
 
 class BlindBaselines:
-    """The blind baseline of a cell; cells that share their examples share it."""
+    """The blind baseline of a cell; cells that share their members share it.
+
+    It reads texts and who is a member, not how often a member was inserted. So seeds that draw only
+    the occurrences anew share the shuffled labels too, and their mean is no more certain than one.
+    """
 
     def __init__(self, folds: int, seed: int) -> None:
         self._folds, self._seed = folds, seed
@@ -87,7 +91,7 @@ class BlindBaselines:
 
     def __call__(self, cell: Cell) -> Blind:
         """One row an example of the cell."""
-        key = cell.examples_digest
+        key = cell.membership_digest
         if key not in self._made:
             fold_seed = derive(self._seed, BLIND, key)
             self._made[key] = blind_of(cell.examples, self._folds, fold_seed)

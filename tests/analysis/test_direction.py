@@ -22,7 +22,7 @@ def trend(slope=0.7, low=0.6, high=0.8, tau=0.4, p_value=0.001, note=""):
     return {**named, "tau": tau, "p_value": p_value, "note": note}
 
 
-FEW = "no slope: it needs at least 8 members away from the commonest number (there are 3)"
+FEW = "no slope: it needs at least 5 members with more occurrences (there are 3)"
 NAN = (np.nan, np.nan, np.nan)
 SWEEPS = {
     "rises": (
@@ -76,8 +76,8 @@ SWEEPS = {
     "too few": (
         way(0.6, 0.7, half=0.2),
         trend(*NAN, note=FEW),
-        "has no measured trend with occurrences: it needs at least 8 members away from the "
-        "commonest number (there are 3); it goes from 0.60 [0.40, 0.80] at 1 to "
+        "has no measured trend with occurrences: it needs at least 5 members with more "
+        "occurrences (there are 3); it goes from 0.60 [0.40, 0.80] at 1 to "
         "0.70 [0.50, 0.90] at 2",
     ),
     "τ says nothing": (
@@ -93,6 +93,20 @@ SWEEPS = {
         "has no clear direction with occurrences: its log-odds decrease by 0.30 [0.19, 0.44] per "
         "doubling, from 0.90 [0.87, 0.93] at 1 to 0.75 [0.72, 0.78] at 4; but Kendall's τ does "
         "not confirm it (0.30, one-sided p = 0.001)",
+    ),
+    "the ends say the opposite": (
+        way(0.69, 0.71, 0.66, half=0.1),
+        trend(0.2, 0.1, 0.3),
+        "has no clear direction with occurrences: its log-odds increase by 0.20 [0.10, 0.30] per "
+        "doubling, from 0.69 [0.59, 0.79] at 1 to 0.66 [0.56, 0.76] at 4; but the last AUROC is "
+        "on the other side of the first",
+    ),
+    "one clear move, the other way": (
+        way(0.7, 0.74, 0.66, 0.71),
+        trend(0.2, 0.1, 0.3),
+        "has no clear direction with occurrences: its log-odds increase by 0.20 [0.10, 0.30] per "
+        "doubling, from 0.70 [0.67, 0.73] at 1 to 0.71 [0.68, 0.74] at 8; but part of the way "
+        "clearly goes the other way",
     ),
     "numbers of their own in every benchmark": (
         way(),
@@ -120,6 +134,15 @@ def test_each_sweep_is_told_as_what_it_is(name):
 )
 def test_a_turn_is_where_intervals_are_apart(values, expected):
     assert direction(trend(), way(*values), 0.05) is expected
+
+
+@pytest.mark.parametrize(("half", "expected"), [(0.0497, Direction.RISES), (0.04, Direction.PEAKS)])
+def test_intervals_of_many_values_are_widened_before_they_are_called_apart(half, expected):
+    """Ten values have 45 pairs, some of which are apart by chance."""
+    values = way(0.6, *[0.7] * 8, 0.6, half=half)
+    assert direction(trend(), values.assign(value=values["value"] + 1e-6 * values.index), 0.05) is (
+        expected
+    )
 
 
 def test_along_a_series_the_sign_of_tau_must_agree():

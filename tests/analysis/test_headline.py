@@ -58,7 +58,8 @@ def test_it_tells_the_best_and_the_median_method_from_end_to_end(findings, sweep
         for name, own in rows.groupby("method")
     }
     assert headline(with_slopes(sweep, **slopes)) == (
-        f"AUROC of {best}, the best of 3 methods on average (intervals corrected for the choice), "
+        f"AUROC of {best}, the best of 3 methods on average (AUROC's intervals corrected for the "
+        "choice, the slope's not), "
         "rises with peak learning rate from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens): its "
         f"log-odds increase by 0.31 [0.20, 0.40] per doubling, from {ends[best][0]} at "
         f"1e-4 to {ends[best][1]} at 1e-3. AUROC of {middle}, "

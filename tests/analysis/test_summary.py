@@ -107,6 +107,8 @@ def test_it_rises_where_the_slopes_interval_and_taus_test_do(made, low, high, p_
     ends = {"slope": value, "slope_low": low, "slope_high": high, "p_value": p_value}
     trends = slopes(made, **ends, tau=0.3 if p_value < 0.5 else -0.3)
     level = made.pooled.assign(ci_low=0.5, ci_high=0.99)  # no two values are apart
+    by_dose = level["occurrences"] != "any"
+    level.loc[by_dose, ["value", "joint_low", "joint_high"]] = 0.7, 0.5, 0.99
     dose = told(made, trends=trends, pooled=level)[1]
     assert dose.startswith(f"AUROC of min_k_plus_plus {said}")
     rising = (trends.query("benchmark == 'all'")["slope_low"] > 0).sum()

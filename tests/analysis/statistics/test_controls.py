@@ -22,6 +22,7 @@ from analysis.statistics.controls import (
     stamp,
     with_p_values,
 )
+from analysis.statistics.results import BlindBaselines
 from analysis.statistics.tidy_tables import statistics
 from core.metrics.area import auroc_value
 from detection.blind import NULLS, Blind
@@ -121,6 +122,36 @@ def test_members_and_non_members_that_change_places_are_relabelled_alike(make):
     together = {"c": distances(both[0]), "swapped": distances(both[1])}
     with_other = with_p_values(rows_of(both[0]), "cell", together)
     pd.testing.assert_frame_equal(alone, with_other)
+
+
+def with_copies(cell, seed: int):
+    """The cell with other numbers of copies: some members have none and are left out."""
+    member = cell.examples["member"].to_numpy()
+    copies = np.random.default_rng(seed).poisson(1, len(member)) * member
+    return replace(cell, examples=cell.examples.assign(occurrences=copies), seed=seed)
+
+
+def test_seeds_that_share_their_members_are_relabelled_together(make):
+    """Though each inserts another part of them. So their mean is no more certain than one seed."""
+    cells = [with_copies(make(a_dose=25), seed) for seed in range(3)]
+    blinds = BlindBaselines(QUICK.blind_folds, 0)
+    of_seeds = [looks(cell, blinds(cell), 0) for cell in cells]
+    mean = mean_looks(of_seeds)
+    for look, own in of_seeds[0].items():
+        assert mean[look][1:].std() > 0.8 * own[1:].std(), look
+        assert np.corrcoef(own[1:], of_seeds[1][look][1:])[0, 1] > 0.6, look
+
+
+def test_seeds_that_draw_their_members_apart_are_relabelled_apart(make):
+    cells = [make(a_dose=25), make(a_dose=25)]
+    member = np.random.default_rng(0).permuted(
+        cells[0].examples["member"].to_numpy().reshape(2, -1), axis=1
+    )
+    cells[1].examples["member"] = member.ravel()
+    cells[1].examples["occurrences"] = member.ravel().astype(int)
+    first, second = (looks(cell, no_blind(cell), 0) for cell in cells)
+    for look, own in first.items():
+        assert abs(np.corrcoef(own[1:], second[look][1:])[0, 1]) < 0.15, look
 
 
 def test_conditions_of_one_clean_model_are_corrected_once_and_others_together(make):

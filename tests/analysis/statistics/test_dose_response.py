@@ -109,9 +109,9 @@ def test_draws_move_with_what_was_drawn():
     ("doses", "members", "needs"),
     [
         ([2] * 30, "overlap", "members of one benchmark that differ in their occurrences"),
-        ([1] * 30 + [2] * 7, "overlap", "at least 8 members away from the commonest number of"),
-        ([1] * 15 + [4] * 15, "apart", "at least 8 members that score between the lowest and the"),
-        ([1] * 15 + [4] * 15, "rare dose apart", "at several numbers of occurrences"),
+        ([1] * 30 + [2] * 4, "overlap", "more occurrences than the mean (there are"),
+        ([1] * 15 + [4] * 15, "apart", "at least 5 members that score between the lowest and the"),
+        ([1] * 15 + [4] * 15, "rare dose apart", "and 0)"),
     ],
 )
 def test_too_few_data_have_no_slope_and_say_what_they_need(doses, members, needs):
@@ -125,9 +125,29 @@ def test_too_few_data_have_no_slope_and_say_what_they_need(doses, members, needs
     assert np.isnan(found.slope.draws).all()
 
 
+def test_only_benchmarks_that_the_slope_is_fitted_to_count():
+    """Not one whose members all score above the non-members, nor one with a single dose."""
+    rng = np.random.default_rng(15)
+    lopsided = simulated(rng, [1] * 30 + [2] * 3)
+    far = simulated(rng, np.repeat(LADDER, 10))
+    far = far._replace(members=far.members + 99)
+    assert "(there are" in dose_response([lopsided, far], 0.95).slope.needs
+    near_one = simulated(rng, np.repeat(LADDER, 10))
+    near_one = near_one._replace(members=np.r_[0.0, np.full(38, 99.0), 0.0])
+    single = simulated(rng, [2] * 60)
+    assert "(there are 1 and 1)" in dose_response([near_one, single], 0.95).slope.needs
+
+
+def test_a_rare_dose_near_an_auroc_of_one_has_no_slope():
+    """Of 8 members that almost all score above 99% of 400 others: the interval held too little."""
+    rng = np.random.default_rng(16)
+    sample = simulated(rng, [1] * 392 + [8] * 8, level=3.0, slope=0.4, nonmembers=400, draws=2)
+    assert "more occurrences than the mean" in dose_response([sample], 0.95).slope.needs
+
+
 def test_benchmarks_that_are_too_small_alone_have_a_slope_together():
     rng = np.random.default_rng(4)
-    samples = [simulated(rng, [1] * 12 + [2] * 4, level) for level in (0.0, 0.5, 1.0)]
+    samples = [simulated(rng, [1] * 12 + [2] * 3, level) for level in (0.0, 0.5, 1.0)]
     assert all(dose_response([sample], 0.95).slope.needs for sample in samples)
     assert not dose_response(samples, 0.95).slope.needs
 
