@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -95,9 +96,11 @@ class _Process:
         self._connection, other = Pipe()
         with other:
             call = "from core.chat_templates import serve; serve({}, {})"
-            paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+            # not the current folder, whose modules are no code of this project's
+            home = str(Path(__file__).resolve().parents[1])
+            paths = os.pathsep.join([*(path for path in sys.path if path), home])
             self._child = subprocess.Popen(
-                [sys.executable, "-c", call.format(other.fileno(), MEMORY)],
+                [sys.executable, "-P", "-c", call.format(other.fileno(), MEMORY)],
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

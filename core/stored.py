@@ -31,8 +31,11 @@ MOST_DEPTH = 50
 """Of lists and mappings inside one another."""
 MOST_CHARACTERS = 10**5
 """Of a YAML file's longest value."""
-BASE_60 = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?")
-"""How YAML 1.1 writes numbers of base 60, which take quadratic time. No stage writes one."""
+BASE_60 = re.compile(r"[-+]?([1-9][\d_]*(:[0-5]?\d)+|\d[\d_]*(:[0-5]?\d)+\.[\d_]*)")
+"""How YAML 1.1 writes numbers of base 60, which take quadratic time. No stage writes one.
+
+An integer does not begin with 0: `08:00:00` is a text, and is written without quotes.
+"""
 HYDRA_KEYS = frozenset({"_target_", "_args_", "_partial_", "_recursive_", "_convert_"})
 """By which a config node names a class, or says how Hydra calls it."""
 

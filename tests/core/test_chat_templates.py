@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -61,3 +64,19 @@ def test_a_process_that_was_ended_is_started_again():
     with pytest.raises(TemplateLimitError, match="its process ended"):
         rendered(tokenizer("a"), MESSAGES)
     assert rendered(tokenizer("a"), MESSAGES) == "a"
+
+
+def test_modules_of_the_current_folder_are_not_imported(tmp_path):
+    (tmp_path / "json.py").write_text("open('imported', 'w').close()\n")
+    code = (
+        "import os, sys; from types import SimpleNamespace as S; from core import chat_templates; "
+        "sys.path.remove(''); os.chdir(sys.argv[1]); "
+        "print(chat_templates.rendered(S(get_chat_template=lambda: '{{ 1 + 1 }}', "
+        "special_tokens_map={}), []))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "2\n", done.stderr
+    assert not (tmp_path / "imported").exists()

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
+import yaml
 
 from core import stored
 from core.stored import (
@@ -27,6 +28,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
 
 
 def test_plain_yaml_is_read_as_it_was_written():
+    assert parse_yaml(yaml.safe_dump({"time": "08:00:00"})) == {"time": "08:00:00"}
     text = "a: {b: [1, 2.5, null, 'x: y', '1:30']}\n'n': yes\n"
     assert parse_yaml(text) == {"a": {"b": [1, 2.5, None, "x: y", "1:30"]}, "n": True}
 
