@@ -29,6 +29,9 @@ MEMORY = 2**30
 MOST_CHARACTERS = 2**24
 """Of a rendered chat."""
 
+READY = b"ready"
+"""What the process says once it can render."""
+
 Messages = Sequence[Mapping[str, str]]
 
 
@@ -57,13 +60,27 @@ def rendered(tokenizer: Any, messages: Messages, **options: bool) -> str:
     except ValueError as error:
         raise TemplateError(said(error)) from error
     values = {**tokenizer.special_tokens_map, **options}
-    return _process.render({
-        "conversations": [[*map(dict, messages)]], "chat_template": template, **values
-    })  # fmt: skip
+    chat = [*map(dict, messages)]
+    for number, message in enumerate(chat):
+        for name, value in message.items():
+            _check_json(f"messages[{number}].{name}", value)
+    return _process.render({"conversations": [chat], "chat_template": template, **values})
+
+
+def _check_json(name: str, value: object) -> None:
+    """Raise a TemplateError unless the value of a message can be sent to the process as JSON."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TemplateError(
+            f"{name} is {value!r:.60} ({type(value).__name__}), which is not a JSON value "
+            f"({said(error)}): give texts, numbers, true, false, null, or lists and mappings of "
+            "these"
+        ) from error
 
 
 class _Process:
-    """The process that renders, once there is one."""
+    """The process that renders, once there is one. A forked process starts its own."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -90,7 +107,9 @@ class _Process:
                 raise TemplateLimitError(f"it did not end within {SECONDS:g} seconds")
             return json.loads(connection.recv_bytes())
         except (EOFError, OSError) as error:
-            raise TemplateLimitError("its process ended: it may need more memory") from error
+            raise TemplateLimitError(
+                f"its process ended: it may need more memory{_limited()}"
+            ) from error
 
     def _start(self) -> Connection[Any, Any]:
         self._connection, other = Pipe()
@@ -114,9 +133,12 @@ class _Process:
         if not self._connection.poll(START_SECONDS):
             raise TemplateLimitError(f"no process for it started within {START_SECONDS:g} seconds")
         try:
-            self._connection.recv_bytes()
+            words = self._connection.recv_bytes()
         except EOFError:
-            raise TemplateLimitError("no process for it could be started") from None
+            words = b"it ended"
+        if words != READY:
+            why = f"no process for it could be started ({words.decode()}){_limited()}"
+            raise TemplateLimitError(why)
         return self._connection
 
     def _end(self) -> None:
@@ -128,17 +150,48 @@ class _Process:
         self._connection = self._child = None
         atexit.unregister(self._end)
 
+    def forget(self) -> None:
+        """Leave the process to the one that started it: this one is a fork of that."""
+        atexit.unregister(self._end)
+        if self._connection is not None:
+            self._connection.close()  # the copy of this process alone
+        if self._child is not None:
+            self._child.returncode = 0  # not a child of this process, which can't wait for it
+        self._lock = Lock()  # a thread that is not in this process may hold the other
+        self._connection = self._child = None
+
 
 _process = _Process()
+os.register_at_fork(after_in_child=_process.forget)
+
+
+def _limited() -> str:
+    """A remedy where this process has a limit of memory, which those that it starts inherit."""
+    import resource
+
+    limit = min(map(_bytes, resource.getrlimit(resource.RLIMIT_AS)))
+    if limit == float("inf"):
+        return ""
+    return f". The limit of memory (ulimit -v) is {limit / 2**30:.2f} GiB: raise it"
+
+
+def _bytes(limit: int) -> float:
+    """A limit of resources as a number of bytes."""
+    import resource
+
+    return float("inf") if limit == resource.RLIM_INFINITY else limit
 
 
 def serve(descriptor: int, memory: int) -> None:
     """Render what is asked through the descriptor until nobody asks: what the process runs."""
-    from transformers.utils.chat_template_utils import render_jinja_template
-
-    _limit_memory(memory)
     connection: Connection[Any, Any] = Connection(descriptor)
-    connection.send_bytes(b"ready")
+    try:
+        from transformers.utils.chat_template_utils import render_jinja_template
+    except (ImportError, OSError, MemoryError) as error:
+        connection.send_bytes(said(error)[:300].encode())
+        return
+    memory = _limit_memory(memory)
+    connection.send_bytes(READY)
     while True:
         try:
             asked = json.loads(connection.recv_bytes())
@@ -153,7 +206,7 @@ def serve(descriptor: int, memory: int) -> None:
                 words = f"it writes {len(text):,} characters, and {MOST_CHARACTERS:,} are allowed"
                 answer = {"error": words, "is_limit": True}
         except (MemoryError, RecursionError) as error:
-            words = f"it needs more than {memory / 2**30:g} GiB, or endless steps"
+            words = f"it needs more than {memory / 2**30:.3g} GiB, or endless steps"
             answer = {"error": f"{words} ({type(error).__name__})", "is_limit": True}
         except Exception as error:  # a template raises whatever its author chose
             answer = {"error": said(error)[:1000], "is_limit": False}
@@ -161,14 +214,19 @@ def serve(descriptor: int, memory: int) -> None:
         connection.send_bytes(json.dumps(answer).encode())
 
 
-def _limit_memory(most: int) -> None:
-    """Let this process allocate so many bytes more than it has; only Linux enforces that."""
+def _limit_memory(most: int) -> int:
+    """Let this process allocate so many bytes more than it has, which only Linux enforces.
+
+    Returns:
+        How many it may allocate: fewer where a limit that it has inherited is lower.
+    """
     import resource
 
     if sys.platform != "linux":
-        return
-
+        return most
     with open("/proc/self/statm") as stream:
-        pages = int(stream.read().split()[0])
-    limit = pages * resource.getpagesize() + most
+        used = int(stream.read().split()[0]) * resource.getpagesize()
+    inherited = min(map(_bytes, resource.getrlimit(resource.RLIMIT_AS)))
+    limit = int(min(used + most, inherited))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return limit - used

@@ -1,12 +1,17 @@
 """Chat templates are rendered as by transformers, within limits."""
 
+import datetime
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -80,3 +85,100 @@ def test_modules_of_the_current_folder_are_not_imported(tmp_path):
     )  # fmt: skip
     assert done.stdout == "2\n", done.stderr
     assert not (tmp_path / "imported").exists()
+
+
+def in_fork(function):
+    """What the function returns in a forked process, or the name of its error."""
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        try:
+            words = function()
+        except BaseException as error:
+            words = type(error).__name__
+        os.write(sending, words.encode())
+        os._exit(0)
+    os.close(sending)
+    with os.fdopen(receiving) as stream:
+        words = stream.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return words
+
+
+def rendering():
+    """The process that renders, once there is one."""
+    rendered(tokenizer("a"), MESSAGES)
+    return chat_templates._process._child.pid
+
+
+def test_a_forked_process_has_a_process_of_its_own():
+    process = rendering()
+    forked = in_fork(lambda: rendered(tokenizer("b"), MESSAGES) + f" {rendering()}")
+    text, number = forked.split()
+    assert text == "b"
+    assert int(number) != process == rendering()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_while_a_template_is_rendered_neither_waits_nor_takes_its_text():
+    process = rendering()
+    slow = "{% for i in range(9999) %}{% for j in range(999) %}{% endfor %}{% endfor %}slow"
+    texts = []
+    thread = threading.Thread(target=lambda: texts.append(rendered(tokenizer(slow), MESSAGES)))
+    thread.start()
+    while not chat_templates._process._lock.locked():
+        time.sleep(0.01)
+    assert in_fork(lambda: rendered(tokenizer("b"), MESSAGES)) == "b"
+    thread.join()
+    assert texts == ["slow"]
+    assert rendering() == process
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.arange(2), "array([0, 1]) (ndarray)"),
+        (datetime.date(2020, 1, 1), "datetime.date(2020, 1, 1) (date)"),
+        (b"a", "b'a' (bytes)"),
+        ({(1, 2): 3}, "{(1, 2): 3} (dict)"),
+    ],
+    ids=["array", "date", "bytes", "key"],
+)
+def test_a_message_that_is_not_json_is_refused(value, words):
+    message = re.escape(f"messages[0].x is {words}, which is not a JSON value")
+    with pytest.raises(TemplateError, match=message):
+        rendered(tokenizer(CHAT), [{"role": "user", "content": "Why?", "x": value}])
+
+
+def under_a_limit(gib):
+    """What a process writes that renders with a hard limit of memory."""
+    code = (
+        "import resource; from types import SimpleNamespace as S; "
+        "from core import chat_templates as c; limit = int({} * 2**30)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
+        "for template in ('{{{{ 1 + 1 }}}}', '{{{{ 9 * 10**9 * \"a\" }}}}'):\n"
+        "    tokenizer = S(get_chat_template=lambda: template, special_tokens_map={{}})\n"
+        "    try: print(c.rendered(tokenizer, []))\n"
+        "    except c.TemplateLimitError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(gib)],
+        cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.splitlines(), done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of memory")
+def test_templates_are_rendered_below_a_hard_limit_of_memory():
+    (text, refused), errors = under_a_limit(0.75)
+    assert text == "2"
+    assert re.search(r"needs more than 0\.\d+ GiB", refused)
+    assert not errors
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of memory")
+def test_a_limit_of_memory_that_is_too_low_is_named():
+    lines, errors = under_a_limit(0.06)
+    assert "The limit of memory (ulimit -v) is 0.06 GiB: raise it" in lines[0]
+    assert not errors
