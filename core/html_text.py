@@ -7,7 +7,7 @@ minutes in Python 3.11), so that EPUB files and dumps can't be given to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from html import unescape
 from typing import NamedTuple
 
@@ -18,9 +18,12 @@ TAG = re.compile(
 )
 """A whole tag. A quoted value may hold ``>``. The possessive quantifiers make a match linear."""
 TAG_BEGINS = re.compile("</?[A-Za-z]")
+WORDS = re.compile(r"(?:[^<]|<(?![A-Za-z/!?]))++")
+"""Text up to the next markup, with each ``<`` that begins none: XHTML would have a reference."""
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 WITHOUT_TEXT = {"<!--": "-->", "<?": ">", "<!": ">", "</": ">"}
 """What begins something without text, and what ends it. The first that fits counts."""
+MARKS = re.compile("|".join(map(re.escape, WITHOUT_TEXT)))
 RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
 """Elements in which nothing but their own end tag is markup."""
 
@@ -47,43 +50,39 @@ def tokens(page: str) -> Iterator[Token]:
     """
     place = 0
     while place < len(page):
-        if page[place] != "<":
-            end = page.find("<", place)
-            end = len(page) if end < 0 else end
-            yield Token(TEXT, unescape(page[place:end]))
+        if words := WORDS.match(page, place):
+            end = words.end()
+            yield Token(TEXT, unescape(words[0]))
         elif page.startswith(CDATA, place):
             end = _end(page, place, CDATA, CDATA_END)
             yield Token(TEXT, page[place + len(CDATA) : end - len(CDATA_END)])
         elif TAG_BEGINS.match(page, place):
-            end = yield from _tag(page, place)
-        elif begin := next((b for b in WITHOUT_TEXT if page.startswith(b, place)), ""):
-            end = _end(page, place, begin, WITHOUT_TEXT[begin])
+            pieces, end = _tag(page, place)
+            yield from pieces
         else:
-            yield Token(TEXT, "<")  # "less than", which XHTML would have as a reference
-            end = place + 1
+            begin = MARKS.findall(page, place, place + 4)[0]
+            end = _end(page, place, begin, WITHOUT_TEXT[begin])
         place = end
 
 
-def _tag(page: str, place: int) -> Generator[Token, None, int]:
-    """A tag, and of a script or a style its content; returns where that is over."""
+def _tag(page: str, place: int) -> tuple[list[Token], int]:
+    """A tag, and of a script or a style its content; and where that is over."""
     tag = TAG.match(page, place)
     if tag is None:
         raise ValueError(f"a page ends within a tag, {page[place : place + 20]!r}")
     name = tag["name"].lower()
     local = name.rpartition(":")[2]
     if tag["end"]:
-        yield Token(END, local)
-        return tag.end()
-    yield Token(START, local)
+        return [Token(END, local)], tag.end()
     if tag["rest"].endswith("/"):
-        yield Token(END, local)
-    elif name in RAW:
-        content = RAW[name].search(page, tag.end())
-        if content is None:
-            raise ValueError(f"a page ends within <{name}>, which has no end tag")
-        yield Token(TEXT, page[tag.end() : content.start()])
-        return content.start()
-    return tag.end()
+        return [Token(START, local), Token(END, local)], tag.end()
+    if name not in RAW:
+        return [Token(START, local)], tag.end()
+    content = RAW[name].search(page, tag.end())
+    if content is None:
+        raise ValueError(f"a page ends within <{name}>, which has no end tag")
+    text = Token(TEXT, page[tag.end() : content.start()])
+    return [Token(START, local), text], content.start()
 
 
 def _end(page: str, place: int, begin: str, end: str) -> int:
