@@ -17,6 +17,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from core import chat_templates
 from core.chat_templates import TemplateError, TemplateLimitError, rendered
+from tests.forks import in_fork
 
 CHAT = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
 MESSAGES = [{"role": "user", "content": "Wh\u00fd?"}, {"role": "assistant", "content": "As \u65e5"}]
@@ -85,25 +86,6 @@ def test_modules_of_the_current_folder_are_not_imported(tmp_path):
     )  # fmt: skip
     assert done.stdout == "2\n", done.stderr
     assert not (tmp_path / "imported").exists()
-
-
-def in_fork(function):
-    """What the function returns in a forked process, or the name of its error."""
-    receiving, sending = os.pipe()
-    child = os.fork()
-    if not child:
-        signal.alarm(60)
-        try:
-            words = function()
-        except BaseException as error:
-            words = type(error).__name__
-        os.write(sending, words.encode())
-        os._exit(0)
-    os.close(sending)
-    with os.fdopen(receiving) as stream:
-        words = stream.read()
-    assert os.waitpid(child, 0)[1] == 0
-    return words
 
 
 def rendering():

@@ -21,8 +21,9 @@ from core.metrics import Scores
 from core.progress import progress
 from detection.audits.unlearning.given import as_node
 from detection.model.served.answers import Answers
-from detection.model.served.client import Client, in_parallel
+from detection.model.served.client import Client
 from detection.model.served.completions import served_model
+from detection.model.served.parallel import in_parallel
 from detection.model.served.replies import Chat
 
 FIELD, KIND = "audit.judge", "judge"

@@ -10,13 +10,9 @@ import asyncio
 import logging
 import os
 import random
-import weakref
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from queue import SimpleQueue
-from threading import Event, Lock, Thread, local
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,11 +23,12 @@ from core import secrets
 from core.errors import ConfigError, ServerError, said
 from core.stored import parse_json
 from detection.config import ScoredModelConfig
+from detection.model.served.content import Content
+from detection.model.served.parallel import is_stopped, stopped_within
 from detection.model.served.replies import Reply, fault
+from detection.model.served.sessions import Sessions
 
-J = TypeVar("J")
 R = TypeVar("R", bound=Reply)
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504, 529)
@@ -42,8 +39,6 @@ LONGEST_ASKED = 3600.0
 """Seconds: the longest that a server may ask to be left alone."""
 READ = ("Retry-After", "Location")
 """The headers of an answer that are read. A charset is not: JSON is UTF-8."""
-CODINGS = ("identity", "gzip")
-"""The codings that an answer may have."""
 SAID = 300
 """Characters of a server's own words that an error quotes."""
 
@@ -83,15 +78,7 @@ class Client:
         self.field, self.server = field, server
         self.url = base_url(f"{field}.url", str(server.url))
         self._key = _key(field, server.key_env)
-        headers = {"Accept-Encoding": "gzip"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        timeout = httpx.Timeout(server.timeout_seconds, pool=None)
-        limits = httpx.Limits(max_connections=server.requests)
-        self._http = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits)
-        self._loop = asyncio.new_event_loop()  # in it a request can be ended at any point
-        Thread(target=_run, args=(self._loop,), daemon=True).start()
-        weakref.finalize(self, _close, self._http, self._loop).atexit = False
+        self._sessions = Sessions(f"{field}.url is {server.url!r}", self._connections)
 
     def get(self, path: str, kind: type[R]) -> R:
         """What is at `path`; asked once, so that a wrong address is said at once."""
@@ -118,6 +105,14 @@ class Client:
         """The words without the key."""
         return secrets.hidden(words, self._key) if self._key else words
 
+    def _connections(self) -> httpx.AsyncClient:
+        headers = {"Accept-Encoding": "gzip"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        timeout = httpx.Timeout(self.server.timeout_seconds, pool=None)
+        limits = httpx.Limits(max_connections=self.server.requests)
+        return httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits)
+
     def _read(self, path: str, kind: type[R], answer: Any) -> R:
         try:
             return kind.model_validate(answer)
@@ -142,10 +137,10 @@ class Client:
                         raise
                     wait = error.wait or wait
                 final = number == retries or isinstance(error, UnreadableError)
-                if final or _asking.stop.is_set():
+                if final or is_stopped():
                     raise
                 log.info("%s Asked again in %.1f s.", error, wait)
-                if _stopped_within(wait * random.uniform(1, 1.25)):
+                if stopped_within(wait * random.uniform(1, 1.25)):
                     raise
         raise AssertionError
 
@@ -153,48 +148,49 @@ class Client:
         try:
             answer = self._received(method, path, body)
             if answer.status_code == 200:
-                return parse_json(answer.content.decode())
+                return parse_json(answer.content.decode("utf-8-sig"))
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as cause:
             raise self._failed(cause) from None
         raise self._refused(answer, path)
 
     def _received(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
         """The whole answer; `timeout_seconds` include the connection, the headers and each part."""
-        asked = asyncio.run_coroutine_threadsafe(self._answer(method, path, body), self._loop)
-        try:
-            return asked.result()
-        finally:
-            asked.cancel()  # where a signal interrupts the wait
+        return self._sessions.run(lambda http: self._answer(http, method, path, body))
 
     async def _answer(
-        self, method: str, path: str, body: Mapping[str, Any] | None
+        self, http: httpx.AsyncClient, method: str, path: str, body: Mapping[str, Any] | None
     ) -> httpx.Response:
         address, most = f"{self.url}/{path}", self.server.max_answer_bytes
         try:
             async with (
                 asyncio.timeout(self.server.timeout_seconds),
-                self._http.stream(method, address, json=body) as answer,
+                http.stream(method, address, json=body) as answer,
             ):
-                self._check_coding(answer, path)
-                content = _Content(answer.headers.get("Content-Encoding"), most)
+                coding = answer.headers.get("Content-Encoding", "")
+                content = Content(coding, most)
+                if not content.is_readable:
+                    return self._unread(answer, path)
                 async for part in answer.aiter_raw():
                     content.add(part)
                     if content.is_too_long:
                         raise self._too_long(path)
         except TimeoutError:
             raise httpx.ReadTimeout("it has not ended") from None
-        headers = {name: answer.headers[name] for name in READ if name in answer.headers}
-        return httpx.Response(answer.status_code, headers=headers, content=content.whole())
+        return httpx.Response(answer.status_code, headers=_headers(answer), content=content.whole())
 
-    def _check_coding(self, answer: httpx.Response, path: str) -> None:
-        """Refuse a coding that was not asked for, and several at once."""
-        coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
-        if coding not in CODINGS:
-            raise UnreadableError(self.hidden(
-                f"{self.field}.url is {self.server.url!r}: its answer to {path} has the "
-                f"Content-Encoding {coding[:SAID]!r}, which was not asked for. See that the server "
-                "and what stands before it send gzip or no coding."
-            ))  # fmt: skip
+    def _unread(self, answer: httpx.Response, path: str) -> httpx.Response:
+        """An answer in a coding that was not asked for: an error, unless its status is one."""
+        coding = answer.headers["Content-Encoding"].strip().lower()[:SAID]
+        if answer.status_code != 200:
+            words = f"its words are not read: they have the Content-Encoding {coding!r}"
+            return httpx.Response(
+                answer.status_code, headers=_headers(answer), content=words.encode()
+            )
+        raise UnreadableError(self.hidden(
+            f"{self.field}.url is {self.server.url!r}: its answer to {path} has the "
+            f"Content-Encoding {coding!r}, which was not asked for. See that the server and what "
+            "stands before it send gzip or no coding."
+        ))  # fmt: skip
 
     def _too_long(self, path: str) -> UnreadableError:
         return UnreadableError(self.hidden(
@@ -222,12 +218,13 @@ class Client:
 
     def _said(self, answer: httpx.Response) -> str:
         """The message of the usual forms of an error, else the text; never the key."""
+        text = answer.content.decode("utf-8-sig", "replace")
         try:
-            found = parse_json(answer.text)
+            found = parse_json(text)
             inner = found.get("error", found.get("detail", found))
             text = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
         except (ValueError, AttributeError):
-            text = answer.text
+            pass
         shown = "".join(sign if sign.isprintable() else " " for sign in text)
         return self.hidden(" ".join(shown.split()))[:SAID] or "without a word"
 
@@ -245,66 +242,6 @@ class Client:
             "runs and that this is its address. What was answered is kept: run the same command "
             "again."
         )
-
-
-class _Content:
-    """The content of an answer, decompressed as it comes, and never beyond a limit.
-
-    Args:
-        coding: the answer's Content-Encoding: gzip, or another where nothing is compressed.
-        most: bytes that are read at most, both as they are sent and once decompressed.
-    """
-
-    def __init__(self, coding: str | None, most: int) -> None:
-        compressed = coding is not None and coding.strip().lower() == "gzip"
-        self._gzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS) if compressed else None
-        self._most, self._received, self._content = most, 0, bytearray()
-
-    @property
-    def is_too_long(self) -> bool:
-        """Whether more came than may."""
-        return max(self._received, len(self._content)) > self._most
-
-    def add(self, part: bytes) -> None:
-        """Take the next part.
-
-        Raises:
-            httpx.DecodingError: it is not gzip, or stands behind its end.
-        """
-        self._received += len(part)
-        if self._gzip is None:
-            self._content += part
-            return
-        try:
-            # one byte more than allowed shows that the content is too long
-            self._content += self._gzip.decompress(part, self._most + 1 - len(self._content))
-        except zlib.error as error:
-            raise httpx.DecodingError(f"it is not gzip: {error}") from error
-        if self._gzip.unused_data:
-            raise httpx.DecodingError("it has bytes behind the end of its gzip content")
-
-    def whole(self) -> bytes:
-        """All of it.
-
-        Raises:
-            httpx.DecodingError: its gzip content has no end.
-        """
-        if self._gzip is not None and self._received and not self._gzip.eof:
-            raise httpx.DecodingError("its gzip content has no end")
-        return bytes(self._content)
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.close()
-
-
-def _close(http: httpx.AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
-    async def close() -> None:
-        await http.aclose()
-        loop.stop()
-
-    asyncio.run_coroutine_threadsafe(close(), loop)
 
 
 def base_url(field: str, url: str) -> str:
@@ -337,6 +274,11 @@ def _key(field: str, variable: str | None) -> str:
     return key
 
 
+def _headers(answer: httpx.Response) -> dict[str, str]:
+    """The headers of the answer that are read."""
+    return {name: answer.headers[name] for name in READ if name in answer.headers}
+
+
 def _retry_after(answer: httpx.Response) -> float | None:
     """Seconds that the server wants to be left alone, where it says so (RFC 9110, 10.2.3)."""
     words = answer.headers.get("Retry-After", "")
@@ -348,58 +290,3 @@ def _retry_after(answer: httpx.Response) -> float | None:
         except (ValueError, TypeError, OverflowError):
             return None
     return min(LONGEST_ASKED, max(0.0, asked))
-
-
-class _Asking(local):
-    """What the thread asks for.
-
-    Attributes:
-        stop: set once nobody waits for it any more.
-    """
-
-    stop = Event()
-
-
-_asking = _Asking()
-
-
-def _stopped_within(seconds: float) -> bool:
-    """Wait so long; whether nobody waits for the thread's answers any more."""
-    return _asking.stop.wait(seconds)
-
-
-def in_parallel(work: Callable[[J], T], jobs: Iterable[J], workers: int) -> Iterator[tuple[int, T]]:
-    """Each job's place and result as they come, of so many at once; the first error is raised.
-
-    The threads are daemons: one that waits for a slow server keeps no process alive that is
-    stopped. After an error no request is sent again.
-    """
-    left, lock, stop = enumerate(jobs), Lock(), Event()
-    found: SimpleQueue[tuple[int, Any, BaseException | None] | None] = SimpleQueue()
-
-    def run() -> None:
-        place, _asking.stop = 0, stop
-        try:
-            while not stop.is_set():
-                with lock:
-                    place, job = next(left)
-                found.put((place, work(job), None))
-        except StopIteration:
-            found.put(None)
-        except BaseException as error:
-            found.put((place, None, error))
-
-    for _ in range(workers):
-        Thread(target=run, daemon=True).start()
-    try:
-        while workers:
-            one = found.get()
-            if one is None:
-                workers -= 1
-                continue
-            place, result, error = one
-            if error is not None:
-                raise error
-            yield place, result
-    finally:
-        stop.set()

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from detection.model.served.client import in_parallel
 from detection.model.served.completions import is_whole
+from detection.model.served.parallel import in_parallel
 from detection.model.served.tracking import resolution
 from detection.model.served.way import Shown, Way
 

@@ -131,7 +131,9 @@ class Shown(Reply):
     @classmethod
     def _of_a_known_form(cls, given: Any) -> Any:
         """An answer in another form shows something: it must not be taken for one with nothing."""
-        if isinstance(given, dict) and all(given.get(name) is None for name in cls.model_fields):
+        if not isinstance(given, dict) or not given:  # an empty object shows nothing
+            return given
+        if all(given.get(name) is None for name in cls.model_fields):
             raise ValueError(
                 f"log-probabilities in an unknown form, with the fields {[*given][:5]}; known are "
                 "tokens with token_logprobs, and content. Where there are none, logprobs is null"

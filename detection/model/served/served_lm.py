@@ -13,8 +13,8 @@ import numpy as np
 from core.errors import ServerError
 from detection.model.language_model import LanguageModel, Prompt, Tell, tell_nobody
 from detection.model.served.answers import Answers, asked
-from detection.model.served.client import in_parallel
 from detection.model.served.fingerprint import Fingerprint, answered, apart, taken
+from detection.model.served.parallel import in_parallel
 from detection.model.served.tracking import MOST
 from detection.model.served.way import Columns, Way
 from detection.passes import TokenStats

@@ -20,6 +20,7 @@ from detection.dry_run import run as dry_run
 from detection.model import open_node
 from detection.model.served import client as client_module
 from detection.model.served.fingerprint import text_ids
+from detection.model.served.parallel import in_parallel
 from detection.model.served.replies import Completion
 from detection.run import run
 from tests.detection.model.served.conftest import FOLDER
@@ -33,7 +34,7 @@ KEY = "sk-do-not-write-me-anywhere-1234"
 def waits(monkeypatch):
     """The seconds that the client waits before it asks again."""
     found = []
-    monkeypatch.setattr(client_module, "_stopped_within", found.append)
+    monkeypatch.setattr(client_module, "stopped_within", found.append)
     return found
 
 
@@ -316,7 +317,7 @@ def test_after_an_error_nothing_is_asked_again_in_the_background(caplog):
     before = set(threading.enumerate())
     with caplog.at_level(logging.INFO):
         with pytest.raises(ValueError, match="bad"):
-            list(client_module.in_parallel(work, ["bad", *range(3)], 4))
+            list(in_parallel(work, ["bad", *range(3)], 4))
         for thread in set(threading.enumerate()) - before:
             thread.join()
     assert caplog.text.count("Asked again") == 3

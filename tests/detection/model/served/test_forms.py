@@ -89,13 +89,13 @@ def test_an_unknown_form_of_log_probabilities_is_an_error_that_quotes_it(stage, 
         run(stage(server.url, ("cdd",)))
 
 
-@pytest.mark.parametrize("form", [{"content": [], "refusal": None}, {"tokens": []}])
+@pytest.mark.parametrize("form", [{}, {"content": [], "refusal": None}, {"tokens": []}])
 def test_an_answer_without_tokens_shows_nothing(form):
     assert Shown.model_validate(form).places() == []
 
 
 @pytest.mark.parametrize("form", [
-    {}, {"content": None}, {"content": None, "refusal": None}, {"content": None, "probs": [0.1]},
+    {"content": None}, {"content": None, "refusal": None}, {"content": None, "probs": [0.1]},
     {"tokens": None, "token_logprobs": None, "top_logprobs": None, "text_offset": None},
 ])  # fmt: skip
 def test_a_form_without_any_log_probabilities_is_not_taken_for_none(form):

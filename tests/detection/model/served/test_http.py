@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 import socket
+import sys
 import threading
 import time
 import tracemalloc
@@ -20,6 +21,7 @@ from detection.config import ScoredModelConfig
 from detection.model.served.client import Client
 from detection.model.served.completions import served_model
 from detection.model.served.replies import Models
+from tests.forks import in_fork
 
 
 class Quiet(BaseHTTPRequestHandler):
@@ -164,6 +166,112 @@ def test_an_answer_within_the_limit_may_be_compressed():
     content = gzip.compress(json.dumps({"data": [{"id": "a"}]}).encode())
     with answers(200, content, **{"Content-Encoding": "gzip"}) as url:
         assert client(url, max_answer_bytes=100).get("models", Models).data[0].id == "a"
+
+
+LISTED = b'{"data": [{"id": "a"}]}'
+
+
+@pytest.mark.parametrize(
+    ("coding", "content"),
+    [
+        ("", LISTED),
+        ("identity", LISTED),
+        ("GZIP", gzip.compress(LISTED)),
+        ("x-gzip", gzip.compress(LISTED)),
+        ("gzip, identity", gzip.compress(LISTED)),
+        ("gzip", gzip.compress(LISTED[:9]) + gzip.compress(b"") + gzip.compress(LISTED[9:])),
+        ("gzip", gzip.compress(b"\xef\xbb\xbf" + LISTED)),
+        ("", b"\xef\xbb\xbf" + LISTED),
+    ],
+    ids=["empty", "identity", "capitals", "x-gzip", "two", "members", "mark in gzip", "mark"],
+)
+@pytest.mark.parametrize("wait", [0, 1e-4], ids=["at once", "byte by byte"])
+def test_the_usual_ways_to_send_json_are_read(coding, content, wait):
+    with answers(200, content, wait=wait, **{"Content-Encoding": coding}) as url:
+        assert client(url).get("models", Models).data[0].id == "a"
+
+
+def test_members_of_gzip_expand_to_the_limit_together():
+    members = gzip.compress(bytes(60_000)) * 2
+    with (
+        answers(200, members, **{"Content-Encoding": "gzip"}) as url,
+        pytest.raises(ServerError, match=TOO_LONG),
+    ):
+        client(url, max_answer_bytes=100_000).get("models", Models)
+
+
+def test_a_failure_that_may_pass_is_asked_again_whatever_its_coding():
+    given = iter([(502, "br", b"\x0b\x02"), (503, "zstd", b"("), (200, "", LISTED)])
+
+    class Handler(Quiet):
+        def do_GET(self):
+            status, coding, content = next(given)
+            self.send_response(status)
+            self.send_header("Content-Encoding", coding)
+            self.send_header("Retry-After", "0.01")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    with serving(Handler) as url:
+        assert client(url)._ask("GET", "models", None, 2, 3) == json.loads(LISTED)
+
+
+def test_a_failure_in_another_coding_is_said_with_its_status():
+    with (
+        answers(404, b"\x0b\x02", **{"Content-Encoding": "br"}) as url,
+        pytest.raises(ServerError, match=r"answers 404 \(its words are not read.* 'br'\)"),
+    ):
+        client(url).get("models", Models)
+
+
+def test_the_words_of_a_failure_may_begin_with_a_mark():
+    with (
+        answers(404, b'\xef\xbb\xbf{"error": {"message": "no such"}}') as url,
+        pytest.raises(ServerError, match=r"answers 404 \(no such\)"),
+    ):
+        client(url).get("models", Models)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_asks_over_connections_of_its_own():
+    with answers(200, LISTED) as url:
+        asking = client(url)
+        assert asking.get("models", Models).data[0].id == "a"
+        forked = in_fork(lambda: asking.get("models", Models).data[0].id)
+        assert forked == asking.get("models", Models).data[0].id == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        (
+            "ALL_PROXY",
+            "socks5://u:secret@h:1",
+            r"SOCKS.* Run pip install 'httpx\[socks\]', or ",
+        ),
+        (
+            "HTTPS_PROXY",
+            "odd://u:secret@h:1",
+            "that can't be used. Correct or unset HTTPS_",
+        ),
+        ("SSL_CERT_FILE", "/nowhere/a.pem", "can't be read .*unset SSL_CERT_FILE='/nowhere/a.pem'"),
+        ("SSL_CERT_FILE", __file__, "the certificates can't be read .*Correct or unset SSL_CERT_F"),
+    ],
+    ids=["no socksio", "no such proxy", "no certificates", "other certificates"],
+)
+def test_what_the_environment_names_and_cannot_be_used_is_said(
+    name, value, words, monkeypatch, capsys
+):
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    for variable in ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.delenv(variable.lower(), raising=False)
+    monkeypatch.setenv(name, value)
+    assert said(lambda: client("http://127.0.0.1:1/v1")) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(words, line)
+    assert "secret" not in line
 
 
 @contextmanager
