@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,6 +63,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
 
     try:
         secrets.check_overrides(sys.argv[1:])
+        check_sweeper(sys.argv[1:])
         with obeyed(), disk_errors():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
     except (StoppedError, UserError) as error:
@@ -87,6 +88,26 @@ def _say(error: UserError | StoppedError) -> int:
     words = escaped(secrets.without_given(str(error), sys.argv[1:]))
     print(f"{said}: {words}", file=sys.stderr)
     return error.status
+
+
+def check_sweeper(overrides: Sequence[str]) -> None:
+    """Check that a sweep's values are given to the fields themselves.
+
+    Hydra's own sweeper reads `hydra.sweeper.params` from files; from a command line it fails with a
+    traceback, except for null, which leaves out what a file sweeps over.
+
+    Raises:
+        ConfigError: they are given to `hydra.sweeper.params`.
+    """
+    if any(override.startswith("hydra/sweeper=") for override in overrides):
+        return
+    for override in overrides:
+        field, _, value = override.lstrip("+").partition("=")
+        if re.match(r"hydra\.sweeper\.params\b", field) and value != "null":
+            raise ConfigError(
+                f"{field} is {value}: on the command line, give the values to the field itself, "
+                "such as --multirun seed=0,1. hydra.sweeper.params=null leaves out those of a file."
+            )
 
 
 class SweepCheck(Callback):

@@ -99,10 +99,10 @@ def extraction(config: DictConfig) -> None:
 def audit(config: DictConfig) -> None:
     """Audit a model with texts of one's own, and print what was found."""
     from detection.audits.base import AuditStage
-    from detection.audits.run import MARKDOWN, PAGE, run
+    from detection.audits.run import PAGE, findings, run
 
     made = run(convert(config, AuditStage))
-    print(f"{(made.path / MARKDOWN).read_text()}\nwrote {made.path / PAGE}")
+    print(f"{findings(made)}\nwrote {made.path / PAGE}")
 
 
 def probe(config: DictConfig) -> None:

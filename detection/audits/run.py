@@ -24,6 +24,8 @@ from core.config import create, identity
 from core.csv_files import write_csv
 from core.files import write_text
 from core.parquet_files import write_parquet
+from core.stored import read_text
+from core.wholeness import parsing
 from detection.audits.base import AuditStage, Prepared, audit_of
 from detection.audits.findings import Table
 from detection.audits.markdown import markdown
@@ -50,6 +52,16 @@ def run(stage: AuditStage) -> Artifact:
     artifact = build(folder, stage, prepared.inputs, partial(_make, prepared), named=named)
     log.info("audit: %s", artifact.path / PAGE)
     return artifact
+
+
+def findings(artifact: Artifact) -> str:
+    """What the audit found, in Markdown.
+
+    Raises:
+        ArtifactError: it can't be read.
+    """
+    with parsing(artifact.path / MARKDOWN):
+        return read_text(artifact.path / MARKDOWN)
 
 
 def _make(prepared: Prepared, folder: Path) -> Built:

@@ -77,13 +77,16 @@ command.command("thresholds", raising(KeyError()))
     [
         ("seed=range(0,0),range(0,2)", "seed is range(0,0),range(0,2): --multirun takes one range"),
         ("hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size is 0: give 1 or more"),
+        ("hydra.sweeper.params={seed:'range(0,0)'}", "hydra.sweeper.params is {seed:'range(0,0)'}"),
+        ("hydra.sweeper.params.seed='0,1'", "hydra.sweeper.params.seed is '0,1': on the command"),
+        ("+hydra.sweeper.params.seed=3", "hydra.sweeper.params.seed is 3: on the command line"),
     ],
 )
 def test_a_sweep_that_would_run_something_else_is_refused(words, said):
     code = (
         "import sys; from core import command; "
         f"sys.argv = ['thresholds', '-m', 'seed=0,1', {words!r}]; "
-        "command.command('thresholds', lambda config: print('it ran'))"
+        "sys.exit(command.command('thresholds', lambda config: print('it ran')))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.stdout, run.returncode) == ("", 2)

@@ -222,9 +222,8 @@ def answered(name: str, material: Path) -> Kind:
 
 def audit(material: Path) -> Kind:
     from core.compose import composed
-    from core.stored import read_text
     from detection.audits.base import AuditStage
-    from detection.audits.run import MARKDOWN, run
+    from detection.audits.run import findings, run
 
     roles = [f"audit.{n}={material}/{n}.jsonl" for n in ("positives", "negatives", "suspects")]
     words = [f"runs={material}/runs", "audit=books", *roles, "audit.length=8", "audit.snippets=4",
@@ -232,7 +231,7 @@ def audit(material: Path) -> Kind:
     stage = composed("audit", words, AuditStage)
 
     def read(folder: Path) -> None:
-        read_text(run(replace(stage, runs=str(folder.parents[1]))).path / MARKDOWN)
+        findings(run(replace(stage, runs=str(folder.parents[1]))))
 
     return Kind(run(stage).path, {"audit": read})
 

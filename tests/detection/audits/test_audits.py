@@ -9,11 +9,11 @@ import yaml
 
 from core.artifacts import open_artifact
 from core.command import CONF
-from core.errors import ConfigError
+from core.errors import ArtifactError, ConfigError
 from core.web_page import html_table, stylesheet, unbroken
 from detection.audits.base import AuditStage
 from detection.audits.drawing import VARIABLES, drawn, svg
-from detection.audits.run import KIND, run
+from detection.audits.run import KIND, findings, run
 from detection.audits.words import spelled_out
 
 TARGET = "tests.detection.audits.sample.Letters"
@@ -33,6 +33,14 @@ def test_an_audit_is_an_artefact(stage):
     assert made.counts == {"letters": 3}
     assert pd.read_parquet(made.path / "letters.parquet")["letters"].tolist() == [3]
     assert open_artifact(made.path, KIND).digest == made.digest
+
+
+def test_findings_of_other_bytes_are_an_error(stage):
+    made = run(stage)
+    assert findings(made).startswith("# ")
+    (made.path / "audit.md").write_bytes(b"E\x7f\xbb")
+    with pytest.raises(ArtifactError, match=r"audit\.md can't be read .*utf-8"):
+        findings(made)
 
 
 def test_it_is_found_again_wherever_its_file_is(stage, tmp_path):
