@@ -31,7 +31,7 @@ from core.errors import ArtifactError, ConfigError, UserError
 from core.files import sealed, sync, write_text
 from core.lease import CLAIM, building
 from core.nearest import say_nearest
-from core.stored import read_yaml
+from core.stored import MOST_NODES, MOST_YAML_BYTES, check_writable, check_yaml, read_yaml
 from core.wholeness import (
     MANIFEST,
     ForeignManifestError,
@@ -185,8 +185,35 @@ def beside(folder: Path, config: Any, claim: str) -> Iterator[bool]:
 
 
 def _begin(folder: Path, config: Any) -> None:
+    text = config_text(config)
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / CONFIG, yaml.safe_dump(as_data(config), sort_keys=False))
+    write_text(folder / CONFIG, text)
+
+
+def config_text(config: Any) -> str:
+    """The config as YAML that `read_config` reads.
+
+    Raises:
+        ConfigError: it exceeds a limit of `core.stored`.
+    """
+    data = as_data(config)
+    try:
+        check_writable(data)
+        text = yaml.safe_dump(data, sort_keys=False)
+        check_yaml(text, MOST_NODES)
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from error
+    require_size(text, MOST_YAML_BYTES)
+    return text
+
+
+def require_size(text: str, most: int) -> None:
+    """Raise a ConfigError unless the text of a config has at most so many bytes."""
+    if (size := len(text.encode())) > most:
+        raise ConfigError(
+            f"The configuration has {size:,} bytes, and {most:,} can be read again: give fewer or "
+            "shorter values, or files that hold them."
+        )
 
 
 def commit(

@@ -17,7 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, Sweep
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from core import process_records, secrets, wholeness
@@ -26,6 +26,7 @@ from core.disk import check_disk, disk_errors
 from core.errors import ConfigError, StoppedError, UserError, near_names, require
 from core.quiet import quiet_libraries
 from core.stopping import obeyed
+from core.stored import check_writable
 from core.terminal import escaped
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
@@ -51,6 +52,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     def job(config: DictConfig) -> None:
         process_records.leave_in(config.get("records"))  # given by a launcher
         try:
+            check_size(config)
             wholeness.follow(config.get("verify", wholeness.CHANGED))
             with disk_errors(check_runs(config)):
                 run(config)
@@ -188,6 +190,14 @@ def check_runs(config: DictConfig) -> str:
     require(runs != "", "runs", runs, "give a folder.")
     check_disk("runs", str(runs))
     return str(runs)
+
+
+def check_size(config: DictConfig) -> None:
+    """Raise a ConfigError where a run folder's config.yaml could not be read again."""
+    try:
+        check_writable(OmegaConf.to_container(config))
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from error
 
 
 def worded(error: Exception) -> str:

@@ -31,6 +31,8 @@ MOST_DEPTH = 50
 """Of lists and mappings inside one another."""
 MOST_CHARACTERS = 10**5
 """Of a YAML file's longest value."""
+SHOWN = 200
+"""Characters of a field's name that an error quotes."""
 BASE_60 = re.compile(r"[-+]?([1-9][\d_]*(:[0-5]?\d)+|\d[\d_]*(:[0-5]?\d)+\.[\d_]*)")
 """How YAML 1.1 writes numbers of base 60, which take quadratic time. No stage writes one.
 
@@ -135,6 +137,50 @@ def check_yaml(text: str, most_nodes: int) -> None:
         raise ValueError(_first_line(error)) from error
 
 
+def check_writable(value: Any, most_nodes: int = MOST_NODES) -> None:
+    """Check that what is to be written as YAML stays within the limits of `check_yaml`.
+
+    Raises:
+        ValueError: it exceeds one; the field that does is named, with a remedy.
+    """
+    _check_leaves(value, "", 1)
+    if (count := count_nodes(value)) > most_nodes:
+        field, of = _largest(value)
+        raise ValueError(
+            f"{field or 'the configuration'} has {of:,} of {count:,} values and names, and "
+            f"{most_nodes:,} can be read again: give fewer values, or a file that holds them"
+        )
+
+
+def _check_leaves(value: Any, field: str, depth: int) -> None:
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        raise ValueError(
+            f"{field[:SHOWN]} is {value[:40]!r}… of {len(value):,} characters, and "
+            f"{MOST_CHARACTERS:,} can be read again: give a shorter text, or a file that holds it"
+        )
+    if not isinstance(value, dict | list):
+        return
+    if depth > MOST_DEPTH:
+        raise ValueError(
+            f"{field[:SHOWN]} is nested more than {MOST_DEPTH} deep: give a flatter value"
+        )
+    for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        _check_leaves(str(name), f"a name in {field}" if field else "a name", depth)
+        _check_leaves(inner, f"{field}.{name}".lstrip("."), depth + 1)
+
+
+def _largest(value: Any) -> tuple[str, int]:
+    """The innermost field with more than half of all values, and how many it has."""
+    field, count = "", count_nodes(value)
+    half = count / 2
+    while isinstance(value, dict) and value:
+        name = max(value, key=lambda name: count_nodes(value[name]))
+        if (inner := count_nodes(value[name])) <= half:
+            break
+        field, value, count = f"{field}.{name}".lstrip("."), value[name], inner
+    return field, count
+
+
 def _check_event(event: yaml.Event) -> None:
     line = event.start_mark.line + 1 if event.start_mark else 0
     if isinstance(event, yaml.AliasEvent):
@@ -188,6 +234,13 @@ def count_values(value: Any) -> int:
     """How many values, lists and mappings are in it, with itself."""
     inner = value.values() if isinstance(value, dict) else value
     return 1 + sum(map(count_values, inner)) if isinstance(value, dict | list) else 1
+
+
+def count_nodes(value: Any) -> int:
+    """How many values, lists, mappings and keys are in it, with itself: as YAML has them."""
+    if isinstance(value, dict):
+        return 1 + len(value) + sum(map(count_nodes, value.values()))
+    return 1 + sum(map(count_nodes, value)) if isinstance(value, list) else 1
 
 
 def literal(value: Any) -> Any:

@@ -32,7 +32,7 @@ from launch.folder import CellFolder, Launch, Outcome
 from launch.outlook import outlook
 from launch.plan import Plan, content_of, runs_of
 from launch.plan import plan as make_plan
-from launch.saved_config import is_saved, load_config, save_config
+from launch.saved_config import check_savable, is_saved, load_config, save_config
 from launch.shared import base_training
 from launch.stages import Stages
 from launch.sweep import CODE, Sweep, begin
@@ -50,6 +50,7 @@ def run(config: DictConfig) -> Artifact | None:
             f"{asked_processes()} processes run this at once: python -m launch is one, and starts "
             "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
         )
+    check_savable(config)
     scored = benchmark.is_benchmark(config)
     if scored:
         benchmark.check(config, settings)

@@ -11,9 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from core.errors import ArtifactError, said
+from core.artifacts import require_size
+from core.errors import ArtifactError, ConfigError, said
 from core.files import write_text
-from core.stored import check_yaml, literal, read_text
+from core.stored import check_writable, check_yaml, literal, read_text
 
 MOST_BYTES, MOST_NODES = 2**20, 20_000
 """Of the file, and values in it, for which OmegaConf takes about 0.1 ms each."""
@@ -25,12 +26,32 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
     """Write the whole configuration, with or without Hydra's own part, as it stands, resolved.
 
     In the folder `conf` is `common.yaml`, which keeps Hydra from writing files.
+
+    Raises:
+        ConfigError: it exceeds a limit of `load_config`.
     """
     header = {"defaults": ["common", "_self_"], "hydra": {"searchpath": [f"file://{conf}"]}}
+    text = _text({**header, **_resolved(config)})
     folder.mkdir(parents=True, exist_ok=True)
-    # OmegaConf's own YAML: it quotes the text "1e-5", which it would read back as a number
-    text = OmegaConf.to_yaml(OmegaConf.create({**header, **_resolved(config)}))
-    write_text(folder / "config.yaml", f"{_seal(text)}\n{text}")
+    write_text(folder / "config.yaml", text)
+
+
+def check_savable(config: Any) -> None:
+    """Raise a ConfigError where the configuration exceeds a limit of `load_config`."""
+    _text(_resolved(config))
+
+
+def _text(data: dict[str, Any]) -> str:
+    try:
+        check_writable(data, MOST_NODES)
+        # OmegaConf's own YAML: it quotes the text "1e-5", which it would read back as a number
+        text = OmegaConf.to_yaml(OmegaConf.create(data))
+        check_yaml(text, MOST_NODES)
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from error
+    text = f"{_seal(text)}\n{text}"
+    require_size(text, MOST_BYTES)
+    return text
 
 
 def arguments(folder: Path) -> list[str]:

@@ -22,7 +22,7 @@ from core.artifacts import (
     open_artifact,
 )
 from core.config import runtime
-from core.errors import ArtifactError
+from core.errors import ArtifactError, ConfigError
 from core.files import sealed, temporary, unsealed, write_text
 from core.models import resolve
 from core.wholeness import reading
@@ -303,3 +303,14 @@ def test_what_fails_because_of_a_stored_value_names_the_folder_and_the_place(tmp
         raise ArtifactError("as it is")
     with pytest.raises(FileNotFoundError), reading("a"):
         (tmp_path / "none").read_text()
+
+
+@pytest.mark.parametrize("value", ["x" * 100_001, [1] * 200_000], ids=["text", "values"])
+def test_a_config_that_could_not_be_read_again_is_refused_before_the_work(value, tmp_path):
+    def make(folder):
+        raise AssertionError
+
+    folder = tmp_path / "thing" / "a"
+    with pytest.raises(ConfigError, match=r"^a\.b (is 'x|has 200,001 of).* can be read again"):
+        build(folder, {"a": {"b": value}}, {}, make)
+    assert not (folder / "config.yaml").exists()

@@ -93,6 +93,18 @@ def test_a_sweep_that_would_run_something_else_is_refused(words, said):
     assert f"error: {said}" in run.stderr
 
 
+def test_a_configuration_that_could_not_be_read_again_is_refused_before_the_run():
+    code = (
+        "import sys; from core import command; "
+        "sys.argv = ['thresholds', '+x=' + 'a' * 100_001]; "
+        "sys.exit(command.command('thresholds', lambda config: print('it ran')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.returncode) == ("", 2)
+    assert "error: x is 'aaa" in run.stderr
+    assert "of 100,001 characters, and 100,000 can be read again" in run.stderr
+
+
 @pytest.mark.slow
 def test_every_stage_shows_its_config():
     """One process after another costs seconds: here one shows them all."""

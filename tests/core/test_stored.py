@@ -12,6 +12,9 @@ from core import stored
 from core.stored import (
     MOST_DEPTH,
     check_name,
+    check_writable,
+    check_yaml,
+    count_nodes,
     is_inside,
     literal,
     parse_json,
@@ -148,3 +151,36 @@ def test_a_literal_text_refers_to_nothing():
     texts = {"a": "${oc.env:HOME}", "b": ["\\${a}", {"c": "$"}]}
     made = OmegaConf.create(literal(texts))
     assert OmegaConf.to_container(made, resolve=True) == json.loads(json.dumps(texts))
+
+
+def nested(depth):
+    return {"x": nested(depth - 1)} if depth else 1
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"a": {"b": ["x" * 100_001]}}, "^a.b.0 is 'xxx.*… of 100,001 characters, and 100,000 can"),
+        ({"a": {"x" * 100_001: 1}}, "^a name in a is 'xxx"),
+        ({"a": 1, "b": {"c": [1] * 200, "d": 2}}, "^b.c has 201 of 209 values and names, and 200 "),
+        ({"a": [1] * 100, "b": [1] * 100}, "^the configuration has 205 of 205 values and names"),
+        ({"a": nested(MOST_DEPTH)}, r"^a(\.x)+ is nested more than 50 deep: give a flatter value"),
+    ],
+    ids=["text", "name", "values", "values everywhere", "depth"],
+)
+def test_what_could_not_be_read_again_is_named_before_it_is_written(value, words):
+    with pytest.raises(ValueError, match=words):
+        check_writable(value, 200)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"a": "x" * 100_000}, {"a": [1] * 197}, {"a": {"b": [1] * 195}}, nested(MOST_DEPTH)],
+)
+def test_the_limits_of_writing_are_those_of_reading(value):
+    check_writable(value, 200)
+    text = yaml.safe_dump(value)
+    check_yaml(text, count_nodes(value))
+    assert parse_yaml(text) == value
+    with pytest.raises(ValueError, match="has more than"):
+        check_yaml(text, count_nodes(value) - 1)

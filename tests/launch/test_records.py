@@ -1,12 +1,13 @@
 """A launch's records that are damaged say nothing, rather than something else."""
 
 import pytest
+import yaml
 
 from core import process_records
-from core.errors import ArtifactError
+from core.errors import ArtifactError, ConfigError
 from launch import snapshot
 from launch.folder import CellFolder, Launch, Outcome
-from launch.saved_config import is_saved, load_config, save_config
+from launch.saved_config import _seal, is_saved, load_config, save_config
 from launch.status import status
 
 
@@ -106,6 +107,31 @@ def test_a_damaged_copy_of_the_code_is_made_again(tmp_path):
     ],
 )
 def test_a_saved_configuration_is_read_within_limits(tmp_path, value, words):
-    save_config(tmp_path, {"value": value}, tmp_path)
+    text = yaml.safe_dump({"value": value})
+    (tmp_path / "config.yaml").write_text(f"{_seal(text)}\n{text}")
     with pytest.raises(ArtifactError, match=words):
         load_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            {"a": {"b": [1] * 20_000}},
+            r"^a\.b has 20,001 of 20,0\d\d values and names, and 20,000 ",
+        ),
+        ({"a": {"b": "x" * 100_001}}, r"^a\.b is 'xx.* of 100,001 characters, and 100,000 can be"),
+        ({"a": ["x" * 99_999] * 11}, "^The configuration has 1,100,.* bytes, and 1,048,576 can be"),
+    ],
+    ids=["values", "text", "bytes"],
+)
+def test_a_configuration_that_could_not_be_read_again_is_not_written(config, words, tmp_path):
+    with pytest.raises(ConfigError, match=words):
+        save_config(tmp_path / "cell", config, tmp_path)
+    assert not (tmp_path / "cell").exists()
+
+
+def test_a_configuration_up_to_the_limits_is_read_again(tmp_path):
+    config = {"a": [1] * 19_970, "b": "x" * 100_000}
+    save_config(tmp_path, config, tmp_path)
+    assert is_saved(tmp_path, config)
