@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from core.environment import environment_fault, lacks_certificates
 from core.errors import ConfigError
 
 
@@ -44,7 +45,11 @@ def snapshot(
     only = list(files)
     try:
         return Path(snapshot_download(name, repo_type=kind, revision=revision, allow_patterns=only))
+    except ImportError as error:  # of a package that a proxy needs
+        raise ConfigError(f"{field} is {name!r}: {environment_fault(error)}") from error
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
+        if isinstance(error, FileNotFoundError) and lacks_certificates():
+            raise ConfigError(f"{field} is {name!r}: {environment_fault(error)}") from error
         first = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"{field} is {name!r}: no such folder here, and the hub can't give it ({first}). Give "

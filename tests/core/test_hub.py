@@ -1,4 +1,9 @@
-"""The hub is asked for nothing that a stored config names."""
+"""What the hub is never asked for, and the environment's faults that keep it from answering."""
+
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 from huggingface_hub import constants, get_session
@@ -37,3 +42,27 @@ def test_behind_it_the_hub_may_be_asked_again(asking):
         assert not_asked("owner/name")
     assert not constants.is_offline_mode()
     assert not_asked("owner/name") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("ALL_PROXY", "socks5://u:secret@127.0.0.1:1", r"Run pip install 'httpx\[socks\]', or "),
+        ("SSL_CERT_FILE", "/nowhere", "Correct or unset SSL_CERT_FILE='/nowhere'"),
+    ],
+)
+def test_what_the_environment_names_for_connections_and_lacks_is_said(name, value, words):
+    code = (
+        "import sys; sys.modules['socksio'] = None; from core import hub; "
+        "from core.command import said; "
+        "sys.exit(said(lambda: print(hub.snapshot('model.path', 'owner/name', ['a']))))"
+    )
+    kept = {n: v for n, v in os.environ.items() if not n.lower().endswith("_proxy")}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env={**kept, name: value, "HF_HUB_OFFLINE": "0"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    (line,) = run.stderr.splitlines()
+    assert re.search(f"^error: model.path is 'owner/name': .*{words}", line)
+    assert (run.stdout, run.returncode) == ("", 2)
+    assert "secret" not in line

@@ -12,17 +12,13 @@ import weakref
 from collections.abc import Callable, Coroutine
 from threading import Thread
 from typing import Any, TypeVar
-from urllib.request import getproxies
 
 import httpx
 
-from core import secrets
-from core.errors import ConfigError, said
+from core.environment import environment_fault
+from core.errors import ConfigError
 
 T = TypeVar("T")
-
-CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""The environment variables that name certificates of authorities."""
 
 
 class Sessions:
@@ -61,7 +57,7 @@ class Sessions:
         try:
             return self._connect()
         except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
-            raise ConfigError(f"{self._where}: {_fault(error)}") from None
+            raise ConfigError(f"{self._where}: {environment_fault(error)}") from None
 
 
 class _Session:
@@ -85,17 +81,3 @@ def _close(process: int, http: httpx.AsyncClient, loop: asyncio.AbstractEventLoo
 
     if process == os.getpid():  # in a fork the loop has no thread
         asyncio.run_coroutine_threadsafe(close(), loop)
-
-
-def _fault(error: Exception) -> str:
-    """Why no connection can be made, and the remedy; a proxy's address may hold a password."""
-    if isinstance(error, OSError):
-        named = [f"{name}={os.environ[name]!r}" for name in CERTIFICATES if os.environ.get(name)]
-        remedy = f"Correct or unset {' and '.join(named)}." if named else "Install certifi again."
-        return f"the certificates can't be read ({said(error)}). {remedy}"
-    proxies = " or ".join(f"{scheme}_proxy".upper() for scheme in sorted(getproxies()))
-    remedy = f"Correct or unset {proxies}. {secrets.UNSAID}"
-    if isinstance(error, ImportError):
-        remedy = f"Run pip install 'httpx[socks]', or unset {proxies}."
-        return f"the environment names a SOCKS proxy, which needs another package. {remedy}"
-    return f"the environment names a proxy that can't be used. {remedy}"
