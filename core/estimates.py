@@ -74,7 +74,7 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
         sum(e.n_nonmembers for e in estimates),
         float(np.mean([e.value for e in estimates])),
         np.mean([e.draws for e in estimates], axis=0),
-        total_trials(estimates),
+        mean_trials([e.trials for e in estimates]),
         mean_steps(estimates),
         total_needs(estimates),
     )
@@ -103,10 +103,20 @@ def total_needs(estimates: Sequence[Estimate]) -> str:
     return next((e.needs for e in estimates if e.needs), "")
 
 
-def total_trials(estimates: Sequence[Estimate]) -> float | None:
-    """The most trials that the mean of independent estimates can be as certain as."""
-    trials = [e.trials for e in estimates if e.trials is not None]
-    return sum(trials) if len(trials) == len(estimates) else None
+def mean_trials(
+    trials: Sequence[float | None], weights: Sequence[float] | None = None
+) -> float | None:
+    """The most trials that the weighted mean of independent estimates can be as certain as.
+
+    With weights w (equal by default) and n trials each, the mean of rates has the variance
+    p(1 − p) Σ w² / n, for Σ w = 1. So many trials have the same: 1 / Σ (w² / n). It is the sum of
+    the trials where all are equal, and less where some estimates have fewer than others.
+    """
+    known = [n for n in trials if n is not None]
+    if len(known) < len(trials):
+        return None
+    w = np.ones(len(known)) if weights is None else np.array(weights, float)
+    return float(w.sum() ** 2 / (w**2 / np.array(known)).sum())
 
 
 def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
