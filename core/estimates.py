@@ -35,6 +35,13 @@ class Estimate:
     """Of a rate: the least and the most that ties leave possible, without ties the value twice."""
     needs: str = ""
     """What the examples lack to carry the metric: then the value and its draws are NaN."""
+    smallest: int | None = None
+    """Of a mean: the fewest members or non-members behind any of its values."""
+
+    @property
+    def smallest_side(self) -> int:
+        """The fewest members or non-members on which any part of the value rests."""
+        return min(self.n_members, self.n_nonmembers) if self.smallest is None else self.smallest
 
 
 def estimate(
@@ -77,6 +84,7 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
         mean_trials([e.trials for e in estimates]),
         mean_steps(estimates),
         total_needs(estimates),
+        min(e.smallest_side for e in estimates),
     )
 
 
@@ -165,10 +173,11 @@ def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[S
 
     Whichever of them is looked at, and be it the highest, its interval holds the truth as often.
     They are `intervals` of a higher confidence: that of `one_of_several`, with Student's quantile
-    for the normal one, since far out the variance of few examples on a side counts.
+    for the normal one, since far out the variance of few examples on a side counts: of the fewest
+    in any benchmark, whose variance is the least certain and may be most of the mean's.
     """
     joint = one_of_several(estimates, confidence)
-    fewest = min(min(e.n_members, e.n_nonmembers) for e in estimates)
+    fewest = min(e.smallest_side for e in estimates)
     several = joint > confidence and fewest > 1
     return intervals(estimates, _students(joint, fewest) if several else joint)
 

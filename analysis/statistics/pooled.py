@@ -98,6 +98,7 @@ def pooled_estimate(
         mean_trials([values[first].trials for first in cells_by_first], [*cells_by_first.values()]),
         mean_steps(values),
         total_needs(values),
+        min(value.smallest_side for value in values),
     )
 
 
