@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
 import pandas as pd
 
 from analysis.statistics.trends import NO_SLOPE
+from core.metrics import Scores
 
 Row = Mapping[Any, Any]
 
@@ -68,7 +70,7 @@ def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: flo
     if which is Direction.ZIGZAGS:
         return f"{start}, in no steady direction: {_list(values)}"
     if which in (Direction.PEAKS, Direction.DIPS):
-        return f"{start}: {_list(_extremes(values, which))}"
+        return f"{start}: {_list(values.iloc[_turning_points(values)])}"
     said = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
     if which is Direction.DISPUTED:
         said += f"; but {_objection(trend, values, alpha)}"
@@ -103,43 +105,48 @@ def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
 
 
 def _legs(values: pd.DataFrame) -> list[int]:
-    """The clear moves between turns: 1 up, -1 down; a move is clear where intervals are apart.
+    """The clear moves between turning points: 1 up, -1 down."""
+    column = values["value"].to_numpy()
+    return [1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_points(values))]
 
-    A leg ends at its highest (or lowest) value; the next one must clearly leave that. All pairs of
-    values are looked at. 95% intervals of two are apart by chance in 0.6%, so that they are widened
-    (Bonferroni) where there are more than so many pairs of 5%.
+
+def _turning_points(values: pd.DataFrame) -> list[int]:
+    """The rows between which AUROC clearly moves: a start, the turns and an end; else none.
+
+    A move is clear where intervals are apart. A rise ends at the row whose interval starts highest,
+    a fall at the one whose interval ends lowest: wide intervals tell of no move.
     """
     if len(values) < 3:
         return []
-    legs: list[int] = []
+    low, high = _widened(values)
+    points: list[int] = []
+    lowest = highest = move = 0
+    for place in range(1, len(values)):
+        if low[place] > high[lowest] and move != 1:
+            points.append(lowest)
+            highest, move = place, 1
+        elif high[place] < low[highest] and move != -1:
+            points.append(highest)
+            lowest, move = place, -1
+        highest = max(highest, place, key=lambda row: float(low[row]))
+        lowest = min(lowest, place, key=lambda row: float(high[row]))
+    return [*points, highest if move > 0 else lowest] if points else []
+
+
+def _widened(values: pd.DataFrame) -> tuple[Scores, Scores]:
+    """The ends of the intervals, corrected for the number of pairs of values (Bonferroni).
+
+    Two 95% intervals are apart by chance in 0.6% of pairs, so that few values need no correction.
+    """
     pairs = len(values) * (len(values) - 1) / 2
-    wider = max(1.0, _normal(0.05 / pairs) / (2**0.5 * _normal(0.05)))
-    below, above = (wider * (values["value"] - values[end]) for end in ("ci_low", "ci_high"))
-    widened = values.assign(ci_low=values["value"] - below, ci_high=values["value"] - above)
-    rows = widened.to_dict("records")
-    lowest = highest = rows[0]
-    for row in rows[1:]:
-        if row["ci_low"] > lowest["ci_high"] and legs[-1:] != [1]:
-            legs.append(1)
-            highest = row
-        elif row["ci_high"] < highest["ci_low"] and legs[-1:] != [-1]:
-            legs.append(-1)
-            lowest = row
-        highest = max(highest, row, key=lambda at: at["value"])
-        lowest = min(lowest, row, key=lambda at: at["value"])
-    return legs
+    factor = max(1.0, _normal(0.05 / pairs) / (2**0.5 * _normal(0.05)))
+    middle, low, high = (values[name].to_numpy(float) for name in ("value", "ci_low", "ci_high"))
+    return middle - factor * (middle - low), middle + factor * (high - middle)
 
 
 def _normal(alpha: float) -> float:
     """How many standard deviations a two-sided test at this level asks for."""
     return NormalDist().inv_cdf(1 - alpha / 2)
-
-
-def _extremes(values: pd.DataFrame, which: Direction) -> pd.DataFrame:
-    """The first value, the highest (or lowest) and the last."""
-    column = values["value"]
-    turn = column.argmax() if which is Direction.PEAKS else column.argmin()
-    return values.iloc[sorted({0, int(turn), len(values) - 1})]
 
 
 def _change(trend: Row) -> str:

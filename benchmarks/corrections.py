@@ -68,12 +68,20 @@ class Design(NamedTuple):
     """Several insert a Poisson(1) number of copies each; their mean is tested."""
     shared: bool = False
     """Whether the seeds share their members, or draw them apart from the same texts."""
+    nonmembers: int | None = None
+    """Per benchmark; None: as many as members."""
+
+    @property
+    def texts(self) -> int:
+        """Members and non-members per benchmark."""
+        return self.size + (self.size if self.nonmembers is None else self.nonmembers)
 
 
 NULL = [
     *(Design(number, size) for number in (1, 4, 8) for size in (30, 100, 400)),
     *(Design(number, size, 5) for number in (1, 4, 8) for size in (30, 100)),
     *(Design(number, 100, seeds=3, shared=shared) for number in (1, 4) for shared in (True, False)),
+    Design(4, 100, seeds=3, shared=True, nonmembers=5),
 ]
 OFF = {
     "two cancel: 0.40 and 0.60": Design(2, 100, shifts=(-0.358, 0.358)),
@@ -89,7 +97,7 @@ def cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
 
     Membership is drawn text by text, so a cluster has both kinds.
     """
-    texts = 2 * design.size
+    texts = design.texts
     benchmark = np.repeat(np.arange(design.benchmarks), texts)
     number = len(benchmark)
     own = rng.normal(size=(number, reports, 1))
@@ -116,8 +124,8 @@ def cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
 
 
 def _members(rng: Rng, design: Design) -> NDArray[np.bool_]:
-    """Half of each benchmark's texts, drawn at random."""
-    one = np.arange(2 * design.size) < design.size
+    """Who is a member of each benchmark, drawn at random."""
+    one = np.arange(design.texts) < design.size
     return np.concatenate([rng.permutation(one) for _ in range(design.benchmarks)])
 
 
@@ -172,7 +180,8 @@ def controls(repetitions: int) -> None:
     for design in NULL:
         both = clean_reports(rng, design, repetitions)
         seeds = f"{design.seeds} {'share' if design.shared else 'draw'} their members"
-        print(f"  clean {design[:3]}, {seeds}: {both[0]:.1%}, apart {both[1]:.1%}", flush=True)
+        few = "" if design.nonmembers is None else f", {design.nonmembers} non-members"
+        print(f"  clean {design[:3]}{few}, {seeds}: {both[0]:.1%}, apart {both[1]:.1%}", flush=True)
     blind_reports(rng, 30, min(repetitions, BLIND_BENCHMARKS))
     print("a clean model that is off, 100 + 100 a benchmark")
     for name, design in OFF.items():

@@ -1,6 +1,7 @@
 """Does the slope over occurrences keep its word? Simulated scores whose slope is known.
 
     python -m benchmarks.slope_coverage [reports] [members …] [part of a design's name …]
+    python -m benchmarks.slope_coverage unequal [reports]
     python -m benchmarks.slope_coverage sweeps [reports]
 
 Non-members score N(0, 1). A member with n copies scores N(d, 1), with d such that the AUROC's
@@ -15,6 +16,10 @@ and in how many of all reports the AUROC is said to rise, to fall, or to turn (r
 fall and then rise, zigzag). A row is OFF where the coverage leaves 93 to 97%, or where false words
 exceed 5%, by more than three standard errors of so many reports; coverage is not judged in rows
 where most data are too few. The exit status is 1 where one is off.
+
+`unequal`: two benchmarks, of 100 and of 20 members, with the same AUROC for all numbers of copies:
+how many of the intervals of the mean AUROC at one number of copies miss the truth, and in how many
+reports the AUROC is said to rise, to fall, or to turn.
 
 `sweeps`: conditions that insert the same texts 1, 2, 4 and 8 times, or that draw Poisson numbers
 with means 1, 2 and 4 for them, and where the AUROC is the same in all of them: how often the slope
@@ -50,6 +55,8 @@ LEVELS = (0.6, 0.75, 0.92, 0.96)
 SLOPES = (0.0, 0.7)
 SIZES = (30, 100, 400)
 BENCHMARKS = (1, 4)
+UNEQUAL = (100, 20)
+"""Members of the benchmarks of `unequal`."""
 DRAWS = 20
 """Of a slope: they are scaled to its interval, so that few are enough here."""
 COLUMNS = (
@@ -69,6 +76,8 @@ class Report(NamedTuple):
     low: float
     high: float
     said: Direction
+    missed: float
+    """The share of the intervals at one number of copies that miss the truth."""
 
 
 class Drawn(NamedTuple):
@@ -109,17 +118,19 @@ def occurrences(design: Occurrences | Rare, members: int, rng: Rng) -> Scores:
     return drawn[drawn > 0].astype(float)
 
 
-def report(counts: Sequence[Scores], members: int, level: float, slope: float, rng: Rng) -> Report:
+def report(
+    counts: Sequence[Scores], nonmembers: Sequence[int], level: float, slope: float, rng: Rng
+) -> Report:
     """One report, of benchmarks whose members have these numbers of copies.
 
     `level` is the AUROC's log-odds at one copy.
     """
     samples, strata, first = [], [], 0
-    for numbers in counts:
+    for numbers, others in zip(counts, nonmembers, strict=True):
         x, n = np.log2(numbers), len(numbers)
         scores = rng.normal(2**0.5 * norm.ppf(logistic(level + slope * x)))
-        drawn = bootstrap.resample(n, members, DRAWS, int(rng.integers(1 << 40)))
-        samples.append(Sample(x, scores, rng.normal(size=members), drawn))
+        drawn = bootstrap.resample(n, others, DRAWS, int(rng.integers(1 << 40)))
+        samples.append(Sample(x, scores, rng.normal(size=others), drawn))
         if n > 2 and np.ptp(numbers) > 0:
             strata.append(stratum(np.arange(first, first + n), numbers, scores))
         first += n
@@ -127,7 +138,10 @@ def report(counts: Sequence[Scores], members: int, level: float, slope: float, r
     low, high = interval(slopes, CONFIDENCE)
     tau, p_value = joint_test(strata) if strata else (np.nan, np.nan)
     row = {"slope": slopes[0], "slope_low": low, "slope_high": high, "tau": tau, "p_value": p_value}
-    return Report(slopes[0], low, high, direction(row, values_of(samples), 1 - CONFIDENCE))
+    values = values_of(samples)
+    truth = logistic(level + slope * values["log_occurrences"].to_numpy())
+    missed = float(np.mean((values["ci_low"] > truth) | (values["ci_high"] < truth)))
+    return Report(slopes[0], low, high, direction(row, values, 1 - CONFIDENCE), missed)
 
 
 def values_of(samples: Sequence[Sample]) -> pd.DataFrame:
@@ -144,8 +158,8 @@ def values_of(samples: Sequence[Sample]) -> pd.DataFrame:
         low, high = interval_of(
             replace(value, draws=value.value + spread * np.array([-1.0, 1.0])), CONFIDENCE
         )
-        rows.append({"value": value.value, "ci_low": low, "ci_high": high})
-    return pd.DataFrame(rows, columns=["value", "ci_low", "ci_high"])
+        rows.append((x, value.value, low, high))
+    return pd.DataFrame(rows, columns=["log_occurrences", "value", "ci_low", "ci_high"])
 
 
 def _auroc(members: Scores, nonmembers: Scores) -> Estimate:
@@ -160,10 +174,7 @@ def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
     """The table's cells for one design, and whether it is off."""
     measured = np.array([r[:3] for r in reports if np.isfinite(r.slope)]).reshape(-1, 3)
     few = 1 - len(measured) / len(reports)
-    rises, falls, turns = (
-        np.mean([r.said in ways for r in reports])
-        for ways in ([Direction.RISES], [Direction.FALLS], TURNS)
-    )
+    rises, falls, turns = _words(reports)
     wrong = falls + rises * (slope == 0) + turns
     words = f"{rises:.1%} | {falls:.1%} | {turns:.1%}"
     too_many = wrong > 0.05 + 3 * (0.05 * 0.95 / len(reports)) ** 0.5
@@ -194,12 +205,40 @@ def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
                 made = []
                 for _ in range(reports):
                     counts = [occurrences(design, members, rng) for _ in range(benchmarks)]
-                    made.append(report(counts, members, level, slope, rng))
+                    made.append(report(counts, [members] * benchmarks, level, slope, rng))
                 text, off = row_of(made, slope)
                 place = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
                 print(f"| {place} | {text} |{' OFF' * off}", flush=True)
                 bad += off
     return bad
+
+
+def unequal(reports: int) -> int:
+    """Print what reports on benchmarks of unequal size say; how many rows are off."""
+    names = "| occurrences | AUROC | intervals that miss | rises | falls | turns |"
+    print(f"{reports} reports per row\n\n{names}\n|{'---|' * 6}")
+    bad = 0
+    for name in ("ladder (1, 2, 4, 8)", "Poisson(1)", "Poisson(2)", "Poisson(4)"):
+        for auroc in LEVELS:
+            rng = np.random.default_rng([*UNEQUAL, round(100 * auroc)])
+            level = float(np.log(auroc / (1 - auroc)))
+            made = []
+            for _ in range(reports):
+                counts = [occurrences(designs(size)[name], size, rng) for size in UNEQUAL]
+                made.append(report(counts, UNEQUAL, level, 0.0, rng))
+            missed, words = float(np.mean([r.missed for r in made])), _words(made)
+            off = sum(words) > 0.05 + 3 * (0.05 * 0.95 / reports) ** 0.5
+            shares = " | ".join(f"{share:.1%}" for share in (missed, *words))
+            print(f"| {name} | {auroc} | {shares} |{' OFF' * off}", flush=True)
+            bad += off
+    return bad
+
+
+def _words(reports: Sequence[Report]) -> tuple[float, float, float]:
+    """The shares of reports that say that the AUROC rises, falls, and turns."""
+    ways = ([Direction.RISES], [Direction.FALLS], TURNS)
+    rises, falls, turns = (float(np.mean([r.said in way for r in reports])) for way in ways)
+    return rises, falls, turns
 
 
 def _mean_log(design: Occurrences | Rare, members: int, rng: Rng) -> float:
@@ -271,6 +310,8 @@ def main() -> int:
     numbers = [int(text) for text in sys.argv[1:] if text.isdigit()]
     names = [text for text in sys.argv[1:] if not text.isdigit()]
     reports = numbers[0] if numbers else 1000
+    if "unequal" in names:
+        return int(unequal(reports) > 0)
     if "sweeps" in names:
         return int(sweeps(reports) > 0)
     return int(slopes(reports, numbers[1:] or SIZES, names) > 0)

@@ -35,6 +35,13 @@ class Estimate:
     """Of a rate: the least and the most that ties leave possible, without ties the value twice."""
     needs: str = ""
     """What the examples lack to carry the metric: then the value and its draws are NaN."""
+    smallest: int | None = None
+    """Of a mean: the fewest members or non-members behind any of its values."""
+
+    @property
+    def smallest_side(self) -> int:
+        """The fewest members or non-members on which any part of the value rests."""
+        return min(self.n_members, self.n_nonmembers) if self.smallest is None else self.smallest
 
 
 def estimate(
@@ -74,9 +81,10 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
         sum(e.n_nonmembers for e in estimates),
         float(np.mean([e.value for e in estimates])),
         np.mean([e.draws for e in estimates], axis=0),
-        total_trials(estimates),
+        mean_trials([e.trials for e in estimates]),
         mean_steps(estimates),
         total_needs(estimates),
+        min(e.smallest_side for e in estimates),
     )
 
 
@@ -103,10 +111,20 @@ def total_needs(estimates: Sequence[Estimate]) -> str:
     return next((e.needs for e in estimates if e.needs), "")
 
 
-def total_trials(estimates: Sequence[Estimate]) -> float | None:
-    """The most trials that the mean of independent estimates can be as certain as."""
-    trials = [e.trials for e in estimates if e.trials is not None]
-    return sum(trials) if len(trials) == len(estimates) else None
+def mean_trials(
+    trials: Sequence[float | None], weights: Sequence[float] | None = None
+) -> float | None:
+    """The most trials that the weighted mean of independent estimates can be as certain as.
+
+    With weights w (equal by default) and n trials each, the mean of rates has the variance
+    p(1 − p) Σ w² / n, for Σ w = 1. So many trials have the same: 1 / Σ (w² / n). It is the sum of
+    the trials where all are equal, and less where some estimates have fewer than others.
+    """
+    known = [n for n in trials if n is not None]
+    if len(known) < len(trials):
+        return None
+    w = np.ones(len(known)) if weights is None else np.array(weights, float)
+    return float(w.sum() ** 2 / (w**2 / np.array(known)).sum())
 
 
 def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
@@ -155,10 +173,11 @@ def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[S
 
     Whichever of them is looked at, and be it the highest, its interval holds the truth as often.
     They are `intervals` of a higher confidence: that of `one_of_several`, with Student's quantile
-    for the normal one, since far out the variance of few examples on a side counts.
+    for the normal one, since far out the variance of few examples on a side counts: of the fewest
+    in any benchmark, whose variance is the least certain and may be most of the mean's.
     """
     joint = one_of_several(estimates, confidence)
-    fewest = min(min(e.n_members, e.n_nonmembers) for e in estimates)
+    fewest = min(e.smallest_side for e in estimates)
     several = joint > confidence and fewest > 1
     return intervals(estimates, _students(joint, fewest) if several else joint)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from core.bootstrap import Scores
-from core.estimates import Estimate, interval, mean_over
+from core.estimates import Estimate, interval, mean_over, mean_trials
 from core.markdown import markdown_table
 from core.metrics import AUROC, Metric, tpr_at_fpr
 from core.terminal import fit, wrapped
@@ -260,11 +260,11 @@ def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
     rng = np.random.default_rng(0)
     sums = [len(some) * _moving(some, rng) for some in alike.values()]
     trials = [_trials(some) for some in alike.values()]
-    known = [each for each in trials if each is not None]
+    weights = [len(some) for some in alike.values()]
     return replace(
         mean_over(parts),
         draws=np.sum(sums, axis=0) / len(parts),
-        trials=sum(known) if len(known) == len(trials) else None,
+        trials=mean_trials(trials, weights),
     )
 
 

@@ -1,10 +1,12 @@
 """The controls beside every figure: the clean checkpoint and the blind baseline.
 
 Neither can know a member, so the AUROC of each is 0.5 but for chance, in every benchmark and by
-every method. Membership was drawn at random, example by example. So what chance does is known: the
-labels of a benchmark are drawn anew RELABELINGS times, the same for all methods (the blind baseline
-brings its own shuffled labels, `detection.blind`). Seeds that share their members share the drawn
-labels too; where members are drawn apart for each seed, so are the labels.
+every method. Membership was drawn at random, example by example, and so were the occurrences. So
+what chance does is known: the roles of a benchmark's examples (inserted, never inserted,
+non-member) are permuted RELABELINGS times, the same for all methods (the blind baseline brings its
+own shuffled labels, `detection.blind`). Seeds that share their members share the permutations: the
+non-members stay the same ones in all of them. Where members are drawn apart for each seed, the
+permutations differ.
 
 Each AUROC's distance from 0.5, in standard deviations of its relabelings, is compared with the
 largest distance that a relabeling has anywhere in the report: over benchmarks, their mean, methods
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 
 from analysis.cells import CLEAN, Cell
 from analysis.methods import BLIND
-from analysis.statistics.groups import ANY, Group, groups
+from analysis.statistics.groups import ANY, groups
 from core.estimates import ALL
 from core.metrics import AUROC, Scores
 from core.seeds import derive
@@ -64,8 +66,9 @@ def looks(cell: Cell, blind: Blind, seed: int) -> Looks:
     for group in parts:
         clean = cell.scores.get(CLEAN)
         if clean is not None and clean.shape[1]:
-            rows = np.concatenate([group.members, group.nonmembers])
-            aurocs = _relabelled(clean.to_numpy(np.float64)[rows], _labels(cell, group, seed))
+            rows = _in_order_of_ids(cell.examples, group.benchmark)
+            roles = _roles(cell.examples.iloc[rows], group.benchmark, seed)
+            aurocs = _relabelled(clean.to_numpy(np.float64)[rows], roles)
             for (method, variant), own in zip(clean.columns, aurocs, strict=True):
                 found[Look(method, variant, group.benchmark)] = own
         places = blind.placed[group.members].mean(axis=0)
@@ -217,44 +220,59 @@ def _is_control(results: pd.DataFrame) -> pd.Series[bool]:
     )
 
 
-def _labels(cell: Cell, group: Group, seed: int) -> Iterator[NDArray[np.bool_]]:
-    """Who is a member, in chunks (≤ CHUNK × examples): first as it is, then drawn anew.
+class Roles(NamedTuple):
+    """Who is inserted and who is a non-member (examples of a benchmark × ≤ CHUNK relabelings)."""
 
-    Each relabeling draws a key for every example of the benchmark, and the highest keys become
-    members. The keys depend on who is a member, not on who was inserted how often: cells that
-    share their members are relabelled together, those that swap them oppositely, and those whose
-    members are drawn apart are relabelled apart.
+    inserted: NDArray[np.bool_]
+    nonmember: NDArray[np.bool_]
+
+
+def _in_order_of_ids(examples: pd.DataFrame, benchmark: str) -> NDArray[np.intp]:
+    """A benchmark's rows, in an order that all cells agree on."""
+    rows = np.flatnonzero(examples["benchmark"] == benchmark)
+    ids = examples["example_id"].to_numpy()[rows].astype(str)
+    return rows[np.argsort(ids)]
+
+
+def _roles(examples: pd.DataFrame, benchmark: str, seed: int) -> Iterator[Roles]:
+    """The roles of one benchmark's examples, in chunks: first as they are, then permuted.
+
+    The permutations depend on who is a member, not on who was inserted how often: cells that share
+    their members are relabelled together, those that swap them oppositely, and those whose members
+    are drawn apart are relabelled apart.
     """
-    of_benchmark = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
-    ids = cell.examples["example_id"].to_numpy()[of_benchmark].astype(str)
-    of_benchmark, ids = of_benchmark[np.argsort(ids)], np.sort(ids)
-    member = cell.examples["member"].to_numpy(bool)[of_benchmark]
+    member = examples["member"].to_numpy(bool)
+    roles = Roles(member & (examples["occurrences"].to_numpy() > 0), ~member)
+    yield Roles(*(role[:, None] for role in roles))
     with_first = (member == member[0]).tolist()  # the same where members change places
-    named = "\n".join(f"{name} {side}" for name, side in zip(ids, with_first, strict=True))
-    digest = hashlib.sha256(named.encode()).hexdigest()
-    rng = np.random.default_rng(derive(seed, "relabelings", group.benchmark, digest))
-    position = np.zeros(len(cell.examples), np.intp)
-    position[of_benchmark] = np.arange(len(of_benchmark))
-    rows = np.concatenate([group.members, group.nonmembers])
-    others = len(group.nonmembers)
-    yield (np.arange(len(rows)) < len(group.members))[None]
+    pairs = zip(examples["example_id"].astype(str), with_first, strict=True)
+    names = "\n".join(f"{name} {side}" for name, side in pairs)
+    digest = hashlib.sha256(names.encode()).hexdigest()
+    rng = np.random.default_rng(derive(seed, "relabelings", benchmark, digest))
+    places = np.arange(len(examples), dtype=np.int32)
     for start in range(0, RELABELINGS, CHUNK):
         number = min(CHUNK, RELABELINGS - start)
-        keys = rng.random((number, len(ids)))[:, position[rows]]
-        keys = keys if member[0] else 1 - keys
-        yield keys >= np.partition(keys, others, axis=1)[:, [others]]
+        permuted = rng.permuted(np.tile(places, (number, 1)), axis=1).T
+        yield Roles(*(np.ascontiguousarray(role[permuted]) for role in roles))
 
 
-def _relabelled(scores: Scores, labels: Iterator[NDArray[np.bool_]]) -> Scores:
+def _relabelled(scores: Scores, roles: Iterator[Roles]) -> Scores:
     """AUROCs of scores (examples × methods) by each labelling: methods × (1 + RELABELINGS)."""
-    from scipy.stats import rankdata
+    orders = np.argsort(scores, axis=0, kind="stable").T
+    ordered = np.take_along_axis(scores.T, orders, axis=1)
+    methods = list(zip(ordered, orders, strict=True))
+    return np.concatenate([[_aurocs(*own, chunk) for own in methods] for chunk in roles], axis=1)
 
-    ranks = rankdata(scores, axis=0)
-    chunks = [(member.sum(axis=1), member.astype(np.float64) @ ranks) for member in labels]
-    members = chunks[0][0][0]
-    sums = np.concatenate([own for _, own in chunks]).T
-    found: Scores = (sums - members * (members + 1) / 2) / (members * (len(scores) - members))
-    return found
+
+def _aurocs(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
+    """Of one method's scores, in ascending order: the share of pairs that an inserted one wins."""
+    inserted, nonmember = (role[order] for role in roles)
+    lower = np.zeros((len(order) + 1, nonmember.shape[1]), np.int64)
+    np.cumsum(nonmember, axis=0, out=lower[1:])
+    below, not_above = (np.searchsorted(ordered, ordered, side) for side in ("left", "right"))
+    twice_won = np.einsum("nd,nd->d", inserted, lower[below] + lower[not_above])
+    pairs = inserted.sum(axis=0) * nonmember.sum(axis=0)
+    return np.asarray(twice_won / (2 * pairs), np.float64)
 
 
 def _means(found: Looks, benchmarks: set[str]) -> Looks:

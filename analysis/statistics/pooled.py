@@ -23,7 +23,7 @@ intervals.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from analysis.cells import CONTAMINATED, Cell, in_order
 from analysis.methods import default_variants
 from analysis.statistics.results import Estimates, Measure, estimate_rows
-from core.estimates import Estimate, joint_intervals, mean_steps, total_needs, total_trials
+from core.estimates import Estimate, joint_intervals, mean_steps, mean_trials, total_needs
 from core.metrics import AUROC, Scores
 from core.seeds import derive
 
@@ -89,15 +89,16 @@ def pooled_estimate(
 ) -> Estimate:
     """The mean of some cells' values; its draws resample cells, then examples."""
     draws = np.stack([value.draws for value in values])
-    apart = {first: values[first] for first in _firsts(examples, len(values))}
+    cells_by_first = Counter(_firsts(examples, len(values)))
     return Estimate(
         min(value.n_members for value in values),
         min(value.n_nonmembers for value in values),
         float(np.mean([value.value for value in values])),
         hierarchical(draws, seed, examples),
-        total_trials(list(apart.values())),
+        mean_trials([values[first].trials for first in cells_by_first], [*cells_by_first.values()]),
         mean_steps(values),
         total_needs(values),
+        min(value.smallest_side for value in values),
     )
 
 

@@ -5,7 +5,8 @@ A flagged non-member may have been seen, and a flagged member more often than it
 over all members (occurrences `any`) alone, and:
 
 - `n_members`, `n_nonmembers`: of the examples that are left.
-- `flagged_members`, `flagged_nonmembers`: how many were left out, in all cells of the condition.
+- `flagged_members`, `flagged_nonmembers`: how many different examples were left out in the cells of
+  the condition. An example that several seeds leave out counts once.
 
 A benchmark that has no members or no non-members left has rows without a value, and so has the mean
 over benchmarks: `needs` says what is lacking. A condition without a flagged example has no row.
@@ -76,7 +77,10 @@ def unflagged_sentence(
     same = (own["method"] == best["method"]) & (own["variant"] == best["variant"])
     name = label(best["method"], best["variant"], methods_of(every))
     values = [_in_words(row) for row in (own[same].iloc[0], best)]
-    return [f"{head} Without them the AUROC of {name} is {values[0]}, with them {values[1]}."]
+    choice = f" (intervals corrected for the choice among {len(every)} methods)" * (len(every) > 1)
+    return [
+        f"{head} Without them the AUROC of {name} is {values[0]}, with them {values[1]}{choice}."
+    ]
 
 
 def _shown(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
@@ -92,10 +96,10 @@ def _shown(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
 
 
 def _in_words(row: pd.Series[Any]) -> str:
-    needs = f"not known (it needs {row['needs']})"
-    return (
-        needs if row["needs"] else f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-    )
+    """With the interval that holds for any choice of a method: the highest AUROC was chosen."""
+    if row["needs"]:
+        return f"not known (it needs {row['needs']})"
+    return f"{row['value']:.2f} [{row['joint_low']:.2f}, {row['joint_high']:.2f}]"
 
 
 def _without(cell: Cell) -> Cell:
@@ -126,8 +130,9 @@ def _unknown(group: Group, draws: int) -> Estimate:
 
 
 def _flagged(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
-    """By benchmark, and over ALL, the flagged members and non-members of the cells."""
-    flagged = pd.concat([cell.examples[cell.examples[COLUMN] != ""] for cell in cells])
+    """By benchmark, and over ALL, the different flagged members and non-members of the cells."""
+    examples = pd.concat([cell.examples[cell.examples[COLUMN] != ""] for cell in cells])
+    flagged = examples.drop_duplicates(["benchmark", "example_id", "member"])
     members = flagged["member"].astype(bool)
     counts = {
         str(name): (int(own.sum()), int((~own).sum()))

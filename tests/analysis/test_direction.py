@@ -136,6 +136,27 @@ def test_a_turn_is_where_intervals_are_apart(values, expected):
     assert direction(trend(), way(*values), 0.05) is expected
 
 
+RISE = ((0.5, 0.47, 0.53), (0.9, 0.87, 0.93), (0.6, 0.57, 0.63))
+WIDE = (0.95, 0.3, 1.0)
+
+
+def with_intervals(*rows: tuple[float, float, float]) -> pd.DataFrame:
+    values = pd.DataFrame(rows, columns=["value", "ci_low", "ci_high"])
+    return values.assign(at=[str(2**place) for place in range(len(rows))])
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_turn_is_told_by_the_values_that_show_it(place):
+    """A wide interval tells of no move, wherever it is and however high its value."""
+    rows = [*RISE[:place], WIDE, *RISE[place:]]
+    said = described("loss", "occurrences", trend(), with_intervals(*rows), 0.05)
+    at = [2 ** rows.index(row) for row in RISE]
+    assert said == (
+        "AUROC of loss rises and then falls with occurrences: 0.50 [0.47, 0.53] at "
+        f"{at[0]}, 0.90 [0.87, 0.93] at {at[1]}, 0.60 [0.57, 0.63] at {at[2]}"
+    )
+
+
 @pytest.mark.parametrize(("half", "expected"), [(0.0497, Direction.RISES), (0.04, Direction.PEAKS)])
 def test_intervals_of_many_values_are_widened_before_they_are_called_apart(half, expected):
     """Ten values have 45 pairs, some of which are apart by chance."""

@@ -114,6 +114,13 @@ def test_the_same_examples_count_once_towards_certainty():
     assert interval(pooled_estimate(perfect, 0, ["a", "b"]), 0.95)[0] > one[0]
 
 
+def test_examples_that_more_seeds_hold_have_more_weight_in_the_certainty():
+    """The mean has 2/3 of the value on one set of examples and 1/3 of that on another."""
+    cells = [Estimate(25, 25, 0.8, np.full(100, 0.8), 100.0) for _ in range(3)]
+    trials = pooled_estimate(cells, 0, ["a", "b", "a"]).trials
+    assert 1 / trials == pytest.approx((2 / 3) ** 2 / 100 + (1 / 3) ** 2 / 100)
+
+
 def test_a_measure_is_pooled_over_the_cells_that_have_it(cell):
     draws = np.random.default_rng(0).random(size=(6, 50))
     one = Measure("contaminated", "loss", "", "any", "auroc")

@@ -100,13 +100,32 @@ def test_nothing_is_said_where_nothing_is_flagged(make):
     assert "without_flagged" not in [t.name for t in condition_tables(made, cell.condition)]
 
 
-def test_seeds_are_pooled_and_their_flags_added_up(make_parts):
+def test_the_intervals_are_those_corrected_for_the_choice_of_the_best_method(make_parts):
+    cell, _ = flagged_cell(make_parts)
+    made = statistics("trial", 0, [cell], CONFIG)
+    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    assert sentence.endswith(" (intervals corrected for the choice among 3 methods).")
+    method = sentence.partition("the AUROC of ")[2].partition(" ")[0]
+    for rows in (made.unflagged, made.pooled):
+        row = rows.query(
+            f"method == '{method}' and metric == 'auroc' and benchmark == 'all'"
+            " and occurrences == 'any' and checkpoint == 'contaminated'"
+        ).iloc[0]
+        assert row["joint_low"] < row["ci_low"]
+        assert f"{row['value']:.2f} [{row['joint_low']:.2f}, {row['joint_high']:.2f}]" in sentence
+
+
+def test_seeds_are_pooled_and_an_example_that_both_flag_counts_once(make_parts):
     cells = [flagged_cell(make_parts, seed=seed)[0] for seed in (0, 1)]
+    examples = cells[1].examples
+    examples.loc[examples["example_id"] == "boolq-001", COLUMN] = "base: 13-gram"
     made = statistics("trial", 0, cells, CONFIG)
     assert (made.unflagged["n_seeds"] == 2).all()
-    assert "boolq (2 members, 6 non-members)" in unflagged_sentence(
+    assert "boolq (2 members, 3 non-members)" in unflagged_sentence(
         made.pooled, made.unflagged, cells[0].condition
     )[0]  # fmt: skip
+    whole = made.unflagged[made.unflagged["benchmark"] == "all"]
+    assert set(zip(whole["flagged_members"], whole["flagged_nonmembers"], strict=True)) == {(2, 3)}
 
 
 def test_where_all_non_members_are_flagged_it_says_what_is_lacking(make_parts):
