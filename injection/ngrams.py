@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from core.overlap import INVISIBLE
+from core.overlap import invisible
 
 Words = np.ndarray[Any, np.dtype[np.int32]]
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
@@ -168,6 +168,8 @@ def _bare(word: str) -> str:
 
 @cache
 def _punctuation() -> dict[int, None]:
-    """Unicode's punctuation, ASCII's, which counts symbols such as $ and + too, and INVISIBLE."""
-    marks = (c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c)[0] == "P")
-    return dict.fromkeys([*map(ord, marks), *map(ord, "$+<=>^`|~" + INVISIBLE)])
+    """Unicode's punctuation, ASCII's, which counts symbols such as $ and + too, and `invisible`."""
+    characters = [*map(chr, range(sys.maxunicode + 1))]
+    marks = [c for c in characters if unicodedata.category(c)[0] == "P"]
+    marks += filter(invisible().match, characters)
+    return dict.fromkeys(map(ord, [*marks, *"$+<=>^`|~"]))

@@ -250,8 +250,8 @@ def test_what_only_the_proof_finds_is_flagged_too(tmp_path, caplog):
 @pytest.mark.parametrize("policy", ["flag", "off"])
 def test_invisible_characters_do_not_hide_a_text(pool, tmp_path, policy):
     own = example(pool, member=False)
-    hidden = "".join(f"{c}{m}" for c, m in zip(own["text"], cycle("\u200b\ufeff\u00ad\u2060"),
-                                               strict=False))  # fmt: skip
+    marks = cycle("\u200b\ufeff\u00ad\u2060\ufe0f\u202a\u2066\u180e\U000e0100")
+    hidden = "".join(f"{c}{m}" for c, m in zip(own["text"], marks, strict=False))
     stage = stage_of(tmp_path, f" {hidden} ", policy)
     if policy == "off":
         with pytest.raises(DataError, match=f"the whole text of {own['example_id']}"):
