@@ -131,9 +131,9 @@ def _make(
     clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
     work = _work(stage, examples, folder)
-    others = _search_others(stage, work, runner)
     tokenised = _tokenise(stage, source, work, clean_tokens, runner)
     _check_unchanged(source, content, folder)
+    others = _search_others(stage, work, runner)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
     size = parts.sequences_a_part(width)
