@@ -172,7 +172,7 @@ def test_the_base_corpus_is_compared_with_the_pool_of_every_cell(quickstart, mon
     """By the contaminated corpora alone: what cells share stays the same for all of them."""
     made = {}
 
-    def inject(_, name, stage):
+    def inject(_, name, stage, checked=None):
         made[name] = stage
         return SimpleNamespace(path=Path(name))
 
