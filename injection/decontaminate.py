@@ -3,7 +3,9 @@
 What is looked for are an example's pieces: its formatted text; each of its template's fields that
 has 5 words or more; and its fields joined, as they may stand in another template. A field whose
 words another example has as well ("Yes", "Which of the following is true?") names no example and is
-no piece. Four rules, over words (lowercased, punctuation stripped, split at whitespace):
+no piece. Words of a template that many examples share are not compared (`injection.boilerplate`):
+they break a piece, and are none of its words in what follows. Four rules, over words (lowercased,
+punctuation stripped, split at whitespace):
 
 - `13-gram`: document and piece share 13 words in a row (Brown et al. 2020, appendix C).
 - `8-gram share`: at least 70% of the piece's distinct 8-grams are in the document (Chowdhery et
@@ -35,6 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from core.overlap import normalised
+from injection.boilerplate import without_template
 from injection.ngrams import Index, Numbers, Places, Words, words_of
 from injection.verbatim import Verbatim
 
@@ -171,6 +174,11 @@ def first_words(text: str) -> str:
     return " ".join(text.split()[: Rules.ngram])
 
 
+def benchmark_of(example_id: str) -> str:
+    """The benchmark's name, which an example's id begins with."""
+    return example_id.rpartition("-")[0]
+
+
 class Matcher:
     """Tells whether a document shares text with a pool; pickles as the pool's texts alone."""
 
@@ -189,11 +197,13 @@ class Matcher:
         self._vocabulary = list(dict.fromkeys(word for _, words in pieces for word in words))
         self._numbers = Numbers({w: i for i, w in enumerate(self._vocabulary, 1)})
         numbered = [np.array([self._numbers.known[w] for w in ws], np.int32) for _, ws in pieces]
-        self._example = np.array([example for example, _ in pieces], np.int64)
-        self._long = Index(numbered, rules.ngram)
-        self._parts = Index(numbered, rules.part_ngram)
-        self._runs = _Runs(numbered, rules)
         whole = numbered[: len(spelled)]  # the texts come first
+        self._example = np.array([example for example, _ in pieces], np.int64)
+        benchmarks = [benchmark_of(name) for name in self._names]
+        own = without_template(numbered, self._example, benchmarks, rules.part_ngram)
+        self._long = Index(own, rules.ngram)
+        self._parts = Index(own, rules.part_ngram)
+        self._runs = _Runs(own, rules)
         short = {len(e) for e in whole if 0 < len(e) < rules.part_ngram}
         self._short = [Index(whole, n, exact=True) for n in sorted(short)]
 
@@ -256,7 +266,8 @@ class _Runs:
         lengths = np.array([len(p) for p in pieces], np.int64)
         self._piece = np.repeat(np.arange(len(pieces)), lengths)
         self._lengths = lengths
-        self._enough = np.maximum(np.floor(rules.run_share * lengths) + 1, rules.run_words)
+        own_words = np.array([np.count_nonzero(p >= 0) for p in pieces], np.int64)
+        self._enough = np.maximum(np.floor(rules.run_share * own_words) + 1, rules.run_words)
 
     def find(self, words: Words) -> Iterator[tuple[int, Words]]:
         """Each piece that is found and its words that are."""

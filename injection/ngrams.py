@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from core.overlap import INVISIBLE
+from core.overlap import invisible
 
 Words = np.ndarray[Any, np.dtype[np.int32]]
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
@@ -50,6 +50,7 @@ class Index:
     ) -> None:
         """Index the n-grams of the texts of n words or more (`exact`: of n words).
 
+        A negative number is no word: it breaks its text, and no n-gram over it is indexed.
         An n-gram's owners are the numbers of the texts that have it; with `places`, the places in
         all texts' words joined where it stands.
         """
@@ -67,6 +68,7 @@ class Index:
             first = np.cumsum([0, *counts])[:-1]
             owner = np.arange(len(owner), dtype=np.int32) + (starts - first)[owner].astype(np.int32)
         rows = np.column_stack([np.concatenate([*windows, np.empty((0, n), np.int32)]), owner])
+        rows = rows[(rows >= 0).all(axis=1)]
         rows = np.unique(rows, axis=0)  # one row for each n-gram and owner
         self.sizes = np.maximum(np.bincount(rows[:, n], minlength=len(texts)), 1)
         self.grams, group = np.unique(rows[:, :n], axis=0, return_inverse=True)
@@ -156,6 +158,26 @@ def hashes_of(words: Words, n: int) -> Hashes:
     return mixed
 
 
+def rarest_windows(texts: Sequence[Words], n: int) -> list[int]:
+    """Where in each text of n numbers or more the n in a row start that the fewest texts share.
+
+    Of several that are as rare, the one nearest to the middle. So what many texts have in common
+    proposes none of them. Rarity is counted by hash, and is not exact.
+    """
+    middles = [(len(text) - n) // 2 for text in texts]
+    if len(texts) < 2:
+        return middles
+    counts = np.zeros(1 << FILTER_BITS, np.int64)
+    slots = [hashes_of(text, n) >> np.uint64(64 - FILTER_BITS) for text in texts]
+    for places in slots:
+        counts[np.unique(places)] += 1
+    starts = []
+    for places, middle in zip(slots, middles, strict=True):
+        distance = np.abs(np.arange(len(places)) - middle)
+        starts.append(int(np.lexsort((distance, counts[places]))[0]))
+    return starts
+
+
 @cache
 def _power(exponent: int) -> np.uint64:
     return np.uint64(pow(_FACTOR, exponent, 1 << 64))
@@ -168,6 +190,8 @@ def _bare(word: str) -> str:
 
 @cache
 def _punctuation() -> dict[int, None]:
-    """Unicode's punctuation, ASCII's, which counts symbols such as $ and + too, and INVISIBLE."""
-    marks = (c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c)[0] == "P")
-    return dict.fromkeys([*map(ord, marks), *map(ord, "$+<=>^`|~" + INVISIBLE)])
+    """Unicode's punctuation, ASCII's, which counts symbols such as $ and + too, and `invisible`."""
+    characters = [*map(chr, range(sys.maxunicode + 1))]
+    marks = [c for c in characters if unicodedata.category(c)[0] == "P"]
+    marks += filter(invisible().match, characters)
+    return dict.fromkeys(map(ord, [*marks, *"$+<=>^`|~"]))

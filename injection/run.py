@@ -6,7 +6,7 @@ import hashlib
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -86,8 +86,11 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
     require(size is None or budget_tokens <= 2 * size, field, budget_tokens, remedy)
 
 
-def run(stage: InjectionStage) -> Artifact:
-    """Make the contaminated corpus, or reuse it where it exists."""
+def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
+    """Make the contaminated corpus, or reuse it where it exists.
+
+    `checked` is called with its tokenizer, before a document is tokenised.
+    """
     stage = stage.resolved()
     candidates = check(stage)
     source = create("corpus", stage.corpus)
@@ -96,7 +99,7 @@ def run(stage: InjectionStage) -> Artifact:
         inputs[f"compared.{name}"] = other.artifact.digest
     named = stage.named()
     folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
-    make = partial(_make, stage, source, inputs["corpus"], candidates)
+    make = partial(_make, stage, source, inputs["corpus"], candidates, checked)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # up to its manifest a killed run needs them
     read_ids.cache_clear()  # a file that is mapped takes its space on the disk
@@ -120,10 +123,17 @@ def inputs_of(
 
 
 def _make(
-    stage: InjectionStage, source: Corpus, content: str, candidates: list[Candidates], folder: Path
+    stage: InjectionStage,
+    source: Corpus,
+    content: str,
+    candidates: list[Candidates],
+    checked: Callable[[Tokenizer], None] | None,
+    folder: Path,
 ) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
     tokenizer = _tokenizer(stage, source, folder / "tokenizer")
+    if checked:
+        checked(tokenizer)
     pool = draw_pool(stage, candidates, tokenizer)
     examples = pool.examples
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
@@ -131,9 +141,9 @@ def _make(
     clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
     work = _work(stage, examples, folder)
-    others = _search_others(stage, work, runner)
     tokenised = _tokenise(stage, source, work, clean_tokens, runner)
     _check_unchanged(source, content, folder)
+    others = _search_others(stage, work, runner)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
     size = parts.sequences_a_part(width)
@@ -274,13 +284,13 @@ def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer
     """The tokenizer to pack with, kept in the corpus's own folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
-        train_tokenizer(stage.tokenizer, _documents(stage, source), folder)
+        train_tokenizer(stage.tokenizer, documents_of(stage, source), folder)
     else:
         Tokenizer(stage.tokenizer.path).hf.save_pretrained(folder)
     return Tokenizer(str(folder))
 
 
-def _documents(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
+def documents_of(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """The corpus's documents of the chosen part; the parts are divided by the documents' hash."""
     low, high = _share(stage)
     for document in source.documents():
@@ -336,7 +346,7 @@ def _tokenise(
         )
     # shards of another size hold other documents
     own = replace(work, folder=work.folder / f"searched-{size}")
-    documents = as_read(_documents(stage, source), source)
+    documents = as_read(documents_of(stage, source), source)
     return tokenize(documents, own, clean_tokens, processes, size)
 
 

@@ -1,8 +1,8 @@
 """Whole texts that occur in other text, whatever their case, white space and Unicode form.
 
 The search reads characters, so it also finds a text inside a sentence, where the tokens at its
-edges are others, and a text inside a word. A hash of a few characters from the middle of each text
-proposes places; the whole text is then compared.
+edges are others, and a text inside a word. A hash of a few characters of each text, which few other
+texts have, proposes places; the whole text is then compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from core.overlap import normalised
-from injection.ngrams import Index, Words
+from injection.ngrams import Index, Words, rarest_windows
 
 PROBE_CHARACTERS = 16
 AT_ONCE = 1 << 16
@@ -29,6 +29,8 @@ class Verbatim:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = [text for text in dict.fromkeys(map(normalised, texts)) if text]
+        self._starts: dict[int, int] = {}
+        """Where in each text, by its number, its probe starts."""
         by_width: dict[int, list[int]] = {}
         for number, text in enumerate(self._texts):
             width = min(PROBE_CHARACTERS, 1 << (len(text).bit_length() - 1))
@@ -52,13 +54,12 @@ class Verbatim:
         return counts
 
     def _index(self, width: int, numbers: Sequence[int]) -> tuple[Index, Sequence[int]]:
-        """The middles of the texts of these numbers, `width` characters each, and the numbers."""
-        starts = [self._start(number, width) for number in numbers]
-        windows = [self._texts[n][s : s + width] for n, s in zip(numbers, starts, strict=True)]
-        return Index([_characters(window) for window in windows], width), numbers
-
-    def _start(self, number: int, width: int) -> int:
-        return (len(self._texts[number]) - width) // 2
+        """The probes of the texts of these numbers, `width` characters each, and the numbers."""
+        codes = [_characters(self._texts[number]) for number in numbers]
+        starts = rarest_windows(codes, width)
+        self._starts |= zip(numbers, starts, strict=True)
+        windows = [text[s : s + width] for text, s in zip(codes, starts, strict=True)]
+        return Index(windows, width), numbers
 
     def _places(self, text: str) -> Iterator[tuple[int, str]]:
         """Where in a normalised text one of the texts starts, and which."""
@@ -66,7 +67,7 @@ class Verbatim:
         for index, numbers in self._probes:
             for place, owner in _proposed(index, codes):
                 number = numbers[owner]
-                start = place - self._start(number, index.n)
+                start = place - self._starts[number]
                 if start >= 0 and text.startswith(self._texts[number], start):
                     yield start, self._texts[number]
 

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from core.overlap import normalised
-from injection.ngrams import hashes_of
+from injection.ngrams import hashes_of, rarest_windows
 from injection.tokens import Ids, Tokenizer, grouped
 from injection.verbatim import Verbatim, overlapping
 
@@ -335,8 +335,8 @@ def _check_counts(
 class _Search:
     """Counts how often each text's tokens stand in the packed stream, across borders too.
 
-    A window from the middle of each text (its edges may merge with what is around them) is looked
-    for by a rolling hash; each hit is then compared in full.
+    A window of each text that few others have is looked for by a rolling hash; each hit is then
+    compared in full.
     """
 
     def __init__(self, ids: dict[str, Ids], tail: Ids = NONE) -> None:
@@ -345,11 +345,16 @@ class _Search:
         self._longest = max(map(len, ids.values()), default=0)
         self._tail = tail[max(0, len(tail) - self._longest) :]
         self._probes: dict[int, dict[int, list[str]]] = {}
+        by_width: dict[int, list[str]] = {}
         for text, tokens in ids.items():
-            width = min(PROBE_TOKENS, len(tokens))
-            start = (len(tokens) - width) // 2
-            probe = int(hashes_of(tokens[start : start + width], width)[0])
-            self._probes.setdefault(width, {}).setdefault(probe, []).append(text)
+            by_width.setdefault(min(PROBE_TOKENS, len(tokens)), []).append(text)
+        self._starts: dict[str, int] = {}
+        for width, texts in by_width.items():
+            starts = rarest_windows([ids[text] for text in texts], width)
+            self._starts |= zip(texts, starts, strict=True)
+            for text, start in zip(texts, starts, strict=True):
+                probe = int(hashes_of(ids[text][start : start + width], width)[0])
+                self._probes.setdefault(width, {}).setdefault(probe, []).append(text)
 
     def read(self, new: Ids) -> None:
         """Go on with the next tokens of the stream."""
@@ -359,12 +364,12 @@ class _Search:
             wanted = np.array(sorted(probes), dtype=np.uint64)
             for place in np.flatnonzero(np.isin(hashes, wanted)):
                 for text in probes[int(hashes[place])]:
-                    self._compare(block, int(place), width, text)
+                    self._compare(block, int(place), text)
         self._tail = block[max(0, len(block) - self._longest) :]
 
-    def _compare(self, block: Ids, place: int, width: int, text: str) -> None:
+    def _compare(self, block: Ids, place: int, text: str) -> None:
         tokens = self._ids[text]
-        start = place - (len(tokens) - width) // 2
+        start = place - self._starts[text]
         end = start + len(tokens)
         # a copy is counted in the block in which it ends
         if start >= 0 and end > len(self._tail) and np.array_equal(block[start:end], tokens):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import fields, replace
+from functools import partial
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from core.errors import ArtifactError, require
 from core.seeds import derive
 from core.wholeness import read_manifest, reading
 from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from injection.early_search import refuse_whole_texts
 from launch.stages import Stages
 from training.checkpoint import KIND as MODEL
 from training.checkpoint import Checkpoint, open_checkpoint
@@ -32,7 +34,13 @@ OWN = {f.name for f in fields(TrainingConfig) if f.metadata.get("identity", True
 def base_corpus(
     own: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig, where: Stages
 ) -> Artifact:
-    """The base part of the corpus, nothing inserted, with a tokenizer of its own."""
+    """The base part of the corpus, nothing inserted, with a tokenizer of its own.
+
+    The contaminated corpus is packed with that tokenizer too, and is searched first.
+
+    Raises:
+        DataError: see `refuse_whole_texts`.
+    """
     tokenizer = TokenizerConfig(
         vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
     )
@@ -40,7 +48,8 @@ def base_corpus(
     clean = InjectionStage(
         runs=own.runs, seed=pretraining.seed, name=own.name, injection=config, cluster=own.cluster
     )
-    return where.inject("base", replace(clean, corpus=corpus, tokenizer=tokenizer))
+    checked = partial(refuse_whole_texts, own)
+    return where.inject("base", replace(clean, corpus=corpus, tokenizer=tokenizer), checked)
 
 
 def base_model(

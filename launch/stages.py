@@ -15,6 +15,7 @@ from core.artifacts import Artifact, as_data, file_name
 from core.progress import STAGE, SWEEP, ends, within
 from detection.config import DetectionStage
 from injection.config import InjectionStage
+from injection.tokens import Tokenizer
 from launch.config import PACKAGES, ClusterConfig
 from launch.costs import Made, recorded
 from launch.folder import CellFolder, Launch
@@ -34,9 +35,17 @@ class Stages:
     in_turn: bool = False  # whether the cells of its sweep run here, one after another
     slice: str | None = None  # of the detection, such as 2/8, where that alone is made
 
-    def inject(self, run: str, stage: InjectionStage) -> Artifact:
-        """The injection stage, in this process; `run` tells it from the cell's others."""
-        return self.make("inject", run, partial(injection.run.run, stage))
+    def inject(
+        self,
+        run: str,
+        stage: InjectionStage,
+        checked: Callable[[Tokenizer], None] | None = None,
+    ) -> Artifact:
+        """The injection stage, in this process; `run` tells it from the cell's others.
+
+        `checked`: see `injection.run.run`.
+        """
+        return self.make("inject", run, partial(injection.run.run, stage, checked))
 
     def train(self, run: str, stage: TrainingStage) -> Artifact:
         """The training stage; `run` tells it from the cell's others."""

@@ -62,3 +62,11 @@ def test_stages_are_run(here, capsys):
     assert int(occurrences) >= 20
     assert (Path(folder) / "model.safetensors").is_file()
     assert len([*(here / "runs" / "model").iterdir()]) == 1
+
+
+def test_every_table_is_whole():
+    """A blank line within a table ends it: the rows behind it are then no table."""
+    for path in sorted(DOCS.parent.glob("*.md")) + sorted(DOCS.rglob("*.md")):
+        blocks = re.findall(r"(?:^\|.*\n)+", path.read_text(), re.M)
+        for rows in map(str.splitlines, blocks):
+            assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", "".join(rows[1:2])), (path.name, rows[0])

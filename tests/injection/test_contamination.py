@@ -250,8 +250,8 @@ def test_what_only_the_proof_finds_is_flagged_too(tmp_path, caplog):
 @pytest.mark.parametrize("policy", ["flag", "off"])
 def test_invisible_characters_do_not_hide_a_text(pool, tmp_path, policy):
     own = example(pool, member=False)
-    hidden = "".join(f"{c}{m}" for c, m in zip(own["text"], cycle("\u200b\ufeff\u00ad\u2060"),
-                                               strict=False))  # fmt: skip
+    marks = cycle("\u200b\ufeff\u00ad\u2060\ufe0f\u202a\u2066\u180e\U000e0100")
+    hidden = "".join(f"{c}{m}" for c, m in zip(own["text"], marks, strict=False))
     stage = stage_of(tmp_path, f" {hidden} ", policy)
     if policy == "off":
         with pytest.raises(DataError, match=f"the whole text of {own['example_id']}"):
@@ -327,6 +327,42 @@ def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_
     refused = replace(stage_of(tmp_path, policy="off"), compared=compared.compared)
     with pytest.raises(DataError, match="but compared.base holds the whole text of"):
         run(refused)
+
+
+def test_off_searches_the_corpus_before_others_are_decoded(pool, tmp_path):
+    planted = CASES["own paragraph"](example(pool, member=False)["text"])
+    clean = InjectionConfig(members=0, nonmembers=0, part="all", budget_tokens=6_000,
+                            sequence_tokens=128)  # fmt: skip
+    base = run(
+        InjectionStage(
+            runs=str(tmp_path / "runs"),
+            corpus=write_corpus(tmp_path / "base", planted),
+            tokenizer=TokenizerConfig(path="tests/golden/target"),
+            injection=clean,
+        )
+    )
+    stage = replace(stage_of(tmp_path, planted, "off"), compared={"base": str(base.path)})
+    with pytest.raises(DataError, match="but corpus holds the whole text of"):
+        run(stage)
+    assert not list(tmp_path.rglob("compare-base"))
+
+
+@pytest.mark.parametrize("policy", ["flag", "drop"])
+def test_a_long_template_is_no_match_and_an_example_of_it_is(tmp_path, policy):
+    told = "Read the next question with care and answer it in one short line, please:"
+    stage = stage_of(tmp_path, f" {told} {words(random.Random(9), 9)} ", policy)
+    long = replace(stage.benchmark["mine"], template=f"{told} {{question}}\nAnswer: {{answer}}")
+    stage = replace(stage, benchmark={"mine": long})
+    corpus = open_corpus(run(stage).path)
+    assert corpus.contamination.empty
+    own = example(corpus.examples, member=False)
+    asked = json.loads(own["fields"])["question"]
+    write_corpus(tmp_path / "documents", f" {told} {asked} ")
+    corpus = open_corpus(run(stage).path)
+    found = corpus.contamination[["document_id", "example_id"]].to_numpy().tolist()
+    assert found == [["d5", own["example_id"]]]
+    flag = {"flag": "corpus: 8-gram share", "drop": ""}[policy]
+    assert corpus.example(own["example_id"])["contamination"] == flag
 
 
 def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from core.config import create
 from injection.ngrams import hashes_of
-from injection.run import _documents
+from injection.run import documents_of
 from injection.verify import Check, Proof, Units, _Search, verify
 
 WIDTH = 8
@@ -189,7 +189,7 @@ def test_what_stands_before_the_stream_is_no_token():
 def test_the_ledger_names_the_document_and_its_place(corpus, stage):
     """The text before a copy is that of its document's tokens from BOS on, without other copies."""
     source = create("corpus", stage.corpus)
-    texts = {d.document_id: d.text for d in _documents(stage, source)}
+    texts = {d.document_id: d.text for d in documents_of(stage, source)}
     ids = np.array(corpus.sequences["input_ids"])
     flat, separator = ids.reshape(-1), len(corpus.tokenizer.encode("\n\n"))
     clean, last, cut = [], 0, 0

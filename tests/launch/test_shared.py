@@ -133,7 +133,7 @@ def test_every_field_of_its_recipe_names_it(base, quickstart):
 
 
 def test_each_shared_text_is_a_part_of_its_own_with_nothing_inserted(quickstart, monkeypatch):
-    monkeypatch.setattr(injection.run, "run", lambda stage: stage.injection)
+    monkeypatch.setattr(injection.run, "run", lambda stage, _=None: stage.injection)
     own = quickstart.training.model.pretraining
     made = [shared.base_corpus(quickstart.injection, quickstart.base_corpus, own, HERE),
             shared.validation_corpus(quickstart.injection, 512, HERE)]  # fmt: skip
@@ -172,7 +172,7 @@ def test_the_base_corpus_is_compared_with_the_pool_of_every_cell(quickstart, mon
     """By the contaminated corpora alone: what cells share stays the same for all of them."""
     made = {}
 
-    def inject(_, name, stage):
+    def inject(_, name, stage, checked=None):
         made[name] = stage
         return SimpleNamespace(path=Path(name))
 

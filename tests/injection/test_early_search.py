@@ -1,0 +1,43 @@
+"""A corpus with a whole text of the pool is refused before the base corpus is made."""
+
+import pytest
+
+from core.errors import DataError
+from injection.corpus import open_corpus
+from injection.early_search import refuse_whole_texts
+from injection.run import run
+from injection.tokens import Tokenizer
+from launch.config import ClusterConfig
+from launch.shared import base_corpus
+from launch.stages import Stages
+from tests.injection.test_contamination import CASES, example, stage_of
+from training.recipe import PretrainingConfig
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A non-member of the pool."""
+    clean = open_corpus(run(stage_of(tmp_path_factory.mktemp("clean"))).path)
+    return example(clean.examples, member=False)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_off_refuses_a_whole_text_by_name(own, tmp_path, case):
+    stage = stage_of(tmp_path, CASES[case](own["text"]), "off", shard_characters=2_000)
+    with pytest.raises(DataError, match=f"text of {own['example_id']} .*document d5 has it 1"):
+        refuse_whole_texts(stage, Tokenizer(stage.tokenizer.path))
+
+
+@pytest.mark.parametrize(("policy", "at"), [("flag", 5), ("drop", 5), ("off", 39)])
+def test_others_and_what_stands_behind_the_budget_are_left_to_the_stage(own, tmp_path, policy, at):
+    stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), policy, at)
+    refuse_whole_texts(stage, Tokenizer(stage.tokenizer.path))
+
+
+def test_no_base_corpus_is_tokenised_before(own, tmp_path):
+    stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), "off", at=1)
+    recipe = PretrainingConfig(budget_tokens=1_024, sequence_tokens=128, vocab_size=300)
+    with pytest.raises(DataError, match="corpus holds the whole text of"):
+        base_corpus(stage, stage.corpus, recipe, Stages(ClusterConfig()))
+    assert list(tmp_path.rglob("tokenizer/tokenizer.json"))
+    assert not list(tmp_path.rglob("*.ids"))
