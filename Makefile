@@ -28,10 +28,10 @@ quickstart: $(VENV)/.installed
 	$(RUN) launch experiment=quickstart
 
 readme: quickstart
-	$(RUN) benchmarks.readme
+	$(RUN) perf.readme
 
 readme-check: $(VENV)/.installed
-	$(RUN) benchmarks.readme check
+	$(RUN) perf.readme check
 
 test: $(VENV)/.installed
 	$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -45,14 +45,15 @@ mutants: $(VENV)/.installed
 
 gpu: OUT ?= outputs/gpu
 gpu: $(VENV)/.installed
-	$(RUN) benchmarks.gpu out=$(OUT)
+	$(RUN) perf.gpu out=$(OUT)
 
 wheels:
-	PYTHON=$(PYTHON) bash benchmarks/wheels.sh .whl
+	PYTHON=$(PYTHON) bash perf/wheels.sh .whl
 
 check: $(VENV)/.installed
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
+	mkdir -p .mypy && ln -sfn .. .mypy/contamination
 	$(RUN) mypy
 
 format: $(VENV)/.installed

@@ -1,9 +1,16 @@
 """Scores into results: metrics with intervals, controls, tables, charts and a report."""
 
-import core.early  # noqa: F401 (signals are answered from here on)
-from analysis.folder import Report, open_report
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contamination.core.startup import lazy_exports
+
+if TYPE_CHECKING:
+    from contamination.analysis.report_folder import Report, open_report
 
 __all__ = ["Report", "analyse", "open_report"]
+__getattr__ = lazy_exports(__name__, {"Report": "report_folder", "open_report": "report_folder"})
 
 
 def analyse(*words: str) -> Report:
@@ -15,8 +22,9 @@ def analyse(*words: str) -> Report:
     Raises:
         UserError: as the command does.
     """
-    from analysis.config import AnalysisStage
-    from analysis.run import run
-    from core.compose import made
+    from contamination.analysis.config import AnalysisStage
+    from contamination.analysis.report_folder import open_report
+    from contamination.analysis.run import run
+    from contamination.core.cli import made
 
     return open_report(made("analysis", words, AnalysisStage, run))

@@ -6,21 +6,21 @@ import sys
 
 from omegaconf import DictConfig
 
-from analysis.config import AnalysisStage, WandbReport
-from core.command import command
-from core.config import convert
+from contamination.analysis.config import AnalysisStage, WandbReport
+from contamination.core.cli import command
+from contamination.core.config import convert
 
 
 def main(config: DictConfig) -> None:
     """Check the config and run the stage."""
-    from analysis.run import run
+    from contamination.analysis.run import run
 
     run(convert(config, AnalysisStage))
 
 
 def wandb(config: DictConfig) -> None:
     """Pull the results back from Weights & Biases, or from a local record of it."""
-    from analysis.mirror.report import write_wandb_report
+    from contamination.analysis.wandb.read import write_wandb_report
 
     made = write_wandb_report(convert(config, WandbReport))
     print(f"wrote {made.path}: {made.counts['cells']} cells, {made.counts['estimates']} estimates")
@@ -28,7 +28,7 @@ def wandb(config: DictConfig) -> None:
 
 def view(config: DictConfig) -> None:
     """Save a view of a project in Weights & Biases, and print its address."""
-    from analysis.mirror.view import ViewConfig, save_view
+    from contamination.analysis.wandb.view import ViewConfig, save_view
 
     print(save_view(convert(config, ViewConfig)))
 

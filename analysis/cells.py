@@ -14,18 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.conditions import FACTORS, SWAPPED, chosen, differences, recipe
-from analysis.config import CellPaths
-from analysis.two_stages import Second
-from core.errors import ArtifactError, ConfigError, DataError
-from core.wholeness import reading
-from detection import Scores, open_scores
-from detection.config import WHOLE
-from detection.flags import counted
-from detection.scores import origin
-from injection import PackedCorpus, open_corpus
-from injection.contamination import COLUMN, both_flags
-from training import Checkpoint, open_trained
+from contamination.analysis.conditions import FACTORS, SWAPPED, Second, chosen, differences, recipe
+from contamination.analysis.config import CellPaths
+from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.core.integrity import reading
+from contamination.detection.config import WHOLE
+from contamination.detection.flags import counted
+from contamination.detection.scores import Scores, open_scores, origin
+from contamination.injection.contamination import COLUMN, both_flags
+from contamination.injection.corpus import PackedCorpus, open_corpus
+from contamination.training.trained_model import Checkpoint, open_trained
 
 CLEAN = "clean"
 CONTAMINATED = "contaminated"
@@ -89,7 +87,7 @@ class Cell:
     defaults: Collection[tuple[str, str]]
     """The (method, variant) that have the method's own hyperparameters."""
     flags: Mapping[str, pd.DataFrame]
-    """Checkpoint → `detection.flags.counted` of its scores."""
+    """Checkpoint → `contamination.detection.flags.counted` of its scores."""
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -287,7 +285,7 @@ def _piece(cell: Cell) -> str:
 
 def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
     """Raise an ArtifactError for scores of another model; what a server ran, the cell says."""
-    from detection.model.scored_model import SERVED
+    from contamination.detection.models.base import SERVED
 
     digest = _scored(contaminated)
     if digest != model.artifact.digest and not digest.endswith(SERVED):
@@ -321,7 +319,7 @@ def _scope(clean: Scores, contaminated: Scores) -> str:
 
 def _scored(scores: Scores) -> str:
     """The digest of the model whose scores they are, whether or not code of its own ran."""
-    from detection.model.local_model import CODE
+    from contamination.detection.models.hf_model import CODE
 
     return scores.artifact.inputs["target"].removesuffix(CODE)
 

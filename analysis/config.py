@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from core.config import register, runtime
-from core.errors import require
-from core.ranges import PART, Range, Ranged, at_least, between, limited
-from training.config import WandbConfig
+from contamination.core.config import (
+    PART,
+    Range,
+    Ranged,
+    at_least,
+    between,
+    limited,
+    register,
+    runtime,
+)
+from contamination.core.errors import require
+from contamination.training.config import WandbConfig
 
 MOST_DRAWS = 1_000_000
 CONFIDENCE = Range(lambda level: 0.5 <= level < 1, "give one from 0.5 to below 1, such as 0.95.")
@@ -28,7 +36,7 @@ class AnalysisConfig(Ranged, node="analysis"):
     """Coverage of the intervals."""
     fpr: list[float] = limited([0.001, 0.01, 0.05], RATES)
     """False-positive rates at which the true-positive rate is reported, where the non-members carry
-    it (`core.metrics.rates.fewest_examples`)."""
+    it (`contamination.core.statistics.metrics.fewest_examples`)."""
     tpr: list[float] = limited([0.95], RATES)
     """True-positive rates at which the false-positive rate is reported."""
     blind_folds: int = limited(5, at_least(3))

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analysis.conditions import parts_of
-from analysis.config import AnalysisConfig
-from analysis.facts import Facts
-from analysis.glossary import Entry
-from analysis.sweeps import Sweep
-from analysis.tables.table import Table
-from analysis.training_record import Record
+from contamination.analysis.conditions import parts_of
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import Entry
+from contamination.analysis.provenance import Facts, Record
+from contamination.analysis.sweeps import Sweep
+from contamination.core.report.tables import Table
 
 
 @dataclass(frozen=True)

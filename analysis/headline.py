@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analysis.cells import CLEAN
-from analysis.direction import described
-from analysis.methods import BLIND, label
-from analysis.statistics.controls import by_control, verdict
-from analysis.summary import jointly, many
-from analysis.sweeps import Sweep, short, swept
-from analysis.tables.statistical import in_against_out
+from contamination.analysis.cells import CLEAN
+from contamination.analysis.methods import label
+from contamination.analysis.statistics.controls import by_control, verdict
+from contamination.analysis.summary import described, jointly, many
+from contamination.analysis.sweeps import Sweep, short, swept
+from contamination.analysis.tables.statistical import in_against_out
+from contamination.detection.baselines.blind import BLIND
 
 MAIN = 2
 """So many sentences of a condition say what was found: the best method, and the occurrences."""

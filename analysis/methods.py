@@ -5,14 +5,19 @@ Every table and chart asks here, so that a method has one name, one place and on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.cells import CLEAN, CONTAMINATED, Cell
-from detection.blind import BLIND as BLIND
+from contamination.analysis.cells import CLEAN, CONTAMINATED, Cell
+from contamination.core.registry import registered_class
+from contamination.detection.baselines.blind import BLIND
+from contamination.detection.flags import UPPER_BOUND
+from contamination.detection.methods.base import Method
 
 Methods = Sequence[tuple[str, str]]
 """(method, variant) in the order of tables and legends."""
@@ -105,3 +110,39 @@ def default_variants(cells: Sequence[Cell]) -> dict[str, str]:
     """
     scored = sorted({pair for cell in cells for pair in cell.scores[CONTAMINATED].columns})
     return {**dict(reversed(scored)), **dict(pair for cell in cells for pair in cell.defaults)}
+
+
+class Entry(NamedTuple):
+    """A method, the first sentence of its docstring (with the paper), and the rest (how it scores).
+
+    Both are empty where its class is neither the project's own nor imported.
+    """
+
+    method: str
+    summary: str
+    equation: str
+
+
+def glossary(methods: Iterable[str], classes: Mapping[str, str]) -> list[Entry]:
+    """An entry a method, in their order.
+
+    Args:
+        methods: the names in the scores.
+        classes: name → dotted path of its class, as the scores' config has it.
+    """
+    return [_entry(name, classes.get(name.removesuffix(UPPER_BOUND))) for name in methods]
+
+
+def _entry(method: str, target: str | None) -> Entry:
+    kind = _class(target or "")
+    summary, _, rest = (inspect.getdoc(kind) or "" if kind else "").partition("\n\n")
+    return Entry(method, " ".join(summary.split()), rest.strip())
+
+
+def _class(target: str) -> type[Method] | None:
+    """The method's class, if it is known without the scores' config."""
+    module, _, name = target.rpartition(".")
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    if isinstance(found, type) and issubclass(found, Method):
+        return found
+    return registered_class("method", target, Method)

@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from analysis.cells import Cell, series_of
-from analysis.charts.gallery import save_charts
-from analysis.conditions import parts_of
-from analysis.config import AnalysisStage
-from analysis.facts import cell_facts, provenance
-from analysis.findings import Findings
-from analysis.folder import CHARTS, PAGE, REPORT, TABLES
-from analysis.glossary import glossary
-from analysis.headline import controls_line, headlines
-from analysis.methods import BLIND, methods_of
-from analysis.page.build import page
-from analysis.report import OVER_CONDITIONS, Picture, Section, markdown
-from analysis.statistics.curves import histogram_table, roc_table, samples
-from analysis.statistics.pooled import by_condition
-from analysis.statistics.tidy_tables import Statistics
-from analysis.summary import of_conditions
-from analysis.sweeps import Sweep, sweeps_of
-from analysis.tables.along import sweep_table
-from analysis.tables.papers import learning_rate_table
-from analysis.tables.statistical import condition_tables, series_tables
-from analysis.tables.table import Table, write_tables
-from analysis.tables.tables import cell_tables
-from analysis.training_record import Record
-from core.files import write_text
+from contamination.analysis.cells import Cell, series_of
+from contamination.analysis.charts.gallery import save_charts
+from contamination.analysis.conditions import parts_of
+from contamination.analysis.config import AnalysisStage
+from contamination.analysis.findings import Findings
+from contamination.analysis.headline import controls_line, headlines
+from contamination.analysis.markdown_report import OVER_CONDITIONS, Picture, Section, markdown
+from contamination.analysis.methods import glossary, methods_of
+from contamination.analysis.page.build import page
+from contamination.analysis.provenance import Record, cell_facts, provenance
+from contamination.analysis.report_folder import CHARTS, PAGE, REPORT, TABLES
+from contamination.analysis.statistics.curves import histogram_table, roc_table, samples
+from contamination.analysis.statistics.pooled import by_condition
+from contamination.analysis.statistics.tidy_tables import Statistics
+from contamination.analysis.summary import of_conditions
+from contamination.analysis.sweeps import Sweep, sweeps_of
+from contamination.analysis.tables.estimates import cell_tables, sweep_table
+from contamination.analysis.tables.paper_tables import learning_rate_table
+from contamination.analysis.tables.statistical import condition_tables, series_tables
+from contamination.core.files import write_text
+from contamination.core.report.tables import Table, write_tables
+from contamination.detection.baselines.blind import BLIND
 
 
 def gather(

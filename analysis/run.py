@@ -7,10 +7,12 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.cells import Cell, name_apart, open_cell, series_of
-from analysis.config import AnalysisStage
-from analysis.examples import write_examples
-from analysis.folder import (
+from contamination.analysis.cells import Cell, name_apart, open_cell, series_of
+from contamination.analysis.config import AnalysisStage
+from contamination.analysis.example_pages import write_examples
+from contamination.analysis.headline import controls_line, headlines
+from contamination.analysis.provenance import Record, open_record
+from contamination.analysis.report_folder import (
     KIND,
     LATEST,
     PAGE,
@@ -20,20 +22,16 @@ from analysis.folder import (
     Report,
     open_report,
 )
-from analysis.headline import controls_line, headlines
-from analysis.mirror.runs import mirror
-from analysis.statistics.flags import notes
-from analysis.statistics.tidy_tables import statistics
-from analysis.statistics.unflagged import unflagged_sentence
-from analysis.summary import of_conditions
-from analysis.sweeps import sweeps_of
-from analysis.tables.along import sweep_table
-from analysis.tables.tables import cell_tables
-from analysis.training_record import Record, open_record
-from core.artifacts import Artifact, Built, build, is_complete, locate
-from core.disk import writable
-from core.files import write_text
-from core.terminal import wrapped
+from contamination.analysis.statistics.flagged import notes, unflagged_sentence
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.summary import of_conditions
+from contamination.analysis.sweeps import sweeps_of
+from contamination.analysis.tables.estimates import cell_tables, sweep_table
+from contamination.analysis.wandb.runs import mirror
+from contamination.core.artifacts import Artifact, Built, build, is_complete, locate
+from contamination.core.disk import writable
+from contamination.core.files import write_text
+from contamination.core.terminal import wrapped
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +71,7 @@ def write_report(
 def _make(
     folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record]
 ) -> Built:
-    from analysis.publish import gather, publish
+    from contamination.analysis.publish import gather, publish
 
     found = statistics(stage.name, stage.seed, cells, stage.analysis)
     tidy = [folder / f"{name}.parquet" for name in STATISTICS]

@@ -2,26 +2,196 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
+from statistics import NormalDist
 from typing import Any, TypeVar
 
 import pandas as pd
 
-from analysis.cells import CLEAN, CONTAMINATED
-from analysis.conditions import parts_of
-from analysis.config import AnalysisConfig
-from analysis.direction import described
-from analysis.direction import in_words as in_words
-from analysis.folder import Report
-from analysis.methods import BLIND, Methods, label, methods_of
-from analysis.statistics.controls import by_control, verdict
-from analysis.statistics.flags import notes
-from analysis.statistics.groups import ANY, occurrences_order
-from analysis.statistics.results import ALL, lacks
-from analysis.statistics.tidy_tables import Statistics
-from analysis.statistics.trends import OCCURRENCES, ONE_DOSE
-from analysis.statistics.unflagged import unflagged_sentence
-from core.metrics import AUROC
-from core.metrics.rates import ALARMS
+from contamination.analysis.cells import CLEAN, CONTAMINATED
+from contamination.analysis.conditions import parts_of
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import Methods, label, methods_of
+from contamination.analysis.report_folder import Report
+from contamination.analysis.statistics.controls import by_control, verdict
+from contamination.analysis.statistics.flagged import notes, unflagged_sentence
+from contamination.analysis.statistics.groups import ANY, occurrences_order
+from contamination.analysis.statistics.results import lacks
+from contamination.analysis.statistics.tidy_tables import Statistics
+from contamination.analysis.statistics.trends import NO_SLOPE, OCCURRENCES, ONE_DOSE
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import ALARMS, AUROC
+from contamination.detection.baselines.blind import BLIND
+
+Row = Mapping[Any, Any]
+
+
+class Direction(Enum):
+    """What the slope, its test and the values together show."""
+
+    RISES = "rises"
+    FALLS = "falls"
+    PEAKS = "rises and then falls"
+    DIPS = "falls and then rises"
+    ZIGZAGS = "zigzags"
+    FLAT = "shows no clear trend"
+    DISPUTED = "has no clear direction"
+    UNKNOWN = "has no measured trend"
+
+
+def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> Direction:
+    """The direction of one method's AUROC.
+
+    AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, no
+    part of the way clearly goes the other way, and the last value is not on the other side of the
+    first.
+
+    Args:
+        trend: the method's row of the trends (`statistics.trends`).
+        values: the method's AUROCs (value, ci_low, ci_high), in order of what varies.
+        alpha: the level at which τ's own one-sided test must agree (over occurrences). None: τ is
+            descriptive, and its sign must agree.
+    """
+    turns = _legs(values)
+    if len(turns) > 1:
+        several = Direction.PEAKS if turns[0] > 0 else Direction.DIPS
+        return several if len(turns) == 2 else Direction.ZIGZAGS
+    if math.isnan(trend["slope"]):
+        return Direction.UNKNOWN
+    rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
+    if not rises and not falls:
+        return Direction.FLAT
+    if _objection(trend, values, alpha):
+        return Direction.DISPUTED
+    return Direction.RISES if rises else Direction.FALLS
+
+
+def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+    """A clause on one method, such as "AUROC of loss rises with occurrences: its log-odds …".
+
+    `values` has the column `at` too: what varies, in words. It may be empty.
+    """
+    which = direction(trend, values, alpha)
+    start = f"AUROC of {name} {which.value} with {axis}"
+    if which is Direction.UNKNOWN:
+        why = str(trend["note"]).removeprefix(NO_SLOPE)
+        return f"{start}: {why}{_ends(values, '; it goes')}"
+    if which is Direction.ZIGZAGS:
+        return f"{start}, in no steady direction: {_list(values)}"
+    if which in (Direction.PEAKS, Direction.DIPS):
+        return f"{start}: {_list(values.iloc[_turning_points(values)])}"
+    said = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
+    if which is Direction.DISPUTED:
+        said += f"; but {_objection(trend, values, alpha)}"
+    return said
+
+
+def in_words(row: Row | pd.Series[Any]) -> str:
+    """An estimate: 0.91 [0.88, 0.93]."""
+    return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+
+
+def _objection(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+    """What contradicts the sign of the slope, in words; empty where nothing does."""
+    sign = 1 if trend["slope"] > 0 else -1
+    if not _confirmed(trend, sign, alpha):
+        return f"Kendall's τ does not confirm it ({_tau(trend, alpha)})"
+    if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
+        return "the last AUROC is on the other side of the first"
+    if -sign in _legs(values):
+        return "part of the way clearly goes the other way"
+    return ""
+
+
+def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
+    """Whether τ says the same; it says nothing where it could not be computed."""
+    if not sign * trend["tau"] > 0:
+        return False
+    if alpha is None:
+        return True
+    p_value = trend["p_value"] if sign > 0 else 1 - trend["p_value"]
+    return bool(p_value < alpha)
+
+
+def _legs(values: pd.DataFrame) -> list[int]:
+    """The clear moves between turning points: 1 up, -1 down."""
+    column = values["value"].to_numpy()
+    return [1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_points(values))]
+
+
+def _turning_points(values: pd.DataFrame) -> list[int]:
+    """The rows between which AUROC clearly moves: a start, the turns and an end; else none.
+
+    A move is clear where intervals are apart. A rise ends at the row whose interval starts highest,
+    a fall at the one whose interval ends lowest: wide intervals tell of no move.
+    """
+    if len(values) < 3:
+        return []
+    low, high = _widened(values)
+    points: list[int] = []
+    lowest = highest = move = 0
+    for place in range(1, len(values)):
+        if low[place] > high[lowest] and move != 1:
+            points.append(lowest)
+            highest, move = place, 1
+        elif high[place] < low[highest] and move != -1:
+            points.append(highest)
+            lowest, move = place, -1
+        highest = max(highest, place, key=lambda row: float(low[row]))
+        lowest = min(lowest, place, key=lambda row: float(high[row]))
+    return [*points, highest if move > 0 else lowest] if points else []
+
+
+def _widened(values: pd.DataFrame) -> tuple[Scores, Scores]:
+    """The ends of the intervals, corrected for the number of pairs of values (Bonferroni).
+
+    Two 95% intervals are apart by chance in 0.6% of pairs, so that few values need no correction.
+    """
+    pairs = len(values) * (len(values) - 1) / 2
+    factor = max(1.0, _normal(0.05 / pairs) / (2**0.5 * _normal(0.05)))
+    middle, low, high = (values[name].to_numpy(float) for name in ("value", "ci_low", "ci_high"))
+    return middle - factor * (middle - low), middle + factor * (high - middle)
+
+
+def _normal(alpha: float) -> float:
+    """How many standard deviations a two-sided test at this level asks for."""
+    return NormalDist().inv_cdf(1 - alpha / 2)
+
+
+def _change(trend: Row) -> str:
+    """Such as "increase by 0.71 [0.60, 0.82]"; a fall is told as a positive decrease."""
+    numbers: Sequence[float] = [trend[name] for name in ("slope", "slope_low", "slope_high")]
+    verb = "change"
+    if numbers[1] > 0:
+        verb = "increase"
+    elif numbers[2] < 0:
+        verb, numbers = "decrease", [-numbers[0], -numbers[2], -numbers[1]]
+    return f"{verb} by {numbers[0]:.2f} [{numbers[1]:.2f}, {numbers[2]:.2f}]"
+
+
+def _ends(values: pd.DataFrame, lead: str) -> str:
+    """Such as ", from 0.55 [0.50, 0.60] at 1 to 0.94 [0.90, 0.97] at 8"; empty without values."""
+    if len(values) < 2:
+        return ""
+    first, last = values.iloc[0], values.iloc[-1]
+    return f"{lead} from {in_words(first)} at {first['at']} to {in_words(last)} at {last['at']}"
+
+
+def _list(values: pd.DataFrame) -> str:
+    return ", ".join(f"{in_words(row)} at {row['at']}" for row in values.to_dict("records"))
+
+
+def _tau(trend: Row, alpha: float | None) -> str:
+    """τ, with the p-value of its test where there is one."""
+    if math.isnan(trend["tau"]):
+        return "it could not be computed"
+    tested = f", one-sided p = {trend['p_value']:.3f}" if alpha is not None else ""
+    return f"{trend['tau']:.2f}{tested}"
+
 
 Estimates = TypeVar("Estimates", pd.DataFrame, "pd.Series[Any]")
 

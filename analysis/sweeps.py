@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.cells import Series, Shared
-from analysis.methods import BLIND, Methods, checkpoint_of, in_order
-from analysis.statistics.groups import ANY
-from analysis.statistics.results import ALL, lacks
-from analysis.two_stages import PLACES
-from core.metrics import AUROC
+from contamination.analysis.cells import Series, Shared
+from contamination.analysis.methods import Methods, checkpoint_of, in_order
+from contamination.analysis.statistics.groups import ANY
+from contamination.analysis.statistics.results import lacks
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC
+from contamination.detection.baselines.blind import BLIND
+from contamination.injection.finetuning.config import PLACES
 
 log = logging.getLogger(__name__)
 

@@ -24,16 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from core.config import identity
-from core.content import digests, files_digest
-from core.disk import disk_errors
-from core.errors import ArtifactError, ConfigError, UserError
-from core.files import sealed, sync, write_text
-from core.lease import CLAIM, building
-from core.nearest import say_nearest
-from core.stored import MOST_NODES, MOST_YAML_BYTES, check_writable, check_yaml, read_yaml
-from core.wholeness import (
+from contamination.core.config import identity
+from contamination.core.config_diff import say_nearest
+from contamination.core.disk import disk_errors
+from contamination.core.errors import ArtifactError, ConfigError, UserError
+from contamination.core.files import sealed, sync, write_text
+from contamination.core.hashing import digests, files_digest
+from contamination.core.integrity import (
     MANIFEST,
+    SCHEMA,
     ForeignManifestError,
     ensure_whole,
     foreign,
@@ -41,11 +40,17 @@ from core.wholeness import (
     read_manifest,
     refusal,
 )
+from contamination.core.lock import CLAIM, building
+from contamination.core.stored_files import (
+    MOST_NODES,
+    MOST_YAML_BYTES,
+    check_writable,
+    check_yaml,
+    read_yaml,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SCHEMA = 4  # of all artefacts: raised where the same config and inputs give other results
 CONFIG = "config.yaml"
 NAMED = re.compile(r".+-[0-9a-f]{12}")  # as `locate` names a folder
 MODEL, WITH_MODEL = "hf", ("model", "masked_lm")  # a folder's model, and the kinds that have one
@@ -101,7 +106,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The config that a run folder was made from: plain data, whatever classes it names.
 
     Raises:
-        ArtifactError: it is missing, not YAML, or exceeds the limits of `core.stored`.
+        ArtifactError: it is missing, not YAML, or exceeds the limits of `contamination.core.stored_files`.
     """
     try:
         return read_yaml(folder / CONFIG)
@@ -194,7 +199,7 @@ def config_text(config: Any) -> str:
     """The config as YAML that `read_config` reads.
 
     Raises:
-        ConfigError: it exceeds a limit of `core.stored`.
+        ConfigError: it exceeds a limit of `contamination.core.stored_files`.
     """
     data = as_data(config)
     try:

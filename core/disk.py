@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.errors import ConfigError, DataError, require
-from core.files import NAME_BYTES
-from core.user_files import is_written_into, refused_output
+from contamination.core.errors import ConfigError, DataError, require
+from contamination.core.files import NAME_BYTES
+from contamination.core.user_files import is_written_into, refused_output
 
 REMEDIES = {
     errno.ENOSPC: "What is unfinished counts for nothing: free space, run the same command again.",

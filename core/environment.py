@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from urllib.request import getproxies
 
-from core import secrets
-from core.errors import said
+from contamination.core import secrets
+from contamination.core.errors import said
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 """The environment variables that name certificates of authorities."""

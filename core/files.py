@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.stored import parse_json, read_text
+from contamination.core.stored_files import parse_json, read_text
 
 NAME_BYTES = 255  # of one part of a path, on all common disks
 TEMPORARY_END = ".unfinished"  # how the name of a temporary file or folder ends
@@ -81,7 +81,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """The values in a file whose text `sealed` made.
 
     Raises:
-        ValueError: it is not what was written, or exceeds the limits of `core.stored`.
+        ValueError: it is not what was written, or exceeds the limits of `contamination.core.stored_files`.
         OSError: it can't be read.
     """
     return unsealed(read_text(path))

@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from core.environment import environment_fault, lacks_certificates
-from core.errors import ConfigError
+from contamination.core.environment import environment_fault, lacks_certificates
+from contamination.core.errors import ConfigError
 
 
 @dataclass

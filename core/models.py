@@ -5,14 +5,70 @@ from __future__ import annotations
 import copy
 import importlib.util
 import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import check_owner
-from core.content import digests, file_digest, files_digest, folder_digest
-from core.errors import ConfigError, said
-from core.hub import commit, commit_digest, not_asked, prepare_hub
-from core.weights import check_whole
+from contamination.core.artifacts import check_owner
+from contamination.core.errors import ConfigError, said
+from contamination.core.hashing import digests, file_digest, files_digest, folder_digest
+from contamination.core.hub import commit, commit_digest, not_asked, prepare_hub
+
+
+def own_part(parameter: Any) -> Any:
+    """The values that this process holds, in one dimension where they are a part."""
+    return getattr(parameter, "ds_tensor", parameter)
+
+
+def whole_shape(parameter: Any) -> tuple[int, ...]:
+    """The shape that all processes' parts have together."""
+    return tuple(getattr(parameter, "ds_shape", parameter.shape))
+
+
+BUFFER = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
+"""A causal mask that older releases saved with GPT-2, GPT-J and GPT-Neo: it was never learned."""
+
+
+def check_whole(field: str, path: str, model: Any, loaded: Mapping[str, Any]) -> None:
+    """Refuse a model that transformers would complete with random weights, or run on NaN.
+
+    `loaded` is the loading information of `from_pretrained`, and `field` the config field that
+    holds `path`. Partitions of ZeRO stage 3 are looked at each where it is.
+
+    Raises:
+        ConfigError: a tensor is missing, surplus, of another shape, or not finite.
+    """
+    for wrong in _wrong(model, loaded):
+        raise ConfigError(
+            f"{field} is {path!r}: {wrong}. Its weights are damaged, or its config.json is another "
+            "model's. Copy or download the model again, or give another one."
+        )
+
+
+def _wrong(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
+    surplus = [name for name in loaded["unexpected_keys"] if not BUFFER.fullmatch(name)]
+    for names, what in ((loaded["missing_keys"], "lack"), (surplus, "have a surplus")):
+        if names:
+            yield f"its weights {what} {_some(sorted(names))}"
+    for name, given, wanted in sorted(loaded["mismatched_keys"]):
+        yield f"{name} has the shape {tuple(given)}, not {tuple(wanted)}"
+    if names := [name for name, weights in model.named_parameters() if not _finite(weights)]:
+        yield f"NaN or infinite values are in {_some(names)}"
+
+
+def _finite(weights: Any) -> bool:
+    here = own_part(weights)
+    if here.is_meta or not here.numel():  # it is not loaded here, or there is none
+        return True
+    least, most = here.aminmax()  # NaN wherever one value is; needs no copy of the weights
+    return bool(least.isfinite() & most.isfinite())
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
 
 GGUF = ".gguf"
 LOADING = {"output_loading_info": True, "ignore_mismatched_sizes": True}

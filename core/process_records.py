@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.errors import StoppedError, UserError
-from core.files import read_sealed, sealed, write_text
-from core.stored import typed
+from contamination.core.errors import StoppedError, UserError
+from contamination.core.files import read_sealed, sealed, write_text
+from contamination.core.stored_files import typed
 
 PROGRESS = "progress.json"
 FAILED = "failed"

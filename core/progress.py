@@ -13,8 +13,8 @@ from typing import Any
 from tqdm import tqdm
 from tqdm.utils import disp_len
 
-from core import process_records
-from core.terminal import about
+from contamination.core import process_records
+from contamination.core.terminal import about
 
 INTERVAL = 2.0
 """Seconds between two records of progress."""

@@ -11,9 +11,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from core.command import CONF
-from core.errors import ArtifactError, said
-from core.stored import read_yaml, targets_in
+from contamination.core.cli import CONF
+from contamination.core.errors import ArtifactError, said
+from contamination.core.stored_files import read_yaml, targets_in
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from core.errors import ConfigError
+from contamination.core.errors import ConfigError
 
 HIDDEN = "***"
 SHORTEST = 8

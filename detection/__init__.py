@@ -1,20 +1,16 @@
 """Membership scores: every method from as few forward passes as possible."""
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-import core.early  # noqa: F401 (signals are answered from here on)
-from detection.scores import Scores, open_scores
+from typing import TYPE_CHECKING
+
+from contamination.core.startup import lazy_exports
 
 if TYPE_CHECKING:
-    from detection.api import evaluate, score
+    from contamination.detection.api import evaluate, score
+    from contamination.detection.scores import Scores, open_scores
 
 __all__ = ["Scores", "evaluate", "open_scores", "score"]
-
-
-def __getattr__(name: str) -> Any:
-    """`score` and `evaluate`, which load more than the stage's first words need."""
-    if name not in ("evaluate", "score"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from detection import api
-
-    return getattr(api, name)
+__getattr__ = lazy_exports(
+    __name__, {"evaluate": "api", "score": "api", "Scores": "scores", "open_scores": "scores"}
+)

@@ -1,36 +1,49 @@
-"""`python -m detection`: score texts; `… accuracy`, `audit`, `build`, `extraction`, and so on."""
+"""`python -m detection`: score texts; `… accuracy`, `build`, `extraction`, and so on."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
-from core.command import command, said
-from core.config import convert
-from core.user_files import output_file
-from detection.config import DetectionStage
-from detection.ranks.group import served
-from detection.thresholds.run import ThresholdStage, decide
+from contamination.core.cli import command, said
+from contamination.core.config import convert
+from contamination.core.distributed import is_launched
+from contamination.core.user_files import output_file
+from contamination.detection.config import DetectionStage
 
 EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
 """`thresholds examples=FILE` under a name by which Hydra does not look for conf/examples/FILE."""
 
 
+def run_launched(stage: Callable[[], int]) -> int:
+    """The exit status of a stage that the processes of a launcher, if there is one, share."""
+    if not is_launched():
+        return stage()
+    from contamination.detection.workers import served
+
+    return served(stage)
+
+
 def main(config: DictConfig) -> None:
     """Run the stage and print what the scores say."""
-    from detection.benchmark_summary import benchmark_report
-    from detection.examples import open_examples
-    from detection.overlap import text_notes
-    from detection.run import run, run_slice  # here, so that --help and --cfg job answer at once
-    from detection.scores import open_scores
-    from detection.summary import summary
+    from contamination.data.near_duplicates import text_notes
+    from contamination.detection.benchmark_summary import benchmark_report
+    from contamination.detection.examples import open_examples
+    from contamination.detection.run import (
+        run,
+        run_slice,  # here, so that --help and --cfg job answer at once
+    )
+    from contamination.detection.scores import open_scores
+    from contamination.detection.summary import summary
 
     stage = convert(config, DetectionStage)
     if stage.dry_run:
-        from detection.dry_run import run as counted
+        from contamination.detection.tasks.probe import plan_requests as counted
 
         print(counted(stage))
         return
@@ -53,8 +66,8 @@ def main(config: DictConfig) -> None:
 
 def online(config: DictConfig) -> None:
     """Score windows of joined texts and print what the windows' scores say."""
-    from detection.online import OnlineStage, run
-    from detection.summary import summary
+    from contamination.detection.summary import summary
+    from contamination.detection.tasks.online import OnlineStage, run
 
     stage = convert(config, OnlineStage)
     table, windows = run(stage)
@@ -71,8 +84,8 @@ def online(config: DictConfig) -> None:
 
 def accuracy(config: DictConfig) -> None:
     """Answer the corpus's questions and print the accuracy of members and of non-members."""
-    from detection.accuracy.run import FILE, AccuracyStage, run
-    from detection.accuracy.summary import compared, summary
+    from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
+    from contamination.detection.tasks.accuracy_summary import compared, summary
 
     stage = convert(config, AccuracyStage)
     tables = []
@@ -86,8 +99,7 @@ def accuracy(config: DictConfig) -> None:
 
 def extraction(config: DictConfig) -> None:
     """Print what share of the members, and of the non-members, comes back word for word."""
-    from detection.extraction.run import FILE, ExtractionStage, run
-    from detection.extraction.summary import summary
+    from contamination.detection.tasks.extraction import FILE, ExtractionStage, run, summary
 
     stages = convert(config, ExtractionStage).models()
     made = dict(zip(("model", "reference"), map(run, stages), strict=False))
@@ -96,24 +108,17 @@ def extraction(config: DictConfig) -> None:
     print("\n".join(f"wrote {artifact.path}" for artifact in made.values()))
 
 
-def audit(config: DictConfig) -> None:
-    """Audit a model with texts of one's own, and print what was found."""
-    from detection.audits.base import AuditStage
-    from detection.audits.run import PAGE, findings, run
-
-    made = run(convert(config, AuditStage))
-    print(f"{findings(made)}\nwrote {made.path / PAGE}")
-
-
 def probe(config: DictConfig) -> None:
     """Print what a server can do."""
-    from detection.probe import ProbeStage, run
+    from contamination.detection.tasks.probe import ProbeStage, run
 
     print(run(convert(config, ProbeStage)))
 
 
 def choose(config: DictConfig) -> None:
     """Choose thresholds, or apply them."""
+    from contamination.detection.tasks.thresholds import ThresholdStage, decide
+
     with open_dict(config):
         config.examples = config.pop(FILE_OF_EXAMPLES)
     decide(convert(config, ThresholdStage))
@@ -121,14 +126,14 @@ def choose(config: DictConfig) -> None:
 
 def view(config: DictConfig) -> None:
     """Write the page that shows examples token by token."""
-    from detection.view.run import ViewStage, run
+    from contamination.detection.viewer.run import ViewStage, run
 
     print(f"wrote {run(convert(config, ViewStage))}")
 
 
 def build(config: DictConfig) -> None:
     """Build a labelled benchmark of dated documents and print its datasheet."""
-    from detection.building.run import BuildStage, run
+    from contamination.detection.building.run import BuildStage, run
 
     artifact = run(convert(config, BuildStage))
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
@@ -136,7 +141,7 @@ def build(config: DictConfig) -> None:
 
 def select(config: DictConfig) -> None:
     """Keep the candidates that share little with a corpus and print the datasheet."""
-    from detection.building.select import SelectStage, run
+    from contamination.detection.building.overlap_selection import SelectStage, run
 
     artifact = run(convert(config, SelectStage))
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
@@ -145,7 +150,6 @@ def select(config: DictConfig) -> None:
 if __name__ == "__main__":
     stages = {
         "accuracy": accuracy,
-        "audit": audit,
         "build": build,
         "extraction": extraction,
         "online": online,
@@ -160,8 +164,4 @@ if __name__ == "__main__":
         stage = stages[name]
     if stage is choose:
         sys.argv[1:] = [EXAMPLES.sub(FILE_OF_EXAMPLES, word) for word in sys.argv[1:]]
-    if stage is audit:
-        from detection.audits.words import spelled_out
-
-        sys.argv[1:] = spelled_out(sys.argv[1:])
-    sys.exit(said(lambda: served(lambda: command(name, stage))))
+    sys.exit(said(partial(run_launched, partial(command, name, stage))))

@@ -10,16 +10,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from core.bootstrap import Scores
-from core.estimates import Estimate, interval, mean_over, mean_trials
-from core.markdown import markdown_table
-from core.metrics import AUROC, Metric, tpr_at_fpr
-from core.terminal import fit, wrapped
-from core.user_files import output_file
-from detection.benchmarks.parts import chosen
-from detection.blind import BLIND, Baseline, blind_baseline, once
-from detection.config import ExamplesConfig
-from detection.evaluation import (
+from contamination.core.report.tables import markdown_table
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import Estimate, interval, mean_over, mean_trials
+from contamination.core.statistics.metrics import AUROC, Metric, tpr_at_fpr
+from contamination.core.terminal import fit, wrapped
+from contamination.core.user_files import output_file
+from contamination.data.benchmark_parts import chosen
+from contamination.data.config import ExamplesConfig
+from contamination.data.near_duplicates import part_notes
+from contamination.data.texts import Texts
+from contamination.detection.baselines.blind import BLIND, Baseline, blind_baseline, once
+from contamination.detection.baselines.matching import MATCHED
+from contamination.detection.evaluation import (
     CONFIDENCE,
     Group,
     Key,
@@ -29,13 +32,10 @@ from detection.evaluation import (
     ranked_texts,
     tidy,
 )
-from detection.flags import counted, said, together
-from detection.matching import MATCHED
-from detection.overlap import part_notes
-from detection.summary import figure, write_rows
-from detection.texts import Texts
+from contamination.detection.flags import counted, said, together
+from contamination.detection.summary import figure, write_rows
 
-PAPERS = Path(__file__).with_name("benchmarks") / "papers"
+PAPERS = Path(__file__).resolve().parents[1] / "data" / "papers"
 METRICS = (AUROC, tpr_at_fpr(0.05))
 SHOWN = (AUROC, MATCHED, METRICS[1])
 AVERAGE = "average"

@@ -14,21 +14,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from core.artifacts import Built, beside, build, is_complete, locate, open_artifact
-from core.errors import ArtifactError
-from detection.beginnings import families
-from detection.config import DetectionConfig
-from detection.examples import texts_digest
-from detection.model import ScoredModel, model_of
-from detection.passes import Pass
-from detection.ranks.spread import staying
-from detection.resources import Resources
-from detection.store import KIND, PARTS, ByText, Row, StoredPass, is_whole, part, write_rows
-from detection.texts import Text, Texts, release
-from detection.views import view_of
+from contamination.core.artifacts import Built, beside, build, is_complete, locate, open_artifact
+from contamination.core.errors import ArtifactError
+from contamination.data.examples import texts_digest
+from contamination.data.texts import Text, Texts, families, release
+from contamination.detection.config import DetectionConfig
+from contamination.detection.models import model_of
+from contamination.detection.models.base import ModelHandle
+from contamination.detection.pass_store import (
+    KIND,
+    PARTS,
+    ByText,
+    Row,
+    StoredPass,
+    is_whole,
+    part,
+    write_rows,
+)
+from contamination.detection.passes import Pass
+from contamination.detection.resources import Resources
+from contamination.detection.views import view_of
+from contamination.detection.workers import staying
 
 if TYPE_CHECKING:
-    from detection.loaded import LoadedModel
+    from contamination.detection.loaded_model import LoadedModel
 
 PART_CHARACTERS = 2**20
 """Of the texts of a part, over all copies: what is in memory at a time, and lost in a kill."""
@@ -43,7 +52,7 @@ class Collector:
     def __init__(
         self,
         runs: Path,
-        models: Mapping[str, ScoredModel],
+        models: Mapping[str, ModelHandle],
         texts: Sequence[Text],
         settings: DetectionConfig,
         resources: Resources | None = None,
@@ -206,7 +215,7 @@ class Collector:
 
     def _load(self, role: str) -> LoadedModel:
         if role not in self._loaded:
-            from detection.loaded import LoadedModel
+            from contamination.detection.loaded_model import LoadedModel
 
             self._loaded[role] = LoadedModel(self.models[role], self.settings, self.resources)
         return self._loaded[role]

@@ -7,13 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING
 
-from core import secrets
-from core.config import named_where_set, register, runtime
-from core.errors import require
-from core.ranges import DEVICE, POSITIVE, Ranged, at_least, limited, one_of
-from injection.sources.tally import ON_ERROR
+from contamination.core import secrets
+from contamination.core.config import (
+    DEVICE,
+    POSITIVE,
+    Ranged,
+    at_least,
+    limited,
+    named_where_set,
+    one_of,
+    register,
+    runtime,
+)
+from contamination.core.errors import require
+from contamination.data.config import ExamplesConfig
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -79,78 +87,6 @@ class DetectionConfig(Ranged, node="detection"):
     def of_the_head(self) -> dict[str, str]:
         """What names scores by 16-bit weights: older ones were of logits rounded to 16 bits."""
         return {} if self.dtype == "float32" else {"logits": "float32"}
-
-
-@dataclass  # not frozen: OmegaConf fills in no frozen one within a list
-class PlaceConfig:
-    """Where rows of a benchmark stand. `{length}` and other axes stand for the part's own value."""
-
-    path: str | None = None
-    """A data set on the hub; null: that of the source."""
-    subset: str | None = None
-    """Its configuration."""
-    split: str | None = None
-    """Its split; null: its `files` are read instead."""
-    files: str | None = None
-    """A glob pattern of files in a folder of downloaded ones; JSONL may have a string a line."""
-    converted: str | None = None
-    """`<configuration>/<split>` in the folder of Parquet files that the hub makes of a data set
-    (its branch refs/convert/parquet), read where no file has the name `files`."""
-    column: str | None = None
-    """In rows that hold both sides, such as those of MIMIR's Parquet files: the column of this
-    one."""
-
-
-@dataclass
-class SourceConfig(PlaceConfig):
-    """Some rows of a benchmark: all rows of a part are those of all sources that have it."""
-
-    has: dict[str, list[Any]] = field(default_factory=dict)
-    """Axis (see `AXES`) → the values that it has."""
-    label: int | None = None
-    """Of all its rows; null: the rows have their own."""
-    neighbors: PlaceConfig | None = None
-    """Reworded versions of its texts: a row of several a text, or as many rows a text."""
-
-
-AXES = ("domain", "length", "setting")
-"""What the parts of a benchmark may differ in."""
-
-
-@dataclass(frozen=True)
-class ExamplesConfig(Ranged, node="examples"):
-    """The texts to score (node `examples`)."""
-
-    path: str = MISSING
-    """A corpus folder; or rows of `text` and optional `id`, `label`, `benchmark`: a JSONL (plain,
-    .gz, .zst), CSV, TSV or Parquet file, a folder of datasets' save_to_disk, a hub id, or - for
-    standard input."""
-    format: str = runtime("auto")
-    """A file's: auto (by suffix; JSONL on standard input), jsonl, csv, tsv or parquet."""
-    split: str = runtime("train")
-    """Which split of a hub data set, or of a saved one that has several."""
-    subset: str | None = runtime(None)
-    """Which configuration of a hub data set."""
-    on_error: str = runtime("stop", one_of(ON_ERROR))
-    """A row that can't be used: stop, or skip (leave it out and count it)."""
-    name: str | None = runtime(None)
-    """Of a labelled benchmark, as conf/examples has them; null: the rows are none."""
-    domain: Any = runtime(None)
-    """Of a benchmark: one or several of its domains; null: all."""
-    length: Any = runtime(None)
-    """Of a benchmark: one or several lengths of its texts; null: all."""
-    setting: Any = runtime(None)
-    """Of a benchmark: one or several of its settings; null: all."""
-    same_texts: list[str] = runtime([])
-    """Of a benchmark: the axes along which parts are about the same texts."""
-    columns: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
-    """Of a benchmark: `text`, `label`, `id` or `cluster` → what its rows call it, if not that."""
-    sources: list[SourceConfig] = runtime([])
-    """Of a benchmark: where its rows stand; see `SourceConfig`."""
-    label_words: int | None = runtime(None, at_least(1))
-    """Of a benchmark: a row's label is a list, one of so many words each; null: one a row."""
-    papers: str | None = runtime(None)
-    """Of a benchmark: a CSV of the papers' own figures, in detection/benchmarks/papers."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +206,6 @@ def slice_of(field: str, words: str) -> tuple[int, int]:
 
 
 register("detection", DetectionConfig)
-register("examples", ExamplesConfig)
 register("scored_model", ScoredModelConfig)
 register("reference", ReferenceConfig)
 register("masked_lm", MaskedLMConfig)

@@ -12,16 +12,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from core.bootstrap import Resample, resample
-from core.clusters import Clustered, Clusters
-from core.estimates import ALL, Estimate, estimate, interval, mean_over, needs_over
-from core.metrics import AUROC, Metric, Scores, chosen_metrics
-from core.metrics.area import auroc_trials
-from core.seeds import derive
-from detection.blind import BLIND, Baseline, Blind, blind_baseline, obstacle, texts_tell, warning
-from detection.clusters import clusters_of, sides
-from detection.matching import MATCHED, leftover, matched_by
-from detection.texts import Text, Texts
+from contamination.core.seeds import derive
+from contamination.core.statistics.bootstrap import Resample, Scores, resample
+from contamination.core.statistics.clusters import Clustered, Clusters
+from contamination.core.statistics.estimates import (
+    ALL,
+    Estimate,
+    estimate,
+    interval,
+    mean_over,
+    needs_over,
+)
+from contamination.core.statistics.metrics import AUROC, Metric, auroc_trials, chosen_metrics
+from contamination.data.texts import Text, Texts, clusters_of, sides
+from contamination.detection.baselines.blind import (
+    BLIND,
+    Baseline,
+    Blind,
+    blind_baseline,
+    obstacle,
+    texts_tell,
+    warning,
+)
+from contamination.detection.baselines.matching import MATCHED, leftover, matched_by
 
 METRICS = chosen_metrics([0.05], [0.95])
 DRAWS, CONFIDENCE, SEED = 1_000, 0.95, 0
@@ -161,7 +174,7 @@ def group(
 ) -> Group:
     """By method and variant; none where the examples are of one kind. `name` seeds the draws.
 
-    `match` adds each method's AUROC after matching on what the texts tell (`detection.matching`),
+    `match` adds each method's AUROC after matching on what the texts tell (`contamination.detection.baselines.matching`),
     and to the blind row what matching leaves of style; `baseline` makes that row. `looks` is at how
     many groups' blind rows a reader looks: that texts alone tell is said of one of them by chance
     in 5% of the cases (Bonferroni).

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from core.blank import is_blank
-from detection.passes import LEAST, ORIGINAL, Example, Pass
-from detection.views import view_of
+from contamination.data.text import is_blank
+from contamination.detection.passes import LEAST, ORIGINAL, Example, Pass
+from contamination.detection.views import view_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from detection.store import ByText
-    from detection.texts import Texts
+    from contamination.data.texts import Texts
+    from contamination.detection.pass_store import ByText
 
 SIDES = {True: "member", False: "non-member", None: "without label"}
 UPPER_BOUND = "_upper_bound"

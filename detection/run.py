@@ -9,19 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import Artifact, Built, build, is_complete, locate
-from core.config import identity
-from core.content import file_digest
-from core.disk import check_writable, disk_errors
-from core.errors import ConfigError
-from detection.collect import Collector
-from detection.config import DetectionStage, slice_of
-from detection.examples import examples_digest, open_examples
-from detection.export import CSV, export
-from detection.flags import counted, counting, said, together
-from detection.methods.base import Method
-from detection.model import ScoredModel
-from detection.needs import (
+from contamination.core.artifacts import Artifact, Built, build, is_complete, locate
+from contamination.core.config import identity
+from contamination.core.disk import check_writable, disk_errors
+from contamination.core.errors import ConfigError
+from contamination.core.hashing import file_digest
+from contamination.data.examples import examples_digest
+from contamination.data.texts import Texts
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionStage, slice_of
+from contamination.detection.examples import open_examples
+from contamination.detection.flags import counted, counting, said, together
+from contamination.detection.methods.base import Method
+from contamination.detection.models.base import ModelHandle
+from contamination.detection.passes import Pass
+from contamination.detection.requirements import (
     Methods,
     choose_methods,
     choose_servable,
@@ -30,10 +32,9 @@ from detection.needs import (
     open_resources,
     used_by,
 )
-from detection.passes import Pass
-from detection.resources import Resources
-from detection.scope import outputs_of, scoped
-from detection.scores import (
+from contamination.detection.resources import Resources
+from contamination.detection.scope import outputs_of, scoped
+from contamination.detection.scores import (
     COLUMNS,
     FILE,
     KIND,
@@ -42,7 +43,7 @@ from detection.scores import (
     score_tables,
     write_tables,
 )
-from detection.texts import Texts
+from contamination.detection.summary import CSV, export
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None
 
 def opened(
     stage: DetectionStage, examples: Texts | None
-) -> tuple[Methods, Texts, dict[str, ScoredModel], Resources]:
+) -> tuple[Methods, Texts, dict[str, ModelHandle], Resources]:
     """The methods that can be served, the texts, and what both read."""
     methods = choose_methods(stage)
     examples = open_examples(stage.examples) if examples is None else examples
@@ -158,7 +159,7 @@ def _named(
     stage: DetectionStage,
     methods: Methods,
     examples: Texts,
-    models: Mapping[str, ScoredModel],
+    models: Mapping[str, ModelHandle],
     resources: Resources,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What names the folder of scores: the settings, and the digests of what is read."""

@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.errors import ConfigError, DataError
-from detection.config import INPUT, OUTPUT, WHOLE
-from detection.examples import lines_digest
-from detection.methods.base import Method
-from detection.model import ScoredModel, model_of
-from detection.passes import Copies, Pass
-from detection.store import ByText
-from detection.texts import Text, Texts
-from detection.views import view_of
-from detection.views.base import View
+from contamination.core.errors import ConfigError, DataError
+from contamination.data.examples import lines_digest
+from contamination.data.texts import Text, Texts
+from contamination.detection.config import INPUT, OUTPUT, WHOLE
+from contamination.detection.methods.base import Method
+from contamination.detection.models import model_of
+from contamination.detection.models.base import ModelHandle
+from contamination.detection.pass_store import ByText
+from contamination.detection.passes import Copies, Pass
+from contamination.detection.views import view_of
+from contamination.detection.views.base import View
 
 AT_ONCE = 1_000
 """Texts that are tokenised at once."""
@@ -78,7 +79,7 @@ def lack_of_scope(scope: str, method: Method) -> tuple[str, str] | None:
 
 
 def scoped(
-    scope: str, texts: Texts, passes: Mapping[Pass, ByText], models: Mapping[str, ScoredModel]
+    scope: str, texts: Texts, passes: Mapping[Pass, ByText], models: Mapping[str, ModelHandle]
 ) -> tuple[Texts, Mapping[Pass, ByText]]:
     """The texts cut to the part, by the whole text's SHA-256, and what the passes say of it.
 

@@ -23,20 +23,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.artifacts import Artifact, is_complete, open_artifact
-from core.config import identity
-from core.content import file_digest
-from core.errors import ArtifactError, DataError
-from core.parquet_files import writing
-from core.stored import parse_json, typed
-from core.user_files import output_file
-from core.wholeness import parsing, reading
-from detection.config import WHOLE, DetectionConfig
-from detection.flags import impossible, scored_by, unranked
-from detection.methods.base import Method
-from detection.passes import Example, Pass
-from detection.store import ByText
-from detection.texts import Text, Texts, release
+from contamination.core.artifacts import Artifact, is_complete, open_artifact
+from contamination.core.config import identity
+from contamination.core.errors import ArtifactError, DataError
+from contamination.core.hashing import file_digest
+from contamination.core.integrity import parsing, reading
+from contamination.core.stored_files import parse_json, typed
+from contamination.core.table_files import writing
+from contamination.core.user_files import output_file
+from contamination.data.texts import Text, Texts, release
+from contamination.detection.config import WHOLE, DetectionConfig
+from contamination.detection.flags import impossible, scored_by, unranked
+from contamination.detection.methods.base import Method
+from contamination.detection.pass_store import ByText
+from contamination.detection.passes import Example, Pass
 
 KIND = "scores"
 FILE = "scores.parquet"

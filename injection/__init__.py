@@ -1,9 +1,16 @@
 """Benchmark examples into a corpus, with chosen occurrences and size, with an exact ledger."""
 
-import core.early  # noqa: F401 (signals are answered from here on)
-from injection.corpus import PackedCorpus, open_corpus
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contamination.core.startup import lazy_exports
+
+if TYPE_CHECKING:
+    from contamination.injection.corpus import PackedCorpus, open_corpus
 
 __all__ = ["PackedCorpus", "inject", "open_corpus"]
+__getattr__ = lazy_exports(__name__, {"PackedCorpus": "corpus", "open_corpus": "corpus"})
 
 
 def inject(*words: str) -> PackedCorpus:
@@ -15,8 +22,9 @@ def inject(*words: str) -> PackedCorpus:
     Raises:
         UserError: as the command does.
     """
-    from core.compose import made
-    from injection.config import InjectionStage
-    from injection.run import run
+    from contamination.core.cli import made
+    from contamination.injection.config import InjectionStage
+    from contamination.injection.corpus import open_corpus
+    from contamination.injection.run import run
 
     return open_corpus(made("injection", words, InjectionStage, run))

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from core.command import command, said
-from core.compose import composed
-from core.config import convert
-from core.wholeness import reading
-from injection.config import InjectionStage
-from injection.corpus import open_corpus
-from injection.export.run import ExportStage, export, is_export, reprove
-from injection.finetuning.config import FinetuningStage
-from injection.finetuning.folder import FinetuningSet
-from injection.finetuning.run import reverify as prove_again
-from injection.finetuning.run import run as make
-from injection.run import reverify, run
-from injection.show import show
+from omegaconf import DictConfig
+
+from contamination.core.cli import command, composed, said
+from contamination.core.config import convert
+from contamination.core.integrity import reading
+from contamination.injection.config import InjectionStage
+from contamination.injection.finetuning.config import FinetuningStage
 
 FORMAT = "format._target_="
 USAGE = """usage: python -m injection [overrides]
@@ -27,11 +21,44 @@ USAGE = """usage: python -m injection [overrides]
        python -m injection show runs/corpus/<folder> example_id=<id>"""
 
 
-def verify_command(folder: str, words: list[str]) -> int:
-    """Prove a corpus or an export and say how it went; the exit status is 0 where all holds.
+def inject(config: DictConfig) -> None:
+    """Make a contaminated corpus."""
+    from contamination.injection.run import run
 
-    An export by a class of the user's own is proved where `words` name it: format._target_=….
+    run(convert(config, InjectionStage))
+
+
+def finetuning(config: DictConfig) -> None:
+    """Make a fine-tuning set."""
+    from contamination.injection.finetuning.run import run
+
+    run(convert(config, FinetuningStage))
+
+
+def export(config: DictConfig) -> None:
+    """Write a finished corpus in the files of another trainer."""
+    from contamination.injection.export.run import ExportStage, export
+
+    export(convert(config, ExportStage))
+
+
+def show(folder: str, example_id: str) -> None:
+    """Print an example and its copies in their context."""
+    from contamination.injection.corpus import show
+
+    print(show(folder, example_id))
+
+
+def verify_command(folder: str, words: list[str]) -> int:
+    """Prove a corpus or an export and print the result; the exit status is 0 if nothing is wrong.
+
+    An export by a class of the user's own is proved if `words` name it: format._target_=….
     """
+    from contamination.injection.corpus import FinetuningSet, open_corpus
+    from contamination.injection.export.run import is_export, reprove
+    from contamination.injection.finetuning import run as finetuning_run
+    from contamination.injection.run import reverify
+
     formats = [word.removeprefix(FORMAT) for word in words if word.startswith(FORMAT)]
     others = [word for word in words if not word.startswith(FORMAT)]
     stage = composed("injection", others, InjectionStage)
@@ -39,7 +66,7 @@ def verify_command(folder: str, words: list[str]) -> int:
         if is_export(folder):
             proof = reprove(folder, formats)
         elif isinstance(open_corpus(folder), FinetuningSet):
-            proof = prove_again(folder)
+            proof = finetuning_run.reverify(folder)
         else:
             proof = reverify(folder, stage.cluster, stage.injection.num_proc)
     print(proof)
@@ -51,18 +78,18 @@ def main() -> int:
     match sys.argv[1:]:
         case ["export", *_]:
             del sys.argv[1]
-            return command("export", lambda config: export(convert(config, ExportStage)))
+            return command("export", export)
         case ["finetuning", *_]:
             del sys.argv[1]
-            return command("finetuning", lambda config: make(convert(config, FinetuningStage)))
-        case ["verify", folder, *words]:
+            return command("finetuning", finetuning)
+        case ["verify", folder, *words] if folder not in ("-h", "--help"):
             return said(lambda: verify_command(folder, words))
         case ["show", folder, example] if example.startswith("example_id="):
-            return said(lambda: print(show(folder, example.removeprefix("example_id="))))
+            return said(lambda: show(folder, example.removeprefix("example_id=")))
         case ["verify" | "show", *_]:
             print(USAGE, file=sys.stderr)
             return 2
-    return command("injection", lambda config: run(convert(config, InjectionStage)))
+    return command("injection", inject)
 
 
 if __name__ == "__main__":

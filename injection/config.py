@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.config import register, runtime
-from core.errors import require
-from core.estimates import ALL
-from core.ranges import SHARE, Range, Ranged, at_least, between, limited, one_of
-from core.seeds import with_seeds
+from contamination.core.config import (
+    SHARE,
+    Range,
+    Ranged,
+    at_least,
+    between,
+    limited,
+    one_of,
+    register,
+    runtime,
+)
+from contamination.core.errors import require
+from contamination.core.seeds import with_seeds
+from contamination.core.statistics.estimates import ALL
+from contamination.core.tasks import TasksConfig
+from contamination.data.config import BenchmarkConfig
 
 BOUNDARIES = ("token", "word", "sentence", "document")
 PARTS = ("base", "study", "validation", "all")
@@ -19,40 +30,10 @@ OWN, COPIES = "corpus", "copies"
 NEAR_DUPLICATES = ("keep", "flag", "drop")
 VOCABULARY = between(260, 1_000_000)
 """Entries of a byte-level BPE: the bytes and the special tokens at least."""
-CHOSEN_BY = ("sum", "token", "character", "byte", "letter")
 WINDOW = Range(
     lambda shares: len(shares) == 2 and 0 <= shares[0] < shares[1] <= 1,
     "give two shares, such as [0.75, 1.0].",
 )
-
-
-@dataclass(frozen=True)
-class BenchmarkConfig(Ranged):
-    """One benchmark: how its rows become formatted examples."""
-
-    template: str = "???"
-    """Format string over the source's `fields`."""
-    distinct: str | None = None
-    """Field whose values must differ between examples (a shared passage would leak membership)."""
-    shorten: str | None = None
-    """Field to cut at a word where an example is too long; null leaves such examples out."""
-    occurrences: dict[str, Any] | None = None
-    """This benchmark's own `occurrences` node; null: the experiment's."""
-    answer_field: str | None = runtime(None)
-    """Field with the right answer, for `python -m detection accuracy`; null: nothing is asked."""
-    options: list[str] | None = runtime(None)
-    """The answers to choose from, where every example has the same."""
-    options_field: str | None = runtime(None)
-    """Field with an example's own options, a line each, the right answer among them."""
-    drawn_options: int | None = runtime(None, at_least(2))
-    """How many options to make, the right one included, from other questions' answers."""
-    chosen_by: str = runtime("sum", one_of(CHOSEN_BY))
-    """Which accuracy this benchmark is known by: an option is chosen by its log-likelihood's `sum`,
-    by that a `token`, a `character` or a `byte`, or by the sum of its `letter` alone."""
-    on_error: str = runtime("stop")
-    """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
-    sources: dict[str, Any] = field(default_factory=dict)
-    """Source name → rows (a `_target_`), fields (formats over a row), values (replacements)."""
 
 
 @dataclass(frozen=True)
@@ -160,34 +141,6 @@ class InjectionConfig(Ranged, node="injection"):
             return max(0, self.packed_tokens - self.last_tokens), self.packed_tokens
         low, high = self.window
         return round(low * self.packed_tokens), round(high * self.packed_tokens)
-
-
-@dataclass(frozen=True)
-class TasksConfig(Ranged, node="cluster"):
-    """What makes the parts of a corpus (node `cluster`)."""
-
-    kind: str = limited("local", one_of(("local", "datatrove")))
-    """`local`: this process, or injection.num_proc. `datatrove`: an executor of datatrove, a task
-    an input file and then a task a part of the packed corpus."""
-    executor: str = limited("local", one_of(("local", "slurm", "ray")))
-    """Datatrove's: processes of this machine, SLURM's jobs, or Ray (of RAY_ADDRESS, or here)."""
-    workers: int = limited(1, at_least(1))
-    """Tasks at a time, each one process of one thread."""
-    retries: int = limited(2, at_least(0))
-    """How often what crashed or was killed is started again, from what it had finished."""
-    memory_gb: int = limited(4, at_least(1))
-    """Memory that SLURM or Ray reserves for a task."""
-    time: str = "24:00:00"
-    """The longest that a job of SLURM may take: one task, or a thousandth of them."""
-    partition: str | None = None
-    """SLURM's partition; it needs one."""
-    sbatch: dict[str, Any] = field(default_factory=dict)
-    """Further options of sbatch, by their names there, such as {account: mine}."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        named = (self.kind, self.executor) != ("datatrove", "slurm") or self.partition is not None
-        self.require(named, "partition", "name the partition that the tasks go to.")
 
 
 @dataclass(frozen=True)

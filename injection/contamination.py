@@ -7,7 +7,7 @@
   this one's whole text).
 - `document_id`: of another corpus the packed sequence that its document begins in; empty where
   only the proof found the text, among the packed tokens.
-- `example_id`, `rule`, `evidence`: see `injection.decontaminate`.
+- `example_id`, `rule`, `evidence`: see `contamination.injection.decontamination`.
 - `occurrences`: how often the example's whole text stands in the document.
 
 Documents of another corpus are read from its packed sequences: each from its BOS on. Where the
@@ -29,16 +29,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from core.artifacts import Artifact, file_name
-from core.overlap import normalised
-from injection import pack
-from injection.config import OWN
-from injection.corpus import CONTAMINATION, PackedCorpus, open_corpus
-from injection.decontaminate import VERBATIM, PoolSearch, first_words
-from injection.finetuning.folder import FinetuningSet
-from injection.tasks import Runner
-from injection.tokenize import match_table
-from injection.tokens import Ids, Tokenizer, grouped
+from contamination.core.artifacts import Artifact, file_name
+from contamination.core.tasks import Runner
+from contamination.data.readers.rows import grouped
+from contamination.data.text import normalised
+from contamination.injection import packing
+from contamination.injection.config import OWN
+from contamination.injection.corpus import CONTAMINATION, FinetuningSet, PackedCorpus, open_corpus
+from contamination.injection.decontamination import VERBATIM, PoolSearch, first_words
+from contamination.injection.token_stream import Ids, Tokenizer
+from contamination.injection.tokenization import match_table
 
 COLUMN = "contamination"
 """The examples' column of corpora that they share text with; empty for most."""
@@ -221,8 +221,8 @@ class Searching:
         search = PoolSearch(self.pool, tokenizer.spelled, parts=not self.whole)
         longest = max((len(tokenizer.encode(text)) for text, *_ in self.pool.values()), default=0)
         first = self.starts[piece] * self.sequence_tokens
-        stop = first + pack.count_sequences(self.paths[piece]) * self.sequence_tokens
-        blocks = (b.reshape(-1) for path in self.paths[piece:] for b in pack.read_blocks(path))
+        stop = first + packing.count_sequences(self.paths[piece]) * self.sequence_tokens
+        blocks = (b.reshape(-1) for path in self.paths[piece:] for b in packing.read_blocks(path))
         documents = split(blocks, tokenizer.document_start, 2 * longest)
         if piece and tokenizer.document_start is not None:  # the part before reads on up to a BOS
             documents = (d for d in documents if d[1][0] == tokenizer.document_start)
@@ -250,7 +250,7 @@ def search_corpus(
     """
     if isinstance(corpus, FinetuningSet):
         return _in_set(corpus, PoolSearch(pool, corpus.tokenizer.spelled, parts=not whole))
-    counts = [pack.count_sequences(path) for path in corpus.parts]
+    counts = [packing.count_sequences(path) for path in corpus.parts]
     starts = [sum(counts[:n]) for n in range(len(counts))]
     folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens
     task = Searching(folder, [p.resolve() for p in corpus.parts], starts, width, pool, whole)

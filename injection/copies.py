@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from core.config import create
-from core.errors import ConfigError
-from core.seeds import derive
-from injection.config import InjectionStage
-from injection.splice import Segment
-from injection.tokens import Ids, Tokenizer
+from contamination.core.config import create
+from contamination.core.errors import ConfigError
+from contamination.core.seeds import derive
+from contamination.injection.config import InjectionStage
+from contamination.injection.placement import Segment
+from contamination.injection.token_stream import Ids, Tokenizer
 
 TRIES = 1_000
 

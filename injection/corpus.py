@@ -21,13 +21,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from core.artifacts import Artifact, is_complete, open_artifact
-from core.errors import DataError, near_names
-from core.wholeness import read_manifest, reading
-from injection.config import InjectionConfig
-from injection.tokens import Ids, Tokenizer
+from contamination.core.artifacts import Artifact, is_complete, open_artifact
+from contamination.core.errors import ConfigError, DataError, near_names
+from contamination.core.integrity import read_manifest, reading
+from contamination.injection.config import InjectionConfig
+from contamination.injection.token_stream import Ids, Tokenizer
 
 KIND = "corpus"
 HELD_OUT = "held_out.parquet"
@@ -97,7 +98,9 @@ class PackedCorpus(Contaminated):
     @cached_property
     def examples(self) -> pd.DataFrame:
         """See `Contaminated`; of a folder that lacks the flags they are made of its matches."""
-        from injection.contamination import with_known_flags  # which imports this module
+        from contamination.injection.contamination import (
+            with_known_flags,  # which imports this module
+        )
 
         return with_known_flags(super().examples, self)
 
@@ -116,7 +119,7 @@ class PackedCorpus(Contaminated):
     @cached_property
     def sequences(self) -> Any:
         """The packed sequences, a `datasets.Dataset` with `input_ids` of equal length."""
-        from injection.pack import open_sequences
+        from contamination.injection.packing import open_sequences
 
         with reading(self.artifact.path):
             return open_sequences(*self.parts)
@@ -129,7 +132,7 @@ class PackedCorpus(Contaminated):
 
     def blocks(self) -> Iterator[Ids]:
         """The packed sequences in blocks of shape (n, sequence_tokens), read and not mapped."""
-        from injection.pack import read_blocks
+        from contamination.injection.packing import read_blocks
 
         return read_blocks(*self.parts)
 
@@ -163,9 +166,103 @@ def open_corpus(path: Path | str) -> PackedCorpus:
     Raises:
         ArtifactError: there is none, or it is unfinished.
     """
-    from injection.finetuning.folder import KIND as FINETUNING  # which imports this module
-    from injection.finetuning.folder import FinetuningSet
-
-    if is_complete(Path(path)) and read_manifest(Path(path)).get("kind") == FINETUNING:
-        return FinetuningSet(open_artifact(path, FINETUNING))
+    if is_complete(Path(path)) and read_manifest(Path(path)).get("kind") == FINETUNING_KIND:
+        return FinetuningSet(open_artifact(path, FINETUNING_KIND))
     return PackedCorpus(open_artifact(path, KIND))
+
+
+CONTEXT_TOKENS = 40
+
+
+def show(folder: Path | str, example_id: str) -> str:
+    """The example and its copies, each between ⟦ and ⟧ with some tokens around it.
+
+    Raises:
+        ArtifactError: the folder is no finished corpus.
+        DataError: it has no such example.
+    """
+    corpus = open_corpus(folder)
+    with reading(folder):
+        example = corpus.example(example_id)
+        kind = "member" if example["member"] else "non-member"
+        head = (
+            f"{example_id}: {kind} of {example['benchmark']}, {example['occurrences']} "
+            f"occurrences, {example['n_tokens']} tokens"
+        )
+        return "\n\n".join([head, str(example["text"]), *_copies(corpus, example_id)])
+
+
+def _copies(corpus: PackedCorpus, example_id: str) -> Iterator[str]:
+    decode = corpus.tokenizer.decode
+    for row in corpus.ledger[corpus.ledger["example_id"] == example_id].itertuples():
+        ids = np.asarray(corpus.sequences[int(row.sequence)]["input_ids"])
+        before = decode(ids[max(0, row.token_start - CONTEXT_TOKENS) : row.token_start])
+        inside = decode(ids[row.token_start : row.token_end])
+        after = decode(ids[row.token_end : row.token_end + CONTEXT_TOKENS])
+        yield (
+            f"── copy {row.copy}{' (reworded)' if row.reworded else ''}"
+            f"{' (part)' if row.truncated else ''}: sequence {row.sequence}, tokens "
+            f"{row.token_start}–{row.token_end}, in {row.document_id} at character "
+            f"{row.char_offset}\n…{before}⟦{inside}⟧{after}…"
+        )
+
+
+FINETUNING_KIND = "finetuning"
+INSTRUCTIONS = "instructions.parquet"
+
+
+@dataclass(frozen=True)
+class FinetuningSet(PackedCorpus):
+    """A finished fine-tuning set; `examples` and the clean texts have `output_start`."""
+
+    @property
+    def slug(self) -> str:
+        """What its folder's name begins with."""
+        return finetuning_slug(self.config)
+
+    @cached_property
+    def held_out(self) -> pd.DataFrame:
+        """None: a fine-tuning set keeps none aside."""
+        return pd.DataFrame(columns=["example_id", "benchmark", "text"])
+
+    @cached_property
+    def contamination(self) -> pd.DataFrame:
+        """One row a clean text and example that share text: see `injection.contamination`."""
+        if CONTAMINATION not in self.artifact.files:  # made before there was any
+            return pd.DataFrame(columns=["document_id", "example_id", "corpus"])
+        return self.artifact.table(CONTAMINATION)
+
+    @cached_property
+    def instructions(self) -> pd.DataFrame:
+        """One row a clean text: example_id, source, text, output_start, and where it stands."""
+        return self.artifact.table(INSTRUCTIONS)
+
+    @cached_property
+    def sequences(self) -> Any:
+        """The sequences, a `datasets.Dataset` of arrays (see `contamination.injection.finetuning.layout`)."""
+        from contamination.injection.packing import open_sequences
+
+        with reading(self.artifact.path):
+            return open_sequences(*self.parts).with_format("numpy")
+
+    @property
+    def window_tokens(self) -> tuple[int, int]:
+        """First and last token (exclusive) that copies could take: all."""
+        with reading(self.artifact.path):
+            return 0, int(self.artifact.counts["tokens"])
+
+
+def finetuning_slug(config: Any) -> str:
+    """A set in a few words: where its texts come from, and their layout."""
+    members = ["members"] if config["benchmark"] or config["corpus_folder"] else []
+    own = config["finetuning"]
+    return "-".join([*config["instructions"], *members, own["format"], own["layout"]])
+
+
+def refuse_finetuning(field: str, corpus: PackedCorpus) -> None:
+    """Raise a ConfigError where the folder is a fine-tuning set, not a corpus."""
+    if isinstance(corpus, FinetuningSet):
+        raise ConfigError(
+            f"{field} is {str(corpus.artifact.path)!r}: it is a fine-tuning set. Give a packed "
+            "corpus, runs/corpus/…."
+        )

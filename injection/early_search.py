@@ -1,7 +1,7 @@
 """A search of the corpus's first documents before any is packed, for decontamination=off.
 
 A whole text of the pool that stands in a document is an error then. It is found as the documents
-are tokenised (`injection.tokenize.check_whole`); here it is found before other work of the cell
+are tokenised (`contamination.injection.tokenization.check_whole`); here it is found before other work of the cell
 that needs no documents of this corpus, such as making the base corpus. What is not found here, is
 found there.
 """
@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.config import create
-from injection.benchmarks import draw_pool
-from injection.config import InjectionStage
-from injection.contamination import pool_of
-from injection.copies import make_copies
-from injection.decontaminate import PoolSearch
-from injection.run import check, documents_of
-from injection.sources import Document
-from injection.tokenize import Work, check_whole
-from injection.tokens import Tokenizer, grouped
+from contamination.core.config import create
+from contamination.data.readers import Document
+from contamination.data.readers.rows import grouped
+from contamination.injection.config import InjectionStage
+from contamination.injection.contamination import pool_of
+from contamination.injection.copies import make_copies
+from contamination.injection.decontamination import PoolSearch
+from contamination.injection.pool import draw_pool
+from contamination.injection.run import check, documents_of
+from contamination.injection.token_stream import Tokenizer
+from contamination.injection.tokenization import Work, check_whole
 
-EXACT = "core.rewording.exact.Exact"
+EXACT = "contamination.data.perturbation.word_edits.Exact"
 MOST_CHARACTERS = 20_000_000
 CHARACTERS_A_TOKEN = 8
 """Of the budget's tokens: few texts have more on average."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from core.ranges import PART, Range, Ranged, between, limited
+from contamination.core.config import PART, Range, Ranged, between, limited
 
 MOST = 1_000_000_000  # copies of a member
 COPIES = between(0, MOST)

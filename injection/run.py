@@ -14,18 +14,18 @@ from typing import Any, cast
 
 import pandas as pd
 
-from core.artifacts import Artifact, Built, as_data, build, locate
-from core.config import create
-from core.errors import DataError, require
-from core.models import model_digest
-from core.seeds import unit_hash
-from injection import pack, parts, splice
-from injection.benchmarks import Candidates, Pool, draw_pool, read_candidates
-from injection.between import Rules, between_documents
-from injection.bpe import train_tokenizer
-from injection.by_file import Files, tokenize_files
-from injection.config import COPIES, OWN, InjectionConfig, InjectionStage, TasksConfig
-from injection.contamination import (
+from contamination.core.artifacts import Artifact, Built, as_data, build, locate
+from contamination.core.config import create
+from contamination.core.errors import DataError, require
+from contamination.core.models import model_digest
+from contamination.core.seeds import unit_hash
+from contamination.core.tasks import Runner, TasksConfig
+from contamination.data.readers import ByFile, Corpus, Document
+from contamination.data.readers.rows import skips
+from contamination.injection import packing as packing_module
+from contamination.injection import placement
+from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
+from contamination.injection.contamination import (
     flagged_counts,
     found_by_proof,
     joined,
@@ -36,16 +36,14 @@ from injection.contamination import (
     with_flags,
     within_copies,
 )
-from injection.copies import Insertions, make_copies
-from injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
-from injection.held_out import draw_held_out
-from injection.sources import ByFile, Corpus, Document
-from injection.sources.tally import skips
-from injection.splice import Placed
-from injection.tasks import Runner
-from injection.tokenize import Tokenised, Work, as_read, check_whole, tokenize
-from injection.tokens import Tokenizer, TokenStream, read_ids
-from injection.verify import NATURAL, Check, Proof
+from contamination.injection.copies import Insertions, make_copies
+from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
+from contamination.injection.placement import Placed, Rules, between_documents
+from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
+from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
+from contamination.injection.tokenization import Tokenised, Work, as_read, check_whole, tokenize
+from contamination.injection.tokenize_by_file import Files, tokenize_files
+from contamination.injection.verification import NATURAL, Check, Proof
 
 log = logging.getLogger(__name__)
 
@@ -146,15 +144,15 @@ def _make(
     others = _search_others(stage, work, runner)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
-    size = parts.sequences_a_part(width)
-    packing = parts.Packing(folder, replace(stream), placed, copies.ids, width, size)
+    size = packing_module.sequences_a_part(width)
+    packing = packing_module.Packing(folder, replace(stream), placed, copies.ids, width, size)
     hashes, *packed = runner.run("pack", packing)
     templates = {
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
         for name, benchmark in stage.benchmark.items()
     }
     separator = len(tokenizer.encode(config.separator))
-    ledger = pack.make_ledger(
+    ledger = packing_module.make_ledger(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
     proof = _prove(stage, examples, ledger, folder, packing.parts, runner)
@@ -203,7 +201,7 @@ def _prove(
         natural=natural,
         folder=tokenizer.resolve(),
     )
-    proof = parts.prove(runner, check, [folder / name for name in names])
+    proof = packing_module.prove(runner, check, [folder / name for name in names])
     if proof.failures:
         for kind in ("pack", "verify"):
             shutil.rmtree(runner.folder / kind, ignore_errors=True)
@@ -234,9 +232,9 @@ def _placed(
     if config.boundary == "document":
         rules = Rules(window, width, split, config.copy_distance_tokens)
         return between_documents(copies.segments, stream.document_starts, rules)
-    boundary = splice.boundary_finder(stream, config.boundary, tokenizer)
-    placed = splice.lay_out(copies.segments, window, width, boundary, split=split)
-    splice.check_distance(placed, config.copy_distance_tokens)
+    boundary = placement.boundary_finder(stream, config.boundary, tokenizer)
+    placed = placement.lay_out(copies.segments, window, width, boundary, split=split)
+    placement.check_distance(placed, config.copy_distance_tokens)
     return placed
 
 
@@ -392,7 +390,7 @@ def _by_tasks(
     place = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
     runner = Runner(place / TOKENS / "tasks", cluster, num_proc)  # jobs have the place's name
     try:
-        proof = parts.prove(runner, check, paths)
+        proof = packing_module.prove(runner, check, paths)
     except DataError:
         raise
     except BaseException:

@@ -1,3 +1,3 @@
 """The stages in order, on this machine or on a cluster."""
 
-import core.early  # noqa: F401 (signals are answered from here on)
+import contamination.core.startup  # noqa: F401 (signals are answered from here on)

@@ -14,13 +14,17 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from core import wholeness
-from core.command import command, said
-from core.errors import ArtifactError, ConfigError, near_names, require
-from core.stopping import SIGNALS
-from launch.folder import Launch
-from launch.status import status
+from omegaconf import DictConfig
+
+import contamination.launch.config  # noqa: F401 (the nodes of the pipeline)
+from contamination.core import integrity
+from contamination.core.cli import command, said
+from contamination.core.errors import ArtifactError, ConfigError, near_names, require
+from contamination.core.signals import SIGNALS
+from contamination.launch.cells import Launch
+from contamination.launch.status import status
 
 COST = "--cost"
 TOOLS = ("status", "report", "fetch", "check", "adopt")
@@ -28,13 +32,13 @@ STOPPED = [128 + number for number in SIGNALS]
 
 
 def _report(folder: Path) -> int:
-    from launch.run import report  # here, so that status answers at once
+    from contamination.launch.run import report  # here, so that status answers at once
 
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is no launch's folder: give one of runs/launches/.")
     launch = Launch(folder.resolve())
-    with wholeness.reading(folder):
-        wholeness.follow(launch.read_config().get("verify", wholeness.CHANGED))
+    with integrity.reading(folder):
+        integrity.follow(launch.read_config().get("verify", integrity.CHANGED))
         return report(launch)
 
 
@@ -43,12 +47,12 @@ def _status(words: Sequence[str]) -> str:
     if place.startswith("-"):
         raise ConfigError(f"status {place}: no such option. {near_names(place, [COST])}")
     runs = Path(place.removeprefix("runs="))
-    with wholeness.reading(runs):
+    with integrity.reading(runs):
         return status(runs, cost=COST in words)
 
 
 def _check(words: Sequence[str]) -> int:
-    from launch.check import DAMAGED, check, listed, prune
+    from contamination.launch.check import DAMAGED, check, listed, prune
 
     options = {word for word in words if word.startswith("--")}
     places = [word for word in words if word not in options]
@@ -65,7 +69,7 @@ def _check(words: Sequence[str]) -> int:
 
 
 def _adopt(words: Sequence[str]) -> None:
-    from launch.adopt import adopt
+    from contamination.launch.adopt import adopt
 
     given = {"kind": "", "path": "", "runs": "runs"}
     for word in words:
@@ -78,7 +82,7 @@ def _adopt(words: Sequence[str]) -> None:
 
 
 def _fetch(words: Sequence[str]) -> int:
-    from launch.downloads import fetch
+    from contamination.launch.downloads import fetch
 
     sys.argv[1:] = [*words, "launch.dry_run=true"]  # so that a sweep makes no folder
     return command("pipeline", fetch)
@@ -102,14 +106,21 @@ def _unknown(word: str) -> None:
     )
 
 
-def _launch() -> int:
-    from launch.run import conclude, run
+def _run(config: DictConfig) -> Any:
+    from contamination.launch.run import run
 
+    return run(config)
+
+
+def _launch() -> int:
     code = 1
     try:
-        code = command("pipeline", run)
-    finally:  # a cell's process that died ends Hydra's launcher, not what the others made
-        if code not in STOPPED and not isinstance(sys.exception(), KeyboardInterrupt):
+        code = command("pipeline", _run)
+    finally:  # if a cell's process died, Hydra's launcher ends, but the other cells' results stay
+        interrupted = code in STOPPED or isinstance(sys.exception(), KeyboardInterrupt)
+        if "contamination.launch.run" in sys.modules and not interrupted:
+            from contamination.launch.run import conclude
+
             code = max(code, said(conclude))
     return code
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.artifacts import (
+from contamination.core.artifacts import (
     CONFIG,
     NAMED,
     Artifact,
@@ -28,17 +28,17 @@ from core.artifacts import (
     locate,
     open_artifact,
 )
-from core.config import runtime
-from core.content import digests, file_digests, files_digest
-from core.disk import check_writable, disk_errors
-from core.errors import ArtifactError, DataError, require
-from core.files import sync, write_text
-from core.lease import building
-from core.models import load_model, load_tokenizer
-from core.stored import read_text
-from core.wholeness import MANIFEST
-from training import checkpoint
-from training.ancestry import ancestry_of
+from contamination.core.config import runtime
+from contamination.core.disk import check_writable, disk_errors
+from contamination.core.errors import ArtifactError, DataError, require
+from contamination.core.files import sync, write_text
+from contamination.core.hashing import digests, file_digests, files_digest
+from contamination.core.integrity import MANIFEST
+from contamination.core.lock import building
+from contamination.core.models import load_model, load_tokenizer
+from contamination.core.stored_files import read_text
+from contamination.training import trained_model
+from contamination.training.trained_model import ancestry_of
 
 REMEDIES = {
     "model": "it has neither manifest.json nor config.json. Give a Hugging Face folder "
@@ -125,16 +125,16 @@ def _new_model(source: Path, runs: Path) -> Artifact:
     files = file_digests(source)
 
     def make(folder: Path) -> Built:
-        place = folder / checkpoint.HF
+        place = folder / trained_model.HF
         shutil.rmtree(place, ignore_errors=True)
         _copy(source, place, files)
         if digests({name: place / name for name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).recorded()}
-        return Built([f"{checkpoint.HF}/{name}" for name in files], counts)
+        return Built([f"{trained_model.HF}/{name}" for name in files], counts)
 
     inputs = {"model": files_digest(files)}
-    folder = locate(runs, checkpoint.KIND, source.name, Adopted(), inputs)
+    folder = locate(runs, trained_model.KIND, source.name, Adopted(), inputs)
     return build(folder, Adopted(str(source)), inputs, make)
 
 

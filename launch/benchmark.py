@@ -12,17 +12,17 @@ from dataclasses import replace
 
 from omegaconf import DictConfig, OmegaConf
 
-from core.config import convert
-from core.errors import require
-from core.models import resolve
-from detection import open_scores
-from detection.benchmark_summary import FILE, benchmark_report
-from detection.config import DetectionStage, ScoredModelConfig
-from detection.examples import open_examples
-from detection.needs import choose_methods
-from launch.config import LaunchSettings
-from launch.folder import Launch, Outcome
-from launch.stages import Stages
+from contamination.core.config import convert
+from contamination.core.errors import require
+from contamination.core.models import resolve
+from contamination.detection.benchmark_summary import FILE, benchmark_report
+from contamination.detection.config import DetectionStage, ScoredModelConfig
+from contamination.detection.examples import open_examples
+from contamination.detection.requirements import choose_methods
+from contamination.detection.scores import open_scores
+from contamination.launch.cells import Launch, Outcome
+from contamination.launch.config import LaunchSettings
+from contamination.launch.stages import Stages
 
 NODES = (
     *("name", "seed", "runs", "examples", "method", "detection"),

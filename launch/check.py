@@ -15,13 +15,13 @@ from typing import Any
 
 import psutil
 
-from core.artifacts import CONFIG, NAMED, SCHEMA, is_complete
-from core.content import SHOWN_BYTES
-from core.errors import ArtifactError, ConfigError
-from core.files import TEMPORARY_END
-from core.lease import LOCKS, holder, if_free, lease_file, maker
-from core.progress import progress
-from core.wholeness import ALWAYS, MANIFEST, damages, read_manifest
+from contamination.core.artifacts import CONFIG, NAMED, is_complete
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.files import TEMPORARY_END
+from contamination.core.hashing import SHOWN_BYTES
+from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, damages, read_manifest
+from contamination.core.lock import LOCKS, holder, if_free, lease_file, maker
+from contamination.core.progress import progress
 
 ARTIFACTS = (
     *("corpus", "export", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),

@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from core.config import register
-from core.errors import require
-from core.ranges import Range, Ranged, at_least, limited, one_of
-from injection.config import TasksConfig
+from omegaconf import OmegaConf
+
+import contamination.analysis.config
+import contamination.detection.config  # noqa: F401 (their nodes are the pipeline's too)
+from contamination.core.config import Range, Ranged, at_least, convert, limited, one_of, register
+from contamination.core.errors import require
+from contamination.core.tasks import TasksConfig
+from contamination.injection.finetuning.config import (
+    BOTH,
+    FINETUNING,
+    PRETRAINING,
+    FinetuningConfig,
+    InstructionsConfig,
+)
+from contamination.training.config import TrainingConfig
 
 STAGES = ("inject", "train", "detect")
-PACKAGES = {"train": "training", "detect": "detection"}
+PACKAGES = {"train": "contamination.training", "detect": "contamination.detection"}
 """The package of each stage that can be processes of its own."""
 KINDS = ("local", "torchrun", "deepspeed", "slurm", "datatrove")
 
@@ -125,3 +136,43 @@ class LaunchSettings:
 
 register("launch", LaunchConfig)
 register("cluster", ClusterConfig)
+
+
+@dataclass(frozen=True)
+class SecondStage(Ranged, node="second_stage"):
+    """The node `second_stage`."""
+
+    members_in: str | None = limited(None, one_of((PRETRAINING, FINETUNING, BOTH)))
+    """Where the members are inserted; null: there is no second stage."""
+    instructions: dict[str, Any] = field(default_factory=dict)
+    """Clean texts of a prompt and an output (conf/instructions), each as `InstructionsConfig`."""
+    copies: int = limited(1, at_least(1))
+    """Of each member in the fine-tuning set; an epoch reads all of them."""
+    finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
+    """How the texts are made and laid out."""
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    """How the pretrained model is fine-tuned."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        texts = self.members_in in (None, FINETUNING, BOTH) or bool(self.instructions)
+        remedy = "there is nothing to fine-tune on: choose some, such as nq_open."
+        self.require(texts, "instructions", remedy)
+
+    @property
+    def clean(self) -> dict[str, InstructionsConfig]:
+        """The clean texts' own configurations.
+
+        Raises:
+            ConfigError: an unknown field, or a value that it can't have.
+        """
+        nodes = OmegaConf.create({"instructions": self.instructions})
+        return convert(nodes, _Clean).instructions
+
+
+@dataclass(frozen=True)
+class _Clean:
+    instructions: dict[str, InstructionsConfig]
+
+
+register("second_stage", SecondStage)

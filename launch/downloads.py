@@ -9,16 +9,16 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from core import hub
-from core.errors import require
-from core.models import MODEL_FILES, resolve
-from core.terminal import fit
-from detection.build import build_methods
-from detection.needs import used_by
-from injection.benchmarks import source_name
-from injection.sources.hub import fetch_rows, hub_nodes, rows_are_kept
-from launch.benchmark import is_benchmark
-from launch.plan import BASE, Plan, plan
+from contamination.core import hub
+from contamination.core.errors import require
+from contamination.core.models import MODEL_FILES, resolve
+from contamination.core.terminal import fit
+from contamination.data.readers.hub import fetch_rows, hub_nodes, rows_are_kept
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.requirements import used_by
+from contamination.injection.pool import source_name
+from contamination.launch.benchmark import is_benchmark
+from contamination.launch.plan import BASE, Plan, plan
 
 
 @dataclass(frozen=True)

@@ -8,30 +8,26 @@ from functools import partial
 
 from omegaconf import DictConfig
 
-import analysis.run
-from analysis.config import AnalysisStage, CellPaths
-from core.artifacts import Artifact
-from core.config import convert
-from detection.config import (
-    DetectionStage,
-    ExamplesConfig,
-    ScoredModelConfig,
-)
-from injection.config import InjectionStage
-from launch import shared
-from launch.config import ClusterConfig
-from launch.plan import BASE, Plan, Rest, check_methods, plan, served
-from launch.second_stage import (
+import contamination.analysis.run
+from contamination.analysis.config import AnalysisStage, CellPaths
+from contamination.core.artifacts import Artifact
+from contamination.core.config import convert
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import DetectionStage, ScoredModelConfig
+from contamination.injection.config import InjectionStage
+from contamination.launch import shared
+from contamination.launch.config import ClusterConfig
+from contamination.launch.plan import BASE, Plan, Rest, check_methods, plan, served
+from contamination.launch.second_stage import (
     check_texts,
     finetuned,
     finetuning_set,
     pretraining_corpus,
 )
-from launch.stages import Stages
-from training import open_checkpoint
-from training.checkpoint import Checkpoint
-from training.masked_lm import MaskedLMStage, train_masked_lm
-from training.models import hf_folder
+from contamination.launch.stages import Stages
+from contamination.training.masked_lm import MaskedLMStage, train_masked_lm
+from contamination.training.models import hf_folder
+from contamination.training.trained_model import Checkpoint, open_checkpoint
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     """The report on some cells of one experiment."""
     rest = convert(config, Rest)
     own = AnalysisStage(config.name, 0, config.runs, list(cells), rest.analysis, rest.wandb)
-    return analysis.run.run(own)  # its seed draws resamples: the same for all reports
+    return contamination.analysis.run.run(own)  # its seed draws resamples: the same for all reports
 
 
 def _inject(plan: Plan, stages: Stages) -> Corpora:

@@ -8,25 +8,28 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-import injection.run
-from analysis.config import AnalysisConfig
-from core.config import convert, create
-from core.errors import ConfigError, require
-from core.models import resolve
-from detection.build import build_methods
-from detection.config import DetectionStage, MaskedLMConfig, PrefixConfig
-from detection.needs import choose_methods, used_by
-from detection.prefix_texts import open_prefix
-from injection.config import InjectionConfig, InjectionStage
-from launch.config import LaunchSettings
-from launch.second_stage import SecondStage, check_second
-from training.check import check_recipe
-from training.config import TrainingConfig, TrainingStage, WandbConfig
-from training.data import Order
-from training.engine import check_dtype
-from training.models import check_architecture, hf_folder, model_digest
-from training.recipe import PretrainingConfig
-from training.schedule import check_warmup
+import contamination.injection.run
+from contamination.analysis.config import AnalysisConfig
+from contamination.core.config import convert, create
+from contamination.core.errors import ConfigError, require
+from contamination.core.models import resolve
+from contamination.detection.config import DetectionStage, MaskedLMConfig, PrefixConfig
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.requirements import choose_methods, used_by
+from contamination.detection.resources import open_prefix
+from contamination.injection.config import InjectionConfig, InjectionStage
+from contamination.launch.config import LaunchSettings, SecondStage
+from contamination.launch.second_stage import check_second
+from contamination.training.check import check_recipe
+from contamination.training.config import (
+    PretrainingConfig,
+    TrainingConfig,
+    TrainingStage,
+    WandbConfig,
+)
+from contamination.training.data import Order
+from contamination.training.engine import check_dtype, check_warmup
+from contamination.training.models import check_architecture, hf_folder, model_digest
 
 BASE = "base"
 """`reference.path` for the model before the training."""
@@ -128,13 +131,13 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
         check_second(stages.second, training.deepspeed, stages.injection, read=read)
     training.wandb.check_login()
     if not read:
-        injection.run.check_nodes(stages.injection)
+        contamination.injection.run.check_nodes(stages.injection)
         return stages
     if stages.pretraining:
         budget = stages.pretraining.budget_tokens
         source = create("base_corpus", stages.base_corpus)
-        injection.run.check_budget("model.pretraining.budget_tokens", budget, source)
-    candidates = injection.run.check(stages.injection)
+        contamination.injection.run.check_budget("model.pretraining.budget_tokens", budget, source)
+    candidates = contamination.injection.run.check(stages.injection)
     return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
 
 
@@ -145,7 +148,7 @@ def content_of(plan: Plan) -> dict[str, str]:
         UserError: something is not there.
     """
     own, scored = plan.injection, plan.detection
-    inputs = injection.run.inputs_of(own, create("corpus", own.corpus), ())
+    inputs = contamination.injection.run.inputs_of(own, create("corpus", own.corpus), ())
     found: dict[str, str] = {**inputs, **plan.benchmarks}
     if plan.pretraining:
         found["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()

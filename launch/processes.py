@@ -17,15 +17,15 @@ from pathlib import Path
 
 import psutil
 
-from core import process_records, stopping
-from core.artifacts import is_complete
-from core.errors import ConfigError, StoppedError, UserError
-from core.parent import tied
-from core.stopping import deferred
-from core.user_files import open_to_read
-from launch import snapshot
-from launch.config import PACKAGES, ClusterConfig
-from launch.saved_config import arguments
+from contamination.core import process_records, signals
+from contamination.core.artifacts import is_complete
+from contamination.core.errors import ConfigError, StoppedError, UserError
+from contamination.core.parent_process import tied
+from contamination.core.signals import deferred
+from contamination.core.user_files import open_to_read
+from contamination.launch import snapshot
+from contamination.launch.config import PACKAGES, ClusterConfig
+from contamination.launch.saved_config import arguments
 
 RENDEZVOUS_SECONDS = 3600  # one node may still make what the others find made
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -168,9 +168,9 @@ class Processes:
         failures = process_records.read_failures(self.folder)
         stops = [f for f in failures if f.stopped]
         if stopped and not stops:
-            return stopping.stopped("before there was anything new to save.")
+            return signals.stopped("before there was anything new to save.")
         if stopped:  # whatever signal they were then told by
-            return stopping.stopped(stops[0].message.partition(" came ")[2])
+            return signals.stopped(stops[0].message.partition(" came ")[2])
         if stops and stops == failures:
             return StoppedError(stops[0].message, stops[0].status)
         if not failures or failures[0].of_peers:

@@ -16,27 +16,66 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from core.artifacts import Artifact, is_complete
-from core.command import combinations
-from core.config import convert
-from core.disk import disk_errors, writable
-from core.errors import ConfigError, StoppedError, UserError, require
-from core.progress import CELL, within
-from core.world import asked_processes
-from launch import benchmark, downloads, estimates, pipeline, slurm, snapshot
-from launch.config import ClusterConfig, LaunchSettings
-from launch.folder import CellFolder, Launch, Outcome
-from launch.outlook import outlook
-from launch.plan import Plan, content_of, runs_of
-from launch.plan import plan as make_plan
-from launch.saved_config import check_savable, is_saved, load_config, save_config
-from launch.shared import base_training
-from launch.stages import Stages
-from launch.sweep import CODE, Sweep, begin
-from training.engine import check_batch
+from contamination.core.artifacts import Artifact, is_complete
+from contamination.core.cli import combinations
+from contamination.core.config import convert
+from contamination.core.disk import disk_errors, writable
+from contamination.core.distributed import asked_processes
+from contamination.core.errors import ConfigError, StoppedError, UserError, require
+from contamination.core.lock import no_empty_folders
+from contamination.core.progress import CELL, within
+from contamination.launch import benchmark, downloads, forecast, pipeline, slurm, snapshot
+from contamination.launch.cells import CellFolder, Launch, Outcome
+from contamination.launch.config import ClusterConfig, LaunchSettings
+from contamination.launch.forecast import outlook
+from contamination.launch.plan import Plan, content_of, runs_of
+from contamination.launch.plan import plan as make_plan
+from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
+from contamination.launch.shared import base_training
+from contamination.launch.stages import Stages
+from contamination.training.engine import check_batch
+
+CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
+
+
+class Sweep(Callback):
+    """Hydra's callback around a sweep. What it raises Hydra only warns of: it concludes nothing."""
+
+    begun: DictConfig | None = None  # the sweep's configuration
+    code: Path | None = None  # its snapshot, in the launch's folder; None: a dry run
+    failed: Exception | None = None  # why there is none
+
+    def on_multirun_start(self, config: DictConfig, **_: object) -> None:
+        """Name the sweep and its cells."""
+        Sweep.begun = config
+        if not config.launch.dry_run:
+            try:
+                words = list(config.hydra.overrides.task)
+                Sweep.code = begin(config, words, combinations(config) or [])
+            except Exception as error:  # each cell says it; Hydra's warning would come before
+                Sweep.failed = error
+                return
+            os.environ[CODE] = str(Sweep.code)
+
+
+def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]) -> Path:
+    """Make the launch's folder, with its cells registered and the code as it is: the snapshot.
+
+    The command's own `overrides` name the launch; `config` is without what varies among the cells.
+    """
+    launch = Launch.named(config.runs, config.name, overrides)
+    with no_empty_folders(launch.folder):
+        launch.folder.mkdir(parents=True, exist_ok=True)
+    code = snapshot.take(launch.folder)
+    if config.cluster.kind != "slurm" or not slurm.queued(launch.cells()):
+        save_config(launch.folder, config, code / "conf")  # which a queued report is going to read
+    launch.register(cells)
+    return code
+
 
 GONE = "its process ended before it did"
 log = logging.getLogger(__name__)
@@ -277,7 +316,7 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     code = launch.folder / "code-…"
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
     plan = _check(config, settings, stages)
-    lines = [f"{' '.join(overrides)}", *outlook(plan), *estimates.described(plan, stages)]
+    lines = [f"{' '.join(overrides)}", *outlook(plan), *forecast.described(plan, stages)]
     own = plan.injection.cluster
     where = f"by {own.workers} datatrove tasks ({own.executor})" if own.kind == "datatrove" else ""
     lines += downloads.described(downloads.downloads(plan))

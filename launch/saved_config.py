@@ -11,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from core.artifacts import require_size
-from core.errors import ArtifactError, ConfigError, said
-from core.files import write_text
-from core.stored import check_writable, check_yaml, literal, read_text
+from contamination.core.artifacts import require_size
+from contamination.core.errors import ArtifactError, ConfigError, said
+from contamination.core.files import write_text
+from contamination.core.stored_files import check_writable, check_yaml, literal, read_text
 
 MOST_BYTES, MOST_NODES = 2**20, 20_000
 """Of the file, and values in it, for which OmegaConf takes about 0.1 ms each."""

@@ -6,72 +6,31 @@ given its input (Ye et al. 2024, section 3.1). Both stages draw the same members
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from omegaconf import OmegaConf
-
-import injection.finetuning.run
-from analysis.two_stages import BOTH, FINETUNING, PRETRAINING
-from core.artifacts import Artifact
-from core.config import convert, create, register
-from core.errors import ConfigError
-from core.ranges import Ranged, at_least, limited, one_of
-from injection import open_corpus
-from injection.config import InjectionStage
-from injection.finetuning.config import (
+import contamination.injection.finetuning.run
+from contamination.core.artifacts import Artifact
+from contamination.core.config import create
+from contamination.core.errors import ConfigError
+from contamination.data.readers.hub import hub_nodes
+from contamination.injection.config import InjectionStage
+from contamination.injection.corpus import open_corpus
+from contamination.injection.finetuning.config import (
     CHAT,
+    FINETUNING,
     PACKED,
-    FinetuningConfig,
+    PRETRAINING,
     FinetuningStage,
-    InstructionsConfig,
 )
-from injection.finetuning.instructions import read_instructions
-from injection.sources.hub import hub_nodes
-from launch import shared
-from launch.stages import Stages
-from training.check import check_recipe
-from training.config import TrainingConfig, TrainingStage
-from training.data import Order
-
-
-@dataclass(frozen=True)
-class SecondStage(Ranged, node="second_stage"):
-    """The node `second_stage`."""
-
-    members_in: str | None = limited(None, one_of((PRETRAINING, FINETUNING, BOTH)))
-    """Where the members are inserted; null: there is no second stage."""
-    instructions: dict[str, Any] = field(default_factory=dict)
-    """Clean texts of a prompt and an output (conf/instructions), each as `InstructionsConfig`."""
-    copies: int = limited(1, at_least(1))
-    """Of each member in the fine-tuning set; an epoch reads all of them."""
-    finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
-    """How the texts are made and laid out."""
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    """How the pretrained model is fine-tuned."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        texts = self.members_in in (None, FINETUNING, BOTH) or bool(self.instructions)
-        remedy = "there is nothing to fine-tune on: choose some, such as nq_open."
-        self.require(texts, "instructions", remedy)
-
-    @property
-    def clean(self) -> dict[str, InstructionsConfig]:
-        """The clean texts' own configurations.
-
-        Raises:
-            ConfigError: an unknown field, or a value that it can't have.
-        """
-        nodes = OmegaConf.create({"instructions": self.instructions})
-        return convert(nodes, _Clean).instructions
-
-
-@dataclass(frozen=True)
-class _Clean:
-    instructions: dict[str, InstructionsConfig]
-
+from contamination.injection.finetuning.sources import read_instructions
+from contamination.launch import shared
+from contamination.launch.config import SecondStage
+from contamination.launch.stages import Stages
+from contamination.training.check import check_recipe
+from contamination.training.config import TrainingStage
+from contamination.training.data import Order
 
 SPECIAL = 4
 """Special tokens around a text, at most."""
@@ -168,11 +127,13 @@ def finetuning_set(
         name=own.name,
         corpus_folder=str(study.path),
         instructions=second.clean,
-        occurrences={"_target_": "injection.occurrences.Fixed", "count": copies},
+        occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": copies},
         finetuning=second.finetuning,
         compared=compared,
     )
-    return where.make("inject", "finetuning", partial(injection.finetuning.run.run, stage))
+    return where.make(
+        "inject", "finetuning", partial(contamination.injection.finetuning.run.run, stage)
+    )
 
 
 def check_texts(second: SecondStage, texts: Artifact, deepspeed: dict[str, Any]) -> None:
@@ -188,6 +149,3 @@ def finetuned(
     model = replace(first.model, path=str(start.path), architecture=None)
     own = replace(first, training=second.training, model=model, corpus_folder=str(texts.path))
     return where.train("finetuning", own)
-
-
-register("second_stage", SecondStage)

@@ -9,17 +9,16 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import Artifact, is_complete
-from core.errors import ArtifactError, require
-from core.seeds import derive
-from core.wholeness import read_manifest, reading
-from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from injection.early_search import refuse_whole_texts
-from launch.stages import Stages
-from training.checkpoint import KIND as MODEL
-from training.checkpoint import Checkpoint, open_checkpoint
-from training.config import TrainingConfig, TrainingStage
-from training.recipe import PretrainingConfig, Recipe
+from contamination.core.artifacts import Artifact, is_complete
+from contamination.core.errors import ArtifactError, require
+from contamination.core.integrity import read_manifest, reading
+from contamination.core.seeds import derive
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.early_search import refuse_whole_texts
+from contamination.launch.stages import Stages
+from contamination.training.config import PretrainingConfig, Recipe, TrainingConfig, TrainingStage
+from contamination.training.trained_model import KIND as MODEL
+from contamination.training.trained_model import Checkpoint, open_checkpoint
 
 log = logging.getLogger(__name__)
 

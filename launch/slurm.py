@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from core.errors import ConfigError
-from launch import snapshot
-from launch.config import STAGES, ClusterConfig
-from launch.folder import CellFolder, Launch
-from launch.saved_config import arguments
+from contamination.core.errors import ConfigError
+from contamination.launch import snapshot
+from contamination.launch.cells import CellFolder, Launch
+from contamination.launch.config import STAGES, ClusterConfig
+from contamination.launch.saved_config import arguments
 
 ANALYSE = "analyse"
 SLICED = "detect"
@@ -174,7 +174,7 @@ def command(stage: str, place: Path, words: str | None = None) -> list[str]:
     more = [*arguments(place), f"launch.stage={stage}"]
     more += [] if words is None else [f"launch.slice={words}"]
     more = ["report", str(place)] if stage == ANALYSE else more
-    return [sys.executable, "-m", "launch", *more]
+    return [sys.executable, "-m", "contamination.launch", *more]
 
 
 def script(executor: Any, tasks: int) -> str:

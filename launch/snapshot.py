@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.artifacts import REVISION, code_revision
-from core.early import PACKAGES
-from core.files import temporary
+from contamination.core.artifacts import REVISION, code_revision
+from contamination.core.files import temporary
+from contamination.core.startup import PACKAGES
 
 HOME = Path(__file__).resolve().parents[1]
 
@@ -43,7 +43,7 @@ def _code(home: Path) -> tuple[list[Path], str]:
     """The files of the packages and `conf/`, and a hash of their names and bytes."""
     files = sorted(
         path
-        for part in ("core", *PACKAGES, "conf")
+        for part in ("core", "data", *PACKAGES, "conf")
         for path in (home / part).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     )

@@ -2,27 +2,81 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import mean
 
-import detection.run
-import injection.run
-import training.run
-from core import wholeness
-from core.artifacts import Artifact, as_data, file_name
-from core.progress import STAGE, SWEEP, ends, within
-from detection.config import DetectionStage
-from injection.config import InjectionStage
-from injection.tokens import Tokenizer
-from launch.config import PACKAGES, ClusterConfig
-from launch.costs import Made, recorded
-from launch.folder import CellFolder, Launch
-from launch.processes import Processes
-from launch.rest import rest
-from launch.saved_config import save_config
-from training.config import TrainingStage
+import contamination.detection.run
+import contamination.injection.run
+import contamination.training.run
+from contamination.core import integrity
+from contamination.core.artifacts import Artifact, as_data, file_name
+from contamination.core.progress import STAGE, SWEEP, ends, within
+from contamination.detection.config import DetectionStage
+from contamination.injection.config import InjectionStage
+from contamination.injection.token_stream import Tokenizer
+from contamination.launch.cells import CellFolder, Launch
+from contamination.launch.config import PACKAGES, ClusterConfig
+from contamination.launch.processes import Processes
+from contamination.launch.run_records import Made, read_costs, recorded
+from contamination.launch.saved_config import save_config
+from contamination.training.config import TrainingStage
+
+SHARED = {
+    *("inject base", "inject validation", "train base", "train reference", "train masked_lm"),
+    "detect clean",
+}
+"""Runs that cells usually share: where the first cell alone is known, the others lack these."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Seconds that are left when a run begins: of that run, and of all that follows."""
+
+    now: float
+    later: float
+
+
+def rest(launch: Launch, cell: CellFolder, run: str) -> Rest | None:
+    """What is left when the cell begins `run`, such as "train study"; None: not known yet."""
+    cells = launch.ordered()
+    names = [one.folder.name for one in cells]
+    if cell.folder.name not in names:
+        return None
+    number = names.index(cell.folder.name)
+    done = [_took(one) for n, one in enumerate(cells) if n != number and _is_done(one)]
+    order = list(dict.fromkeys(name for took in done for name in took))
+    if run not in order:
+        return None
+    at, (first, *others) = order.index(run), done
+    now = mean(took[run] for took in done if run in took)
+    own = {**_took(cell), run: now}
+
+    def expected(name: str) -> float:
+        """Of a run of a cell to come: as in this cell, if it is past it, and in others."""
+        seen = [took.get(name, 0.0) for took in others]
+        seen += [own.get(name, 0.0)] * (order.index(name) <= at)
+        return mean(seen) if seen else first.get(name, 0.0) * (name not in SHARED)
+
+    waiting = sum(not _is_done(one) for one in cells[number + 1 :])
+    later = sum(map(expected, order[at + 1 :])) + waiting * sum(map(expected, order))
+    return Rest(now, later)
+
+
+def _is_done(cell: CellFolder) -> bool:
+    outcome = cell.read_outcome()
+    return outcome is not None and outcome.state == "done"
+
+
+def _took(cell: CellFolder) -> dict[str, float]:
+    """Seconds of each of its runs; 0, and left out, of those that it found made."""
+    took: dict[str, float] = defaultdict(float)
+    for cost in read_costs(cell.folder):
+        took[f"{cost.stage} {cost.run}"] += cost.seconds
+    return took
 
 
 @dataclass(frozen=True)
@@ -43,25 +97,25 @@ class Stages:
     ) -> Artifact:
         """The injection stage, in this process; `run` tells it from the cell's others.
 
-        `checked`: see `injection.run.run`.
+        `checked`: see `contamination.injection.run.run`.
         """
-        return self.make("inject", run, partial(injection.run.run, stage, checked))
+        return self.make("inject", run, partial(contamination.injection.run.run, stage, checked))
 
     def train(self, run: str, stage: TrainingStage) -> Artifact:
         """The training stage; `run` tells it from the cell's others."""
         start = self._start("train", run, stage)
-        return self.make("train", run, partial(training.run.run, stage, start))
+        return self.make("train", run, partial(contamination.training.run.run, stage, start))
 
     def detect(self, run: str, stage: DetectionStage) -> Artifact:
         """The detection stage; `run` tells it from the cell's others."""
         start, own = self._start("detect", run, stage), stage.detection.processes
-        return self.make("detect", run, partial(detection.run.run, stage, start), own)
+        return self.make("detect", run, partial(contamination.detection.run.run, stage, start), own)
 
     def detect_slice(self, run: str, stage: DetectionStage) -> None:
         """This slice of a detection stage's passes, without scores."""
         name, own = f"{run} {self.slice}", replace(stage, slice=self.slice)
         start, processes = self._start("detect", file_name(name), own), own.detection.processes
-        make = partial(detection.run.run_slice, own, start)
+        make = partial(contamination.detection.run.run_slice, own, start)
         self.make("detect", name, make, processes)
 
     def make(self, stage: str, run: str, make: Callable[[], Made], processes: int = 1) -> Made:
@@ -91,7 +145,7 @@ class Stages:
         processes = self.processes(stage)
 
         def start(artifact: Path | None) -> None:
-            given = {"records": str(self.folder), "verify": wholeness.policy()}
+            given = {"records": str(self.folder), "verify": integrity.policy()}
             save_config(processes.saved(run), {**as_data(config), **given}, self.code / "conf")
             processes.run(run, artifact)
 

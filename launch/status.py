@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import process_records
-from core.errors import ConfigError
-from core.terminal import about, duration, fit, wrapped
-from launch.beat import is_dead
-from launch.config import STAGES
-from launch.costs import Cost, read_costs
-from launch.folder import KIND, CellFolder, Launch, Outcome
+from contamination.core import process_records
+from contamination.core.errors import ConfigError
+from contamination.core.terminal import about, duration, fit, wrapped
+from contamination.launch.cells import KIND, CellFolder, Launch, Outcome
+from contamination.launch.config import STAGES
+from contamination.launch.run_records import Cost, is_dead, read_costs
 
 HEADER = ("cell", "state", "doing", "left", "where")
 LEAST = ("where", "left", "doing", *STAGES)

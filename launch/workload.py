@@ -6,27 +6,38 @@ third more where activations are recomputed; a token that is only read costs a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core import hub
-from core.models import load_config, resolve
-from detection.build import build_methods
-from detection.collect import serving
-from detection.flags import counting
-from detection.passes import Pass
-from detection.views import VIEWS
-from injection import open_corpus
-from launch.plan import Plan
-from training.config import ModelConfig, TrainingStage
-from training.data import Order
-from training.flops import flops_per_token, masked_lm_flops_per_token
-from training.masked_lm import MaskedLMConfig, architecture
-from training.memory import Shape, config_of, shape_of
-from training.objectives.choose import CLASSES
-from training.unlearn import tokens_beside
+from contamination.core import hub
+from contamination.core.models import load_config, resolve
+from contamination.data.readers.hub import hub_nodes
+from contamination.detection.collect import serving
+from contamination.detection.flags import counting
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.passes import Pass
+from contamination.detection.views import VIEWS
+from contamination.injection.corpus import open_corpus
+from contamination.injection.finetuning.config import PRETRAINING
+from contamination.injection.finetuning.layout import lay_out
+from contamination.injection.finetuning.sources import read_instructions
+from contamination.injection.token_stream import Tokenizer
+from contamination.launch.pipeline import with_tokenizer
+from contamination.launch.plan import Plan
+from contamination.training.config import ModelConfig, TrainingStage
+from contamination.training.data import Order
+from contamination.training.masked_lm import MaskedLMConfig, architecture
+from contamination.training.objectives.choose import CLASSES
+from contamination.training.resources import (
+    Shape,
+    config_of,
+    flops_per_token,
+    masked_lm_flops_per_token,
+    shape_of,
+)
+from contamination.training.unlearning import tokens_beside
 
 RECOMPUTING = 4 / 3
 TEXT_TOKENS = 256
@@ -168,3 +179,56 @@ def _folder(field: str, path: str) -> str | None:
         return found
     kept = hub.kept(found)
     return str(kept) if kept is not None and (kept / "config.json").is_file() else None
+
+
+CHARACTERS = 2
+"""Of a token where the tokenizer is still to be trained: a vocabulary of 1,024 has 2.1."""
+
+
+def tuned_width(plan: Plan) -> int:
+    """Tokens of a sequence of the set."""
+    return plan.second.finetuning.sequence_tokens or plan.injection.injection.sequence_tokens
+
+
+def away_from_here(plan: Plan) -> list[str]:
+    """The clean sets that a second stage reads from the hub."""
+    if not plan.two_stages:
+        return []
+    return [name for name, own in plan.second.clean.items() if any(hub_nodes(own.rows))]
+
+
+def tuned_sequences(plan: Plan) -> int | None:
+    """The set's sequences, about; 0 without a second stage; None: some texts are on the hub."""
+    if not plan.two_stages:
+        return 0
+    if away_from_here(plan):
+        return None
+    width, second = tuned_width(plan), plan.second
+    lengths = [*_clean(plan), *_copies(plan)]
+    return len(lay_out([min(width, n) for n in lengths], width, second.finetuning.layout))
+
+
+def _copies(plan: Plan) -> list[int]:
+    """Tokens of each copy of a member, as long as it may be."""
+    own, second = plan.injection, plan.second
+    copies = 0 if second.members_in == PRETRAINING else second.copies
+    return [text_tokens(plan)] * (copies * own.injection.members * len(own.benchmark))
+
+
+def _clean(plan: Plan) -> list[int]:
+    """Tokens of each clean text."""
+    seed, tokens = plan.injection.injection.pool_seed, _counter(plan)
+    found = []
+    for name, own in plan.second.clean.items():
+        for text in read_instructions(name, own, seed).texts[: own.examples]:
+            found.append(tokens(text.own))
+    return found
+
+
+def _counter(plan: Plan) -> Callable[[str], int]:
+    """How many tokens a text has, by the model's tokenizer if that is here."""
+    path = with_tokenizer(plan, None).tokenizer.path
+    if path is None or not Path(path).exists():
+        return lambda text: -(-len(text) // CHARACTERS)
+    tokenizer = Tokenizer(path)
+    return lambda text: len(tokenizer.encode(text))

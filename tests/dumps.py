@@ -74,7 +74,7 @@ TAIL = """
 
 def embedded(pages: int, words: int = 300) -> list[str]:
     """So many texts of that many words or more; each is of different embedded documents."""
-    from injection.sources.embedded import EmbeddedCorpus
+    from contamination.data.readers.embedded import EmbeddedCorpus
 
     found: list[str] = []
     held: list[str] = []

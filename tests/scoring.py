@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from detection.scores import score_tables, seen
+from contamination.detection.scores import score_tables, seen
 
 
 def make_table(*given):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
-from analysis import open_report
-from core.artifacts import MANIFEST
-from core.command import CONF
-from launch.pipeline import run
+from contamination.analysis.report_folder import open_report
+from contamination.core.cli import CONF
+from contamination.core.integrity import MANIFEST
+from contamination.launch.pipeline import run
 
 SMALL = [
     "name=small", "benchmark=[boolq,truthfulqa]", "corpus.subsets=[common_crawl,book]",

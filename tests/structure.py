@@ -30,7 +30,7 @@ UNINFORMATIVE = frozenset({
 HELP = (
     *("injection", "injection finetuning", "injection export format=text", "training"),
     *("training memory", "training which-step", "detection", "detection accuracy"),
-    *("detection audit audit=books", "detection build source=jsonl", "detection extraction"),
+    *("audits audit=books", "detection build source=jsonl", "detection extraction"),
     *("detection online", "detection probe", "detection select", "detection thresholds"),
     *("detection view", "analysis", "analysis wandb", "launch", "launch status"),
     *("audits audit=books", "launch.console", IMPORT_NAME),
@@ -61,6 +61,11 @@ class Module:
     def layer(self) -> str:
         """The top-level package."""
         return self.name.partition(".")[0]
+
+    @cached_property
+    def absolute_imports(self) -> set[str]:
+        """The names of all imports that are not relative."""
+        return {name for name, _ in imported_names(self)}
 
     @cached_property
     def header_lines(self) -> int:

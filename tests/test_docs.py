@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from detection.build import build_methods
-from detection.passes import ORIGINAL, Example, TokenStats
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.passes import ORIGINAL, Example, TokenStats
 from tests.detection.golden import GOLDEN
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -24,7 +24,7 @@ METHOD = (DOCS / "add-a-method.md").read_text()
 def test_the_method_of_the_guide_is_built_and_scores(monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", METHOD, re.S)
     (node,) = re.findall(r"```yaml\n(.*?)```", METHOD, re.S)
-    module = ModuleType("detection.methods.my_method")
+    module = ModuleType("contamination.detection.methods.my_method")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(code, vars(module))
     built = build_methods(yaml.safe_load(node))

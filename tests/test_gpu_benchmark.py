@@ -1,4 +1,4 @@
-"""benchmarks.gpu at tiny shapes on a CPU: its parts, and what it makes of those that fail."""
+"""perf.gpu at tiny shapes on a CPU: its parts, and what it makes of those that fail."""
 
 import json
 import math
@@ -9,13 +9,13 @@ import time
 import numpy as np
 import pytest
 
-import launch.run  # noqa: F401 (every schema)
-from benchmarks import detection, gpu, gpu_parts
-from benchmarks.gpu_parts import LARGE, TINY
-from core.compose import composed
-from detection.model.causal_lm import CausalLM
-from launch.config import LaunchSettings
-from training.config import TrainingStage
+import contamination.launch.run  # noqa: F401 (every schema)
+from contamination.core.cli import composed
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.launch.config import LaunchSettings
+from contamination.training.config import TrainingStage
+from perf import detection, gpu, gpu_parts
+from perf.gpu_parts import LARGE, TINY
 
 
 def rows_of(work, *given):

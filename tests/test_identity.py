@@ -12,40 +12,41 @@ from types import SimpleNamespace
 import pytest
 from hydra import compose, initialize_config_dir
 
-import analysis.mirror.report
-import analysis.run
-import core.artifacts
-import detection.accuracy.run
-import detection.build
-import detection.collect
-import detection.extraction.run
-import detection.needs
-import detection.run
-import injection.contamination
-import injection.export.run
-import injection.finetuning.run
-import injection.run
-import launch.pipeline
-import launch.plan
-import training.masked_lm
-import training.run
-import training.unlearn
-from analysis.config import AnalysisStage, CellPaths, WandbReport
-from core.command import CONF
-from core.config import convert, identity
-from detection.accuracy.run import AccuracyStage
-from detection.collect import Collector
-from detection.config import DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.extraction.run import ExtractionStage
-from detection.passes import Pass
-from detection.texts import Text
-from injection.config import InjectionStage, TasksConfig
-from injection.export.run import ExportStage
-from injection.finetuning.config import FinetuningStage
-from training.config import TrainingStage, WandbConfig
-from training.masked_lm import MaskedLMStage
-
-from .launch.test_shared import INJECTION, PRETRAINING, TRAINING
+import contamination.analysis.run
+import contamination.analysis.wandb.read
+import contamination.core.artifacts
+import contamination.detection.collect
+import contamination.detection.methods.registry
+import contamination.detection.requirements
+import contamination.detection.run
+import contamination.detection.tasks.accuracy
+import contamination.detection.tasks.extraction
+import contamination.injection.contamination
+import contamination.injection.export.run
+import contamination.injection.finetuning.run
+import contamination.injection.run
+import contamination.launch.pipeline
+import contamination.launch.plan
+import contamination.training.masked_lm
+import contamination.training.run
+import contamination.training.unlearning
+from contamination.analysis.config import AnalysisStage, CellPaths, WandbReport
+from contamination.core.cli import CONF
+from contamination.core.config import convert, identity
+from contamination.core.tasks import TasksConfig
+from contamination.data.config import ExamplesConfig
+from contamination.data.texts import Text
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionStage, ScoredModelConfig
+from contamination.detection.passes import Pass
+from contamination.detection.tasks.accuracy import AccuracyStage
+from contamination.detection.tasks.extraction import ExtractionStage
+from contamination.injection.config import InjectionStage
+from contamination.injection.export.run import ExportStage
+from contamination.injection.finetuning.config import FinetuningStage
+from contamination.training.config import TrainingStage, WandbConfig
+from contamination.training.masked_lm import MaskedLMStage
+from tests.launch.test_shared import INJECTION, PRETRAINING, TRAINING
 
 PRETRAINED = "model.pretraining."  # it names the base model, whose weights are an input
 WANDB = ("wandb.mode", "wandb.project", "wandb.entity")
@@ -53,7 +54,7 @@ QUESTIONS = tuple(
     f"benchmark.boolq.{name}"
     for name in ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 )
-GIVES = detection.needs.LocalModel.gives
+GIVES = contamination.detection.requirements.LocalModel.gives
 READING = (
     *(f"examples.{name}" for name in ("format", "split", "subset", "on_error", "name", "domain")),
     *(f"examples.{name}" for name in ("length", "setting", "columns", "label_words", "papers")),
@@ -127,7 +128,7 @@ VALUES = {
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
     "cells.0.exports": ["another"], "benchmark": None,
-    "format._target_": "injection.export.megatron.Megatron", "format.dtype": "uint32",
+    "format._target_": "contamination.injection.export.token_formats.Megatron", "format.dtype": "uint32",
     "benchmark.boolq.chosen_by": "token", "benchmark.boolq.drawn_options": 3,
 }  # fmt: skip
 """Another value of a leaf for which `another` finds none that will do; None: there is none."""
@@ -142,11 +143,11 @@ def name(monkeypatch):
     """The name of a stage's folder by its own call of `locate`; a path is its own digest."""
 
     def located(*arguments):
-        raise Named(core.artifacts.locate(*arguments).name[-12:])  # the hash
+        raise Named(contamination.core.artifacts.locate(*arguments).name[-12:])  # the hash
 
-    for module in (injection.run, injection.export.run, injection.finetuning.run, training.run,
-                   training.masked_lm, detection.run, detection.accuracy.run,
-                   detection.extraction.run, analysis.run, analysis.mirror.report):  # fmt: skip
+    for module in (contamination.injection.run, contamination.injection.export.run, contamination.injection.finetuning.run, contamination.training.run,
+                   contamination.training.masked_lm, contamination.detection.run, contamination.detection.tasks.accuracy,
+                   contamination.detection.tasks.extraction, contamination.analysis.run, contamination.analysis.wandb.read):  # fmt: skip
         monkeypatch.setattr(module, "locate", located)
 
     def opened(path):
@@ -154,13 +155,13 @@ def name(monkeypatch):
         return SimpleNamespace(artifact=artifact, digest=str(path), slug="slug")
 
     source = SimpleNamespace(documents=None, skipped={}, fingerprint=lambda: "source")
-    monkeypatch.setattr(injection.run, "check", lambda _: [])
-    monkeypatch.setattr(injection.run, "create", lambda *_: source)
-    monkeypatch.setattr(injection.run, "Tokenizer", opened)
-    for module in (injection.export.run, injection.contamination):
+    monkeypatch.setattr(contamination.injection.run, "check", lambda _: [])
+    monkeypatch.setattr(contamination.injection.run, "create", lambda *_: source)
+    monkeypatch.setattr(contamination.injection.run, "Tokenizer", opened)
+    for module in (contamination.injection.export.run, contamination.injection.contamination):
         monkeypatch.setattr(module, "open_corpus", opened)
     monkeypatch.setattr(
-        injection.finetuning.run,
+        contamination.injection.finetuning.run,
         "read_members",
         lambda stage: SimpleNamespace(
             inputs={"tokenizer": str(stage.tokenizer.path), "corpus": stage.corpus_folder},
@@ -169,15 +170,15 @@ def name(monkeypatch):
         ),
     )
     monkeypatch.setattr(
-        injection.finetuning.run,
+        contamination.injection.finetuning.run,
         "read_instructions",
         lambda name, *_: SimpleNamespace(name=name, digest="rows"),
     )
-    for module in (training.run, training.unlearn):
+    for module in (contamination.training.run, contamination.training.unlearning):
         monkeypatch.setattr(module, "open_corpus", opened)
-    monkeypatch.setattr(training.unlearn, "model_digest", lambda _, path: path)
-    monkeypatch.setattr(training.masked_lm, "open_corpus", opened)
-    monkeypatch.setattr(training.run, "model_digest", lambda _, path: path)
+    monkeypatch.setattr(contamination.training.unlearning, "model_digest", lambda _, path: path)
+    monkeypatch.setattr(contamination.training.masked_lm, "open_corpus", opened)
+    monkeypatch.setattr(contamination.training.run, "model_digest", lambda _, path: path)
 
     def open_model(_, path, trust_remote_code=False):
         digest = f"{path} {trust_remote_code}"
@@ -188,39 +189,53 @@ def name(monkeypatch):
         which = "" if served == identity(ScoredModelConfig()) else f" {served}"
         return open_model(None, f"{node.path}{which}", node.trust_remote_code)
 
-    for module in (detection.needs, detection.accuracy.run, detection.extraction.run):
+    for module in (
+        contamination.detection.requirements,
+        contamination.detection.tasks.accuracy,
+        contamination.detection.tasks.extraction,
+    ):
         monkeypatch.setattr(module, "open_node", open_node)
-    monkeypatch.setattr(detection.needs, "LocalModel", SimpleNamespace(open=open_model))
-    monkeypatch.setattr(detection.needs, "open_prefix", lambda path: SimpleNamespace(
+    monkeypatch.setattr(
+        contamination.detection.requirements, "LocalModel", SimpleNamespace(open=open_model)
+    )
+    monkeypatch.setattr(contamination.detection.requirements, "open_prefix", lambda path: SimpleNamespace(
         identity=lambda _: path, digest=path))  # fmt: skip
-    monkeypatch.setattr(detection.needs, "_is_past", lambda *_: False)
-    built = cache(lambda words: detection.build._variants(*json.loads(words)))
-    monkeypatch.setattr(detection.needs, "build_methods", lambda nodes: {
+    monkeypatch.setattr(contamination.detection.requirements, "_is_past", lambda *_: False)
+    built = cache(
+        lambda words: contamination.detection.methods.registry._variants(*json.loads(words))
+    )
+    monkeypatch.setattr(contamination.detection.requirements, "build_methods", lambda nodes: {
         (name, method.variant): method
         for name, node in nodes.items() for method in built(json.dumps([name, node]))
     })  # fmt: skip
-    for module in (detection.run, detection.accuracy.run):
+    for module in (contamination.detection.run, contamination.detection.tasks.accuracy):
         monkeypatch.setattr(module, "open_examples", lambda own: own.path)
         monkeypatch.setattr(module, "examples_digest", lambda path: path)
     monkeypatch.setattr(
-        detection.accuracy.run, "ask_corpus", lambda _: SimpleNamespace(questions="x")
+        contamination.detection.tasks.accuracy,
+        "ask_corpus",
+        lambda _: SimpleNamespace(questions="x"),
     )
-    monkeypatch.setattr(detection.accuracy.run, "questions_digest", lambda _: "x")
-    monkeypatch.setattr(detection.extraction.run, "open_examples", lambda own: own.path)
-    monkeypatch.setattr(detection.extraction.run, "targets_digest", lambda texts, _: texts)
-    monkeypatch.setattr(detection.extraction.run, "occurrences_of", lambda _: {})
-    monkeypatch.setattr(detection.extraction.run, "ask_corpus", lambda _: None)
+    monkeypatch.setattr(contamination.detection.tasks.accuracy, "questions_digest", lambda _: "x")
+    monkeypatch.setattr(
+        contamination.detection.tasks.extraction, "open_examples", lambda own: own.path
+    )
+    monkeypatch.setattr(
+        contamination.detection.tasks.extraction, "targets_digest", lambda texts, _: texts
+    )
+    monkeypatch.setattr(contamination.detection.tasks.extraction, "occurrences_of", lambda _: {})
+    monkeypatch.setattr(contamination.detection.tasks.extraction, "ask_corpus", lambda _: None)
 
     def open_cell(paths):
         digests = {n: getattr(paths, n) for n in ("corpus", "model", "clean", "contaminated")}
         return SimpleNamespace(inputs=digests)
 
-    monkeypatch.setattr(analysis.run, "open_record", lambda _: None)
-    monkeypatch.setattr(analysis.run, "open_cell", open_cell)
-    monkeypatch.setattr(analysis.run, "name_apart", lambda cells: cells)
+    monkeypatch.setattr(contamination.analysis.run, "open_record", lambda _: None)
+    monkeypatch.setattr(contamination.analysis.run, "open_cell", open_cell)
+    monkeypatch.setattr(contamination.analysis.run, "name_apart", lambda cells: cells)
     monkeypatch.setattr(WandbConfig, "check_login", lambda _: None)
     results = SimpleNamespace(to_csv=lambda **_: "results")
-    monkeypatch.setattr(analysis.mirror.report, "read_results", lambda _: results)
+    monkeypatch.setattr(contamination.analysis.wandb.read, "read_results", lambda _: results)
 
     def of(run, stage):
         with pytest.raises(Named) as found:
@@ -239,24 +254,24 @@ METHODS = ",".join(path.stem for path in (CONF / "method").glob("*.yaml") if pat
 """Not all: `method=all` would leave out those for which the model writes."""
 DETECTED = ("examples.path=texts", "model.path=model")
 STAGES = {
-    "injection": (injection.run.run, lambda: composed(
+    "injection": (contamination.injection.run.run, lambda: composed(
         "injection", InjectionStage, "benchmark=[boolq]", "rewording=swap")),
-    "finetuning": (injection.finetuning.run.run, lambda: composed(
+    "finetuning": (contamination.injection.finetuning.run.run, lambda: composed(
         "finetuning", FinetuningStage, "benchmark=[boolq]", "instructions=[nq_open]")),
-    "training": (training.run.run, lambda: composed(
+    "training": (contamination.training.run.run, lambda: composed(
         "training", TrainingStage, "corpus_folder=corpus")),
-    "masked_lm": (training.masked_lm.train_masked_lm, lambda: MaskedLMStage("runs", "corpus")),
-    "detection": (detection.run.run, lambda: composed(
+    "masked_lm": (contamination.training.masked_lm.train_masked_lm, lambda: MaskedLMStage("runs", "corpus")),
+    "detection": (contamination.detection.run.run, lambda: composed(
         "detection", DetectionStage, *DETECTED, f"method=[{METHODS}]", "reference.path=reference",
         "masked_lm.path=masked_lm", "prefix.path=prefix")),
-    "accuracy": (detection.accuracy.run.run, lambda: replace(
+    "accuracy": (contamination.detection.tasks.accuracy.run, lambda: replace(
         composed("accuracy", AccuracyStage, *DETECTED), benchmark={})),
-    "extraction": (detection.extraction.run.run, lambda: replace(
+    "extraction": (contamination.detection.tasks.extraction.run, lambda: replace(
         composed("extraction", ExtractionStage, *DETECTED), benchmark={})),
-    "analysis": (analysis.run.run, lambda: composed(
+    "analysis": (contamination.analysis.run.run, lambda: composed(
         "analysis", AnalysisStage, "cells=[{corpus: a, model: b, clean: c, contaminated: d}]")),
-    "wandb": (analysis.mirror.report.write_wandb_report, lambda: WandbReport(project="a")),
-    "export": (injection.export.run.export, lambda: composed(
+    "wandb": (contamination.analysis.wandb.read.write_wandb_report, lambda: WandbReport(project="a")),
+    "export": (contamination.injection.export.run.export, lambda: composed(
         "export", ExportStage, "corpus_folder=corpus", "format=olmo")),
 }  # fmt: skip
 
@@ -338,7 +353,7 @@ PINNED = {
 def test_the_quickstarts_folders_keep_their_names(name, monkeypatch):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("pipeline", ["experiment=quickstart"])
-    plan = launch.plan.plan(config, read=False)
+    plan = contamination.launch.plan.plan(config, read=False)
     own, trained, detected = plan.injection, plan.training, plan.detection
     own = replace(own, tokenizer=replace(own.tokenizer, path="tokenizer"))
     start = replace(trained.model, path="base", architecture=None)
@@ -347,11 +362,17 @@ def test_the_quickstarts_folders_keep_their_names(name, monkeypatch):
     collector = Collector(
         Path("runs"), {"target": model}, [Text("a", "b", "c")], detected.detection
     )
-    monkeypatch.setattr(detection.collect, "locate", analysis.run.locate)
+    monkeypatch.setattr(
+        contamination.detection.collect, "locate", contamination.analysis.run.locate
+    )
     assert {
-        "corpus": name(injection.run.run, own),
-        "model": name(training.run.run, replace(trained, corpus_folder="corpus", model=start)),
+        "corpus": name(contamination.injection.run.run, own),
+        "model": name(
+            contamination.training.run.run, replace(trained, corpus_folder="corpus", model=start)
+        ),
         "passes": name(collector.collect, [Pass("target")]),
-        "scores": name(detection.run.run, replace(detected, **scored)),
-        "report": name(partial(launch.pipeline.report, config), [CellPaths("a", "b", "c", "d")]),
+        "scores": name(contamination.detection.run.run, replace(detected, **scored)),
+        "report": name(
+            partial(contamination.launch.pipeline.report, config), [CellPaths("a", "b", "c", "d")]
+        ),
     } == PINNED

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from benchmarks.memory import child
+from perf.memory import child
 
 pytestmark = [
     pytest.mark.slow,

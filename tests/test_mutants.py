@@ -1,3 +1,5 @@
+"""TODO."""
+
 from pathlib import Path
 
 import pytest

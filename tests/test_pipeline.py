@@ -16,23 +16,25 @@ import torch
 from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
-from analysis import open_report
-from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from analysis.run import run as analyse
-from core.artifacts import MANIFEST, open_artifact
-from core.errors import ConfigError
-from detection import open_scores
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.run import run as detect
-from detection.thresholds.run import ThresholdStage, decide
-from injection import open_corpus
+from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from contamination.analysis.report_folder import open_report
+from contamination.analysis.run import run as analyse
+from contamination.core.artifacts import open_artifact
+from contamination.core.errors import ConfigError
+from contamination.core.integrity import MANIFEST
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+from contamination.detection.run import run as detect
+from contamination.detection.scores import open_scores
+from contamination.detection.tasks.thresholds import ThresholdStage, decide
+from contamination.injection.corpus import open_corpus
+from contamination.training.config import WandbConfig
+from contamination.training.trained_model import open_checkpoint
 from tests.detection.model.served.conftest import NODES
 from tests.detection.model.served.server import Server
 from tests.found import anywhere
 from tests.rounding import FORWARD
 from tests.small import SMALL, contents, launch
-from training import open_checkpoint
-from training.config import WandbConfig
 
 COLUMNS = {
     "experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences",

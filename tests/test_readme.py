@@ -3,8 +3,9 @@
 import pandas as pd
 import pytest
 
-from analysis.statistics.pooled import COLUMNS
-from benchmarks.readme import (
+from contamination.analysis.statistics.pooled import COLUMNS
+from contamination.core.errors import ArtifactError
+from perf.readme import (
     BEGIN,
     END,
     FIGURES,
@@ -17,8 +18,7 @@ from benchmarks.readme import (
     rendered,
     table_rows,
     with_table,
-)  # fmt: skip
-from core.errors import ArtifactError
+)
 
 
 class Reported:
@@ -83,7 +83,7 @@ def test_only_the_rows_of_the_main_table_are_stored(rows):
 
 def test_a_table_edited_by_hand_is_noticed(rows, monkeypatch, tmp_path):
     (tmp_path / "README.md").write_text(README.read_text().replace("| loss ", "| lost "))
-    monkeypatch.setattr("benchmarks.readme.README", tmp_path / "README.md")
+    monkeypatch.setattr("perf.readme.README", tmp_path / "README.md")
     (found,) = check(Reported(rows))
     assert found == "README.md: its table is not that of docs/results/quickstart.csv"
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from core.command import command
-from core.secrets import check_overrides, hidden, without_given
+from contamination.core.cli import command
+from contamination.core.secrets import check_overrides, hidden, without_given
 
 KEY = 'sk-a\\b"c<d&e/f+g=hij0123'
 

@@ -19,7 +19,7 @@ FILES = {
     ),
     "injection/later.py": "def f():\n    import {}injection.late\n    found: int = 1\n",
     "tests/test_it.py": "import core.errors\n",
-    "benchmarks/timing.py": "import core.errors\n",
+    "perf/timing.py": "import core.errors\n",
 }  # fmt: skip
 
 

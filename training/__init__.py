@@ -1,11 +1,36 @@
 """Continual pretraining on a contaminated corpus with DeepSpeed."""
 
-import core.early  # noqa: F401 (signals are answered from here on)
-from training.ancestry import Ancestry, ancestry_of
-from training.checkpoint import Checkpoint, is_checkpoint, is_export, open_checkpoint, open_trained
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contamination.core.startup import lazy_exports
+
+if TYPE_CHECKING:
+    from contamination.training.trained_model import (
+        Ancestry,
+        Checkpoint,
+        ancestry_of,
+        is_checkpoint,
+        is_export,
+        open_checkpoint,
+        open_trained,
+    )
 
 __all__ = ["Ancestry", "Checkpoint", "ancestry_of", "is_checkpoint", "is_export"]
 __all__ += ["open_checkpoint", "open_trained", "train"]
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Ancestry": "trained_model",
+        "Checkpoint": "trained_model",
+        "ancestry_of": "trained_model",
+        "is_checkpoint": "trained_model",
+        "is_export": "trained_model",
+        "open_checkpoint": "trained_model",
+        "open_trained": "trained_model",
+    },
+)
 
 
 def train(*words: str) -> Checkpoint:
@@ -17,8 +42,9 @@ def train(*words: str) -> Checkpoint:
     Raises:
         UserError: as the command does.
     """
-    from core.compose import made
-    from training.config import TrainingStage
-    from training.run import run
+    from contamination.core.cli import made
+    from contamination.training.config import TrainingStage
+    from contamination.training.run import run
+    from contamination.training.trained_model import open_checkpoint
 
     return open_checkpoint(made("training", words, TrainingStage, run))

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import sys
 
-from core.command import command
-from core.config import convert
-from core.world import asked_processes, leave
-from training.config import TrainingStage
-from training.memory_plan import MemoryStage, plan
-from training.run import run
-from training.which_step import WhichStepStage, which_step
+from omegaconf import DictConfig
+
+from contamination.core.cli import command
+from contamination.core.config import convert
+from contamination.core.distributed import asked_processes, leave
+from contamination.training.config import MemoryStage, TrainingStage
+
+
+def train(config: DictConfig) -> None:
+    """Train a model on a corpus."""
+    from contamination.training.run import run
+
+    run(convert(config, TrainingStage))
+
+
+def memory(config: DictConfig) -> None:
+    """Print how much memory a training needs, machine by machine."""
+    from contamination.training.memory_plan import plan
+
+    print(plan(convert(config, MemoryStage)))
+
+
+def which_step(config: DictConfig) -> None:
+    """Print which step of a training saw a text."""
+    from contamination.training.which_step import WhichStepStage, which_step
+
+    print(which_step(convert(config, WhichStepStage)))
 
 
 def main() -> int:
-    """Train, say what a training needs, or which step saw a text."""
-    if sys.argv[1:2] == ["memory"]:
-        del sys.argv[1]
-        return command("memory", lambda config: print(plan(convert(config, MemoryStage))))
-    if sys.argv[1:2] == ["which-step"]:
-        del sys.argv[1]
-        return command("which_step", lambda c: print(which_step(convert(c, WhichStepStage))))
+    """Run the stage or one of its tools."""
+    tools = {"memory": memory, "which-step": which_step}
+    if sys.argv[1:2] and sys.argv[1] in tools:
+        name = sys.argv.pop(1)
+        return command(name.replace("-", "_"), tools[name])
     try:
-        status = command("training", lambda config: run(convert(config, TrainingStage)))
-    except SystemExit as end:  # said by a launcher that looks on
+        status = command("training", train)
+    except SystemExit as end:  # a launcher that watches this process reports the error itself
         status = int(end.code or 0)
     if asked_processes() > 1:
         leave(status)

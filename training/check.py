@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.config import TrainingConfig
-from training.data import Order
-from training.engine import check_compile, check_dtype, zero_stage
-from training.loop import export_steps
-from training.objectives.choose import check_objective
-from training.recipe import ALL
-from training.schedule import check_warmup
+from contamination.training.config import ALL, TrainingConfig
+from contamination.training.data import Order
+from contamination.training.engine import check_compile, check_dtype, check_warmup, zero_stage
+from contamination.training.loop import export_steps
+from contamination.training.objectives.choose import check_objective
 
 
 def check_recipe(

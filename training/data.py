@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from training.recipe import ALL, OUTPUT
+from contamination.training.config import ALL, OUTPUT
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 PADDING = -1  # stands in for a sequence where the last batch is not full

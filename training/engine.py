@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
+import math
+import os
+import shutil
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from core.errors import ConfigError, require
-from core.partitions import whole_shape
-from core.world import World
-from training.config import TrainingConfig
-from training.recipe import Recipe
-from training.schedule import share_of_peak
+from contamination.core.cli import silenced
+from contamination.core.distributed import World, asked_processes
+from contamination.core.errors import ConfigError, require
+from contamination.core.files import TEMPORARY_END
+from contamination.core.models import whole_shape
+from contamination.training.config import Recipe, TrainingConfig
+
+
+def share_of_peak(config: Recipe, step: int, steps: int) -> float:
+    """The share at optimizer step 1 to `steps`: above 0, so that every step learns what it sees.
+
+    The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` has
+    (step - 1) / warmup there, so its first step learns nothing. After the warm-up, and without
+    one, both are the same.
+    """
+    if step <= config.warmup:
+        return step / config.warmup
+    left = (steps + 1 - step) / (steps - config.warmup)  # from 1 at the first step to 1 / n
+    match config.schedule:
+        case "linear":
+            return left
+        case "cosine":
+            return math.sin(math.pi / 2 * left) ** 2
+    return 1.0
+
+
+def check_warmup(config: Recipe, steps: int) -> None:
+    """Refuse a warm-up that leaves no step of the training after it."""
+    if config.warmup >= steps:
+        raise ConfigError(
+            f"{config.node}.warmup_steps is {config.warmup_steps}, but the training has {steps} "
+            f"steps of {config.batch_sequences} sequences: lower it, choose {config.node}.schedule="
+            "constant, which has no warm-up, or enlarge the corpus."
+        )
 
 
 def start_engine(
@@ -148,3 +183,106 @@ def check_compile(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> N
     remedy = "not with ZeRO stage 3, which divides the weights: choose deepspeed=zero2, or false."
     divided = zero_stage(deepspeed_config) == 3
     config.require(not (config.compile and divided), "compile", remedy)
+
+
+def whole_weights(engine: Any) -> Any:
+    """The weights that ZeRO stage 3 has divided, by name, on the first process; None on others.
+
+    Every process has to call this.
+    """
+    return engine._zero3_consolidated_16bit_state_dict()
+
+
+def avoid_compilation() -> None:
+    """Without this the first start on CPU compiles a C++ op that training does not use."""
+    import deepspeed.ops
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
+    """Write the model whole: the folder appears when all is in it.
+
+    Args:
+        engine: the DeepSpeed engine, of any ZeRO stage; every process has to call this.
+        tokenizer: a folder whose files go with the weights.
+        folder: the Hugging Face folder to make.
+        world: this process's place.
+    """
+    partitioned = zero_stage(engine.config) == 3
+    weights = whole_weights(engine) if partitioned else None
+
+    def write() -> None:
+        part = folder.with_name(f".{folder.name}{TEMPORARY_END}")
+        shutil.rmtree(part, ignore_errors=True)
+        engine.module.save_pretrained(part, state_dict=weights)
+        for file in tokenizer.iterdir():
+            shutil.copyfile(file, part / file.name)
+        part.rename(folder)
+
+    world.on_rank_0(write)
+
+
+def start_processes() -> World:
+    """Join the launcher's process group, or make one of this process alone."""
+    asked_processes()
+    launched = "RANK" in os.environ
+    atexit.register(_leave)
+    _prepare_environment()
+    with silenced():  # both try out a compiler
+        import deepspeed
+
+        avoid_compilation()
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    cuda = torch.cuda.is_available()
+    if cuda:  # a task that is shown one GPU alone calls it 0
+        os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    backend = "nccl" if cuda else "gloo"
+    if not launched and not torch.distributed.is_initialized():
+        _begin_alone(backend)
+    deepspeed.init_distributed(dist_backend=backend, verbose=False)
+    local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
+    if cuda:
+        torch.cuda.set_device(local)
+    if rank:  # what all processes have to say, rank 0 says
+        logging.getLogger().setLevel(logging.ERROR)
+    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    return World(rank, int(os.environ["WORLD_SIZE"]), device)
+
+
+def _prepare_environment() -> None:
+    """What DeepSpeed reads from the environment, where no launcher set it."""
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    os.environ.setdefault("DS_LOG_LEVEL", "warning")
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    if "RANK" not in os.environ:
+        for name, value in {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}.items():
+            os.environ.setdefault(name, str(value))
+
+
+def _begin_alone(backend: str) -> None:
+    """A group of one, without a network: torch's own store asks for the names of addresses."""
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
+    before = os.environ.get("GLOO_SOCKET_IFNAME")
+    if loopback is not None and before is None:  # else gloo looks up this machine's name
+        os.environ["GLOO_SOCKET_IFNAME"] = loopback
+    try:
+        store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+        torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
+    except RuntimeError as error:
+        if "find address for" not in str(error):
+            raise
+        raise ConfigError(
+            f"torch needs a network interface even for one process: {str(error).splitlines()[0]}. "
+            "Bring the loopback up (ip link set lo up), or name another in GLOO_SOCKET_IFNAME."
+        ) from error
+    finally:
+        if before is None:
+            os.environ.pop("GLOO_SOCKET_IFNAME", None)
+
+
+def _leave() -> None:
+    """Its threads now and then abort a process that ends with the group still there."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

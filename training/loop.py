@@ -7,22 +7,164 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from core import stopping
-from core.errors import ConfigError, DataError
-from core.world import World
-from training import resume
-from training.checkpoint import EXPORTS
-from training.config import LIKELIHOOD, TrainingConfig
-from training.data import Order, Rows
-from training.evaluate import Texts, evaluate
-from training.export import export
-from training.flops import utilization
-from training.metrics import Record
-from training.objectives.base import Objective
-from training.objectives.likelihood import Likelihood
-from training.step import Part, optimizer_step
+import numpy as np
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+from contamination.core import signals
+from contamination.core.distributed import World
+from contamination.core.errors import ConfigError, DataError
+from contamination.injection.corpus import PackedCorpus
+from contamination.training import checkpoints
+from contamination.training.config import LIKELIHOOD, TrainingConfig
+from contamination.training.data import PADDING, Order, Rows, micro_batches, read_batch
+from contamination.training.engine import export
+from contamination.training.loss import token_losses
+from contamination.training.metrics import Record
+from contamination.training.objectives.base import Objective
+from contamination.training.objectives.likelihood import Likelihood
+from contamination.training.resources import utilization
+from contamination.training.trained_model import EXPORTS
+
+Texts = Mapping[str, Sequence[Sequence[int]]]
+
+
+def evaluation_texts(corpus: PackedCorpus, validation: PackedCorpus | None, examples: int) -> Texts:
+    """Token ids by what they are: `members`, `nonmembers`, and `validation` where it is given.
+
+    Args:
+        corpus: whose examples are read, at most `examples` of either kind, the first by id.
+        validation: a packed corpus of clean text that is never trained on.
+        examples: 1 or more.
+    """
+    width = len(corpus.sequences[0]["input_ids"])
+    table = corpus.examples.sort_values("example_id")
+    tokenizer = corpus.tokenizer.hf
+    texts: dict[str, list[list[int]]] = {}
+    for name, member in (("members", True), ("nonmembers", False)):
+        chosen = table[table["member"] == member]["text"].head(examples).tolist()
+        rows = tokenizer(chosen)["input_ids"] if chosen else []
+        texts[name] = [row[:width] for row in rows if len(row) > 1]
+    if validation is not None:
+        texts["validation"] = [
+            np.asarray(row["input_ids"]).tolist() for row in validation.sequences
+        ]
+    return {name: rows for name, rows in texts.items() if rows}
+
+
+@torch.no_grad()
+def evaluate(engine: Any, texts: Texts, micro: int, world: World) -> dict[str, float]:
+    """`loss_<name>`: the mean loss of a token, in nats, over each set's texts.
+
+    Every process reads its share; all make the same number of forward passes.
+
+    Args:
+        engine: the DeepSpeed engine.
+        texts: what `evaluation_texts` gave.
+        micro: sequences of one forward pass of one process.
+        world: this process's place.
+    """
+    engine.eval()
+    found = {f"loss_{name}": _mean_loss(engine, rows, micro, world) for name, rows in texts.items()}
+    engine.train()
+    return found
+
+
+def _mean_loss(engine: Any, rows: Sequence[Sequence[int]], micro: int, world: World) -> float:
+    """The mean over all tokens but each text's first."""
+    total = torch.zeros(2, dtype=torch.float64)
+    at_once = micro * world.size
+    for start in range(0, len(rows), at_once):
+        mine = rows[start + world.rank * micro : start + (world.rank + 1) * micro]
+        ids, real = _padded(mine or rows[:1], width=max(map(len, rows[start : start + at_once])))
+        losses = token_losses(engine, ids.to(world.device)).cpu()
+        if mine:
+            total += torch.stack([losses[real[:, 1:]].double().sum(), real[:, 1:].sum()])
+    summed, tokens = world.sum(total).tolist()
+    return float(summed / tokens)
+
+
+def _padded(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids (B, S) padded on the right, which a causal model never sees, and which are real."""
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    real = torch.zeros(len(rows), width, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        ids[i, : len(row[:width])] = torch.tensor(row[:width])
+        real[i, : len(row[:width])] = True
+    return ids, real
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sequences that a step reads, and what it does with them.
+
+    Attributes:
+        sequences: of a corpus or a fine-tuning set.
+        rows: those of the step, as `Order.rows` gives them; of every part equally many.
+        objective: what is lowered.
+        weight: its share of the step's loss; below 0 it is raised.
+    """
+
+    sequences: Any
+    rows: Rows
+    objective: Objective
+    weight: float = 1.0
+
+    @property
+    def tokens(self) -> int:
+        """Those that are read; what fills the last batch up is none."""
+        return int((self.rows != PADDING).sum()) * len(self.sequences[0]["input_ids"])
+
+
+class Moved(NamedTuple):
+    """What a step found, before it moved the weights."""
+
+    losses: list[float]
+    """Each part's mean over all processes, in nats."""
+    norm: float
+    """The gradient's global L2 norm before clipping."""
+    loss: float
+    """What the step lowers: the sum of the means by their weights."""
+
+
+def optimizer_step(
+    engine: Any, parts: Sequence[Part], config: TrainingConfig, world: World, *, clip: bool
+) -> Moved:
+    """Forward, backward and one move of the weights.
+
+    Args:
+        engine: the DeepSpeed engine.
+        parts: what the step reads; one, unless something else is kept or forgotten beside it.
+        config: the training configuration.
+        world: this process's place.
+        clip: whether to clip here rather than in the engine.
+    """
+    micro, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
+    totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
+    sizes = [part.objective.size(part.sequences, part.rows) for part in parts]
+    for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
+        # The engine averages over processes and micro-batches, those of all parts. So each
+        # micro-batch's sum is multiplied by their number and divided by what counts of its part in
+        # the step: that is the mean at any world size, also in a last batch that is not full.
+        scale = count / micro / size * part.weight
+        for rows in micro_batches(part.rows, world.rank, world.size, micro):
+            summed = _sum(engine, part, rows, world)
+            engine.backward(summed * scale)
+            totals[number] += summed.detach().double()
+            if not engine.is_gradient_accumulation_boundary():
+                engine.step()  # counts the micro-batch; the optimizer moves at the boundary alone
+    losses = [total / size for total, size in zip(world.sum(totals).tolist(), sizes, strict=True)]
+    loss = sum(mean * part.weight for mean, part in zip(losses, parts, strict=True))
+    norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
+    engine.step()
+    return Moved(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)
+
+
+def _sum(engine: Any, part: Part, rows: Rows, world: World) -> torch.Tensor:
+    batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
+    return part.objective.sum(engine, batch)
 
 
 @dataclass(frozen=True)
@@ -85,7 +227,7 @@ class Loop:
             StoppedError: SIGTERM or SIGINT came; a checkpoint was written.
         """
         exported = export_steps(self.config, self.order, self.width)
-        with stopping.deferred() as stopped:
+        with signals.deferred() as stopped:
             if first_step == 0:
                 self._evaluate(0, record)
             for step in range(first_step + 1, self.order.steps + 1):
@@ -147,10 +289,10 @@ class Loop:
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
         if asked or due:
             place = self.folder / "checkpoints"
-            saved = resume.next_save(place, step, self.world, self.identity)
-            resume.save(self.engine, place, saved, self.config.keep_checkpoints, self.world)
+            saved = checkpoints.next_save(place, step, self.world, self.identity)
+            checkpoints.save(self.engine, place, saved, self.config.keep_checkpoints, self.world)
         if asked:
-            raise stopping.stopped(
+            raise signals.stopped(
                 f"at step {step} of {self.order.steps}. All of it is saved in "
                 f"{self.folder}: run the same command again to resume from here."
             )
@@ -187,7 +329,7 @@ def _step_at(sequences: int, order: Order) -> int:
 def _guard(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:
     if math.isfinite(loss) and math.isfinite(norm):
         return
-    kept = resume.completed(folder / "checkpoints")
+    kept = checkpoints.completed(folder / "checkpoints")
     raise DataError(
         f"Training step {step} has loss {loss} and gradient norm {norm} (sequences "
         f"{', '.join(map(str, rows[rows >= 0]))}). Lower training.learning_rate or look at those "

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from core.artifacts import Artifact, Built, build, locate
-from core.progress import progress
-from core.ranges import PART, POSITIVE, Ranged, limited
-from core.seeds import derive
-from injection import PackedCorpus, open_corpus
+from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.config import PART, POSITIVE, Ranged, limited
+from contamination.core.progress import progress
+from contamination.core.seeds import derive
+from contamination.injection.corpus import PackedCorpus, open_corpus
 
 KIND = "masked_lm"
 MASK, PAD = "<mask>", "<pad>"

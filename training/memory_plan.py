@@ -7,41 +7,19 @@ leaves out, and where the processes of a node fit into its host's memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from core.config import register
-from core.errors import require
-from core.models import is_gguf
-from core.ranges import POSITIVE, Ranged, at_least, limited
-from core.terminal import fit
-from training.config import ModelConfig, TrainingConfig
-from training.engine import zero_stage
-from training.memory import Need, Shape, need, shape_of
+from contamination.core.errors import require
+from contamination.core.models import is_gguf
+from contamination.core.terminal import fit
+from contamination.training.config import MemoryStage
+from contamination.training.engine import zero_stage
+from contamination.training.resources import Need, Shape, need, shape_of
 
 GB = 1e9
 SPARE = 0.1
 """The part of a device's memory that a plan leaves free."""
-
-
-@dataclass(frozen=True)
-class MemoryConfig(Ranged, node="memory"):
-    """What the plan can't know from the training stage (node `memory`)."""
-
-    sequence_tokens: int = limited(2048, at_least(1))
-    """T: tokens of a packed sequence."""
-    host_gigabytes_per_device: float = limited(250, POSITIVE)
-    """The host's memory, divided by its devices: a DGX H100 has 2,000 GB for 8."""
-
-
-@dataclass(frozen=True)
-class MemoryStage:
-    """Everything that `plan` needs."""
-
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(architecture={}))
-    deepspeed: dict[str, Any] = field(default_factory=dict)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    memory: MemoryConfig = field(default_factory=MemoryConfig)
 
 
 @dataclass(frozen=True)
@@ -189,5 +167,3 @@ ROWS: Mapping[str, Callable[[Need], float]] = {
     "logits": lambda n: n.logits,
     "peak": lambda n: n.total,
 }
-
-register("memory", MemoryConfig)

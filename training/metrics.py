@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.config import identity
-from core.files import write_text
-from core.progress import progress
-from injection import open_corpus
-from training.checkpoint import EVALUATIONS, METRICS
-from training.config import TrainingStage, WandbConfig
+from contamination.core.config import identity
+from contamination.core.files import write_text
+from contamination.core.progress import progress
+from contamination.injection.corpus import open_corpus
+from contamination.training.config import TrainingStage, WandbConfig
+from contamination.training.trained_model import EVALUATIONS, METRICS
 
 PRETRAIN, TRAIN = "pretrain", "train"
 """A run's type in Weights & Biases: a base model made from nothing, or a study's training."""

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from core import models
-from core.errors import ConfigError, said
-from core.models import is_gguf, load_model, resolve
-from training.checkpoint import is_checkpoint, open_checkpoint
-from training.config import ModelConfig
-from training.engine import zero_stage
+from contamination.core import models
+from contamination.core.errors import ConfigError, said
+from contamination.core.models import is_gguf, load_model, resolve
+from contamination.training.config import ModelConfig
+from contamination.training.engine import zero_stage
+from contamination.training.trained_model import is_checkpoint, open_checkpoint
 
 CONTEXT = "max_position_embeddings"
 

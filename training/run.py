@@ -11,33 +11,41 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.artifacts import SCHEMA, Artifact, Built, begun, commit, is_complete, locate
-from core.config import identity
-from core.errors import require
-from core.lease import building
-from core.nearest import say_nearest
-from core.partitions import whole_shape
-from core.world import World, asked_processes
-from injection import PackedCorpus, open_corpus
-from injection.finetuning.folder import FinetuningSet, refuse_finetuning
-from training import checkpoint, resume, unlearn
-from training.ancestry import RANDOM, ancestry_of
-from training.apart import check_apart
-from training.check import check_recipe
-from training.config import LIKELIHOOD, TrainingStage
-from training.data import Order, exposures
-from training.deepspeed_files import LOAD_UNIVERSAL
-from training.engine import check_batch, clips_itself, engine_config, start_engine, zero_stage
-from training.evaluate import Texts, evaluation_texts
-from training.export import export
-from training.flops import flops_per_token
-from training.leftovers import clear
-from training.loop import Loop
-from training.metrics import Record
-from training.models import check_architecture, make_model, model_digest
-from training.objectives.choose import objective_of
-from training.resume import Saved, universal
-from training.world import start_processes
+from contamination.core.artifacts import Artifact, Built, begun, commit, is_complete, locate
+from contamination.core.config import identity
+from contamination.core.config_diff import say_nearest
+from contamination.core.distributed import World, asked_processes
+from contamination.core.errors import require
+from contamination.core.integrity import SCHEMA
+from contamination.core.lock import building
+from contamination.core.models import whole_shape
+from contamination.injection.corpus import (
+    FinetuningSet,
+    PackedCorpus,
+    open_corpus,
+    refuse_finetuning,
+)
+from contamination.training import checkpoints, trained_model, unlearning
+from contamination.training.check import check_recipe
+from contamination.training.checkpoints import LOAD_UNIVERSAL, Saved, clear, universal
+from contamination.training.config import LIKELIHOOD, TrainingStage
+from contamination.training.data import Order, exposures
+from contamination.training.engine import (
+    check_batch,
+    clips_itself,
+    engine_config,
+    export,
+    start_engine,
+    start_processes,
+    zero_stage,
+)
+from contamination.training.loop import Loop, Texts, evaluation_texts
+from contamination.training.loss import check_apart
+from contamination.training.metrics import Record
+from contamination.training.models import check_architecture, make_model, model_digest
+from contamination.training.objectives.choose import objective_of
+from contamination.training.resources import flops_per_token
+from contamination.training.trained_model import RANDOM, ancestry_of
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +74,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     how = [] if stage.training.objective == LIKELIHOOD else [stage.training.objective]
     rate = f"lr{stage.training.learning_rate:g}"
     slug = "-".join([stage.model.name, *how, rate, corpus.slug])
-    folder = locate(Path(stage.runs), checkpoint.KIND, slug, stage, inputs)
+    folder = locate(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
     if not is_complete(folder):
         _check(stage, corpus, asked_processes() if start is None else None)
     if start is None:
@@ -84,7 +92,7 @@ def _inputs(stage: TrainingStage) -> dict[str, str]:
     inputs = {"corpus": open_corpus(stage.corpus_folder).artifact.digest}
     if stage.model.path is not None:
         inputs["model"] = model_digest("model.path", stage.model.path)
-    return inputs | unlearn.inputs(stage.training)
+    return inputs | unlearning.inputs(stage.training)
 
 
 def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
@@ -94,7 +102,7 @@ def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) ->
     has_outputs = isinstance(corpus, FinetuningSet)
     order = _order(stage, corpus)
     check_recipe(stage.training, stage.deepspeed, order, width, has_outputs=has_outputs)
-    unlearn.check_retained(stage.training, corpus)
+    unlearning.check_retained(stage.training, corpus)
     if processes is not None:
         check_batch(stage.training, processes)
     if stage.model.path is None:
@@ -135,7 +143,7 @@ def _together(
 
 def _tidied(folder: Path) -> Artifact:
     """Remove a finished folder's checkpoints: only a run without its manifest needs them."""
-    artifact = checkpoint.open_checkpoint(folder).artifact
+    artifact = trained_model.open_checkpoint(folder).artifact
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return artifact
 
@@ -149,10 +157,10 @@ def _make(
 ) -> Built:
     past = world.on_rank_0(partial(_past, stage))  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
-    saved = resume.newest(folder / "checkpoints", made_with, world)
+    saved = checkpoints.newest(folder / "checkpoints", made_with, world)
     world.on_rank_0(partial(clear, folder, saved.step if saved else 0))
     loop, saved, parameters = _set_up(stage, corpus, folder, made_with, saved, world)
-    order, first = loop.order, resume.load(loop.engine, saved)
+    order, first = loop.order, checkpoints.load(loop.engine, saved)
     record = None
     if world.is_rank_0:
         done = loop.tokens(first)
@@ -165,13 +173,15 @@ def _make(
             record.close()
         loop.engine.destroy()  # else its hooks keep the optimizer's states in memory
     if world.is_rank_0:
-        exposures(corpus.ledger, order).to_parquet(folder / checkpoint.EXPOSURES, index=False)
+        exposures(corpus.ledger, order).to_parquet(folder / trained_model.EXPOSURES, index=False)
     tokens = order.seen(order.steps) * loop.width
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
     if loop.retained is not None:
-        counts["retained_tokens"] = unlearn.retained_tokens(loop.retained, order.steps)
-    records = [n for n in (checkpoint.METRICS, checkpoint.EVALUATIONS) if (folder / n).is_file()]
-    return Built([checkpoint.EXPOSURES, *_weights(folder)], counts, records)
+        counts["retained_tokens"] = unlearning.retained_tokens(loop.retained, order.steps)
+    records = [
+        n for n in (trained_model.METRICS, trained_model.EVALUATIONS) if (folder / n).is_file()
+    ]
+    return Built([trained_model.EXPOSURES, *_weights(folder)], counts, records)
 
 
 def _past(stage: TrainingStage) -> dict[str, Any]:
@@ -221,7 +231,7 @@ def _set_up(
         clip=clips_itself(config, stage.deepspeed),
         flops_per_token=flops_per_token(model.config, parameters, width),
         objective=objective,
-        retained=unlearn.retained(config, order, engine, world),
+        retained=unlearning.retained(config, order, engine, world),
     )
     return loop, saved, parameters
 
@@ -235,6 +245,6 @@ def _order(stage: TrainingStage, corpus: PackedCorpus) -> Order:
 
 def _weights(folder: Path) -> list[str]:
     """The files of the model and of its exports."""
-    parts = (checkpoint.HF, f"{checkpoint.EXPORTS}/step-*")
+    parts = (trained_model.HF, f"{trained_model.EXPORTS}/step-*")
     found = [path for part in parts for path in folder.glob(f"{part}/**/*") if path.is_file()]
     return sorted(str(path.relative_to(folder)) for path in found)

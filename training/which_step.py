@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from core.errors import DataError, require, said
-from core.ranges import Ranged, at_least, limited
-from core.terminal import fit
-from core.wholeness import reading
-from injection.corpus import Contaminated, open_corpus
-from injection.export.run import is_export, open_export
-from training.checkpoint import EXPORTS, HF, Checkpoint, open_trained
-from training.data import PADDING
+from contamination.core.config import Ranged, at_least, limited
+from contamination.core.errors import DataError, require, said
+from contamination.core.integrity import reading
+from contamination.core.terminal import fit
+from contamination.injection.corpus import Contaminated, open_corpus
+from contamination.injection.export.run import is_export, open_export
+from contamination.training.data import PADDING
+from contamination.training.trained_model import EXPORTS, HF, Checkpoint, open_trained
 
 PLACES = ["example_id", "copy", "sequence", "token_start", "token_end", "step", "tokens_seen"]
 MODELS = ["model_before", "model_after"]

@@ -19,12 +19,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis.cells import CONTAMINATED
-from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, Methods, checkpoint_of, label, look
-from analysis.statistics.curves import MOST_DRAWS
-from analysis.summary import many
-from core.metrics import AUROC
+from contamination.analysis.cells import CONTAMINATED
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import Methods, checkpoint_of, label, look
+from contamination.analysis.statistics.curves import MOST_DRAWS
+from contamination.analysis.summary import many
+from contamination.core.statistics.metrics import AUROC
+from contamination.detection.baselines.blind import BLIND
 
 GREY = "#555555"
 WARNING = "#B00020"

@@ -13,18 +13,23 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from analysis.charts import occurrences_chart as by_occurrences
-from analysis.charts.base import save
-from analysis.charts.curve_charts import histogram_caption, histogram_chart, roc_caption, roc_chart
-from analysis.charts.factor_chart import factor_caption, factor_chart
-from analysis.charts.heat_map import heat_caption, heat_map
-from analysis.charts.loss_chart import loss_caption, loss_chart
-from analysis.charts.stage_chart import families, has_stages, stage_caption, stage_chart
-from analysis.findings import Findings
-from analysis.statistics.controls import stamp
-from analysis.statistics.results import ALL
-from analysis.training_record import has_losses
-from core.artifacts import file_name
+from contamination.analysis.charts import occurrences as by_occurrences
+from contamination.analysis.charts.base import save
+from contamination.analysis.charts.curves import (
+    histogram_caption,
+    histogram_chart,
+    roc_caption,
+    roc_chart,
+)
+from contamination.analysis.charts.heat_map import heat_caption, heat_map
+from contamination.analysis.charts.losses import loss_caption, loss_chart
+from contamination.analysis.charts.occurrences import factor_caption, factor_chart
+from contamination.analysis.charts.stages import families, has_stages, stage_caption, stage_chart
+from contamination.analysis.findings import Findings
+from contamination.analysis.provenance import has_losses
+from contamination.analysis.statistics.controls import stamp
+from contamination.core.artifacts import file_name
+from contamination.core.statistics.estimates import ALL
 
 FEW = 3
 """Up to so many conditions are drawn in this process: others take a second or two to start."""

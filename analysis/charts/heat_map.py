@@ -11,14 +11,15 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis.cells import CONTAMINATED
-from analysis.charts import base
-from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, Methods, methods_of
-from analysis.statistics.controls import stamp
-from analysis.statistics.groups import ANY
-from analysis.statistics.results import ALL
-from core.metrics import AUROC, Metric
+from contamination.analysis.cells import CONTAMINATED
+from contamination.analysis.charts import base
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import Methods, methods_of
+from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.groups import ANY
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC, Metric
+from contamination.detection.baselines.blind import BLIND
 
 Values = NDArray[np.float64]
 COLOURS = ("#542788", "#b2abd2", "#f7f7f7", "#fdb863", "#b35806")

@@ -11,14 +11,13 @@ from urllib.parse import quote
 
 import yaml
 
-from analysis.facts import Facts
-from analysis.findings import Findings
-from analysis.glossary import Entry
-from analysis.page.data import page_data
-from analysis.statistics.controls import stamp
-from analysis.summary import reading_guide
-from analysis.training_record import Record
-from core.web_page import (
+from contamination.analysis.findings import Findings
+from contamination.analysis.methods import Entry
+from contamination.analysis.page.data import page_data
+from contamination.analysis.provenance import Facts, Record
+from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.summary import reading_guide
+from contamination.core.report.html import (
     facts_list,
     filled,
     html_table,
@@ -59,7 +58,7 @@ def page(findings: Findings, written: Facts) -> str:
 
 
 def _file(name: str) -> str:
-    return files("analysis.page").joinpath(name).read_text(encoding="utf-8")
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _summary(findings: Findings) -> str:

@@ -7,21 +7,22 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cells import CONTAMINATED
-from analysis.charts import base
-from analysis.charts.curve_charts import SIDES
-from analysis.charts.factor_chart import without
-from analysis.charts.heat_map import colour_scale, scale_words
-from analysis.charts.loss_chart import COLOURS, loss_caption
-from analysis.config import AnalysisConfig
-from analysis.findings import Findings
-from analysis.methods import BLIND, Methods, look, methods_of
-from analysis.statistics.controls import stamp
-from analysis.statistics.groups import ANY
-from analysis.statistics.results import ALL
-from analysis.sweeps import FACTORS, short
-from analysis.training_record import has_losses, loss_table
-from core.metrics import AUROC, chosen_metrics
+from contamination.analysis.cells import CONTAMINATED
+from contamination.analysis.charts import base
+from contamination.analysis.charts.curves import SIDES
+from contamination.analysis.charts.heat_map import colour_scale, scale_words
+from contamination.analysis.charts.losses import COLOURS, loss_caption
+from contamination.analysis.charts.occurrences import without
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.findings import Findings
+from contamination.analysis.methods import Methods, look, methods_of
+from contamination.analysis.provenance import has_losses, loss_table
+from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.groups import ANY
+from contamination.analysis.sweeps import FACTORS, short
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC, chosen_metrics
+from contamination.detection.baselines.blind import BLIND
 
 MOST_COLOURED = 6
 """So many methods are coloured at first, the rest grey until they are chosen."""

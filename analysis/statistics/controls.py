@@ -25,13 +25,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.cells import CLEAN, Cell
-from analysis.methods import BLIND
-from analysis.statistics.groups import ANY, groups
-from core.estimates import ALL
-from core.metrics import AUROC, Scores
-from core.seeds import derive
-from detection.blind import Blind, texts_tell
+from contamination.analysis.cells import CLEAN, Cell
+from contamination.analysis.statistics.groups import ANY, groups
+from contamination.core.seeds import derive
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC
+from contamination.detection.baselines.blind import BLIND, Blind, texts_tell
 
 RELABELINGS = 999
 LEVEL = 0.05

@@ -15,15 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.cells import Cell
-from analysis.config import AnalysisConfig
-from analysis.statistics.groups import ANY, groups, lacking
-from analysis.statistics.pooled import pooled_estimate
-from analysis.statistics.results import ALL
-from core import bootstrap
-from core.estimates import Estimate, estimate, intervals, mean
-from core.metrics import tpr_at_fpr
-from core.seeds import derive
+from contamination.analysis.cells import Cell
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.groups import ANY, groups, lacking
+from contamination.analysis.statistics.pooled import pooled_estimate
+from contamination.core.seeds import derive
+from contamination.core.statistics import bootstrap
+from contamination.core.statistics.estimates import ALL, Estimate, estimate, intervals, mean
+from contamination.core.statistics.metrics import tpr_at_fpr
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -90,7 +89,7 @@ def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFr
     """One row a point: the place, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
-    non-members can't carry (`core.metrics.rates.fewest_examples`) have no point.
+    non-members can't carry (`contamination.core.statistics.metrics.fewest_examples`) have no point.
     """
     draws = min(config.draws, MOST_DRAWS)
     own = derive(seed, "curves")

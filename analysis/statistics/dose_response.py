@@ -17,7 +17,7 @@ Several benchmarks have a level a_s each and one slope b.
 - Draws: the estimate plus the influence of each example times how often it was drawn beyond once,
   scaled to the spread of that interval. So they are paired wherever the resamples are.
 
-`python -m benchmarks.slope_coverage` shows bias and coverage (docs/slope.md).
+`python -m perf.slope_coverage` shows bias and coverage (docs/slope.md).
 
 Shapes: M members and N non-members of a benchmark, S benchmarks, D draws.
 """
@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.bootstrap import Resample
-from core.estimates import Estimate, not_carried
-from core.metrics import Scores
+from contamination.core.statistics.bootstrap import Resample, Scores
+from contamination.core.statistics.estimates import Estimate, not_carried
 
 FEWEST = 5
 """Members among the non-members, at doses above and at doses below the mean, at the least."""

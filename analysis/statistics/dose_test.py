@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.cells import CONTAMINATED, Cell
-from analysis.statistics.results import ALL
-from core.metrics import Scores
+from contamination.analysis.cells import CONTAMINATED, Cell
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import ALL
 
 LEAST = 3
 """Members of a stratum: τ of two has no distribution to speak of."""

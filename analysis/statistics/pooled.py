@@ -1,6 +1,6 @@
 """Cells that differ in their seed alone, pooled into one condition.
 
-Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
+Columns (`COLUMNS`) are those of `contamination.analysis.statistics.results`, but for:
 
 - `condition`: the cell's name without its seed.
 - `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ). Several
@@ -11,13 +11,13 @@ Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
   one seed it is that cell's own interval.
 - `joint_low`, `joint_high`: of a default variant's AUROC on the contaminated model, an interval
   that holds together with those of all other methods: so it holds for the one with the highest
-  AUROC, too (`core.estimates.joint_intervals`). NaN elsewhere.
+  AUROC, too (`contamination.core.statistics.estimates.joint_intervals`). NaN elsewhere.
 - `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
-  more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
+  more facts of the cells (`contamination.analysis.cells.Cell`), missing (<NA>) where unknown.
 
 What a few seeds can't tell: with 2 or 3 the drawn seeds show only part of the spread between
 seeds, while the examples' spread enters twice (through the seeds' values and within them). The two
-errors pull in opposite directions; `python -m benchmarks.coverage` shows where they leave the
+errors pull in opposite directions; `python -m perf.coverage` shows where they leave the
 intervals.
 """
 
@@ -31,12 +31,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.cells import CONTAMINATED, Cell, in_order
-from analysis.methods import default_variants
-from analysis.statistics.results import Estimates, Measure, estimate_rows
-from core.estimates import Estimate, joint_intervals, mean_steps, mean_trials, total_needs
-from core.metrics import AUROC, Scores
-from core.seeds import derive
+from contamination.analysis.cells import CONTAMINATED, Cell, in_order
+from contamination.analysis.methods import default_variants
+from contamination.analysis.statistics.results import Estimates, Measure, estimate_rows
+from contamination.core.seeds import derive
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import (
+    Estimate,
+    joint_intervals,
+    mean_steps,
+    mean_trials,
+    total_needs,
+)
+from contamination.core.statistics.metrics import AUROC
 
 FACTS = (
     *("learning_rate", "budget_tokens", "model"),

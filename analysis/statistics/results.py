@@ -9,19 +9,19 @@ Columns (`COLUMNS`), where they need a word:
   non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
   compared on the same examples.
 - `default`: whether the variant stands for its method where methods are compared
-  (`analysis.methods.default_variants`).
+  (`contamination.analysis.methods.default_variants`).
 - `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
 - `ci_low`, `ci_high`: the bootstrap interval over examples. For AUROC it is Wilson's with the
   draws' variance. For the rates it is the draws' percentiles, moved to where a noisy threshold has
-  no bias, and at least as wide as Jeffreys' (`core.estimates.intervals`). The blind baseline's
+  no bias, and at least as wide as Jeffreys' (`contamination.core.statistics.estimates.intervals`). The blind baseline's
   draws are from shuffled labels (`detection.blind`).
 - `needs`: what the examples lack to carry the metric, such as "≥ 500 non-members"
-  (`core.metrics.rates`); `value` and its interval are then NaN. Empty elsewhere. "all"
+  (`contamination.core.statistics.metrics`); `value` and its interval are then NaN. Empty elsewhere. "all"
   has a number where every benchmark of the cell carries the metric; else its `needs` names those
   that don't, such as "non-members in imdb".
 - `p_control`: of a control (the clean checkpoint's or the blind baseline's AUROC of all members),
   how likely chance has one AUROC as far from 0.5 anywhere in the report
-  (`analysis.statistics.controls`); NaN elsewhere.
+  (`contamination.analysis.statistics.controls`); NaN elsewhere.
 - `seed`: the cell's own seed.
 
 A benchmark without members or non-members has no row of its own, nor has a number of occurrences
@@ -41,20 +41,49 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.cells import CLEAN, Cell
-from analysis.config import AnalysisConfig
-from analysis.methods import BLIND, default_variants
-from analysis.statistics.baseline import blind_of
-from analysis.statistics.groups import ANY, Group, groups, lacking, left_out
-from core.bootstrap import Counts, Resample, draw_named_counts, joined, ranked_side
-from core.errors import DataError
-from core.estimates import ALL as ALL
-from core.estimates import Estimate, estimate_ranked, intervals, mean_over, not_carried
-from core.metrics import Metric, Scores, chosen_metrics
-from core.seeds import derive
-from detection.blind import Blind
+from contamination.analysis.cells import CLEAN, Cell
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import default_variants
+from contamination.analysis.statistics.groups import ANY, Group, groups, lacking, left_out
+from contamination.core.errors import DataError
+from contamination.core.seeds import derive
+from contamination.core.statistics.bootstrap import (
+    Counts,
+    Resample,
+    Scores,
+    draw_named_counts,
+    joined,
+    ranked_side,
+)
+from contamination.core.statistics.estimates import (
+    ALL,
+    Estimate,
+    estimate_ranked,
+    intervals,
+    mean_over,
+    not_carried,
+)
+from contamination.core.statistics.metrics import Metric, chosen_metrics
+from contamination.detection.baselines.blind import BLIND, NULLS, Blind, blind_baseline, obstacle
 
 log = logging.getLogger(__name__)
+
+
+def blind_of(examples: pd.DataFrame, folds: int, seed: int) -> Blind:
+    """The rows in the order of `examples`; NaN where a benchmark has too few to learn from."""
+    placed = np.full((len(examples), 1 + NULLS), np.nan)
+    for benchmark in sorted(examples["benchmark"].unique()):
+        rows = np.flatnonzero(examples["benchmark"] == benchmark)
+        part = examples.iloc[rows]
+        texts, member = part["text"].tolist(), part["member"].to_numpy(bool)
+        problem = obstacle(texts, member)
+        if problem:
+            log.warning("%s: %s; it is left out.", benchmark, problem)
+            continue
+        own_seed = derive(seed, benchmark)
+        placed[rows] = blind_baseline(texts, member, own_seed, folds).placed
+    return Blind(placed)
+
 
 COLUMNS = (
     *("experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences"),

@@ -12,12 +12,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cells import Cell
-from analysis.config import AnalysisConfig
-from analysis.methods import default_variants
-from analysis.statistics import controls, paired, pooled, results, slopes, trends, unflagged
-from analysis.statistics.flags import flags_table
-from analysis.statistics.replicates import replicates_table
+from contamination.analysis.cells import Cell
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import default_variants
+from contamination.analysis.statistics import controls, flagged, paired, pooled, results, trends
+from contamination.analysis.statistics import trends as trends_module
+from contamination.analysis.statistics.counterfactual import replicates_table
+from contamination.analysis.statistics.flagged import flags_table
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Statistics:
     replicates: pd.DataFrame
     flags: pd.DataFrame
     unflagged: pd.DataFrame = field(
-        default_factory=lambda: pd.DataFrame(columns=list(unflagged.COLUMNS))
+        default_factory=lambda: pd.DataFrame(columns=list(flagged.COLUMNS))
     )
 
 
@@ -57,10 +58,10 @@ def statistics(
         rows["paired"] += paired.comparison_rows(
             name, joint, default_variants(members), config.confidence
         )
-        by_cell = [slopes.dose_responses(cell, config, seed) for cell in members]
-        responses = slopes.pool(by_cell, texts, seed)
+        by_cell = [trends_module.dose_responses(cell, config, seed) for cell in members]
+        responses = trends_module.pool(by_cell, texts, seed)
         rows["trend"] += trends.occurrences_rows(name, members, joint, responses, config.confidence)
-        rows["unflagged"] += unflagged.unflagged_rows(members, config, seed)
+        rows["unflagged"] += flagged.unflagged_rows(members, config, seed)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)
     return _tables(experiment, rows, cells, far)
@@ -87,5 +88,5 @@ def _tables(
         trends=pd.DataFrame(rows["trend"], columns=list(trends.COLUMNS)),
         replicates=replicates_table(cells),
         flags=flags_table(cells),
-        unflagged=pd.DataFrame(rows["unflagged"], columns=list(unflagged.COLUMNS)),
+        unflagged=pd.DataFrame(rows["unflagged"], columns=list(flagged.COLUMNS)),
     )

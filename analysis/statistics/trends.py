@@ -9,11 +9,11 @@ Columns (`COLUMNS`), where they need a word:
 - `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
 - `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
   that were inserted, and the p-value of its one-sided test that scores rise with them
-  (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
+  (`contamination.analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
   the same number, and `note` says so). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds per doubling, and its interval
-  (`analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
+  (`contamination.analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
   benchmarks at once. NaN where the data are too few for it, and `note` says what they lack.
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level,
   over the levels that were measured (of "all": in every benchmark).
@@ -29,23 +29,89 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.cells import CONTAMINATED, Cell
-from analysis.conditions import FACTORS
-from analysis.methods import BLIND
-from analysis.statistics.dose_response import (
+from contamination.analysis.cells import CONTAMINATED, Cell
+from contamination.analysis.conditions import FACTORS
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.dose_response import (
     VARIED,
     Curves,
     DoseResponse,
+    Sample,
     crossing,
+    dose_response,
     interval,
     line_response,
 )
-from analysis.statistics.dose_test import Detector, dose_tests
-from analysis.statistics.groups import ANY
-from analysis.statistics.results import Estimates
-from analysis.statistics.slopes import DoseResponses
-from core.estimates import Estimate
-from core.metrics import AUROC, Scores
+from contamination.analysis.statistics.dose_test import Detector, dose_tests
+from contamination.analysis.statistics.groups import ANY, groups, lacking
+from contamination.analysis.statistics.pooled import hierarchical, pooled_estimate
+from contamination.analysis.statistics.results import Estimates, resample
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import ALL, Estimate
+from contamination.core.statistics.metrics import AUROC
+from contamination.detection.baselines.blind import BLIND
+
+DoseResponses = Mapping[Detector, DoseResponse]
+
+
+def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseResponses:
+    """The dose-responses of one cell's contaminated model, by benchmark and over "all".
+
+    There is no "all" where a benchmark lacks members or non-members.
+    """
+    table = cell.scores[CONTAMINATED]
+    doses = cell.examples["occurrences"].to_numpy(np.float64)
+    compared = {
+        group.benchmark: (group, resample(group, cell, config.draws, seed))
+        for group in groups(cell.examples)
+        if group.occurrences == ANY
+    }
+    found = {}
+    for method, variant in table.columns:
+        scores = table[method, variant].to_numpy(np.float64)
+        samples = {
+            name: Sample(np.log2(doses[g.members]), scores[g.members], scores[g.nonmembers], drawn)
+            for name, (g, drawn) in compared.items()
+        }
+        parts = {name: [sample] for name, sample in samples.items()}
+        if samples and not lacking(cell.examples):
+            parts[ALL] = list(samples.values())
+        for name, own in parts.items():
+            detector = Detector(name, method, variant)
+            found[detector] = dose_response(own, config.confidence)
+    return found
+
+
+def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) -> DoseResponses:
+    """The mean over cells that differ in their seed alone, with hierarchical draws.
+
+    Arguments are those of `contamination.analysis.statistics.pooled.pool`. A detector has a slope where it has
+    one in each of the cells that measured it.
+    """
+    gathered: dict[Detector, dict[int, DoseResponse]] = defaultdict(dict)
+    for place, found in enumerate(of_cells):
+        for detector, response in found.items():
+            gathered[detector][place] = response
+    return {
+        detector: mean_response(list(own.values()), [examples[place] for place in own], seed)
+        for detector, own in gathered.items()
+    }
+
+
+def mean_response(
+    responses: Sequence[DoseResponse], examples: Sequence[object], seed: int
+) -> DoseResponse:
+    """The mean over cells of one detector; `needs` is that of the first which has one."""
+    if len(responses) == 1:
+        return responses[0]
+    doses = frozenset[float]().union(*(response.doses for response in responses))
+    levels = [
+        np.r_[of_benchmark[:, 0].mean(), hierarchical(of_benchmark[:, 1:], seed, examples)]
+        for of_benchmark in np.stack([response.levels.T for response in responses], axis=1)
+    ]
+    slope = pooled_estimate([response.slope for response in responses], seed, examples)
+    return DoseResponse(slope, np.stack(levels, axis=1), doses)
+
 
 LEVEL = 0.75
 OCCURRENCES = "occurrences"

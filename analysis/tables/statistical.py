@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cells import CLEAN, CONTAMINATED
-from analysis.methods import Methods, label, methods_of
-from analysis.statistics.groups import ANY
-from analysis.statistics.results import ALL
-from analysis.statistics.tidy_tables import Statistics
-from analysis.statistics.trends import OCCURRENCES, ONE_DOSE
-from analysis.statistics.unflagged import COUNTS
-from analysis.tables.table import ESTIMATE, NOTHING, Table, estimate_text, with_interval
-from core.metrics import AUROC
+from contamination.analysis.cells import CLEAN, CONTAMINATED
+from contamination.analysis.methods import Methods, label, methods_of
+from contamination.analysis.statistics.flagged import COUNTS
+from contamination.analysis.statistics.groups import ANY
+from contamination.analysis.statistics.tidy_tables import Statistics
+from contamination.analysis.statistics.trends import OCCURRENCES, ONE_DOSE
+from contamination.core.report.tables import ESTIMATE, NOTHING, Table, estimate_text, with_interval
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC
 
 
 def condition_tables(made: Statistics, condition: str) -> list[Table]:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from core.artifacts import Built
-from core.clusters import Clusters
-from core.content import digests
-from core.estimates import interval
-from core.metrics import AUROC
-from core.progress import progress
-from core.seeds import derive
-from detection.blind import BLIND, REPEATS, blind_baseline, obstacle, warning
-from detection.clusters import numbered
-from detection.evaluation import CONFIDENCE, DRAWS, SEED
+from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.hashing import digests
+from contamination.core.progress import progress
+from contamination.core.seeds import derive
+from contamination.core.statistics.clusters import Clusters
+from contamination.core.statistics.estimates import interval
+from contamination.core.statistics.metrics import AUROC
+from contamination.data.texts import numbered
+from contamination.detection.baselines.blind import (
+    BLIND,
+    REPEATS,
+    blind_baseline,
+    obstacle,
+    warning,
+)
+from contamination.detection.evaluation import CONFIDENCE, DRAWS, SEED
 
 DATA = "data"
 ENOUGH = 600
@@ -141,3 +148,43 @@ def _cell(value: Any) -> str:
     words = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
     words = words if isinstance(words, str) else json.dumps(value)
     return words.replace("|", "\\|")
+
+
+KIND = "benchmark"
+NOTES = "notes"
+"""What was read so far: a killed run goes on with it, up to its manifest."""
+
+
+def made_in(
+    runs: str,
+    name: str,
+    stage: Any,
+    named: Any,
+    inputs: Mapping[str, str],
+    make: Callable[[Path, Path], Built],
+) -> Artifact:
+    """The benchmark, made or found made.
+
+    Args:
+        runs: the folder of all runs.
+        name: what the folder's name begins with.
+        stage: for its config.yaml.
+        named: what of the configuration names the folder.
+        inputs: digests of what it is made from, by name; they name it as well.
+        make: makes it, of its folder and of that of its notes.
+    """
+    folder = locate(Path(runs), KIND, name, named, inputs)
+    notes = folder / NOTES
+
+    def with_notes(folder: Path) -> Built:
+        notes.mkdir(exist_ok=True)
+        return make(folder, notes)
+
+    artifact = build(folder, stage, inputs, with_notes, named=named)
+    shutil.rmtree(notes, ignore_errors=True)
+    return artifact
+
+
+def hashed(inputs: Mapping[str, str]) -> list[dict[str, str]]:
+    """What it is made from, as the datasheet lists it."""
+    return [{"file": name, "sha256": digest} for name, digest in inputs.items()]

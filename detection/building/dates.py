@@ -8,7 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from numbers import Real
 from typing import Any
 
-from core.errors import ConfigError, require
+from contamination.core.errors import ConfigError, require
 
 SECONDS = re.compile(r"-?\d{9,11}(\.\d+)?")
 YEAR = 365 * 24 * 3600

@@ -22,20 +22,28 @@ from typing import Any, cast
 
 from omegaconf import MISSING
 
-from core.artifacts import Artifact, Built, as_data
-from core.config import create, runtime
-from core.content import digests
-from core.errors import DataError, require
-from core.models import model_digest
-from core.ranges import PART, Range, Ranged, at_least, limited, one_of
-from core.rewording import Exact, Rewording
-from core.seeds import derive
-from detection.building.datasheet import write
-from detection.building.dates import EDITED, MEMBER, CutOffs
-from detection.building.folder import hashed, made_in
-from detection.building.rewordings import reworded
-from detection.building.scan import Scan, totals
-from detection.building.sets import (
+from contamination.core.artifacts import Artifact, Built, as_data
+from contamination.core.config import (
+    PART,
+    Range,
+    Ranged,
+    at_least,
+    create,
+    limited,
+    one_of,
+    runtime,
+)
+from contamination.core.errors import DataError, require
+from contamination.core.hashing import digests
+from contamination.core.models import model_digest
+from contamination.core.seeds import derive
+from contamination.core.tasks import Runner
+from contamination.data.perturbation.base import Rewording
+from contamination.data.perturbation.word_edits import Exact
+from contamination.detection.building.candidates import Scan, totals
+from contamination.detection.building.datasheet import hashed, made_in, write
+from contamination.detection.building.dates import EDITED, MEMBER, CutOffs
+from contamination.detection.building.labelled_sets import (
     LabelledSet,
     Looks,
     Taken,
@@ -46,10 +54,10 @@ from detection.building.sets import (
     labelled,
     near_duplicates,
     overlap,
+    reworded,
     take,
 )
-from detection.building.sources import Source, needed
-from injection.tasks import Runner
+from contamination.detection.building.sources import Source, needed
 
 NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
 """Fields of a source that are no part of the folder's name: the files' content is."""

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from core.errors import ConfigError, DataError
-from core.progress import progress as progress_bar
-from detection.model.language_model import LanguageModel, Tell
-from detection.passes import Copies, TokenStats
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.progress import progress as progress_bar
+from contamination.detection.models.base import LanguageModel, Tell
+from contamination.detection.passes import Copies, TokenStats
 
 S = TypeVar("S", bound=Sized)
 T = TypeVar("T")

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from detection.forward.batches import run_groups, run_sequences
-from detection.forward.windows import leading_special
-from detection.model.causal_lm import CausalLM
-from detection.model.language_model import LanguageModel, Tell, tell_nobody
-from detection.passes import Copies, TokenStats
+from contamination.detection.forward.batches import run_groups, run_sequences
+from contamination.detection.forward.reader import leading_special
+from contamination.detection.models.base import LanguageModel, Tell, tell_nobody
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.passes import Copies, TokenStats
 
 log = logging.getLogger(__name__)
 

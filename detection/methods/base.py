@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar
 
-from core.ranges import Ranged
-from detection.passes import ORIGINAL, Example, Pass
+from contamination.core.config import Ranged
+from contamination.detection.passes import ORIGINAL, Example, Pass
 
 
 @dataclass(frozen=True, kw_only=True)

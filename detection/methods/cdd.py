@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from core.halves import halves
-from core.ranges import PART, POSITIVE, SHARE, at_least, limited
-from detection.methods.base import Method
-from detection.passes import Example, Ids, Pass
+from contamination.core.config import PART, POSITIVE, SHARE, at_least, limited
+from contamination.data.text import halves
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import Example, Ids, Pass
 
 
 @dataclass(frozen=True, kw_only=True)

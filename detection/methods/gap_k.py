@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from core.ranges import FRACTION, at_least, limited
-from detection.methods.base import Method
-from detection.methods.selection import low
-from detection.passes import ORIGINAL, Example
+from contamination.core.config import FRACTION, at_least, limited
+from contamination.detection.methods._shared import low
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)

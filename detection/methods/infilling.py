@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from core.ranges import FRACTION, Range, limited
-from detection.methods._likelihood import standardised
-from detection.methods.base import Method
-from detection.methods.selection import low
-from detection.passes import ORIGINAL, Example, Floats, Pass
+from contamination.core.config import FRACTION, Range, limited
+from contamination.detection.methods._shared import low, standardised
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example, Floats, Pass
 
 SHORT = 32  # scored tokens: the paper's m is 1 up to here and 5 above
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from detection.methods._likelihood import ratio
-from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from contamination.detection.methods._shared import ratio
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example, Pass
 
 LOWERCASE = Pass(view="lowercase")
 

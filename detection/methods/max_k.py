@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.ranges import FRACTION, limited
-from detection.methods.base import Method
-from detection.methods.selection import high
-from detection.passes import ORIGINAL, Example
+from contamination.core.config import FRACTION, limited
+from contamination.detection.methods._shared import high
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)

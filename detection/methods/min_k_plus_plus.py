@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from core.ranges import FRACTION, limited
-from detection.methods._likelihood import standardised
-from detection.methods.base import Method
-from detection.methods.selection import low
-from detection.passes import ORIGINAL, Example
+from contamination.core.config import FRACTION, limited
+from contamination.detection.methods._shared import low, standardised
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)

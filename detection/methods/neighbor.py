@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.ranges import FRACTION, at_least, limited, one_of
-from detection.methods._augmentation import AUGMENTATIONS, augmented
-from detection.methods._likelihood import mean_logprob
-from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from contamination.core.config import FRACTION, at_least, limited, one_of
+from contamination.detection.methods._shared import AUGMENTATIONS, augmented, mean_logprob
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example, Pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +18,7 @@ class Neighbor(Method):
 
     score(x) = mean log p of a token of x − the mean over n neighbours x̃ of theirs, in nats a
     token. A neighbour is the text with some words replaced by what a masked language model puts
-    there (`core.rewording.MaskedLM`).
+    there (`contamination.data.perturbation.MaskedLM`).
     """
 
     augmentation: str = limited("masked_lm", one_of(AUGMENTATIONS))

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.ranges import FRACTION, at_least, limited, one_of
-from detection.methods._augmentation import AUGMENTATIONS, augmented
-from detection.methods.base import Method
-from detection.methods.selection import polarization
-from detection.passes import ORIGINAL, Example, Pass
+from contamination.core.config import FRACTION, at_least, limited, one_of
+from contamination.detection.methods._shared import AUGMENTATIONS, augmented, polarization
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example, Pass
 
 
 @dataclass(frozen=True, kw_only=True)

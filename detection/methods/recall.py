@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.ranges import at_least, limited
-from detection.methods._likelihood import ratio
-from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass
+from contamination.core.config import at_least, limited
+from contamination.detection.methods._shared import ratio
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example, Pass
 
 
 @dataclass(frozen=True, kw_only=True)

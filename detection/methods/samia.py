@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from core.halves import halves
-from core.ranges import PART, POSITIVE, at_least, limited
-from detection.methods.base import Method
-from detection.passes import Example, Pass
+from contamination.core.config import PART, POSITIVE, at_least, limited
+from contamination.data.text import halves
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import Example, Pass
 
 
 @dataclass(frozen=True, kw_only=True)

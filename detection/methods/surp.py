@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from core.ranges import FRACTION, POSITIVE, limited
-from detection.methods.base import Method
-from detection.methods.selection import count
-from detection.passes import ORIGINAL, Example, Floats
+from contamination.core.config import FRACTION, POSITIVE, limited
+from contamination.detection.methods._shared import count
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example, Floats
 
 
 @dataclass(frozen=True, kw_only=True)

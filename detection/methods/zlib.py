@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from detection.methods._likelihood import mean_logprob
-from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example
+from contamination.detection.methods._shared import mean_logprob
+from contamination.detection.methods.base import Method
+from contamination.detection.passes import ORIGINAL, Example
 
 
 @dataclass(frozen=True, kw_only=True)

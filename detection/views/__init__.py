@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
-from core.errors import ConfigError, near_names
-from detection.passes import Pass
-from detection.resources import Resources
-from detection.texts import Text
-from detection.views.base import View
+from contamination.core.errors import ConfigError, near_names
+from contamination.data.texts import Text
+from contamination.detection.passes import Pass
+from contamination.detection.resources import Resources
+from contamination.detection.views.base import View
 
 MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
 VIEWS: Mapping[str, View] = {

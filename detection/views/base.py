@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from detection.beginnings import longest
-from detection.forward.reader import Reader, Tokens
-from detection.passes import Copies, Pass
-from detection.ranks.slices import Task
+from contamination.data.texts import longest
+from contamination.detection.forward.reader import Reader, Tokens
+from contamination.detection.passes import Copies, Pass
+from contamination.detection.workers import Task
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class View:
 
     def task(self, reader: Reader, wanted: Pass) -> Task[Copies]:
         """What is done with the tokens of texts, or of windows, in each process."""
-        from detection.forward.batches import run_alone  # it imports torch
+        from contamination.detection.forward.batches import run_alone  # it imports torch
 
         return partial(run_alone, batch_tokens=reader.settings.batch_tokens)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from core.errors import ConfigError
-from detection.forward.reader import Reader
-from detection.forward.windows import overlap
-from detection.passes import Copies, Parameter, Pass
-from detection.ranks.slices import Task
-from detection.views.base import View
-from detection.views.plain import original
+from contamination.core.errors import ConfigError
+from contamination.detection.forward.reader import Reader, overlap
+from contamination.detection.passes import Copies, Parameter, Pass
+from contamination.detection.views.base import View
+from contamination.detection.views.plain import original
+from contamination.detection.workers import Task
 
 
 class Infill(View):
@@ -34,7 +33,7 @@ class Infill(View):
 
     def task(self, reader: Reader, wanted: Pass) -> Task[Copies]:
         """What runs the text and its branches."""
-        from detection.forward.infill import run_infill  # it imports torch
+        from contamination.detection.forward.infilling import run_infill  # it imports torch
 
         batch_tokens = reader.settings.batch_tokens
         return partial(run_infill, batch_tokens=batch_tokens, future=_future(wanted))

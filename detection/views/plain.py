@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.rewording import Lowercase
-from detection.resources import Resources
-from detection.texts import Text
-from detection.views.base import View
+from contamination.data.perturbation.word_edits import Lowercase
+from contamination.data.texts import Text
+from contamination.detection.resources import Resources
+from contamination.detection.views.base import View
 
 
 def original(texts: Sequence[Text], resources: Resources, **_: object) -> list[Sequence[str]]:

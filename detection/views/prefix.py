@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from detection.forward.reader import Reader, Tokens
-from detection.passes import Copies, Pass
-from detection.prefix_texts import check_disjoint
-from detection.views.base import View
-from detection.views.plain import original
+from contamination.detection.forward.reader import Reader, Tokens
+from contamination.detection.passes import Copies, Pass
+from contamination.detection.resources import check_disjoint
+from contamination.detection.views.base import View
+from contamination.detection.views.plain import original
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,10 @@ class BehindPrefix(View):
 
     def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of texts that the model takes at once, with what it has room for."""
-        from detection.forward.prefix import Shots, run_prefixed  # it imports torch
+        from contamination.detection.forward.prefix import (
+            Shots,
+            run_prefixed,  # it imports torch
+        )
 
         assert reader.resources.prefix is not None
         count = int(dict(wanted.parameters)["shots"])

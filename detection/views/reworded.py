@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from core.rewording import Delete, MaskedLM, Rewording, Swap
-from core.seeds import derive
-from detection.passes import Pass
-from detection.resources import Resources
-from detection.texts import Text
-from detection.views.base import View
-from detection.views.rewordings import made_once
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from contamination.core.artifacts import Built, build, locate
+from contamination.core.integrity import parsing
+from contamination.core.seeds import derive
+from contamination.core.table_files import write_parquet
+from contamination.data.examples import texts_digest
+from contamination.data.perturbation.base import Rewording
+from contamination.data.perturbation.masked_lm import MaskedLM
+from contamination.data.perturbation.word_edits import Delete, Swap
+from contamination.data.texts import Text
+from contamination.detection.models.hf_model import HFModel
+from contamination.detection.passes import Pass
+from contamination.detection.resources import Resources
+from contamination.detection.views.base import View
+
+KIND = "rewordings"
+FILE = "versions.parquet"
+Make = Callable[[Sequence[Text]], list[Sequence[str]]]
+
+
+def made_once(
+    runs: Path, wanted: Pass, seed: int, model: HFModel, texts: Sequence[Text], make: Make
+) -> list[Sequence[str]]:
+    """The versions of each text, read where they are stored, else made by `make` and stored."""
+    ordered = sorted({t.sha256: t for t in texts}.values(), key=lambda t: t.sha256)
+    config = {"view": wanted.view_key, "seed": seed}
+    inputs = {"masked_lm": model.digest, "texts": texts_digest(ordered)}
+
+    def write(folder: Path) -> Built:
+        versions = make(ordered)
+        rows = [
+            {"text_sha256": text.sha256, "copy": copy, "text": version}
+            for text, own in zip(ordered, versions, strict=True)
+            for copy, version in enumerate(own)
+        ]
+        write_parquet(folder / FILE, pa.Table.from_pylist(rows))
+        return Built([FILE], {"texts": len(ordered), "versions": len(rows)})
+
+    folder = locate(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
+    build(folder, config, inputs, write)
+    found: dict[str, list[str]] = {}
+    with parsing(folder / FILE):
+        for row in pq.read_table(folder / FILE, page_checksum_verification=True).to_pylist():
+            found.setdefault(row["text_sha256"], []).append(row["text"])
+        return [found[text.sha256] for text in texts]
 
 
 def swap(texts: Sequence[Text], resources: Resources, n: int, share: float) -> list[Sequence[str]]:
@@ -47,7 +88,7 @@ def _versions(
     """All texts' versions in one call; each follows from the seed, its text and its number."""
     repeated = [text.text for text in texts for _ in range(n)]
     keys = [(text.sha256, copy) for text in texts for copy in range(n)]
-    made = rewording.reword(repeated, keys, derive(resources.seed, "detection.views"))
+    made = rewording.reword(repeated, keys, derive(resources.seed, "contamination.detection.views"))
     return [made[i : i + n] for i in range(0, len(made), n)]
 
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from core.progress import progress
-from injection.corpus import Contaminated, PackedCorpus
-from injection.tokens import Ids
-from injection.verify import Proof
+from contamination.core.progress import progress
+from contamination.injection.corpus import Contaminated, PackedCorpus
+from contamination.injection.token_stream import Ids
+from contamination.injection.verification import Proof
 
 Counts = Mapping[str, Any]
 

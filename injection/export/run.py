@@ -23,15 +23,27 @@ from typing import Any
 
 from hydra.utils import get_class
 
-from core.artifacts import CONFIG, Artifact, Built, build, is_complete, locate, open_artifact
-from core.config import create, runtime
-from core.errors import DataError, require
-from core.registry import stored_object
-from core.wholeness import read_manifest, reading
-from injection.corpus import Contaminated, PackedCorpus, open_corpus
-from injection.export.base import Format
-from injection.finetuning.folder import refuse_finetuning
-from injection.verify import Proof
+from contamination.core.artifacts import (
+    CONFIG,
+    Artifact,
+    Built,
+    build,
+    is_complete,
+    locate,
+    open_artifact,
+)
+from contamination.core.config import create, runtime
+from contamination.core.errors import DataError, require
+from contamination.core.integrity import read_manifest, reading
+from contamination.core.registry import stored_object
+from contamination.injection.corpus import (
+    Contaminated,
+    PackedCorpus,
+    open_corpus,
+    refuse_finetuning,
+)
+from contamination.injection.export.base import Format
+from contamination.injection.verification import Proof
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.config import register, runtime
-from core.errors import require
-from core.ranges import Ranged, at_least, limited, one_of
-from core.seeds import with_seeds
-from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.core.config import Ranged, at_least, limited, one_of, register, runtime
+from contamination.core.errors import require
+from contamination.core.seeds import with_seeds
+from contamination.data.config import BenchmarkConfig
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 
 TEMPLATE, CHAT, TEXT = "template", "chat", "text"
 PACKED, PADDED = "packed", "padded"
@@ -57,7 +57,7 @@ class FinetuningConfig(Ranged, node="finetuning"):
 
 @dataclass(frozen=True)
 class FinetuningStage:
-    """Everything that `injection.finetuning.run` needs."""
+    """Everything that `contamination.injection.finetuning.run` needs."""
 
     runs: str = runtime("runs")
     seed: int = runtime(0)  # the derived seeds stand in for it
@@ -102,3 +102,8 @@ class FinetuningStage:
 
 
 register("finetuning", FinetuningConfig)
+
+PRETRAINING, FINETUNING, BOTH = "pretraining", "finetuning", "both"
+
+PLACES = {PRETRAINING: "pretraining", FINETUNING: "fine-tuning", BOTH: "both stages"}
+"""In words."""

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from core.artifacts import Artifact, Built, as_data, build, locate
-from core.config import identity
-from core.errors import DataError
-from core.seeds import derive
-from injection.contamination import (
+from contamination.core.artifacts import Artifact, Built, as_data, build, locate
+from contamination.core.config import identity
+from contamination.core.errors import DataError
+from contamination.core.seeds import derive
+from contamination.core.tasks import Runner
+from contamination.injection.contamination import (
     flagged_counts,
     joined,
     opened,
@@ -24,20 +25,37 @@ from injection.contamination import (
     warn_of_flags,
     with_flags,
 )
-from injection.corpus import CONTAMINATION, open_corpus
-from injection.finetuning import layout
-from injection.finetuning.assemble import Clean, Learnt, choose_clean, choose_copies, tables
-from injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
-from injection.finetuning.encode import padding
-from injection.finetuning.folder import INSTRUCTIONS, KIND, FinetuningSet, slug
-from injection.finetuning.instructions import Instructions, read_instructions
-from injection.finetuning.members import Members, draw_members, read_members, with_width
-from injection.finetuning.prove import prove
-from injection.parts import PATTERN
-from injection.tasks import Runner
-from injection.tokenize import match_table
-from injection.tokens import Tokenizer
-from injection.verify import Proof
+from contamination.injection.corpus import (
+    CONTAMINATION,
+    FINETUNING_KIND,
+    INSTRUCTIONS,
+    FinetuningSet,
+    finetuning_slug,
+    open_corpus,
+)
+from contamination.injection.finetuning import layout
+from contamination.injection.finetuning.assembly import (
+    Clean,
+    Learnt,
+    choose_clean,
+    choose_copies,
+    tables,
+)
+from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
+from contamination.injection.finetuning.layout import prove
+from contamination.injection.finetuning.prompts import padding
+from contamination.injection.finetuning.sources import (
+    Instructions,
+    Members,
+    draw_members,
+    read_instructions,
+    read_members,
+    with_width,
+)
+from contamination.injection.packing import PATTERN
+from contamination.injection.token_stream import Tokenizer
+from contamination.injection.tokenization import match_table
+from contamination.injection.verification import Proof
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +87,9 @@ def run(stage: FinetuningStage) -> Artifact:
         named["special"] = "once"  # older chats had their template's special tokens alone
     for name, other in opened(stage.compared).items():
         inputs[f"compared.{name}"] = other.artifact.digest
-    folder = locate(Path(stage.runs), KIND, slug(as_data(stage)), named, inputs)
+    folder = locate(
+        Path(stage.runs), FINETUNING_KIND, finetuning_slug(as_data(stage)), named, inputs
+    )
     artifact = build(folder, stage, inputs, partial(_make, stage, members, clean), named)
     warn_of_flags(artifact)
     log.info("fine-tuning set: %s", artifact.path)
@@ -137,7 +157,7 @@ def _laid_out(stage: FinetuningStage, texts: Sequence[Learnt]) -> list[list[int]
     """The texts of each sequence, in random order."""
     config = stage.finetuning
     assert config.sequence_tokens is not None
-    rng = np.random.default_rng(derive(stage.injection.position_seed or 0, KIND))
+    rng = np.random.default_rng(derive(stage.injection.position_seed or 0, FINETUNING_KIND))
     order = rng.permutation(len(texts)).tolist()
     lengths = [len(texts[i].encoded.ids) for i in order]
     found = layout.lay_out(lengths, config.sequence_tokens, config.layout)

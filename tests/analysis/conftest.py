@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cells import Cell, make_cell
-from analysis.config import AnalysisConfig
-from analysis.findings import Findings
-from analysis.training_record import Record
-from core.artifacts import Artifact
+from contamination.analysis.cells import Cell, make_cell
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.findings import Findings
+from contamination.analysis.provenance import Record
+from contamination.core.artifacts import Artifact
 
 WORDS = ["the", "river", "model", "answer", "film", "is", "was", "not", "good", "of", "why", "how"]
 RATES = {"fpr": [0.001, 0.05, 0.25], "tpr": [0.75]}
@@ -128,7 +128,7 @@ def results_table(
     experiment: str, seed: int, cells: list[Cell], config: AnalysisConfig
 ) -> pd.DataFrame:
     """The results of `statistics` alone, which takes less time."""
-    from analysis.statistics import controls, results
+    from contamination.analysis.statistics import controls, results
 
     blind = results.BlindBaselines(config.blind_folds, seed)
     far = {c.name: controls.distances(controls.looks(c, blind(c), seed)) for c in cells}
@@ -144,7 +144,7 @@ def results_table(
 
 @pytest.fixture(scope="session")
 def results(cell: Cell) -> pd.DataFrame:
-    from analysis.config import AnalysisConfig
+    from contamination.analysis.config import AnalysisConfig
 
     return results_table("trial", 0, [cell], AnalysisConfig(draws=200, **RATES))
 
@@ -189,16 +189,16 @@ def record(two_rates: list[Cell]) -> Record:
         ledger={"inserted copies": 1500},
         made={"steps": "30", "code": "abc123"},
         settings={"training": {"learning_rate": 1e-4, "name": "a </script> name"}},
-        methods={"loss": "detection.methods.loss.Loss", "min_k": "gone.Method"},
+        methods={"loss": "contamination.detection.methods.loss.Loss", "min_k": "gone.Method"},
     )
 
 
 @pytest.fixture(scope="session")
 def findings(two_rates: list[Cell], record: Record) -> Findings:
     """All that a report on two learning rates shows; only the lower has a record."""
-    from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-    from analysis.publish import gather
-    from analysis.statistics.tidy_tables import statistics
+    from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+    from contamination.analysis.publish import gather
+    from contamination.analysis.statistics.tidy_tables import statistics
 
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40, **RATES))

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cells import make_cell, name_apart
-from core.errors import ArtifactError, ConfigError, DataError
+from contamination.analysis.cells import make_cell, name_apart
+from contamination.core.errors import ArtifactError, ConfigError, DataError
 
 
 def test_a_cell_is_named_after_what_varies(cell):

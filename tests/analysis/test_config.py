@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from core.config import identity
-from core.errors import ConfigError
+from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from contamination.core.config import identity
+from contamination.core.errors import ConfigError
 
 CELL = CellPaths("c", "m", "s", "t")
 

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis.cells import make_cell
-from analysis.config import AnalysisConfig
-from analysis.methods import default_variants
-from analysis.statistics.tidy_tables import statistics
-from detection.build import build_methods
-from detection.examples import Text
-from detection.methods.base import Method
-from detection.passes import ORIGINAL, Pass, TokenStats
+from contamination.analysis.cells import make_cell
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import default_variants
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.data.texts import Text
+from contamination.detection.methods.base import Method
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.passes import ORIGINAL, Pass, TokenStats
 from tests.scoring import make_table
 
 
@@ -43,7 +43,7 @@ class WithoutDefault(Plugin):
 def nodes(tokens):
     here = f"{__name__}.Plugin"
     return {"plugin": {"_target_": here, "token": tokens},
-            "loss": {"_target_": "detection.methods.loss.Loss"}}  # fmt: skip
+            "loss": {"_target_": "contamination.detection.methods.loss.Loss"}}  # fmt: skip
 
 
 def stats_of(examples: pd.DataFrame) -> dict[str, tuple[TokenStats, ...]]:

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.direction import Direction, described, direction
-from analysis.statistics.trends import SATURATED
+from contamination.analysis.statistics.trends import SATURATED
+from contamination.analysis.summary import Direction, described, direction
 
 
 def way(*values: float, half: float = 0.03) -> pd.DataFrame:

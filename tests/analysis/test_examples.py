@@ -7,14 +7,14 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from analysis.config import CellPaths
-from analysis.examples import _stage, write_examples
-from core.artifacts import Built, commit, open_artifact
-from core.errors import ArtifactError, ConfigError
+from contamination.analysis.config import CellPaths
+from contamination.analysis.example_pages import _stage, write_examples
+from contamination.core.artifacts import Built, commit, open_artifact
+from contamination.core.errors import ArtifactError, ConfigError
 from tests.faults.kinds import toy_scores
 
 OWN = {"view": {"examples": 1}, "out": "view.html"}
-LOSS = {"_target_": "detection.methods.loss.Loss"}
+LOSS = {"_target_": "contamination.detection.methods.loss.Loss"}
 
 
 @pytest.fixture
@@ -95,7 +95,9 @@ def test_the_hub_is_not_asked_for_what_the_scores_name(
 
 def test_a_config_of_many_values_is_refused(scores):
     made = scores(
-        method={"min_k": {"_target_": "detection.methods.min_k.MinK", "k": [0.2] * 10**4}}
+        method={
+            "min_k": {"_target_": "contamination.detection.methods.min_k.MinK", "k": [0.2] * 10**4}
+        }
     )
     with pytest.raises(ArtifactError, match=r"has 10,\d+ values, and a page reads at most 10,000"):
         _stage(made, made, OWN)

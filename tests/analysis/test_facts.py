@@ -10,12 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.facts import cell_facts, provenance
-from analysis.glossary import glossary
-from analysis.training_record import training_facts, utc
-from core.artifacts import Artifact
-from core.files import sealed, write_text
-from detection.methods.min_k import MinK
+from contamination.analysis.methods import glossary
+from contamination.analysis.provenance import cell_facts, provenance, training_facts, utc
+from contamination.core.artifacts import Artifact
+from contamination.core.files import sealed, write_text
+from contamination.detection.methods.min_k import MinK
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def test_the_command_can_be_given_again(monkeypatch):
 def test_a_method_is_told_in_the_words_of_its_class(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     Path(tmp_path / "broken_plugin.py").write_text("raise RuntimeError('no GPU')")
-    classes = {"min_k": "detection.methods.min_k.MinK", "mine": "broken_plugin.Mine"}
+    classes = {"min_k": "contamination.detection.methods.min_k.MinK", "mine": "broken_plugin.Mine"}
     first, upper, mine, unknown = glossary(["min_k", "min_k_upper_bound", "mine", "x"], classes)
     assert first.summary == MinK.__doc__.partition("\n")[0]
     assert first.equation.startswith("score(x) = the mean of the ⌊k·n⌋ lowest log p")
@@ -102,7 +101,7 @@ def test_a_class_that_received_scores_name_is_not_imported(tmp_path, monkeypatch
 
 def test_ones_own_method_is_told_where_it_is_imported(tmp_path, monkeypatch):
     (tmp_path / "own_method.py").write_text(
-        "from detection.methods.loss import Loss\nclass Mine(Loss):\n    'Mine, of my paper.'\n"
+        "from contamination.detection.methods.loss import Loss\nclass Mine(Loss):\n    'Mine, of my paper.'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     classes = {"mine": "own_method.Mine"}

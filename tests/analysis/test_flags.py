@@ -8,11 +8,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis import open_report
-from analysis.cells import make_cell
-from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from analysis.run import write_report
-from analysis.statistics.flags import flags_table, notes
+from contamination.analysis.cells import make_cell
+from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from contamination.analysis.report_folder import open_report
+from contamination.analysis.run import write_report
+from contamination.analysis.statistics.flagged import flags_table, notes
 from tests.analysis.conftest import results_table
 
 BLANK = ["boolq-001", "boolq-040"]  # a member and a non-member

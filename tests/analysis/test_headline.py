@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.headline import controls_line, headline, headlines
-from analysis.sweeps import Sweep
-from analysis.tables.along import sweep_table
+from contamination.analysis.headline import controls_line, headline, headlines
+from contamination.analysis.sweeps import Sweep
+from contamination.analysis.tables.estimates import sweep_table
 
 NO_PAIR = pd.DataFrame(columns=["condition"])
 ROWS = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from analysis.methods import COLOURS, MARKERS, ORDER, in_order, label, look
+from contamination.analysis.methods import COLOURS, MARKERS, ORDER, in_order, label, look
 
 PAIRS = [("blind", ""), ("new", ""), ("min_k", "k=0.4"), ("min_k", "k=0.2"), ("loss", "")]
 DEUTERANOPIA = np.array(

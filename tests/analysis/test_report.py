@@ -8,9 +8,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis.conditions import parts_of
-from analysis.report import Picture, Section, markdown
-from analysis.tables.tables import cell_tables
+from contamination.analysis.conditions import parts_of
+from contamination.analysis.markdown_report import Picture, Section, markdown
+from contamination.analysis.tables.estimates import cell_tables
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import open_report
-from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from analysis.folder import REVISION
-from analysis.run import write_report
-from core.artifacts import is_complete
-from core.errors import ArtifactError
+from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from contamination.analysis.report_folder import REVISION, open_report
+from contamination.analysis.run import write_report
+from contamination.core.artifacts import is_complete
+from contamination.core.errors import ArtifactError
 
 
 def stage(runs: Path, **changes) -> AnalysisStage:
@@ -90,7 +89,7 @@ def test_a_sweep_begins_with_its_answer_and_the_order_of_cells_does_not_matter(
     assert title.startswith("\nAUROC by peak learning rate: ")
     assert controls.startswith("\nControls: ")
     assert len(caplog.text.splitlines()) < 60
-    monkeypatch.setattr("analysis.run.MOST_TABLES", 0)
+    monkeypatch.setattr("contamination.analysis.run.MOST_TABLES", 0)
     two = write_report(stage(tmp_path / "b"), cells[::-1])
     assert "\nTables in the report alone: 1." in caplog.messages
     assert (one.path.name, one.digest) == (two.path.name, two.digest)

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from analysis.config import AnalysisConfig
-from analysis.statistics.paired import COLUMNS, comparison_rows
-from analysis.statistics.results import Measure
-from analysis.statistics.tidy_tables import statistics
-from analysis.summary import of_conditions, sentences
-from core import bootstrap
-from core.estimates import Estimate, estimate
-from core.metrics import AUROC
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.paired import COLUMNS, comparison_rows
+from contamination.analysis.statistics.results import Measure
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.summary import of_conditions, sentences
+from contamination.core.statistics import bootstrap
+from contamination.core.statistics.estimates import Estimate, estimate
+from contamination.core.statistics.metrics import AUROC
 
 CONFIDENCE = 0.95
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.cells import make_cell, name_apart, series_of
-from analysis.charts.gallery import charts_of_condition, charts_over
-from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from analysis.headline import headlines
-from analysis.page.build import page
-from analysis.page.data import page_data
-from analysis.publish import gather
-from analysis.report import OVER_CONDITIONS
-from analysis.statistics.tidy_tables import statistics
-from analysis.summary import of_conditions
-from analysis.sweeps import short, sweeps_of
-from core.errors import DataError
+from contamination.analysis.cells import make_cell, name_apart, series_of
+from contamination.analysis.charts.gallery import charts_of_condition, charts_over
+from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from contamination.analysis.headline import headlines
+from contamination.analysis.markdown_report import OVER_CONDITIONS
+from contamination.analysis.page.build import page
+from contamination.analysis.page.data import page_data
+from contamination.analysis.publish import gather
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.summary import of_conditions
+from contamination.analysis.sweeps import short, sweeps_of
+from contamination.core.errors import DataError
 from tests.analysis.conftest import simulate_parts
 
 QUICK = AnalysisConfig(draws=20, fpr=[0.25], tpr=[])

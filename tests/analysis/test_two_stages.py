@@ -5,13 +5,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis.cells import make_cell, name_apart, series_of
-from analysis.charts.stage_chart import families, has_stages, stage_chart
-from analysis.config import AnalysisConfig
-from analysis.statistics.tidy_tables import statistics
-from analysis.sweeps import sweeps_of
-from analysis.two_stages import Second
-from core.errors import ArtifactError
+from contamination.analysis.cells import make_cell, name_apart, series_of
+from contamination.analysis.charts.stages import families, has_stages, stage_chart
+from contamination.analysis.conditions import Second
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.sweeps import sweeps_of
+from contamination.core.errors import ArtifactError
 from tests.analysis.conftest import Opened, opened, simulate_parts
 
 QUICK = AnalysisConfig(draws=20, fpr=[0.25], tpr=[])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import zstandard
 
-from core.wholeness import OWN
+from contamination.core.files import OWN
 from tests.bad_inputs.material import GOLDEN, book, jsonl, sentence, texts
 from tests.bad_inputs.row import M, Row, bad, values
 

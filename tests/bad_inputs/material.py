@@ -57,10 +57,10 @@ def book(number: int) -> dict[str, str]:
 def _corpus(folder: Path) -> Path:
     from hydra import compose, initialize_config_dir
 
-    from core.command import CONF
-    from core.config import convert
-    from injection.config import InjectionStage
-    from injection.run import run
+    from contamination.core.cli import CONF
+    from contamination.core.config import convert
+    from contamination.injection.config import InjectionStage
+    from contamination.injection.run import run
     from tests.bad_inputs.row import OWN, M
 
     words = [word.replace(M, str(folder)) for word in OWN]
@@ -71,8 +71,8 @@ def _corpus(folder: Path) -> Path:
 
 def _model(folder: Path) -> None:
     """A model's folder as a training leaves it, of weights that no training made."""
-    from core.artifacts import Built, build, open_artifact
-    from training.config import TrainingStage
+    from contamination.core.artifacts import Built, build, open_artifact
+    from contamination.training.config import TrainingStage
 
     corpus = open_artifact(folder / "corpus", "corpus")
 
@@ -92,19 +92,15 @@ def _model(folder: Path) -> None:
 
 
 def _scores(folder: Path, name: str, examples: str, model: str) -> None:
-    from detection.config import (
-        DetectionConfig,
-        DetectionStage,
-        ExamplesConfig,
-        ScoredModelConfig,
-    )
-    from detection.run import run
+    from contamination.data.config import ExamplesConfig
+    from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+    from contamination.detection.run import run
 
     stage = DetectionStage(
         runs=str(folder / "runs"),
         examples=ExamplesConfig(str(folder / examples)),
         model=ScoredModelConfig(str(folder / model)),
-        method={"loss": {"_target_": "detection.methods.loss.Loss"}},
+        method={"loss": {"_target_": "contamination.detection.methods.loss.Loss"}},
         detection=DetectionConfig(device="cpu"),
     )
     shutil.copytree(run(stage).path, folder / name)

@@ -24,11 +24,11 @@ from tests.bad_inputs.row import Row
 from tests.bad_inputs.table import ROWS
 
 MODULES = (
-    "core.command", "launch.run", "launch.sweep", "launch.adopt", "injection.run", "training.run",
-    "training.models", "training.engine", "training.memory_plan", "detection.run",
-    "detection.building.run", "detection.building.select",
-    "detection.accuracy.run", "detection.audits.run", "detection.extraction.run", "detection.online", "detection.thresholds.run", "detection.view.run", "analysis.run",
-    "analysis.mirror.report", "transformers.models.llama.modeling_llama",
+    "contamination.core.cli", "launch.run", "contamination.launch.run", "contamination.launch.adopt", "injection.run", "training.run",
+    "training.models", "training.engine", "contamination.training.memory_plan", "detection.run",
+    "contamination.detection.building.run", "contamination.detection.building.overlap_selection",
+    "contamination.detection.tasks.accuracy", "contamination.audits.run", "contamination.detection.tasks.extraction", "detection.online", "contamination.detection.tasks.thresholds", "contamination.detection.viewer.run", "analysis.run",
+    "contamination.analysis.wandb.read", "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 SECONDS = 60.0  # after which a child is killed: a row that hangs must not hang the tests
 

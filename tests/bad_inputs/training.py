@@ -7,7 +7,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from core.files import OWN
+from contamination.core.files import OWN
 from tests.bad_inputs.material import GOLDEN
 from tests.bad_inputs.row import M, Row, bad, values
 

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import hashlib
 import json
 import os
@@ -9,9 +11,7 @@ from itertools import product
 
 import pytest
 
-from core.artifacts import (
-    MANIFEST,
-    SCHEMA,
+from contamination.core.artifacts import (
     Built,
     build,
     check_owner,
@@ -21,11 +21,11 @@ from core.artifacts import (
     locate,
     open_artifact,
 )
-from core.config import runtime
-from core.errors import ArtifactError, ConfigError
-from core.files import sealed, temporary, unsealed, write_text
-from core.models import resolve
-from core.wholeness import reading
+from contamination.core.config import runtime
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.files import sealed, temporary, unsealed, write_text
+from contamination.core.integrity import MANIFEST, SCHEMA, reading
+from contamination.core.models import resolve
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def test_a_checkout_that_only_holds_an_installation_is_not_its_revision(tmp_path
     file.parent.mkdir(parents=True)
     file.write_text("")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
-    monkeypatch.setattr("core.artifacts.__file__", str(file))
+    monkeypatch.setattr("contamination.core.artifacts.__file__", str(file))
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "other"]):
         subprocess.run([*git, *words], check=True)
     assert code_revision.__wrapped__() == "unknown"

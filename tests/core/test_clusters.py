@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from core.clusters import Clustered, draw_cluster_counts, widening
-from core.estimates import estimate, interval
-from core.metrics import AUROC, tpr_at_fpr
+from contamination.core.statistics.clusters import Clustered, draw_cluster_counts, widening
+from contamination.core.statistics.estimates import estimate, interval
+from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
 
 METRICS = [AUROC, tpr_at_fpr(0.05)]
 

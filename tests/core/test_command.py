@@ -1,3 +1,5 @@
+"""TODO."""
+
 import subprocess
 import sys
 
@@ -5,7 +7,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
-from core.command import _unreadable
+from contamination.core.cli import _unreadable
 
 
 @pytest.mark.slow  # the rows of bad input say so, too, each in a fork of one process
@@ -42,8 +44,8 @@ def test_each_end_has_its_documented_exit_status():
     """docs/launch.md, "Exit status"; one process runs all, since its start takes the time."""
     code = """
 import os, signal, sys
-from core import command
-from core.errors import ConfigError, ServerError
+from contamination.core import cli as command
+from contamination.core.errors import ConfigError, ServerError
 
 def raising(error):
     def run(config):
@@ -84,7 +86,7 @@ command.command("thresholds", raising(KeyError()))
 )
 def test_a_sweep_that_would_run_something_else_is_refused(words, said):
     code = (
-        "import sys; from core import command; "
+        "import sys; from contamination.core import cli as command; "
         f"sys.argv = ['thresholds', '-m', 'seed=0,1', {words!r}]; "
         "sys.exit(command.command('thresholds', lambda config: print('it ran')))"
     )
@@ -95,7 +97,7 @@ def test_a_sweep_that_would_run_something_else_is_refused(words, said):
 
 def test_a_configuration_that_could_not_be_read_again_is_refused_before_the_run():
     code = (
-        "import sys; from core import command; "
+        "import sys; from contamination.core import cli as command; "
         "sys.argv = ['thresholds', '+x=' + 'a' * 100_001]; "
         "sys.exit(command.command('thresholds', lambda config: print('it ran')))"
     )

@@ -2,11 +2,11 @@
 
 import pytest
 
-from analysis import analyse
-from core.errors import UserError
-from injection import inject
+from contamination.analysis import analyse
+from contamination.core.errors import UserError
+from contamination.injection import inject
+from contamination.training import train
 from tests.bad_inputs.material import GOLDEN
-from training import train
 
 
 @pytest.mark.parametrize("stage", [inject, train, analyse])

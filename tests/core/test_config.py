@@ -1,3 +1,5 @@
+"""TODO."""
+
 import re
 from dataclasses import dataclass, field
 
@@ -6,7 +8,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from core.config import (
+from contamination.core.config import (
     _one_paragraph,
     convert,
     create,
@@ -15,8 +17,8 @@ from core.config import (
     register,
     runtime,
 )
-from core.errors import ConfigError, near_names, require
-from core.seeds import derive, unit_hash
+from contamination.core.errors import ConfigError, near_names, require
+from contamination.core.seeds import derive, unit_hash
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def test_identity_leaves_out_how_it_runs():
 
 
 def test_create_makes_the_target_and_words_its_errors():
-    target = {"_target_": "injection.occurrences.Fixed"}
+    target = {"_target_": "contamination.injection.occurrences.Fixed"}
     assert create("occurrences", {**target, "count": 2}).count == 2
     made = create("a", {"_target_": "types.SimpleNamespace", "cells": [{"b": [1]}]})
     assert (type(made.cells), type(made.cells[0]), type(made.cells[0]["b"])) == (list, dict, list)
@@ -143,8 +145,8 @@ def test_create_makes_the_target_and_words_its_errors():
         ({**target, "count": "1"}, f"{wrong}Fixed with {{'count': '1'}}: '<=' not supported"),
         ({**target, "cuont": 1}, f"{wrong}Fixed with {{'cuont': 1}}: Fixed.__init__() got an "
          "unexpected keyword argument 'cuont'. See conf/occurrences/."),
-        ({"_target_": "injection.occurrences.Fxied"}, f"{wrong}Fxied with {{}}: "
-         "Error loading 'injection.occurrences.Fxied'. See conf/occurrences/."),
+        ({"_target_": "contamination.injection.occurrences.Fxied"}, f"{wrong}Fxied with {{}}: "
+         "Error loading 'contamination.injection.occurrences.Fxied'. See conf/occurrences/."),
         ({}, "x.occurrences has no _target_: choose one of the files in conf/."),
     ]:  # fmt: skip
         with pytest.raises(ConfigError, match="^" + re.escape(said)):

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from core import content, process_records
-from core.content import LARGE_BYTES, digests, file_digest, file_digests, files_digest
-from core.errors import DataError
+from contamination.core import hashing as hashing_module
+from contamination.core import process_records
+from contamination.core.errors import DataError
+from contamination.core.hashing import LARGE_BYTES, digests, file_digest, file_digests, files_digest
 
 OLD = 10 * 10**9  # nanoseconds
 
@@ -27,13 +28,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are really hashed, from now on."""
     read: list[str] = []
-    whole = content._hash
+    whole = hashing_module._hash
 
     def hashing(path: Path, *options: object) -> str:
         read.append(path.name)
         return whole(path, *options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(content, "_hash", hashing)
+    monkeypatch.setattr(hashing_module, "_hash", hashing)
     return read
 
 
@@ -41,7 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ten seconds later than the files' change times say."""
     now = time.time_ns
-    monkeypatch.setattr(content.time, "time_ns", lambda: now() + OLD)
+    monkeypatch.setattr(hashing_module.time, "time_ns", lambda: now() + OLD)
 
 
 def large(path: Path, fill: bytes = b"a") -> Path:
@@ -189,7 +190,7 @@ def test_the_default_place_is_below_the_home_folder(given, tmp_path, later, monk
 
 def changing(monkeypatch: pytest.MonkeyPatch, path: Path, times: int) -> None:
     """The file grows while it is read, so many times."""
-    state, left = content._state, [times]
+    state, left = hashing_module._state, [times]
 
     def grown(stream: object) -> object:
         found = state(stream)  # type: ignore[arg-type]
@@ -199,7 +200,7 @@ def changing(monkeypatch: pytest.MonkeyPatch, path: Path, times: int) -> None:
                 more.write(b"more")
         return found
 
-    monkeypatch.setattr(content, "_state", grown)
+    monkeypatch.setattr(hashing_module, "_state", grown)
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
@@ -227,17 +228,19 @@ def test_a_folder_has_its_files_by_name(tmp_path, reads, later):
         "config": hashlib.sha256(b"{}").hexdigest(),
         "in/weights": hashlib.sha256(b"a" * LARGE_BYTES).hexdigest(),
     }
-    whole = content.folder_digest(tmp_path / "data")
+    whole = hashing_module.folder_digest(tmp_path / "data")
     assert whole == files_digest(found)
     assert sorted(reads) == ["config", "config", "weights"]
     (tmp_path / "data/config").rename(tmp_path / "data/in/config")
-    assert content.folder_digest(tmp_path / "data") != whole  # the same bytes by another name
+    assert (
+        hashing_module.folder_digest(tmp_path / "data") != whole
+    )  # the same bytes by another name
 
 
 def test_what_a_signal_leaves_is_gone_on_with(tmp_path, reads, later, monkeypatch):
     files = {str(n): large(tmp_path / f"shard{n}", b"%d" % n) for n in range(8)}
-    monkeypatch.setattr(content, "AT_ONCE", 1)
-    hashing = content._hash
+    monkeypatch.setattr(hashing_module, "AT_ONCE", 1)
+    hashing = hashing_module._hash
 
     def killed(path: Path, *options: object) -> str:
         if path.name == "shard5":
@@ -245,7 +248,7 @@ def test_what_a_signal_leaves_is_gone_on_with(tmp_path, reads, later, monkeypatc
         return hashing(path, *options)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(content, "_hash", killed)
+        patch.setattr(hashing_module, "_hash", killed)
         with pytest.raises(KeyboardInterrupt):
             digests(files)
     assert reads[:5] == [f"shard{n}" for n in range(5)]
@@ -257,7 +260,7 @@ def test_what_a_signal_leaves_is_gone_on_with(tmp_path, reads, later, monkeypatc
 def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
     """The main thread is interrupted while others read: they do not read to the end."""
     reading, blocks = threading.Event(), []
-    monkeypatch.setattr(content, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(hashing_module, "BLOCK_BYTES", 1)
 
     class Interrupted(dict):  # type: ignore[type-arg]
         def items(self):  # the results are asked for after the jobs were given out
@@ -265,7 +268,7 @@ def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
             assert reading.wait(10)
             raise KeyboardInterrupt
 
-    hashing = content._hash
+    hashing = hashing_module._hash
 
     def slowly(path: Path, remembered: bool, tell: object) -> str:
         def told(read: int) -> None:
@@ -276,15 +279,15 @@ def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
 
         return hashing(path, remembered, told)
 
-    monkeypatch.setattr(content, "_hash", slowly)
+    monkeypatch.setattr(hashing_module, "_hash", slowly)
     path = large(tmp_path / "corpus")
     with pytest.raises(KeyboardInterrupt):
-        content._hash_all(Interrupted(one=path), remembered=False)
+        hashing_module._hash_all(Interrupted(one=path), remembered=False)
     assert 0 < len(blocks) < LARGE_BYTES / 2
 
 
 def test_much_to_read_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(content, "SHOWN_BYTES", 3 * LARGE_BYTES)
+    monkeypatch.setattr(hashing_module, "SHOWN_BYTES", 3 * LARGE_BYTES)
     process_records.leave_in(tmp_path)
     try:
         digests({"1": large(tmp_path / "1"), "2": large(tmp_path / "2")})

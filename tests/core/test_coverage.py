@@ -1,4 +1,4 @@
-"""What is reported has an interval that holds the truth: a small `benchmarks.coverage`."""
+"""What is reported has an interval that holds the truth: a small `perf.coverage`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm, t
 
-from core.bootstrap import resample
-from core.estimates import estimate, interval, mean
-from core.metrics import AUROC, chosen_metrics
+from contamination.core.statistics.bootstrap import resample
+from contamination.core.statistics.estimates import estimate, interval, mean
+from contamination.core.statistics.metrics import AUROC, chosen_metrics
 
 PLANS = 20
 

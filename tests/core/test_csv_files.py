@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.csv_files import write_csv
+from contamination.core.table_files import write_csv
 
 FORMULAS = [
     "=HYPERLINK(1)",

@@ -8,9 +8,9 @@ import sys
 import psutil
 import pytest
 
-from core import early
-from core.early import PACKAGES
-from core.parent import LAUNCHER
+from contamination.core import startup
+from contamination.core.parent_process import LAUNCHER
+from contamination.core.startup import PACKAGES
 
 HOOK = """
 import sys
@@ -101,5 +101,5 @@ def test_a_terminal_is_told_at_once(monkeypatch, capfd, watched, words, said):
     for stream in (sys.stdout, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: watched)
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", *words])
-    early._say_loading()
+    startup._say_loading()
     assert capfd.readouterr().err == said

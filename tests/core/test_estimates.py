@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, norm
 
-from analysis.statistics.pooled import pooled_estimate
-from core.bootstrap import Resample, rank, resample
-from core.estimates import (
+from contamination.analysis.statistics.pooled import pooled_estimate
+from contamination.core.statistics.bootstrap import Resample, rank, resample
+from contamination.core.statistics.estimates import (
     Estimate,
     estimate,
     interval,
@@ -24,7 +24,13 @@ from core.estimates import (
     needs_over,
     one_of_several,
 )
-from core.metrics import AUROC, chosen_metrics, fpr_at_tpr, title, tpr_at_fpr
+from contamination.core.statistics.metrics import (
+    AUROC,
+    chosen_metrics,
+    fpr_at_tpr,
+    title,
+    tpr_at_fpr,
+)
 
 
 def test_metrics_are_named_after_their_rates():

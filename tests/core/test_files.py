@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from core.files import sealed, unsealed
+from contamination.core.files import sealed, unsealed
 
 PLAIN = '{\n "a": 1,\n "b": [\n  "ü"\n ]\n}'.replace("ü", "\\u00fc")
 WHOLE = f'{PLAIN[:-2]},\n "own_sha256": "{hashlib.sha256(PLAIN.encode()).hexdigest()}"\n}}\n'

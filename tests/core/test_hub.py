@@ -8,9 +8,9 @@ import sys
 import pytest
 from huggingface_hub import constants, get_session
 
-from core.errors import ConfigError
-from core.hub import not_asked, only_cached, snapshot
-from core.models import load_tokenizer
+from contamination.core.errors import ConfigError
+from contamination.core.hub import not_asked, only_cached, snapshot
+from contamination.core.models import load_tokenizer
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def test_behind_it_the_hub_may_be_asked_again(asking):
 )
 def test_what_the_environment_names_for_connections_and_lacks_is_said(name, value, words):
     code = (
-        "import sys; sys.modules['socksio'] = None; from core import hub; "
-        "from core.command import said; "
+        "import sys; sys.modules['socksio'] = None; from contamination.core import hub; "
+        "from contamination.core.cli import said; "
         "sys.exit(said(lambda: print(hub.snapshot('model.path', 'owner/name', ['a']))))"
     )
     kept = {n: v for n, v in os.environ.items() if not n.lower().endswith("_proxy")}

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import json
 from dataclasses import dataclass, field
 from enum import Enum
@@ -6,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.artifacts import Built, build, locate
-from core.config import identity
-from core.errors import ConfigError
-from core.wholeness import read_manifest
+from contamination.core.artifacts import Built, build, locate
+from contamination.core.config import identity
+from contamination.core.errors import ConfigError
+from contamination.core.integrity import read_manifest
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core import lease
-from core.artifacts import Built, build, is_complete
-from core.errors import ArtifactError
-from core.lease import LOCKS, building, lease_file
+from contamination.core import lock
+from contamination.core.artifacts import Built, build, is_complete
+from contamination.core.errors import ArtifactError
+from contamination.core.lock import LOCKS, building, lease_file
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from core.lease import building
+from contamination.core.lock import building
 with building(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -56,7 +56,7 @@ def test_of_two_builders_one_makes_and_the_other_finds(tmp_path):
 
 
 def test_who_was_taken_for_dead_commits_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(lease, "LEASE", 1.5)
+    monkeypatch.setattr(lock, "LEASE", 1.5)
 
     def make(folder):
         (file,) = (tmp_path / ".locks").glob("*.lease")
@@ -75,7 +75,7 @@ FAR = "filelock/2\npid=7\nhost=far\nmode={}\ntoken=ab\nduration={}\n".format
 
 
 def test_what_is_no_lease_is_taken_over(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(lease, "LEASE", 1.5)
+    monkeypatch.setattr(lock, "LEASE", 1.5)
     contents = ["", "garbled\n\x00", "filelock/2\nmode=lea", "4711\nfar\n", FAR("lfase", 1.5),
                 FAR("exclusive", 1.5), FAR("lease", 44.0)]  # fmt: skip
     folders = [tmp_path / "corpus" / f"a-{n}" for n in range(len(contents))]
@@ -95,9 +95,11 @@ def test_what_is_no_lease_is_taken_over(tmp_path, monkeypatch, caplog):
 
 
 def test_a_holder_that_is_stopped_for_a_while_keeps_its_lease(tmp_path, monkeypatch):
-    monkeypatch.setattr(lease, "LEASE", 1.0)
+    monkeypatch.setattr(lock, "LEASE", 1.0)
     folder = tmp_path / "corpus" / "a-1"
-    code = HOLDER.replace("with", "import core.lease; core.lease.LEASE = 1.0\nwith")
+    code = HOLDER.replace(
+        "with", "import contamination.core.lock; contamination.core.lock.LEASE = 1.0\nwith"
+    )
     holder = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE)
     with holder.stdout, ThreadPoolExecutor(1) as pool:
         assert holder.stdout.readline() == b"held\n"

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from core.metrics import AUROC, fpr_at_tpr, rates, tpr_at_fpr
+from contamination.core.statistics import metrics
+from contamination.core.statistics.metrics import AUROC, fpr_at_tpr, tpr_at_fpr
 
 
 def scores(seed: int, tied: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -56,14 +57,14 @@ def test_a_tie_across_the_bound_is_excluded_whole():
 @pytest.mark.parametrize("tpr", ["0.9", "0.95", "0.99", "0.999", "0.9999", "0.99999"])
 def test_the_fewest_examples_are_those_of_exact_arithmetic(tpr):
     """5 / (1 - 0.9999) is 50,000.0000000055 and 5 / (1 - 0.95) is 99.99999999999991."""
-    assert rates.fewest_examples(1 - float(tpr)) == ceil(5 / (1 - Fraction(tpr)))
-    assert rates.fewest_examples(0.0123) == 407  # 406.5
+    assert metrics.fewest_examples(1 - float(tpr)) == ceil(5 / (1 - Fraction(tpr)))
+    assert metrics.fewest_examples(0.0123) == 407  # 406.5
 
 
 def test_no_rate_is_lost_to_rounding():
-    assert rates.most_false_alarms(100, 0.29) == 29  # 0.29 * 100 is 28.999999999999996
-    assert rates.fewest_hits(100, 0.07) == 7  # 0.07 * 100 is 7.000000000000001
-    assert rates.most_false_alarms(19, 0.05) == 0
+    assert metrics.most_false_alarms(100, 0.29) == 29  # 0.29 * 100 is 28.999999999999996
+    assert metrics.fewest_hits(100, 0.07) == 7  # 0.07 * 100 is 7.000000000000001
+    assert metrics.most_false_alarms(19, 0.05) == 0
     assert tpr_at_fpr(1.0).value(np.array([0.0]), np.array([1.0])) == 1
     assert fpr_at_tpr(0.0).value(np.array([0.0]), np.array([1.0])) == 0
 

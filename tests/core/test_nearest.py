@@ -1,13 +1,16 @@
+"""TODO."""
+
 import logging
 import os
 from dataclasses import dataclass, field
 
 import pytest
 
-from core import nearest
-from core.artifacts import MANIFEST, SCHEMA, Built, build, locate
-from core.config import runtime
-from core.files import sealed, unsealed
+from contamination.core import config_diff
+from contamination.core.artifacts import Built, build, locate
+from contamination.core.config import runtime
+from contamination.core.files import sealed, unsealed
+from contamination.core.integrity import MANIFEST, SCHEMA
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Settings:
 @pytest.fixture
 def made(tmp_path, caplog):
     """Makes the folder of some settings; what was logged."""
-    caplog.set_level(logging.INFO, nearest.__name__)
+    caplog.set_level(logging.INFO, config_diff.__name__)
 
     def run(settings, slug="s", kind="corpus", make=lambda _: Built([]), **inputs):
         caplog.clear()
@@ -73,7 +76,7 @@ def test_other_inputs_under_another_name_are_not_near_and_passes_are_not_spoken_
 def test_a_difference_is_a_field_and_both_values_in_short():
     was = {"a": {"x": 1, "y": [1]}, "b": None, "same": {}, "long": "w" * 58, "longer": "w" * 59}
     now = {"a": {"x": 1, "y": [2]}, "b": {"c": 1}, "same": {}, "long": None, "digest": "0" * 64}
-    assert [str(each) for each in nearest.differences(was, now)] == [
+    assert [str(each) for each in config_diff.differences(was, now)] == [
         "a.y [1], not [2]", "b None, not {'c': 1}", "digest None, not 000000000000…",
         f"long '{'w' * 58}', not None", f"longer '{'w' * 59}…, not None",
     ]  # fmt: skip
@@ -98,8 +101,8 @@ def test_the_newest_are_read_and_of_equals_the_newest_is_named(made, monkeypatch
     for members, age in [(0, 3), (1, 0), (2, 1), (3, 2)]:
         place = made(Settings(members))[0] / MANIFEST
         os.utime(place, (10**9 - age,) * 2)
-    monkeypatch.setattr(nearest, "LOOKED_AT", 2)
-    read, own = [], nearest.read_manifest
-    monkeypatch.setattr(nearest, "read_manifest", lambda path: read.append(path) or own(path))
+    monkeypatch.setattr(config_diff, "LOOKED_AT", 2)
+    read, own = [], config_diff.read_manifest
+    monkeypatch.setattr(config_diff, "read_manifest", lambda path: read.append(path) or own(path))
     assert "members 1, not 9" in made(Settings(9))[1]
     assert len(read) == 2

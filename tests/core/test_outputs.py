@@ -6,7 +6,7 @@ import sys
 
 CODE = """
 import logging, sys
-from core.outputs import outlive_readers
+from contamination.core.startup import outlive_readers
 outlive_readers()
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 logging.info("–")
@@ -39,7 +39,7 @@ def test_a_sign_that_the_encoding_lacks_ends_nothing():
 
 CONTROLS = r"""
 import logging, sys
-from core.outputs import outlive_readers
+from contamination.core.startup import outlive_readers
 outlive_readers()
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 print("printed \x1b]0;pwned\x07")
@@ -57,7 +57,7 @@ def test_control_characters_reach_no_output_but_for_those_of_progress_bars():
 
 def test_an_output_that_a_full_disk_refuses_is_said():
     code = (
-        "import sys; from core.outputs import outlive_readers; from core.command import said; "
+        "import sys; from contamination.core.startup import outlive_readers; from contamination.core.cli import said; "
         "outlive_readers(); sys.exit(said(lambda: print('a\\nb')))"
     )
     call = [sys.executable, "-c", code]

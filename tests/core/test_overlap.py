@@ -5,8 +5,8 @@ import unicodedata
 
 import pytest
 
-from core.overlap import invisible, normalised
-from injection.ngrams import words_of
+from contamination.data.ngrams import words_of
+from contamination.data.text import invisible, normalised
 
 CHARACTERS = [chr(code) for code in range(sys.maxunicode + 1)]
 HIDING = [

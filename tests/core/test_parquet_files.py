@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.parquet_files import writing
+from contamination.core.table_files import writing
 
 SCHEMA = pa.schema([("number", pa.int64())])
 

@@ -1,8 +1,10 @@
+"""TODO."""
+
 import pytest
 
-from core import process_records
-from core.errors import DataError
-from core.progress import progress
+from contamination.core import process_records
+from contamination.core.errors import DataError
+from contamination.core.progress import progress
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from core import process_records
-from core.progress import CELL, STAGE, SWEEP, progress, within
-from core.terminal import about
-from injection.sources import Document
-from injection.tokenize import Read, Work, tokenize
-from training.config import TrainingStage, WandbConfig
-from training.metrics import Record
+from contamination.core import process_records
+from contamination.core.progress import CELL, STAGE, SWEEP, progress, within
+from contamination.core.terminal import about
+from contamination.data.readers import Document
+from contamination.injection.tokenization import Read, Work, tokenize
+from contamination.training.config import TrainingStage, WandbConfig
+from contamination.training.metrics import Record
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_titles_say_the_cell_and_the_stage_and_the_record_the_stage(clock, folde
 def test_a_bar_and_its_record_say_what_is_left_of_the_sweep(
     clock, folder, monkeypatch, end, later, left
 ):
-    monkeypatch.setattr("core.progress.time.time", lambda: clock.now)
+    monkeypatch.setattr("contamination.core.progress.time.time", lambda: clock.now)
     with within(SWEEP, f"{end} {later}"):
         bar = progress(desc="tiny_llama", total=147, unit="step")
         bar.update(40)

@@ -1,10 +1,10 @@
+"""TODO."""
+
 from dataclasses import dataclass
 
 import pytest
 
-from core.config import identity, runtime
-from core.errors import ConfigError
-from core.ranges import (
+from contamination.core.config import (
     DEVICE,
     FRACTION,
     PART,
@@ -14,9 +14,12 @@ from core.ranges import (
     Ranged,
     at_least,
     between,
+    identity,
     limited,
     one_of,
+    runtime,
 )
+from contamination.core.errors import ConfigError
 
 NAN, INF = float("nan"), float("inf")
 

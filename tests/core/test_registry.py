@@ -4,24 +4,25 @@ import sys
 
 import pytest
 
-from core.errors import ArtifactError
-from core.registry import registered, registered_class, stored_object
-from detection.methods.base import Method
-from detection.methods.min_k import MinK
-from injection.export.base import Format
-from injection.export.megatron import Megatron
+from contamination.core.errors import ArtifactError
+from contamination.core.registry import registered, registered_class, stored_object
+from contamination.detection.methods.base import Method
+from contamination.detection.methods.min_k import MinK
+from contamination.injection.export.base import Format
+from contamination.injection.export.token_formats import Megatron
 
 
 def test_the_classes_of_a_kind_are_those_of_conf():
     assert registered("format") == {
-        f"injection.export.{name}.{name.title()}" for name in ("datatrove", "megatron", "olmo")
-    } | {"injection.export.text.Text"}
-    assert "detection.methods.min_k.MinK" in registered("method")
-    assert registered_class("method", "detection.methods.min_k.MinK", Method) is MinK
+        f"contamination.injection.export.{name}.{name.title()}"
+        for name in ("datatrove", "megatron", "olmo")
+    } | {"contamination.injection.export.text_format.Text"}
+    assert "contamination.detection.methods.min_k.MinK" in registered("method")
+    assert registered_class("method", "contamination.detection.methods.min_k.MinK", Method) is MinK
 
 
 def test_a_class_is_made_of_plain_values():
-    node = {"_target_": "injection.export.megatron.Megatron", "dtype": "int32"}
+    node = {"_target_": "contamination.injection.export.token_formats.Megatron", "dtype": "int32"}
     made = stored_object("format", node, Format, "config.yaml")
     assert made == Megatron("int32")
 
@@ -31,14 +32,14 @@ def test_a_class_is_made_of_plain_values():
     [
         {"_target_": "os.mkdir", "path": "made"},
         {"_target_": "pandas.read_pickle", "filepath_or_buffer": "x"},
-        {"_target_": "injection.export.base.Format"},
-        {"_target_": "detection.methods.min_k.MinK"},
-        {"_target_": ["injection.export.megatron.Megatron"]},
-        {"_target_": "injection.export.megatron.Megatron", "dtype": {"_target_": "os.mkdir"}},
-        {"_target_": "injection.export.megatron.Megatron", "_partial_": True},
-        {"_target_": "injection.export.megatron.Megatron", "colour": "red"},
-        {"_target_": "injection.export.megatron.Megatron", 3: "red"},
-        {}, None, "injection.export.megatron.Megatron", [],
+        {"_target_": "contamination.injection.export.base.Format"},
+        {"_target_": "contamination.detection.methods.min_k.MinK"},
+        {"_target_": ["contamination.injection.export.token_formats.Megatron"]},
+        {"_target_": "contamination.injection.export.token_formats.Megatron", "dtype": {"_target_": "os.mkdir"}},
+        {"_target_": "contamination.injection.export.token_formats.Megatron", "_partial_": True},
+        {"_target_": "contamination.injection.export.token_formats.Megatron", "colour": "red"},
+        {"_target_": "contamination.injection.export.token_formats.Megatron", 3: "red"},
+        {}, None, "contamination.injection.export.token_formats.Megatron", [],
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_with_the_files_name(node, tmp_path, monkeypatch):
@@ -50,7 +51,7 @@ def test_anything_else_is_refused_with_the_files_name(node, tmp_path, monkeypatc
 
 def test_a_class_that_the_user_gives_is_taken(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
-        "from injection.export.olmo import Olmo\nclass Mine(Olmo): pass\nmaker = print\n"
+        "from contamination.injection.export.token_formats import Olmo\nclass Mine(Olmo): pass\nmaker = print\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     node = {"_target_": "mine.Mine"}

@@ -8,8 +8,8 @@ import pytest
 
 START = """
 import hashlib, multiprocessing, os, signal, sys, threading, time
-from core import stopping
-from core.command import said
+from contamination.core import signals as stopping
+from contamination.core.cli import said
 stopping.GRACE_SECONDS = 1.0
 
 def ready():

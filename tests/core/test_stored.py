@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from core import stored
-from core.stored import (
+from contamination.core import stored_files
+from contamination.core.stored_files import (
     MOST_DEPTH,
     check_name,
     check_writable,
@@ -66,7 +66,7 @@ def test_other_yaml_is_a_value_error_at_once(text, words):
 
 
 def test_the_number_of_values_is_limited(monkeypatch):
-    monkeypatch.setattr(stored, "MOST_NODES", 100)
+    monkeypatch.setattr(stored_files, "MOST_NODES", 100)
     with pytest.raises(ValueError, match="more than 100 values"):
         parse_yaml("a: [" + "1, " * 200 + "1]")
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from core.terminal import beside, columns, escaped, fit
+from contamination.core.terminal import beside, columns, escaped, fit
 
 HEADER = ["method", "variant", "AUROC", "TPR"]
 ROWS = [["Loss", "", "0.5", "0.1"], ["Min-K%++", "k=0.2", "0.75", "0.2"]]
@@ -59,7 +59,7 @@ TEXTS = ["the mean log-likelihood of a token", ""]
     (15, ["  模型", "    the mean", "    log-likelihood", "    of a token", "  zl"]),
 ])  # fmt: skip
 def test_texts_beside_names_are_wrapped_or_stand_below(monkeypatch, width, lines):
-    monkeypatch.setattr("core.terminal.columns", lambda: None)
+    monkeypatch.setattr("contamination.core.terminal.columns", lambda: None)
     assert beside(["模型", "zl"], TEXTS, width) == lines
 
 

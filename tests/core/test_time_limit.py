@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from core.time_limit import time_limit
+from contamination.core.user_files import time_limit
 
 
 def late():

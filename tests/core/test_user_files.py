@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from core import user_files
-from core.disk import check_file
-from core.errors import ConfigError, DataError
-from core.user_files import is_written_into, open_to_read, output_file, refused_output
+from contamination.core import user_files
+from contamination.core.disk import check_file
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.user_files import is_written_into, open_to_read, output_file, refused_output
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -142,7 +142,7 @@ def test_a_named_pipe_that_nobody_writes_to_is_an_error(tmp_path, monkeypatch):
 STDOUT = """
 import os, sys
 from pathlib import Path
-from core.user_files import output_file
+from contamination.core.user_files import output_file
 print("before")
 with output_file(Path(sys.argv[1])) as part:
     part.write_text("content\\n")

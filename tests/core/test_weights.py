@@ -14,8 +14,8 @@ from transformers import (
     LlamaForCausalLM,
 )
 
-from core.errors import ConfigError
-from core.models import load_model
+from contamination.core.errors import ConfigError
+from contamination.core.models import load_model
 
 QUERY = "model.layers.1.self_attn.q_proj.weight"
 

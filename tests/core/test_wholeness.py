@@ -5,9 +5,10 @@ import os
 
 import pytest
 
-from core import content, wholeness
-from core.artifacts import MANIFEST, Built, build, check_owner, open_artifact
-from core.errors import ArtifactError, ConfigError
+from contamination.core import hashing, integrity
+from contamination.core.artifacts import Built, build, check_owner, open_artifact
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.integrity import MANIFEST
 
 FILES = ("config.yaml", "data.txt", "lines.jsonl", "hf/model.bin", MANIFEST)
 
@@ -15,7 +16,7 @@ FILES = ("config.yaml", "data.txt", "lines.jsonl", "hf/model.bin", MANIFEST)
 def make(folder):
     (folder / "hf").mkdir(exist_ok=True)
     (folder / "data.txt").write_text("one\n" * 100)
-    (folder / "hf" / "model.bin").write_bytes(os.urandom(2 * content.LARGE_BYTES))
+    (folder / "hf" / "model.bin").write_bytes(os.urandom(2 * hashing.LARGE_BYTES))
     (folder / "lines.jsonl").write_text('{"seconds": 1}\n')
     return Built(["data.txt", "hf/model.bin"], {"rows": 100}, ["lines.jsonl"])
 
@@ -24,7 +25,7 @@ def make(folder):
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield build(tmp_path / "corpus" / "a-1", {"size": 1}, {}, make).path
-    wholeness.follow(wholeness.CHANGED)
+    integrity.follow(integrity.CHANGED)
 
 
 def flip(file):
@@ -132,13 +133,13 @@ def keep_times(file, change):
 def hashed(monkeypatch):
     """The names of the files that are read from now on."""
     found = []
-    real = content._hash
+    real = hashing._hash
 
     def seen(path, *more):
         found.append(path.name)
         return real(path, *more)
 
-    monkeypatch.setattr(content, "_hash", seen)
+    monkeypatch.setattr(hashing, "_hash", seen)
     return found
 
 
@@ -148,11 +149,11 @@ def hashed(monkeypatch):
 )  # fmt: skip
 def test_the_policy_says_what_is_hashed(folder, monkeypatch, policy, first, again):
     large = folder / "hf" / "model.bin"
-    monkeypatch.setattr(content, "SETTLED_NS", -(10**12))  # whatever the clock's tick
-    wholeness.follow(policy)
+    monkeypatch.setattr(hashing, "SETTLED_NS", -(10**12))  # whatever the clock's tick
+    integrity.follow(policy)
     read = hashed(monkeypatch)
     for count in (first, again):
-        wholeness._checked.clear()  # as another process
+        integrity._checked.clear()  # as another process
         open_artifact(folder, "corpus")
         open_artifact(folder, "corpus")  # this one has checked it
         assert len(read) == count, read
@@ -169,16 +170,16 @@ def test_the_policy_says_what_is_hashed(folder, monkeypatch, policy, first, agai
 
 
 def test_a_garbled_memory_convicts_no_file(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(content, "SETTLED_NS", -(10**12))
-    wholeness._checked.clear()
+    monkeypatch.setattr(hashing, "SETTLED_NS", -(10**12))
+    integrity._checked.clear()
     open_artifact(folder, "corpus")
     (record,) = (tmp_path / "cache").rglob("*.json")
     kept = json.loads(record.read_text())
     record.write_text(json.dumps({**kept, "sha256": "0" * 64}))
-    wholeness._checked.clear()
+    integrity._checked.clear()
     open_artifact(folder, "corpus")
 
 
 def test_another_policy_is_refused():
     with pytest.raises(ConfigError, match=r"verify is 'sometimes': give one of always, changed"):
-        wholeness.follow("sometimes")
+        integrity.follow("sometimes")

@@ -6,16 +6,14 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from core.models import load_model
-from detection.collect import Collector
-from detection.config import DetectionConfig
-from detection.model import open_model
-from detection.model.causal_lm import CausalLM
-from detection.prefix_texts import open_prefix
-from detection.resources import Resources
-
-from . import golden
-from .masked import save_masked_model
+from contamination.core.models import load_model
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig
+from contamination.detection.models import open_model
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.resources import Resources, open_prefix
+from tests.detection import golden
+from tests.detection.masked import save_masked_model
 
 MEMORISED = "The heron waits in the reeds until the river is quiet, and only then does it move."
 NOUNS = ("cat", "dog", "hen", "man", "fox", "boy", "cow", "pig")

@@ -15,24 +15,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from detection.collect import Collector
-from detection.config import DetectionConfig
-from detection.examples import Text
-from detection.methods.base import Method
-from detection.methods.gap_k import GapK
-from detection.methods.infilling import Infilling
-from detection.methods.loss import Loss
-from detection.methods.lowercase import Lowercase
-from detection.methods.min_k import MinK
-from detection.methods.min_k_plus_plus import MinKPlusPlus
-from detection.methods.pac import Pac
-from detection.methods.polarized_distance import PolarizedDistance
-from detection.methods.reference import Reference
-from detection.methods.surp import Surp
-from detection.methods.zlib import Zlib
-from detection.model import ScoredModel, open_model
-from detection.passes import ORIGINAL
-from detection.store import ByText
+from contamination.data.texts import Text
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig
+from contamination.detection.methods.base import Method
+from contamination.detection.methods.gap_k import GapK
+from contamination.detection.methods.infilling import Infilling
+from contamination.detection.methods.loss import Loss
+from contamination.detection.methods.lowercase import Lowercase
+from contamination.detection.methods.min_k import MinK
+from contamination.detection.methods.min_k_plus_plus import MinKPlusPlus
+from contamination.detection.methods.pac import Pac
+from contamination.detection.methods.polarized_distance import PolarizedDistance
+from contamination.detection.methods.reference import Reference
+from contamination.detection.methods.surp import Surp
+from contamination.detection.methods.zlib import Zlib
+from contamination.detection.models import open_model
+from contamination.detection.models.base import ModelHandle
+from contamination.detection.pass_store import ByText
+from contamination.detection.passes import ORIGINAL
 from tests.scoring import score_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -93,7 +94,7 @@ def scores(settings: DetectionConfig) -> dict[str, list[float]]:
         return {name: [score_text(m, t, passes) for t in texts()] for name, m in METHODS.items()}
 
 
-def _swaps(runs: Path, models: Mapping[str, ScoredModel], settings: DetectionConfig) -> ByText:
+def _swaps(runs: Path, models: Mapping[str, ModelHandle], settings: DetectionConfig) -> ByText:
     """The file's own augmented versions in place of those that the package would draw."""
     versions = {
         t.sha256: [text_of(f"{t.example_id}/{i}", a) for i, a in enumerate(e["augmentations"])]

@@ -12,11 +12,10 @@ from unittest import mock
 import numpy as np
 import torch
 
-from detection.config import DetectionConfig
-from detection.model.causal_lm import CausalLM
-from detection.passes import TokenStats
-
-from .golden import scores
+from contamination.detection.config import DetectionConfig
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.passes import TokenStats
+from tests.detection.golden import scores
 
 
 @torch.inference_mode()

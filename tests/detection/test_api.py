@@ -10,10 +10,12 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from core.errors import ConfigError, DataError
-from detection import evaluate, open_scores, score
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.run import run
+from contamination.core.errors import ConfigError, DataError
+from contamination.data.config import ExamplesConfig
+from contamination.detection.api import evaluate, score
+from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
 from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
 
 TEXTS = [MEMORISED, UNSEEN, *(f"A {noun} sits by the old road in the rain." for noun in NOUNS)]
@@ -28,7 +30,7 @@ def test_strings_frames_and_data_sets_give_what_the_command_gives(toy_folders, t
     folder = str(toy_folders["target"])
     stage = DetectionStage(
         runs=str(tmp_path / "runs"), model=ScoredModelConfig(folder),
-        method={"min_k": {"_target_": "detection.methods.min_k.MinK", "k": [0.1, 0.2]}},
+        method={"min_k": {"_target_": "contamination.detection.methods.min_k.MinK", "k": [0.1, 0.2]}},
         detection=DetectionConfig(device="cpu"),
         examples=ExamplesConfig(str(tmp_path / "texts.jsonl")),
     )  # fmt: skip
@@ -50,7 +52,7 @@ def test_strings_frames_and_data_sets_give_what_the_command_gives(toy_folders, t
 
 
 def test_a_loaded_model_scores_as_its_folder_does_and_trains_on(toy_folders, model, tokenizer):
-    from core.models import load_model
+    from contamination.core.models import load_model
 
     folder = str(toy_folders["target"])
     loaded = load_model("model.path", folder).train()
@@ -184,7 +186,7 @@ def test_given_labels_take_the_place_of_a_column(toy_folders):
 
 
 def test_a_method_of_ones_own_is_named_by_its_class(toy_folders):
-    mine = {"_target_": "detection.methods.min_k.MinK", "k": 0.3}
+    mine = {"_target_": "contamination.detection.methods.min_k.MinK", "k": 0.3}
     found = score(TEXTS[:3], str(toy_folders["target"]), {"mine": mine, "min_k": {"k": 0.3}})
     own, known = (rows["score"].tolist() for _, rows in found.groupby("method"))
     assert own == known
@@ -251,7 +253,7 @@ def test_class_labels_go_by_their_names(toy_folders):
 
 
 def test_each_module_gets_its_mode_back(toy_folders, tokenizer):
-    from core.models import load_model
+    from contamination.core.models import load_model
 
     loaded = load_model("model.path", str(toy_folders["target"])).train()
     loaded.model.layers[0].eval()
@@ -261,7 +263,7 @@ def test_each_module_gets_its_mode_back(toy_folders, tokenizer):
 
 
 def test_a_folder_tells_loaded_models_apart_by_their_weights(toy_folders, tokenizer, tmp_path):
-    from core.models import load_model
+    from contamination.core.models import load_model
 
     loaded = [load_model("model.path", str(toy_folders[role])) for role in ("target", "reference")]
     moved = load_model("model.path", str(toy_folders["target"]))

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import json
 from dataclasses import replace
 
@@ -5,10 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.estimates import Estimate, interval
-from core.metrics import AUROC
-from detection.api import evaluate
-from detection.benchmark_summary import (
+from contamination.core.statistics.estimates import Estimate, interval
+from contamination.core.statistics.metrics import AUROC
+from contamination.data.config import ExamplesConfig, SourceConfig
+from contamination.data.examples import make_text
+from contamination.data.texts import Texts
+from contamination.detection.api import evaluate
+from contamination.detection.baselines.blind import BLIND
+from contamination.detection.baselines.matching import MATCHED
+from contamination.detection.benchmark_summary import (
     average_of,
     benchmark_report,
     benchmark_tables,
@@ -17,12 +24,7 @@ from detection.benchmark_summary import (
     named,
     sizes,
 )
-from detection.blind import BLIND
-from detection.config import ExamplesConfig, SourceConfig
-from detection.evaluation import CONFIDENCE, Group, by_method
-from detection.examples import make_text
-from detection.matching import MATCHED
-from detection.texts import Texts
+from contamination.detection.evaluation import CONFIDENCE, Group, by_method
 
 CONFIG = ExamplesConfig(
     "x", name="wikimia", same_texts=["length", "setting"], papers="wikimia.csv",

@@ -10,10 +10,12 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from core.estimates import interval, mean
-from core.metrics import chosen_metrics
-from detection import blind_classifiers
-from detection.blind import (
+from contamination.core.statistics.estimates import interval, mean
+from contamination.core.statistics.metrics import chosen_metrics
+from contamination.data.readers.embedded import EmbeddedRows
+from contamination.data.readers.rows import Tally
+from contamination.detection.baselines import classifiers as classifiers_module
+from contamination.detection.baselines.blind import (
     NULLS,
     REPEATS,
     Blind,
@@ -28,9 +30,7 @@ from detection.blind import (
     shuffled_whole,
     warning,
 )
-from detection.blind_classifiers import RareGrams, classifiers, ridge
-from injection.sources.embedded import EmbeddedRows
-from injection.sources.tally import Tally
+from contamination.detection.baselines.classifiers import RareGrams, classifiers, ridge
 
 WORDS = np.array([f"word{i}" for i in range(60)])
 AUROC = chosen_metrics([], [])
@@ -317,7 +317,7 @@ def test_ridge_is_scikit_learns():
 
 
 def test_rare_n_grams_are_those_of_a_plain_loop(monkeypatch):
-    monkeypatch.setattr(blind_classifiers, "GREEDY", 3)
+    monkeypatch.setattr(classifiers_module, "GREEDY", 3)
     rng = np.random.default_rng(1)
     held, member = rng.random((40, 30)) < 0.15, drawn(40, 6)
     train, test = np.arange(30), np.arange(30, 40)
@@ -406,7 +406,7 @@ def test_texts_without_words_have_places():
 
 
 def test_more_texts_than_are_learnt_from(monkeypatch):
-    monkeypatch.setattr("detection.blind.LEARNERS", 40)
+    monkeypatch.setattr("contamination.detection.baselines.blind.LEARNERS", 40)
     member = drawn(120, 9)
     texts = [t + "!" * int(m) for t, m in zip(simulated(120, 9), member, strict=True)]
     assert auroc(texts, member) > 0.9
@@ -424,7 +424,7 @@ def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
     def threads():
         return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
 
-    monkeypatch.setattr("detection.blind._places", spied)
+    monkeypatch.setattr("contamination.detection.baselines.blind._places", spied)
     with threadpool_limits(limits=2, user_api="blas"):
         before = threads()
         blind_baseline(simulated(24, 12), drawn(24, 12), 0)

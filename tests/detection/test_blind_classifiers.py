@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from detection import blind_classifiers
-from detection.blind_classifiers import (
+from contamination.detection.baselines import classifiers as classifiers_module
+from contamination.detection.baselines.classifiers import (
     FORMS,
     RARE,
     WORD,
@@ -63,7 +63,7 @@ def weighted(counts):
 
 
 def test_the_classifiers_read_words_characters_rare_words_dates_and_form(monkeypatch):
-    monkeypatch.setattr(blind_classifiers, "AT_ONCE", 3)
+    monkeypatch.setattr(classifiers_module, "AT_ONCE", 3)
     words = shared([grams(re.findall(WORD, text), 3, " ".join) for text in TEXTS])
     letters = shared([grams(text, 4, str) for text in TEXTS])
     found = classifiers(TEXTS, LEARNERS)
@@ -97,7 +97,7 @@ def test_extremes_are_the_lowest_and_the_highest_of_each_column_and_what_ties(nu
     for column in expected.T if number > 4 else []:
         _, low, *_, high, _ = sorted(column)
         column[(low < column) & (column < high)] = 0
-    found = blind_classifiers._extremes(ratio, 2)
+    found = classifiers_module._extremes(ratio, 2)
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, expected)
 
@@ -109,12 +109,14 @@ def test_at_most_30_dates_are_steps(number):
     if number > 31:
         levels = [levels[int(k * (number - 2) / 29)] for k in range(30)]
     expected = [[float(year >= level) for level in levels] for year in years]
-    np.testing.assert_array_equal(blind_classifiers._steps(years), expected)
+    np.testing.assert_array_equal(classifiers_module._steps(years), expected)
 
 
 def test_dates_are_the_latest_and_the_earliest_as_steps():
     texts = ["1999 and 2004-07.", "March 3, 2004", "since Dec. 2003", "12345 of 20041", "2003"]
-    years = [blind_classifiers._year(m) for t in texts for m in blind_classifiers.DATE.finditer(t)]
+    years = [
+        classifiers_module._year(m) for t in texts for m in classifiers_module.DATE.finditer(t)
+    ]
     assert years == pytest.approx([1999, 2004.5, 2004 + 2 / 12, 2003 + 11 / 12, 2003])
     # latest from 2003, December 2003, March 2004, July 2004; earliest of 2003, December 2003,
     # March 2004, none

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from core.significance import clustered_p_values
-from detection.__main__ import main
-from detection.export import p_values
+from contamination.core.statistics.significance import clustered_p_values
+from contamination.detection.__main__ import main
+from contamination.detection.summary import p_values
 from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
 
 
@@ -111,7 +111,7 @@ def test_out_holds_what_was_given_and_the_printed_numbers(toy_folders, tmp_path,
         "runs": str(tmp_path / "runs"), "out": str(tmp_path / "out"), "out_text": True,
         "examples": {"path": str(tmp_path / "texts.jsonl")}, "detection": {"device": "cpu"},
         "model": {"path": str(toy_folders["target"])},
-        "method": {"loss": {"_target_": "detection.methods.loss.Loss"}},
+        "method": {"loss": {"_target_": "contamination.detection.methods.loss.Loss"}},
     }  # fmt: skip
     main(OmegaConf.create(config))
     shown = capsys.readouterr().out

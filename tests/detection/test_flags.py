@@ -7,20 +7,20 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from core.errors import ConfigError
-from detection import open_scores
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.examples import open_examples
-from detection.flags import counted, counting, said
-from detection.loaded import LoadedModel
-from detection.passes import ORIGINAL, Pass
-from detection.run import run
-from detection.summary import summary
+from contamination.core.errors import ConfigError
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+from contamination.detection.examples import open_examples
+from contamination.detection.flags import counted, counting, said
+from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.passes import ORIGINAL, Pass
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.detection.summary import summary
+from tests.detection import golden
+from tests.detection.conftest import MEMORISED, UNSEEN
 
-from . import golden
-from .conftest import MEMORISED, UNSEEN
-
-LOSS = {"_target_": "detection.methods.loss.Loss"}
+LOSS = {"_target_": "contamination.detection.methods.loss.Loss"}
 BLANK = (" " * 3, "\n\n", " " * 50, "\u200b" * 9, "\x00" * 9, "\ufeff" * 9)
 ROWS = [
     *((text, f"blank{n}", 1) for n, text in enumerate(BLANK)),
@@ -55,8 +55,8 @@ def test_where_surp_falls_back_its_score_is_min_ks_and_says_so(stage, tmp_path):
     lines = [{"text": t.text, "id": t.example_id} for t in golden.texts()]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     methods = {
-        "surp": {"_target_": "detection.methods.surp.Surp", "k": 0.4},
-        "min_k": {"_target_": "detection.methods.min_k.MinK", "k": 0.4},
+        "surp": {"_target_": "contamination.detection.methods.surp.Surp", "k": 0.4},
+        "min_k": {"_target_": "contamination.detection.methods.min_k.MinK", "k": 0.4},
     }
     found = run(stage(methods, golden.GOLDEN / "target", file, long_texts="truncate"))
     table = open_scores(found.path).table.set_index("example_id")

@@ -1,11 +1,12 @@
+"""TODO."""
+
 import pytest
 
-from detection.config import DetectionConfig
-from detection.loaded import LoadedModel
-from detection.model import open_model
-from detection.passes import ORIGINAL
-
-from . import golden
+from contamination.detection.config import DetectionConfig
+from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.models import open_model
+from contamination.detection.passes import ORIGINAL
+from tests.detection import golden
 
 
 @pytest.fixture(scope="module")

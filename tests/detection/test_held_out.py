@@ -7,23 +7,23 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from core.artifacts import Built, begun, commit
-from core.errors import ConfigError
-from detection import open_scores
-from detection.collect import Collector
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.examples import make_text, open_examples
-from detection.methods.recall import Recall
-from detection.prefix_texts import held_out_prefix, open_prefix
-from detection.resources import Resources
-from detection.run import run
-
-from .conftest import MEMORISED, UNSEEN
+from contamination.core.artifacts import Built, begun, commit
+from contamination.core.errors import ConfigError
+from contamination.data.config import ExamplesConfig
+from contamination.data.examples import make_text
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+from contamination.detection.examples import open_examples
+from contamination.detection.methods.recall import Recall
+from contamination.detection.resources import Resources, held_out_prefix, open_prefix
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from tests.detection.conftest import MEMORISED, UNSEEN
 
 EXAMPLES = [("a", "tea", MEMORISED, True), ("b", "tea", "Short words here.", False),
             ("c", "sea", UNSEEN, False)]  # fmt: skip
 HELD_OUT = [("tea", "A pot of tea."), ("tea", "Green leaves."), ("sea", "A blue sail.")]
-RECALL = {"recall": {"_target_": "detection.methods.recall.Recall", "shots": 2}}
+RECALL = {"recall": {"_target_": "contamination.detection.methods.recall.Recall", "shots": 2}}
 
 
 def make_corpus(folder, held_out=HELD_OUT, members=(True, False, False)):

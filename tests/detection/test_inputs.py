@@ -8,18 +8,17 @@ import time
 import pytest
 from safetensors.torch import load_file, save_file
 
-from core import content
-from detection.config import (
+from contamination.core import hashing as hashing_module
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import (
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     PrefixConfig,
     ReferenceConfig,
     ScoredModelConfig,
 )
-from detection.run import run
-
-from .conftest import MEMORISED, UNSEEN
+from contamination.detection.run import run
+from tests.detection.conftest import MEMORISED, UNSEEN
 
 METHODS = {
     name: {"_target_": f"detection.methods.{name}.{kind}"}
@@ -95,15 +94,15 @@ def test_labels_are_no_part_of_scores(stage, tmp_path):
 def test_each_models_weights_are_read_once(stage, monkeypatch, tmp_path):
     """For their digest and for the model's past, in one process and in the next."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(content, "LARGE_BYTES", 10_000)
-    now, read, hashing = time.time_ns, [], content._hash
-    monkeypatch.setattr(content.time, "time_ns", lambda: now() + 10**10)
+    monkeypatch.setattr(hashing_module, "LARGE_BYTES", 10_000)
+    now, read, hashing = time.time_ns, [], hashing_module._hash
+    monkeypatch.setattr(hashing_module.time, "time_ns", lambda: now() + 10**10)
 
     def counted(path, *options):
         read.append(str(path))
         return hashing(path, *options)
 
-    monkeypatch.setattr(content, "_hash", counted)
+    monkeypatch.setattr(hashing_module, "_hash", counted)
     for _ in range(2):
         run(stage)
     weights = [str(tmp_path / role / "model.safetensors") for role in ("target", "reference")]

@@ -1,12 +1,14 @@
+"""TODO."""
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from core.bootstrap import resample
-from core.estimates import interval
-from core.metrics import AUROC
-from detection.blind import blind_baseline
-from detection.matching import PRIOR, leftover, matched, matched_by
+from contamination.core.statistics.bootstrap import resample
+from contamination.core.statistics.estimates import interval
+from contamination.core.statistics.metrics import AUROC
+from contamination.detection.baselines.blind import blind_baseline
+from contamination.detection.baselines.matching import PRIOR, leftover, matched, matched_by
 
 VOCABULARY = 200
 

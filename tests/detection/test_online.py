@@ -1,17 +1,20 @@
+"""TODO."""
+
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from core.errors import ConfigError, DataError
-from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig, SourceConfig
-from detection.examples import make_text, open_examples
-from detection.online import OnlineConfig, OnlineStage, join, run, streams
+from contamination.core.errors import ConfigError, DataError
+from contamination.data.config import ExamplesConfig, SourceConfig
+from contamination.data.examples import make_text
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.examples import open_examples
+from contamination.detection.tasks.online import OnlineConfig, OnlineStage, join, run, streams
+from tests.detection.golden import GOLDEN, examples
 
-from .golden import GOLDEN, examples
-
-LOSS = {"loss": {"_target_": "detection.methods.loss.Loss"}}
+LOSS = {"loss": {"_target_": "contamination.detection.methods.loss.Loss"}}
 
 
 TEXTS = [e["text"][:300] for e in examples()]  # two of them fit into the model's context
@@ -39,7 +42,7 @@ def stage(tmp_path):
 def test_windows_score_their_own_tokens(stage):
     import torch
 
-    from core.models import load_model, load_tokenizer
+    from contamination.core.models import load_model, load_tokenizer
 
     table, windows = run(stage)
     model = load_model("model", str(GOLDEN / "target"), "float64")

@@ -8,21 +8,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from core.artifacts import Built, begun, build, commit
-from core.content import folder_digest
-from core.errors import ArtifactError
-from detection import open_scores
-from detection.config import (
+from contamination.core.artifacts import Built, begun, build, commit
+from contamination.core.errors import ArtifactError
+from contamination.core.hashing import folder_digest
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import (
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     ReferenceConfig,
     ScoredModelConfig,
 )
-from detection.run import run
-from training.ancestry import RANDOM, ancestry_of
-
-from .conftest import MEMORISED, UNSEEN
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.training.trained_model import RANDOM, ancestry_of
+from tests.detection.conftest import MEMORISED, UNSEEN
 
 METHODS = {
     name: {"_target_": f"detection.methods.{name}.{name.capitalize()}"}

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import hashlib
 import importlib
 import json
@@ -10,23 +12,23 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from core.artifacts import MANIFEST, Built, begun, commit
-from core.command import CONF
-from core.errors import ArtifactError, ConfigError, DataError
-from detection import open_scores
-from detection.collect import Collector
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.loaded import LoadedModel
-from detection.passes import Pass
-from detection.run import run
-from detection.scores import read_table
-
-from .conftest import MEMORISED, UNSEEN
-from .golden import texts
+from contamination.core.artifacts import Built, begun, commit
+from contamination.core.cli import CONF
+from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.core.integrity import MANIFEST
+from contamination.data.config import ExamplesConfig
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.passes import Pass
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores, read_table
+from tests.detection.conftest import MEMORISED, UNSEEN
+from tests.detection.golden import texts
 
 METHODS = {
-    "loss": {"_target_": "detection.methods.loss.Loss"},
-    "min_k": {"_target_": "detection.methods.min_k.MinK", "k": [0.1, 0.2]},
+    "loss": {"_target_": "contamination.detection.methods.loss.Loss"},
+    "min_k": {"_target_": "contamination.detection.methods.min_k.MinK", "k": [0.1, 0.2]},
 }
 
 
@@ -253,7 +255,7 @@ def test_a_changed_method_of_ones_own_is_scored_again(stage, tmp_path, monkeypat
     folders, values = [], []
     for factor in ("1.0", "-2.5", "1.0"):
         file.write_text(
-            "from detection.methods.loss import Loss\n"
+            "from contamination.detection.methods.loss import Loss\n"
             f"class Own(Loss):\n    def score(self, seen): return {factor} * super().score(seen)"
         )
         monkeypatch.delitem(sys.modules, "own_method", raising=False)

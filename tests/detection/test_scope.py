@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from core.errors import ConfigError, DataError
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.methods._likelihood import mean_logprob
-from detection.methods.infilling import Infilling
-from detection.methods.min_k import MinK
-from detection.passes import Example, Pass, TokenStats
-from detection.run import run
-from detection.scope import Part, tokens_before
-from detection.scores import open_scores
-from detection.views import VIEWS
-
-from .conftest import MEMORISED, UNSEEN
+from contamination.core.errors import ConfigError, DataError
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+from contamination.detection.methods._shared import mean_logprob
+from contamination.detection.methods.infilling import Infilling
+from contamination.detection.methods.min_k import MinK
+from contamination.detection.passes import Example, Pass, TokenStats
+from contamination.detection.run import run
+from contamination.detection.scope import Part, tokens_before
+from contamination.detection.scores import open_scores
+from contamination.detection.views import VIEWS
+from tests.detection.conftest import MEMORISED, UNSEEN
 
 CUT = len("The heron waits in the reeds")
 ROWS = [
@@ -25,10 +25,13 @@ ROWS = [
     {"id": "u", "text": UNSEEN, "output_start": 17.0},
 ]
 METHODS = {
-    "loss": {"_target_": "detection.methods.loss.Loss"},
-    "zlib": {"_target_": "detection.methods.zlib.Zlib"},
-    "min_k": {"_target_": "detection.methods.min_k.MinK"},
-    "infilling": {"_target_": "detection.methods.infilling.Infilling", "m": [0, 2, "all"]},
+    "loss": {"_target_": "contamination.detection.methods.loss.Loss"},
+    "zlib": {"_target_": "contamination.detection.methods.zlib.Zlib"},
+    "min_k": {"_target_": "contamination.detection.methods.min_k.MinK"},
+    "infilling": {
+        "_target_": "contamination.detection.methods.infilling.Infilling",
+        "m": [0, 2, "all"],
+    },
 }
 
 
@@ -139,10 +142,10 @@ def test_a_text_that_is_all_output_has_no_input_to_score(scores):
 
 
 def test_a_method_of_other_words_needs_whole_texts(scores):
-    lowercase = {"lowercase": {"_target_": "detection.methods.lowercase.Lowercase"}}
+    lowercase = {"lowercase": {"_target_": "contamination.detection.methods.lowercase.Lowercase"}}
     with pytest.raises(ConfigError, match="lowercase needs detection.scope=whole"):
         scores("output", methods=lowercase)
-    writes = {"cdd": {"_target_": "detection.methods.cdd.Cdd"}}
+    writes = {"cdd": {"_target_": "contamination.detection.methods.cdd.Cdd"}}
     with pytest.raises(ConfigError, match="cdd needs detection.scope=whole"):
         scores("input", methods=writes)
 

@@ -6,18 +6,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.artifacts import CONFIG, MANIFEST
-from core.errors import ArtifactError, ConfigError
-from detection import collect as collecting
-from detection.collect import Collector
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.loaded import LoadedModel
-from detection.methods.lowercase import Lowercase
-from detection.passes import ORIGINAL, Pass
-from detection.run import run, run_slice
-from detection.store import part
-
-from .test_parts import METHODS, TEXTS, folder_of
+from contamination.core.artifacts import CONFIG
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.integrity import MANIFEST
+from contamination.data.config import ExamplesConfig
+from contamination.detection import collect as collecting
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.methods.lowercase import Lowercase
+from contamination.detection.pass_store import part
+from contamination.detection.passes import ORIGINAL, Pass
+from contamination.detection.run import run, run_slice
+from tests.data.test_benchmark_parts import METHODS, TEXTS, folder_of
 
 PASSES = {p for method in METHODS.values() for p in method.passes}
 REFERENCE = {Pass("reference", "lowercase")}  # of a model whose own statistics no method reads
@@ -146,7 +147,7 @@ def test_a_slice_makes_no_scores_and_says_so(collector, toy_folders, tmp_path, c
     file.write_text("".join(json.dumps({"text": text.text}) + "\n" for text in TEXTS))
 
     def stage(runs, number=None):
-        method = {"loss": {"_target_": "detection.methods.loss.Loss"}}
+        method = {"loss": {"_target_": "contamination.detection.methods.loss.Loss"}}
         return DetectionStage(
             runs=str(tmp_path / runs), examples=ExamplesConfig(str(file)), method=method,
             model=ScoredModelConfig(str(toy_folders["target"])), slice=number,

@@ -1,3 +1,5 @@
+"""TODO."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -5,10 +7,10 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from core.estimates import Estimate
-from detection.blind import Blind
-from detection.examples import Text
-from detection.summary import ranked, summary
+from contamination.core.statistics.estimates import Estimate
+from contamination.data.texts import Text
+from contamination.detection.baselines.blind import Blind
+from contamination.detection.summary import ranked, summary
 
 
 def scored(labels, benchmarks=("",)):

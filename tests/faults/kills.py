@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from core.artifacts import MANIFEST
-from core.lease import LOCKS
+from contamination.core.integrity import MANIFEST
+from contamination.core.lock import LOCKS
 from tests.launch.started import ENVIRONMENT
 from tests.small import contents
 

@@ -32,64 +32,66 @@ def _quietly(work: Callable[..., object], *words: Any) -> None:
 
 
 def _verify(folder: Path) -> None:
-    from injection.__main__ import verify_command
+    from contamination.injection.__main__ import verify_command
 
     _quietly(verify_command, str(folder), [])
 
 
 def _which(folder: Path) -> None:
-    from training.which_step import WhichStepStage, which_step
+    from contamination.training.which_step import WhichStepStage, which_step
 
     which_step(WhichStepStage(text="a", corpus_folder=str(folder), batch=2))
 
 
 def _examples(folder: Path) -> None:
-    from detection.config import ExamplesConfig
-    from detection.examples import occurrences_of, open_examples
+    from contamination.data.config import ExamplesConfig
+    from contamination.detection.examples import occurrences_of, open_examples
 
     open_examples(ExamplesConfig(str(folder)))
     occurrences_of(str(folder))
 
 
 def _adopt(kind: str) -> Read:
-    from launch.adopt import adopt
+    from contamination.launch.adopt import adopt
 
     return lambda folder: adopt(kind, str(folder), str(folder.parents[2] / "adopted"))
 
 
 def _export(folder: Path) -> None:
-    from injection.export.run import ExportStage, export
+    from contamination.injection.export.run import ExportStage, export
 
     runs = str(folder.parents[2] / "exported")
-    export(ExportStage(runs, str(folder), {"_target_": "injection.export.text.Text"}))
+    export(
+        ExportStage(
+            runs, str(folder), {"_target_": "contamination.injection.export.text_format.Text"}
+        )
+    )
 
 
 def _train_on(folder: Path) -> None:
-    from injection import open_corpus
+    from contamination.injection.corpus import open_corpus
 
     corpus = open_corpus(folder)
     _ = corpus.window_tokens, corpus.sequence_tokens, corpus.held_out, corpus.contamination
 
 
 def _open_model(folder: Path) -> None:
-    from detection.model.local_model import LocalModel
+    from contamination.detection.models.hf_model import HFModel
 
-    model = LocalModel.open("model.path", str(folder / "hf"))
+    model = HFModel.open("model.path", str(folder / "hf"))
     _ = model.config, model.tokenizer(), model.tokenizer_digest
 
 
 def _scores(folder: Path) -> None:
-    from detection.scores import open_scores, read_scores
+    from contamination.detection.scores import open_scores, read_scores
 
     _ = [*open_scores(folder).tables()], read_scores(folder)
 
 
 def corpus(material: Path) -> Kind:
-    from detection.accuracy.run import AccuracyStage, ask_corpus
-    from detection.config import ExamplesConfig
-    from injection import open_corpus
-    from injection.config import BenchmarkConfig
-    from injection.show import show
+    from contamination.data.config import BenchmarkConfig, ExamplesConfig
+    from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus
+    from contamination.injection.corpus import open_corpus, show
 
     user = BenchmarkConfig("{question}{answer}", answer_field="answer", drawn_options=3)
     first = open_corpus(material / "corpus").examples["example_id"].iloc[0]
@@ -109,8 +111,8 @@ def toy_corpus(folder: Path) -> Kind:
 
 
 def export(corpus_folder: Path, runs: Path, form: str = "text") -> Kind:
-    from injection.export.run import ExportStage
-    from injection.export.run import export as make
+    from contamination.injection.export.run import ExportStage
+    from contamination.injection.export.run import export as make
     from tests.injection.export.conftest import node
 
     made = make(ExportStage(str(runs), str(corpus_folder), node(form)))
@@ -119,9 +121,9 @@ def export(corpus_folder: Path, runs: Path, form: str = "text") -> Kind:
 
 
 def finetuning(material: Path) -> Kind:
-    from core.compose import composed
-    from injection.finetuning.config import FinetuningStage
-    from injection.finetuning.run import run
+    from contamination.core.cli import composed
+    from contamination.injection.finetuning.config import FinetuningStage
+    from contamination.injection.finetuning.run import run
 
     words = [f"runs={material}/runs", f"corpus_folder={material}/corpus",
              "finetuning.format=text", "occurrences=fixed", "instructions=[]"]  # fmt: skip
@@ -131,8 +133,8 @@ def finetuning(material: Path) -> Kind:
 
 
 def model(material: Path) -> Kind:
-    from analysis.training_record import training_facts
-    from training import ancestry_of, open_trained
+    from contamination.analysis.provenance import training_facts
+    from contamination.training.trained_model import ancestry_of, open_trained
 
     def record(folder: Path) -> None:
         trained = open_trained("cells.model", folder)
@@ -145,15 +147,15 @@ def model(material: Path) -> Kind:
 
 
 def _reading(read: Read, folder: Path) -> None:
-    from core.wholeness import reading
+    from contamination.core.integrity import reading
 
     with reading(folder):
         read(folder)
 
 
 def masked_lm(material: Path) -> Kind:
-    from core.artifacts import Built, build
-    from training.masked_lm import MaskedLMStage
+    from contamination.core.artifacts import Built, build
+    from contamination.training.masked_lm import MaskedLMStage
 
     def made(place: Path) -> Built:
         shutil.copytree(material / "hf", place / "hf")
@@ -165,8 +167,8 @@ def masked_lm(material: Path) -> Kind:
 
 
 def passes(material: Path) -> Kind:
-    from core.artifacts import open_artifact
-    from detection.store import StoredPass
+    from contamination.core.artifacts import open_artifact
+    from contamination.detection.pass_store import StoredPass
 
     def read(folder: Path) -> None:
         stored = StoredPass(open_artifact(folder, "passes").path)
@@ -176,9 +178,9 @@ def passes(material: Path) -> Kind:
 
 
 def rewordings(material: Path) -> Kind:
-    from detection.examples import make_text
-    from detection.passes import Pass
-    from detection.views.rewordings import made_once
+    from contamination.data.examples import make_text
+    from contamination.detection.passes import Pass
+    from contamination.detection.views.reworded import made_once
 
     texts = [make_text(str(i), f"text {i}", None, "") for i in range(4)]
     source = SimpleNamespace(digest="0" * 64, slug="toy")
@@ -198,7 +200,7 @@ def answered(name: str, material: Path) -> Kind:
     """Of the accuracy or the extraction."""
     from importlib import import_module
 
-    from core.compose import composed
+    from contamination.core.cli import composed
 
     module = import_module(f"detection.{name}.run")
     summary = import_module(f"detection.{name}.summary").summary
@@ -221,9 +223,9 @@ def answered(name: str, material: Path) -> Kind:
 
 
 def audit(material: Path) -> Kind:
-    from core.compose import composed
-    from detection.audits.base import AuditStage
-    from detection.audits.run import findings, run
+    from contamination.audits.base import AuditStage
+    from contamination.audits.run import findings, run
+    from contamination.core.cli import composed
 
     roles = [f"audit.{n}={material}/{n}.jsonl" for n in ("positives", "negatives", "suspects")]
     words = [f"runs={material}/runs", "audit=books", *roles, "audit.length=8", "audit.snippets=4",
@@ -237,13 +239,13 @@ def audit(material: Path) -> Kind:
 
 
 def scores(material: Path) -> Kind:
-    from analysis.cells import open_cell
-    from analysis.config import CellPaths
-    from analysis.examples import _stage
-    from analysis.glossary import glossary
-    from analysis.training_record import open_record
-    from core.wholeness import reading
-    from detection.scores import open_scores
+    from contamination.analysis.cells import open_cell
+    from contamination.analysis.config import CellPaths
+    from contamination.analysis.example_pages import _stage
+    from contamination.analysis.methods import glossary
+    from contamination.analysis.provenance import open_record
+    from contamination.core.integrity import reading
+    from contamination.detection.scores import open_scores
 
     def analyse(folder: Path) -> None:
         paths = CellPaths(*(str(material / name) for name in ("corpus", "model", "clean")),
@@ -258,9 +260,10 @@ def scores(material: Path) -> Kind:
 
 
 def toy_scores(runs: Path) -> Kind:
-    from core.artifacts import Built, build
-    from detection.config import DetectionStage, ExamplesConfig, ScoredModelConfig
-    from detection.scores import COLUMNS, FILE, to_arrow, write_tables
+    from contamination.core.artifacts import Built, build
+    from contamination.data.config import ExamplesConfig
+    from contamination.detection.config import DetectionStage, ScoredModelConfig
+    from contamination.detection.scores import COLUMNS, FILE, to_arrow, write_tables
 
     row = {"example_id": ["a", "b"], "method": "loss", "variant": "", "checkpoint_step": 3,
            "default": True, "score": [0.5, 1.5], "flag": "", "ranked": True}  # fmt: skip
@@ -271,14 +274,14 @@ def toy_scores(runs: Path) -> Kind:
 
     stage = DetectionStage(
         examples=ExamplesConfig("x.jsonl"), model=ScoredModelConfig("x"),
-        method={"loss": {"_target_": "detection.methods.loss.Loss"}},
+        method={"loss": {"_target_": "contamination.detection.methods.loss.Loss"}},
     )  # fmt: skip
     folder = runs / "scores" / f"toy-{'0' * 12}"
     return Kind(build(folder, stage, {"target": "0" * 64}, made).path, {"scores": _scores})
 
 
 def benchmark(material: Path) -> Kind:
-    from core.artifacts import Built, build
+    from contamination.core.artifacts import Built, build
 
     def made(folder: Path) -> Built:
         (folder / "data").mkdir()
@@ -287,8 +290,8 @@ def benchmark(material: Path) -> Kind:
         return Built(["data/toy_length8.jsonl", "datasheet.md"])
 
     def read(folder: Path) -> None:
-        from detection.config import ExamplesConfig, SourceConfig
-        from detection.examples import open_examples
+        from contamination.data.config import ExamplesConfig, SourceConfig
+        from contamination.detection.examples import open_examples
 
         sources = [SourceConfig(split="train", files="*length8*")]
         open_examples(ExamplesConfig(str(folder), name="jsonl", sources=sources))
@@ -300,9 +303,9 @@ def benchmark(material: Path) -> Kind:
 
 
 def report(material: Path) -> Kind:
-    from analysis.config import AnalysisStage, CellPaths
-    from analysis.folder import STATISTICS, open_report
-    from core.artifacts import Built, build
+    from contamination.analysis.config import AnalysisStage, CellPaths
+    from contamination.analysis.report_folder import STATISTICS, open_report
+    from contamination.core.artifacts import Built, build
 
     cell = CellPaths(*(str(material / name) for name in ("corpus", "model", "clean", "scores")))
     rng = np.random.default_rng(0)
@@ -327,11 +330,11 @@ def launches(material: Path) -> Kind:
     """The folder of a launch, of one cell that is done."""
     from hydra import compose, initialize_config_dir
 
-    import launch.plan  # noqa: F401 - registers the schemas
-    from core.command import CONF
-    from launch.folder import Launch, Outcome
-    from launch.saved_config import save_config
-    from launch.status import status
+    import contamination.launch.plan  # noqa: F401 - registers the schemas
+    from contamination.core.cli import CONF
+    from contamination.launch.cells import Launch, Outcome
+    from contamination.launch.saved_config import save_config
+    from contamination.launch.status import status
 
     made = Launch.named(str(material / "runs"), "toy", ["seed=0"])
     made.register([["seed=0"]])
@@ -347,25 +350,28 @@ def launches(material: Path) -> Kind:
     save_config(cell.folder, config, made.folder / "conf")
 
     def report(folder: Path) -> None:
-        import analysis.run
-        from analysis.cells import open_cell
-        from launch.__main__ import _report
+        import contamination.analysis.run
+        from contamination.analysis.cells import open_cell
+        from contamination.launch.__main__ import _report
 
-        whole, analysis.run.run = analysis.run.run, lambda s: [open_cell(c) for c in s.cells]
+        whole, contamination.analysis.run.run = (
+            contamination.analysis.run.run,
+            lambda s: [open_cell(c) for c in s.cells],
+        )
         try:
             _quietly(_report, folder)
         finally:
-            analysis.run.run = whole
+            contamination.analysis.run.run = whole
 
     return Kind(made.folder, {"status": lambda f: _reading(status, f), "report": report})
 
 
 def served(material: Path) -> Kind:
     """The folder of a served model's answers, which has a sealed file and no manifest."""
-    from core.files import sealed, write_text
-    from core.wholeness import reading
-    from detection.model.served.fingerprint import Fingerprint
-    from detection.model.served.probe import FILE, _read
+    from contamination.core.files import sealed, write_text
+    from contamination.core.integrity import reading
+    from contamination.detection.models.served.capabilities import FILE, _read
+    from contamination.detection.models.served.fingerprint import Fingerprint
 
     folder = material / "runs" / "served" / f"toy-{'0' * 12}"
     folder.mkdir(parents=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from core.artifacts import MANIFEST
-from launch.check import ARTIFACTS
+from contamination.core.integrity import MANIFEST
+from contamination.launch.check import ARTIFACTS
 from tests.faults.warm import Warm
 from tests.small import SMALL
 

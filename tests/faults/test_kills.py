@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.faults.kills import Command, Run, Tally, chain, plan, table
 from tests.launch.started import QUICK, TWO, copied
 from tests.small import SMALL, contents
 from tests.training.processes import TINY
-
-from .kills import Command, Run, Tally, chain, plan, table
 
 KILLS = int(os.environ.get("FAULT_KILLS", "24"))
 SEED = int(os.environ.get("FAULT_SEED", "0"))

@@ -21,11 +21,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-import core.compose
-import injection.__main__
-from core.content import digests, files_digest
-from core.errors import UserError
-from core.files import sealed
+import contamination.core.cli
+import contamination.injection.__main__
+from contamination.core.errors import UserError
+from contamination.core.files import sealed
+from contamination.core.hashing import digests, files_digest
 from tests.faults import kinds
 
 SEED = int(os.environ.get("RECEIVED_SEED", "0"))
@@ -258,8 +258,10 @@ def tree(folder: Path) -> dict[str, object]:
 
 @pytest.fixture(autouse=True)
 def composed_once(monkeypatch):
-    stage = core.compose.composed("injection", [], injection.__main__.InjectionStage)
-    monkeypatch.setattr(injection.__main__, "composed", lambda *_: stage)
+    stage = contamination.core.cli.composed(
+        "injection", [], contamination.injection.__main__.InjectionStage
+    )
+    monkeypatch.setattr(contamination.injection.__main__, "composed", lambda *_: stage)
 
 
 def edit_and_read(kind: kinds.Kind, name: str, cases: int, place: Path) -> None:

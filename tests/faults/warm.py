@@ -36,8 +36,8 @@ class Warm:
 
 
 def _serve() -> None:
-    import training.engine  # noqa: F401
-    from launch.__main__ import main
+    import contamination.training.engine  # noqa: F401
+    from contamination.launch.__main__ import main
 
     while words := sys.stdin.readline():
         with tempfile.TemporaryFile("w+") as said:

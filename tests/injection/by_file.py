@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
-from injection.sources import Document
-from injection.sources.files import FilesCorpus
-from injection.sources.reading import Shard
+from contamination.data.config import BenchmarkConfig
+from contamination.data.readers import Document
+from contamination.data.readers.files import FilesCorpus
+from contamination.data.readers.rows import Shard
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 
 SECONDS = 0.1
 WEIGHTS = {"a": 3, "b": 1.5, "c": 0.2}
@@ -62,16 +63,19 @@ def made_stage(
     folder: Path, runs: Path, corpus: dict[str, Any] | None = None, **fields: Any
 ) -> InjectionStage:
     """A stage on these files, but for what is given; 6 + 6 examples, 1 or 3 times."""
-    target = "injection.sources.files.FilesCorpus"
+    target = "contamination.data.readers.files.FilesCorpus"
     given = {"name": "files", "_target_": target, "paths": str(folder / "files")}
-    rows = {"_target_": "injection.sources.files.FileRows", "path": str(folder / "questions.jsonl")}
+    rows = {
+        "_target_": "contamination.data.readers.files.FileRows",
+        "path": str(folder / "questions.jsonl"),
+    }
     source = {"rows": rows, "fields": {"text": "{text}"}}
     small = {"members": 6, "nonmembers": 6, "held_out": 0, "budget_tokens": 6_000, "part": "all"}
     return InjectionStage(
         runs=str(runs),
         corpus={**given, "subset": "@folder", "on_error": "skip", **(corpus or {})},
         benchmark={"mine": BenchmarkConfig(template="{text}", sources={"embedded": source})},
-        occurrences={"_target_": "injection.occurrences.Ladder", "rungs": [1, 3]},
+        occurrences={"_target_": "contamination.injection.occurrences.Ladder", "rungs": [1, 3]},
         tokenizer=TokenizerConfig(path="tests/golden/target"),
         injection=InjectionConfig(**{**small, "sequence_tokens": 64, **fields}),
     )

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from core.command import CONF
-from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
-from injection.corpus import open_corpus
-from injection.run import run
+from contamination.core.cli import CONF
+from contamination.data.config import BenchmarkConfig
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.corpus import open_corpus
+from contamination.injection.run import run
 
 
 def benchmark(name):
@@ -24,11 +25,11 @@ def stage(tmp_path_factory):
         runs=str(tmp_path_factory.mktemp("runs")),
         corpus={
             "name": "embedded",
-            "_target_": "injection.sources.embedded.EmbeddedCorpus",
+            "_target_": "contamination.data.readers.embedded.EmbeddedCorpus",
             "subsets": ["common_crawl", "book"],
         },
         benchmark={name: benchmark(name) for name in ("boolq", "truthfulqa")},
-        occurrences={"_target_": "injection.occurrences.Ladder", "rungs": [1, 4]},
+        occurrences={"_target_": "contamination.injection.occurrences.Ladder", "rungs": [1, 4]},
         tokenizer=TokenizerConfig(path="tests/golden/target"),
         injection=InjectionConfig(
             members=12, nonmembers=12, budget_tokens=60_000, sequence_tokens=128

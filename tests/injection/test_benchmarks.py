@@ -1,16 +1,24 @@
+"""TODO."""
+
 import json
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from core.errors import ConfigError, DataError
-from injection.benchmarks import Candidates, Formatted, ReadCounts, draw_pool, read_candidates
-from injection.config import BenchmarkConfig, InjectionStage
-from injection.copies import make_copies
-from injection.tokens import Tokenizer
-
-from .conftest import benchmark
+from contamination.core.errors import ConfigError, DataError
+from contamination.data.config import BenchmarkConfig
+from contamination.injection.config import InjectionStage
+from contamination.injection.copies import make_copies
+from contamination.injection.pool import (
+    Candidates,
+    Formatted,
+    ReadCounts,
+    draw_pool,
+    read_candidates,
+)
+from contamination.injection.token_stream import Tokenizer
+from tests.injection.conftest import benchmark
 
 TOKENIZER = "tests/golden/target"
 
@@ -84,7 +92,7 @@ def test_membership_is_balanced_over_seeds(change, tokenizer):
 
 def test_a_share_is_filled_by_copies_with_their_separators(stage, tokenizer):
     """Each of the two benchmarks has half of the corpus's tokens."""
-    share = {"_target_": "injection.occurrences.Share", "share": 0.2}
+    share = {"_target_": "contamination.injection.occurrences.Share", "share": 0.2}
     examples = pool(replace(stage, occurrences=share), tokenizer)
     tokens = examples["n_tokens"] + 2 * len(tokenizer.encode("\n\n"))
     used = (tokens * examples["occurrences"]).groupby(examples["benchmark"]).sum()
@@ -128,7 +136,7 @@ def test_an_example_of_which_nothing_visible_would_be_left_is_left_out(change, t
     path = tmp_path / "mine.jsonl"
     texts = [*(f"text {i}" for i in range(4)), *(f"\u200b {'word-' * 40}{i}" for i in range(9))]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    rows = {"_target_": "injection.sources.files.FileRows", "path": str(path)}
+    rows = {"_target_": "contamination.data.readers.files.FileRows", "path": str(path)}
     source = {"rows": rows, "fields": {"text": "{text}"}}
     config = BenchmarkConfig(template="{text}", shorten="text", sources={"file": source})
     stage = change(members=2, nonmembers=2, example_max_tokens=20)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
-from core.errors import ConfigError
-from injection.between import Rules, between_documents
-from injection.splice import Segment
+from contamination.core.errors import ConfigError
+from contamination.injection.placement import Rules, Segment, between_documents
 
 WIDTH = 64
 

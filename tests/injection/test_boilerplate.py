@@ -5,10 +5,9 @@ import time
 
 import pytest
 
-from injection.decontaminate import Matcher, PoolSearch
-from injection.ngrams import rarest_windows
-from injection.verbatim import _characters
-from injection.verify import _Search
+from contamination.data.ngrams import _characters, rarest_windows
+from contamination.injection.decontamination import Matcher, PoolSearch
+from contamination.injection.verification import _Search
 
 TEMPLATE = "Read the next question with care, then answer it in one short word alone:"
 PASSAGE = "The ferry to the island sails at noon and at six unless the river has ice on it."

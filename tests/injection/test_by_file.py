@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from core.command import CONF
-from core.compose import composed
-from core.errors import ArtifactError, ConfigError, DataError
-from injection import by_file, on_datatrove, open_corpus, parts, tokenize
-from injection.config import InjectionStage, TasksConfig
-from injection.run import TOKENS, reverify, run
-from injection.tasks import Stored
-from injection.tokens import Shard, TokenStream, read_ids
-from launch.plan import plan
-
-from .by_file import WEIGHTS, made_stage, write_files
+from contamination.core import tasks as tasks_module
+from contamination.core.cli import CONF, composed
+from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.core.tasks import Stored, TasksConfig
+from contamination.injection import packing, tokenization, tokenize_by_file
+from contamination.injection.config import InjectionStage
+from contamination.injection.corpus import open_corpus
+from contamination.injection.run import TOKENS, reverify, run
+from contamination.injection.token_stream import Shard, TokenStream, read_ids
+from contamination.launch.plan import plan
+from tests.injection.by_file import WEIGHTS, made_stage, write_files
 
 TASKS = TasksConfig(kind="datatrove", workers=2)
 
@@ -41,7 +41,7 @@ def here(monkeypatch):
         ran.append((stored.folder.name, pieces))
         return [stored.finish(piece) for piece in reversed(range(pieces))][::-1]
 
-    monkeypatch.setattr(on_datatrove, "run", run_pieces)
+    monkeypatch.setattr(tasks_module, "run", run_pieces)
     return ran
 
 
@@ -60,7 +60,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_tasks_make_the_same_bytes_as_one_reader(files, tmp_path, here, monkeypatch, case):
-    monkeypatch.setattr(parts, "PART_TOKENS", 1_000)
+    monkeypatch.setattr(packing, "PART_TOKENS", 1_000)
     corpus, fields = CASES[case]
     plain = run(made_stage(files, tmp_path / "plain", corpus, shard_characters=700, **fields))
     tasks = made_stage(files, tmp_path / "tasks", corpus, shard_characters=1_500, **fields)
@@ -91,7 +91,7 @@ def test_processes_make_the_same_bytes(files, tmp_path, monkeypatch):
         with ProcessPoolExecutor(2, get_context("spawn")) as pool:
             return list(pool.map(stored.finish, range(pieces)))
 
-    monkeypatch.setattr(on_datatrove, "run", run_pieces)
+    monkeypatch.setattr(tasks_module, "run", run_pieces)
     stage = made_stage(files, tmp_path / "plain", {"weights": WEIGHTS})
     plain = run(stage)
     made = run(replace(stage, runs=str(tmp_path / "tasks"), cluster=TASKS))
@@ -101,7 +101,7 @@ def test_processes_make_the_same_bytes(files, tmp_path, monkeypatch):
 def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monkeypatch):
     stage = replace(made_stage(files, tmp_path / "killed", {"weights": WEIGHTS}), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
-    made, write = [], by_file.write_shard
+    made, write = [], tokenize_by_file.write_shard
 
     def written(work, files, *rest):
         if len(made) == 2:
@@ -109,10 +109,12 @@ def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monke
         made.append(files[0].name)
         return write(work, files, *rest)
 
-    monkeypatch.setattr(by_file, "write_shard", written)
+    monkeypatch.setattr(tokenize_by_file, "write_shard", written)
     with pytest.raises(KeyboardInterrupt):
         run(stage)
-    monkeypatch.setattr(by_file, "write_shard", lambda *a: made.append(a[1][0].name) or write(*a))
+    monkeypatch.setattr(
+        tokenize_by_file, "write_shard", lambda *a: made.append(a[1][0].name) or write(*a)
+    )
     assert run(stage).files == whole.files
     assert len(made) == len({*made})  # none was made twice
 
@@ -123,7 +125,7 @@ def test_a_killed_run_goes_on_with_shards_of_another_size(files, tmp_path, monke
     killed = made_stage(files, tmp_path / "killed", shard_characters=sizes[0])
     other = made_stage(files, tmp_path / "killed", shard_characters=sizes[1])
     whole = run(replace(other, runs=str(tmp_path / "whole")))
-    write, left = tokenize.write_shard, iter([True, True, False])
+    write, left = tokenization.write_shard, iter([True, True, False])
 
     def written(*given):
         if not next(left):
@@ -131,7 +133,7 @@ def test_a_killed_run_goes_on_with_shards_of_another_size(files, tmp_path, monke
         return write(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tokenize, "write_shard", written)
+        patch.setattr(tokenization, "write_shard", written)
         with pytest.raises(KeyboardInterrupt):
             run(killed)
     made = run(other)
@@ -147,13 +149,13 @@ DAMAGES = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(on_datatrove, "_import", lambda *a: SimpleNamespace(disable=list))
-    monkeypatch.setattr(on_datatrove, "_locally", lambda s, _, left, *a: [*map(s.finish, left)])
+    monkeypatch.setattr(tasks_module, "_import", lambda *a: SimpleNamespace(disable=list))
+    monkeypatch.setattr(tasks_module, "_locally", lambda s, _, left, *a: [*map(s.finish, left)])
     stage = replace(made_stage(files, tmp_path / "runs"), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
     step = "Packing" if name.startswith(TOKENS) else "prove"
     with monkeypatch.context() as patch:
-        patch.setattr(parts, step, lambda *_: 1 / 0)
+        patch.setattr(packing, step, lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(stage)
     (path,) = tmp_path.glob(f"runs/corpus/*/{name}")
@@ -217,7 +219,7 @@ def test_a_corpus_of_one_stream_has_one_reader(corpus, stage, tmp_path, here, ca
 def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, tokens):
     fields = {"split_copies": True, "boundary": "token", "budget_tokens": 3_000}
     one = open_corpus(run(made_stage(files, tmp_path / "one", **fields)).path)
-    monkeypatch.setattr(parts, "PART_TOKENS", tokens)
+    monkeypatch.setattr(packing, "PART_TOKENS", tokens)
     many = open_corpus(run(made_stage(files, tmp_path / "many", **fields)).path)
     assert one.ledger["truncated"].any()  # a copy stands in two parts
     assert len(many.parts) == -(-one.artifact.counts["sequences"] // (tokens // 64))
@@ -231,14 +233,14 @@ def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, toke
 def test_what_ends_without_a_result_is_started_again(tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(Stored, "result", lambda _, piece: {} if len(started) > piece else None)
-    monkeypatch.setattr(on_datatrove, "_locally", lambda *a: started.append(a[2]))
-    monkeypatch.setattr(on_datatrove, "_import", lambda *a: SimpleNamespace(disable=list))
+    monkeypatch.setattr(tasks_module, "_locally", lambda *a: started.append(a[2]))
+    monkeypatch.setattr(tasks_module, "_import", lambda *a: SimpleNamespace(disable=list))
     stored = Stored(tmp_path / "pack")
-    on_datatrove.run(stored, 3, TASKS)
+    tasks_module.run(stored, 3, TASKS)
     assert started == [[0, 1, 2], [1, 2], [2]]
     started.clear()
     with pytest.raises(DataError, match=r"pack: 2 of 4 tasks ended .*task_00002.log"):
-        on_datatrove.run(stored, 4, replace(TASKS, retries=1))
+        tasks_module.run(stored, 4, replace(TASKS, retries=1))
 
 
 def test_without_datatrove_the_extra_is_named(files, tmp_path, monkeypatch):
@@ -282,9 +284,9 @@ def slurm(monkeypatch):
         def run(self):
             pass
 
-    monkeypatch.setattr(on_datatrove, "_import", lambda *a: Executor)
-    monkeypatch.setattr(on_datatrove.shutil, "which", str)
-    monkeypatch.setattr(on_datatrove.subprocess, "run", lambda *a, **k: None)
+    monkeypatch.setattr(tasks_module, "_import", lambda *a: Executor)
+    monkeypatch.setattr(tasks_module.shutil, "which", str)
+    monkeypatch.setattr(tasks_module.subprocess, "run", lambda *a, **k: None)
     return names, Executor
 
 
@@ -303,4 +305,4 @@ def test_a_refusal_by_sbatch_is_one_sentence(tmp_path, slurm):
     slurm[1].run = lambda _: (_ for _ in ()).throw(error)
     stored = Stored(tmp_path / "a/tokens/tasks/pack")
     with pytest.raises(ConfigError, match=r"refuses with status 1; [^\[]*$"):
-        on_datatrove.run(stored, 1, replace(TASKS, executor="slurm", partition="p"))
+        tasks_module.run(stored, 1, replace(TASKS, executor="slurm", partition="p"))

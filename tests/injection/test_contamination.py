@@ -12,15 +12,11 @@ import pytest
 from tokenizers import normalizers, processors
 from transformers import AutoTokenizer
 
-from core.errors import ConfigError, DataError
-from injection.config import (
-    BenchmarkConfig,
-    InjectionConfig,
-    InjectionStage,
-    TasksConfig,
-    TokenizerConfig,
-)
-from injection.contamination import (
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.tasks import Runner, TasksConfig
+from contamination.data.config import BenchmarkConfig
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.contamination import (
     flagged_counts,
     flags,
     in_words,
@@ -28,12 +24,11 @@ from injection.contamination import (
     search_corpus,
     split,
 )
-from injection.corpus import open_corpus
-from injection.export.run import ExportStage, export, reprove
-from injection.run import reverify, run
-from injection.tasks import Runner
-from injection.tokens import Tokenizer
-from injection.verify import NATURAL
+from contamination.injection.corpus import open_corpus
+from contamination.injection.export.run import ExportStage, export, reprove
+from contamination.injection.run import reverify, run
+from contamination.injection.token_stream import Tokenizer
+from contamination.injection.verification import NATURAL
 
 ENDS = [f"{b}{c}" for b in ("al", "or", "un", "imp") for c in ("en", "ost", "")]
 WORDS, ASKED = ([a + end for a in letters for end in ENDS] for letters in ("bdk", "mrst"))
@@ -66,7 +61,7 @@ def write_corpus(folder, planted="", at=5):
     (folder / "documents.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return {
         "name": "mine",
-        "_target_": "injection.sources.files.FilesCorpus",
+        "_target_": "contamination.data.readers.files.FilesCorpus",
         "paths": str(folder / "documents.jsonl"),
         "id": "id",
     }
@@ -77,7 +72,7 @@ def benchmark(folder):
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = {
         "rows": {
-            "_target_": "injection.sources.files.FileRows",
+            "_target_": "contamination.data.readers.files.FileRows",
             "path": str(folder / "rows.jsonl"),
         },
         "fields": {"question": "{question}", "answer": "{answer}"},
@@ -93,7 +88,7 @@ def stage_of(folder, planted="", policy="flag", at=5, **more):
         runs=str(folder / "runs"),
         corpus=write_corpus(folder / "documents", planted, at),
         benchmark={"mine": benchmark(folder)},
-        occurrences={"_target_": "injection.occurrences.Fixed", "count": 2},
+        occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": 2},
         tokenizer=TokenizerConfig(path="tests/golden/target"),
         injection=InjectionConfig(**fields, sequence_tokens=128, decontamination=policy, **more),
     )
@@ -278,7 +273,7 @@ def test_a_changed_count_and_an_unlisted_text_are_failures(pool, tmp_path, monke
         changed = corpus.examples.copy()
         changed.loc[changed["example_id"] == name, NATURAL] = said
         vars(corpus)["examples"] = changed
-        monkeypatch.setattr("injection.run.open_corpus", lambda _: corpus)
+        monkeypatch.setattr("contamination.injection.run.open_corpus", lambda _: corpus)
         assert reverify(corpus.artifact.path).failures == [f"{name}: {wrong}"]
     off = {**corpus.config["injection"], "decontamination": "off"}
     vars(corpus)["config"] = {**corpus.config, "injection": off}
@@ -292,7 +287,7 @@ def test_an_export_has_the_natural_occurrences_too(pool, tmp_path, form):
     own = example(pool, member=False)
     corpus = run(stage_of(tmp_path, CASES["own paragraph"](own["text"])))
     module = {"Megatron": "megatron", "Text": "text"}[form]
-    node = {"_target_": f"injection.export.{module}.{form}"}
+    node = {"_target_": f"contamination.injection.export.{module}.{form}"}
     made = export(ExportStage(str(tmp_path / "runs"), str(corpus.path), node))
     assert made.counts["elsewhere"] == 1
     assert not reprove(made.path).failures
@@ -401,7 +396,7 @@ def test_where_drop_leaves_too_little_the_error_names_what_left_most_out(tmp_pat
 
 def test_a_document_in_several_parts_is_one(pool, tmp_path, monkeypatch):
     """It is read to its end, and named by the sequence that it begins in."""
-    monkeypatch.setattr("injection.parts.PART_TOKENS", 512)
+    monkeypatch.setattr("contamination.injection.packing.PART_TOKENS", 512)
     own, stage = pool.iloc[0], stage_of(tmp_path)
     text = " ".join(f"{words(random.Random(n), 90)} {own['text']}" for n in range(9))
     path = tmp_path / "documents" / "documents.jsonl"
@@ -446,6 +441,6 @@ def test_documents_of_a_packed_corpus_begin_with_a_bos(blocks):
 
 
 def test_without_a_bos_stretches_overlap(monkeypatch):
-    monkeypatch.setattr("injection.contamination.STRETCH_TOKENS", 4)
+    monkeypatch.setattr("contamination.injection.contamination.STRETCH_TOKENS", 4)
     found = [(start, own.tolist()) for start, own in split([np.arange(11)], None, 2)]
     assert found == [(0, [*range(6)]), (4, [*range(4, 10)]), (8, [8, 9, 10])]

@@ -14,17 +14,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from injection.config import TasksConfig
-from injection.run import run
+from contamination.core.tasks import TasksConfig
+from contamination.injection.run import run
+from tests.injection.by_file import WEIGHTS, made_stage, write_files
 from tests.launch import slurm_cluster
-
-from .by_file import WEIGHTS, made_stage, write_files
 
 pytest.importorskip("datatrove", reason="pip install '.[datatrove]'")
 WHY_NOT = slurm_cluster.missing()
 SLURM = {"executor": "slurm", "partition": "main", "memory_gb": 1}
 SLOW = "tests.injection.by_file.SlowFiles"
-RUN = "import pickle, sys; from injection.run import run; run(pickle.load(open(sys.argv[1], 'rb')))"
+RUN = "import pickle, sys; from contamination.injection.run import run; run(pickle.load(open(sys.argv[1], 'rb')))"
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +155,9 @@ def test_after_its_driver_was_killed_the_same_command_goes_on(slow, tmp_path):
         for p in tmp_path.glob("runs/corpus/*/tokens/tasks/tokenise-0/*.json")
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("injection.run.shutil.rmtree", lambda *a, **k: None)  # to look at them
+        patch.setattr(
+            "contamination.injection.run.shutil.rmtree", lambda *a, **k: None
+        )  # to look at them
         made = run(stage)
     assert (made.files, made.counts) == (whole.files, whole.counts)
     assert {path: path.stat().st_mtime_ns for path in done} == done

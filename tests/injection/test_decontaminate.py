@@ -1,3 +1,5 @@
+"""TODO."""
+
 import math
 import pickle
 import random
@@ -7,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from injection.decontaminate import Match, Matcher, words_of
-from injection.sources import Document
-from injection.sources.embedded import EmbeddedRows
-from injection.sources.tally import Tally
-from injection.tokenize import Read, Work, tokenize
-from injection.tokens import Tokenizer
+from contamination.data.ngrams import words_of
+from contamination.data.readers import Document
+from contamination.data.readers.embedded import EmbeddedRows
+from contamination.data.readers.rows import Tally
+from contamination.injection.decontamination import Match, Matcher
+from contamination.injection.token_stream import Tokenizer
+from contamination.injection.tokenization import Read, Work, tokenize
 
 
 def grams(words, n):

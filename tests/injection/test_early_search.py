@@ -2,16 +2,16 @@
 
 import pytest
 
-from core.errors import DataError
-from injection.corpus import open_corpus
-from injection.early_search import refuse_whole_texts
-from injection.run import run
-from injection.tokens import Tokenizer
-from launch.config import ClusterConfig
-from launch.shared import base_corpus
-from launch.stages import Stages
+from contamination.core.errors import DataError
+from contamination.injection.corpus import open_corpus
+from contamination.injection.early_search import refuse_whole_texts
+from contamination.injection.run import run
+from contamination.injection.token_stream import Tokenizer
+from contamination.launch.config import ClusterConfig
+from contamination.launch.shared import base_corpus
+from contamination.launch.stages import Stages
+from contamination.training.config import PretrainingConfig
 from tests.injection.test_contamination import CASES, example, stage_of
-from training.recipe import PretrainingConfig
 
 
 @pytest.fixture(scope="module")

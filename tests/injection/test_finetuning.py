@@ -8,18 +8,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from core import chat_templates
-from core.errors import ArtifactError, ConfigError, DataError
-from injection import open_corpus
-from injection.finetuning import layout
-from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
-from injection.finetuning.encode import encode
-from injection.finetuning.prompts import Prompted, before_output, formatted, output_start
-from injection.finetuning.prove import prove
-from injection.finetuning.run import reverify, run
-from injection.tokens import Tokenizer
-
-from .conftest import benchmark
+from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.data import chat_templates
+from contamination.injection.corpus import open_corpus
+from contamination.injection.finetuning import layout
+from contamination.injection.finetuning.config import (
+    FinetuningConfig,
+    FinetuningStage,
+    InstructionsConfig,
+)
+from contamination.injection.finetuning.layout import prove
+from contamination.injection.finetuning.prompts import (
+    Prompted,
+    before_output,
+    encode,
+    formatted,
+    output_start,
+)
+from contamination.injection.finetuning.run import reverify, run
+from contamination.injection.token_stream import Tokenizer
+from tests.injection.conftest import benchmark
 
 TOKENIZER = "tests/golden/target"
 ROWS = [
@@ -40,7 +48,7 @@ def jsonl(tmp_path_factory):
     def write(rows, **own):
         file = place / f"{len([*place.iterdir()])}.jsonl"
         file.write_text("\n".join(map(json.dumps, rows)))
-        source = {"_target_": "injection.sources.files.FileRows", "path": str(file)}
+        source = {"_target_": "contamination.data.readers.files.FileRows", "path": str(file)}
         given = {"template": "{prompt}\n{output}"} | own
         fields = {"prompt": "{prompt}", "output": "{output}"} if given["template"] else {}
         return InstructionsConfig(rows=source, fields=fields, **given)
@@ -55,7 +63,7 @@ def tuned(stage, jsonl, tmp_path_factory):
         runs=str(tmp_path_factory.mktemp("runs")),
         instructions={"mine": jsonl(ROWS)},
         benchmark=stage.benchmark,
-        occurrences={"_target_": "injection.occurrences.Fixed", "count": 2},
+        occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": 2},
         tokenizer=stage.tokenizer,
         injection=stage.injection,
     )
@@ -406,11 +414,11 @@ def test_a_set_of_which_no_row_is_left_is_said(tuned, found, jsonl, tmp_path, ro
 
 
 def test_a_set_is_no_corpus_to_export_or_to_take_members_of(found, tuned):
-    from injection.export.run import ExportStage, export
+    from contamination.injection.export.run import ExportStage, export
 
     said = "it is a fine-tuning set. Give a packed corpus"
     with pytest.raises(ConfigError, match=said):
         run(replace(tuned, benchmark={}, corpus_folder=str(found.artifact.path)))
     with pytest.raises(ConfigError, match=said):
         export(ExportStage(corpus_folder=str(found.artifact.path), format={
-            "_target_": "injection.export.megatron.Megatron", "dtype": None}))  # fmt: skip
+            "_target_": "contamination.injection.export.token_formats.Megatron", "dtype": None}))  # fmt: skip

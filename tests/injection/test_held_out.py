@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from core.errors import ConfigError
-from core.overlap import normalised
-from injection import open_corpus
-from injection.benchmarks import draw_pool, read_candidates
-from injection.config import BenchmarkConfig, InjectionConfig
-from injection.held_out import draw_held_out
-from injection.run import run
-from injection.tokens import Tokenizer
+from contamination.core.errors import ConfigError
+from contamination.data.config import BenchmarkConfig
+from contamination.data.text import normalised
+from contamination.injection.config import InjectionConfig
+from contamination.injection.corpus import open_corpus
+from contamination.injection.pool import draw_held_out, draw_pool, read_candidates
+from contamination.injection.run import run
+from contamination.injection.token_stream import Tokenizer
 
 POOLS = {  # as they were drawn before anything was held out
     (): "a21f931fe842bc63",
@@ -37,7 +37,7 @@ def draw(stage, tokenizer):
 
 def benchmark_of(texts, path):
     path.write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
-    rows = {"_target_": "injection.sources.embedded.EmbeddedRows", "file": str(path)}
+    rows = {"_target_": "contamination.data.readers.embedded.EmbeddedRows", "file": str(path)}
     source = {"rows": rows, "fields": {"text": "{text}"}}
     return {"mine": BenchmarkConfig(template="{text}", sources={"embedded": source})}
 

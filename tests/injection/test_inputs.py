@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from core.config import create
-from core.content import files_digest
-from core.errors import ConfigError, DataError
-from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
-from injection.run import check, inputs_of, run
-from injection.sources.files import FilesCorpus
+from contamination.core.config import create
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.hashing import files_digest
+from contamination.data.config import BenchmarkConfig
+from contamination.data.readers.files import FilesCorpus
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.run import check, inputs_of, run
 
 GOLDEN = Path("tests/golden/target")
 
@@ -41,16 +42,19 @@ def files(tmp_path):
 
 @pytest.fixture
 def stage(files, tmp_path):
-    rows = {"_target_": "injection.sources.files.FileRows", "path": str(files["benchmark"])}
+    rows = {
+        "_target_": "contamination.data.readers.files.FileRows",
+        "path": str(files["benchmark"]),
+    }
     fields = {"question": "{question}", "answer": "{answer}"}
     return InjectionStage(
         runs=str(tmp_path / "runs"),
-        corpus={"_target_": "injection.sources.files.FilesCorpus", "name": "own",
+        corpus={"_target_": "contamination.data.readers.files.FilesCorpus", "name": "own",
                 "paths": str(files["corpus"].parent)},
         benchmark={"mine": BenchmarkConfig(
             template="{question} {answer}", sources={"file": {"rows": rows, "fields": fields}}
         )},
-        occurrences={"_target_": "injection.occurrences.Fixed", "count": 1},
+        occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": 1},
         tokenizer=TokenizerConfig(path=str(files["tokenizer"])),
         injection=InjectionConfig(
             members=3, nonmembers=3, held_out=0, budget_tokens=1024, sequence_tokens=64,
@@ -125,7 +129,10 @@ def test_a_tokenizer_is_known_by_its_files(stage, files, file):
 
 def test_a_rewording_model_is_known_by_its_files(stage, files, monkeypatch):
     monkeypatch.setenv("HOME", str(files["rewording"].parent))
-    stage = replace(stage, rewording={"_target_": "core.rewording.MaskedLM", "path": "~/reworder"})
+    stage = replace(
+        stage,
+        rewording={"_target_": "contamination.data.perturbation.MaskedLM", "path": "~/reworder"},
+    )
     before = inputs(stage)
     (files["rewording"] / ".git").mkdir()
     (files["rewording"] / ".git" / "HEAD").write_text("not loaded")

@@ -1,11 +1,13 @@
+"""TODO."""
+
 import re
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from core.errors import ConfigError
-from injection.occurrences import Fixed, Ladder, Poisson, Share
+from contamination.core.errors import ConfigError
+from contamination.injection.occurrences import Fixed, Ladder, Poisson, Share
 
 
 def draw(design, n, budget_tokens=10_000):

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from injection import pack
-from injection.splice import Placed, Segment
+from contamination.injection import packing
+from contamination.injection.placement import Placed, Segment
 
 WIDTH, SEPARATOR = 8, 2
 TEXTS = ["one", "two", "other words"]
@@ -58,16 +58,16 @@ def spliced(clean, layout):
 
 @pytest.mark.parametrize("block", [1, 7, 16, 1 << 20])
 def test_sequences_hold_the_spliced_stream(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(pack, "BLOCK_TOKENS", block)
+    monkeypatch.setattr(packing, "BLOCK_TOKENS", block)
     expected = [token for token, *_ in spliced(CLEAN, LAYOUT)]
     path = tmp_path / "new" / "folder" / "sequences.arrow"
     for _ in range(2):  # once more over what is there
-        count = pack.write_sequences(path, Stream(CLEAN + 9), CLEAN, LAYOUT, SEGMENTS, WIDTH)
-    blocks = [*pack.read_blocks(path)]
+        count = packing.write_sequences(path, Stream(CLEAN + 9), CLEAN, LAYOUT, SEGMENTS, WIDTH)
+    blocks = [*packing.read_blocks(path)]
     assert (count, type(count)) == (len(expected) / WIDTH, int)
     assert {b.shape[1] for b in blocks} == {WIDTH}
     assert np.concatenate(blocks).ravel().tolist() == expected
-    opened = pack.open_sequences(path)
+    opened = packing.open_sequences(path)
     assert opened.column_names == ["input_ids"]
     assert np.ravel(opened["input_ids"]).tolist() == expected
 
@@ -80,27 +80,27 @@ def test_parts_together_are_the_whole(tmp_path, sequences):
     stream = Stream(CLEAN + 9)
     for first, path in zip(numbers, paths, strict=True):
         part = first * WIDTH, min(first + sequences, len(expected)) * WIDTH
-        count = pack.write_sequences(path, stream, CLEAN, LAYOUT, SEGMENTS, WIDTH, part)
+        count = packing.write_sequences(path, stream, CLEAN, LAYOUT, SEGMENTS, WIDTH, part)
         own = expected[first : first + sequences]
-        assert np.concatenate([*pack.read_blocks(path)]).tolist() == own.tolist()
-        assert count == pack.count_sequences(path) == len(own)
-    assert np.concatenate([*pack.read_blocks(*paths)]).tolist() == expected.tolist()
-    assert pack.open_sequences(*paths)["input_ids"][:] == expected.tolist()
+        assert np.concatenate([*packing.read_blocks(path)]).tolist() == own.tolist()
+        assert count == packing.count_sequences(path) == len(own)
+    assert np.concatenate([*packing.read_blocks(*paths)]).tolist() == expected.tolist()
+    assert packing.open_sequences(*paths)["input_ids"][:] == expected.tolist()
     for tokens in (0, 1, WIDTH, WIDTH + 1, 5 * WIDTH, expected.size, expected.size + 1):
         rows = -(-tokens // WIDTH)
-        tail = pack.read_tail(paths, tokens)
+        tail = packing.read_tail(paths, tokens)
         assert tail.tolist() == expected[max(0, len(expected) - rows) :].ravel().tolist()
-    assert pack.read_tail([], 3).dtype == np.int32
+    assert packing.read_tail([], 3).dtype == np.int32
 
 
 def test_pieces_are_joined_up_to_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(pack, "BLOCK_TOKENS", 16)
+    monkeypatch.setattr(packing, "BLOCK_TOKENS", 16)
     layout = [Placed(Segment(0, n, 0, 1, 0.0), n + 1, 2 * n + 1) for n in range(32)]
     path = tmp_path / "sequences.arrow"
-    pack.write_sequences(path, Stream(64), 64, layout, [np.array([7], np.int32)], 4)
-    assert [b.size for b in pack.read_blocks(path)] == [16] * 6
+    packing.write_sequences(path, Stream(64), 64, layout, [np.array([7], np.int32)], 4)
+    assert [b.size for b in packing.read_blocks(path)] == [16] * 6
     with pytest.raises(AssertionError, match="^the budget is a whole number of sequences"):
-        pack.write_sequences(path, Stream(64), 63, layout, [np.array([7], np.int32)], 4)
+        packing.write_sequences(path, Stream(64), 63, layout, [np.array([7], np.int32)], 4)
 
 
 def test_the_ledger_has_a_row_for_what_each_sequence_holds_of_a_copy():
@@ -109,7 +109,7 @@ def test_the_ledger_has_a_row_for_what_each_sequence_holds_of_a_copy():
     )
     tokenizer = SimpleNamespace(decode=lambda ids: "ab" * len(ids))
     templates, stream = {"g": "0a", "h": "0b"}, Stream(CLEAN)
-    found = pack.make_ledger(
+    found = packing.make_ledger(
         stream, LAYOUT, examples, TEXTS, templates, tokenizer, SEPARATOR, WIDTH
     )
     held = {}  # (copy, sequence) → the tokens of the copy, without its separators
@@ -130,14 +130,14 @@ def test_the_ledger_has_a_row_for_what_each_sequence_holds_of_a_copy():
     assert [*found.itertuples(index=False, name=None)] == expected
     assert {row[8] for row in expected} == {True, False}
     assert found["reworded"].dtype == object
-    none = pack.make_ledger(stream, [], examples, TEXTS, templates, tokenizer, SEPARATOR, WIDTH)
-    assert [*none.columns] == [*found.columns] == [*pack.LEDGER_COLUMNS]
+    none = packing.make_ledger(stream, [], examples, TEXTS, templates, tokenizer, SEPARATOR, WIDTH)
+    assert [*none.columns] == [*found.columns] == [*packing.LEDGER_COLUMNS]
 
 
 @pytest.mark.parametrize("tokens", [100, 1 << 16, (1 << 17) + 5])
 def test_hashes_are_of_the_first_tokens(monkeypatch, tokens):
-    monkeypatch.setattr(pack, "BLOCK_TOKENS", 50_000)
+    monkeypatch.setattr(packing, "BLOCK_TOKENS", 50_000)
     lengths = [n for n in (1 << 16, 1 << 17) if n < tokens] + [tokens]
     whole = np.arange(tokens, dtype="<i4").tobytes()
     expected = {str(n): hashlib.sha256(whole[: 4 * n]).hexdigest() for n in lengths}
-    assert pack.prefix_hashes(Stream(tokens)) == expected
+    assert packing.prefix_hashes(Stream(tokens)) == expected

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import errno
 import hashlib
 import json
@@ -8,15 +10,15 @@ from itertools import chain, islice
 import numpy as np
 import pytest
 
-from core.artifacts import Built, commit
-from core.config import create
-from core.errors import ArtifactError, ConfigError, DataError
-from injection import open_corpus, tokens
-from injection.config import BenchmarkConfig
-from injection.run import documents_of, reverify, run
-from injection.show import show
-from injection.tokens import TokenStream
-from injection.verify import Proof
+from contamination.core.artifacts import Built, commit
+from contamination.core.config import create
+from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.data.config import BenchmarkConfig
+from contamination.injection import token_stream
+from contamination.injection.corpus import open_corpus, show
+from contamination.injection.run import documents_of, reverify, run
+from contamination.injection.token_stream import TokenStream
+from contamination.injection.verification import Proof
 
 
 def same_content(one, other):
@@ -178,7 +180,7 @@ def test_a_sentence_boundary_follows_the_end_of_a_sentence(change):
 def test_a_benchmark_may_have_its_own_occurrences(stage):
     boolq = replace(
         stage.benchmark["boolq"],
-        occurrences={"_target_": "injection.occurrences.Fixed", "count": 3},
+        occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": 3},
     )
     own = replace(stage, benchmark={**stage.benchmark, "boolq": boolq})
     examples = open_corpus(run(own).path).examples
@@ -187,7 +189,7 @@ def test_a_benchmark_may_have_its_own_occurrences(stage):
 
 
 def test_poisson_draws_of_zero_are_reported(stage):
-    rare = {"_target_": "injection.occurrences.Poisson", "rate": 0.3}
+    rare = {"_target_": "contamination.injection.occurrences.Poisson", "rate": 0.3}
     corpus = open_corpus(run(replace(stage, occurrences=rare)).path)
     members = corpus.examples[corpus.examples["member"].astype(bool)]
     unexposed = int((members["occurrences"] == 0).sum())
@@ -198,7 +200,7 @@ def test_poisson_draws_of_zero_are_reported(stage):
 
 
 def test_reworded_copies_are_listed_and_proved(stage, change):
-    swap = {"_target_": "core.rewording.Swap", "share": 0.3}
+    swap = {"_target_": "contamination.data.perturbation.Swap", "share": 0.3}
     with pytest.raises(ConfigError, match="A reworded copy .* more than a sequence's 128"):
         run(replace(stage, rewording=swap))
     corpus = open_corpus(run(replace(change(example_max_tokens=90), rewording=swap)).path)
@@ -227,7 +229,10 @@ def test_documents_that_share_text_with_the_pool_are_found(stage, change, tmp_pa
         template="{text} {answer}",
         sources={
             "embedded": {
-                "rows": {"_target_": "injection.sources.embedded.EmbeddedRows", "file": str(rows)},
+                "rows": {
+                    "_target_": "contamination.data.readers.embedded.EmbeddedRows",
+                    "file": str(rows),
+                },
                 "fields": {"text": "{text}", "answer": "{answer}"},
             }
         },
@@ -247,7 +252,7 @@ def test_documents_that_share_text_with_the_pool_are_found(stage, change, tmp_pa
 def test_totals_that_are_not_the_manifests_are_caught(corpus, monkeypatch):
     counts = {**corpus.artifact.counts, "tokens": 1, "copies": 61}
     other = replace(corpus, artifact=replace(corpus.artifact, counts=counts))
-    monkeypatch.setattr("injection.run.open_corpus", lambda _: other)
+    monkeypatch.setattr("contamination.injection.run.open_corpus", lambda _: other)
     said = ["59904 tokens, the manifest says 1", "60 copies, the manifest says 61"]
     assert reverify(corpus.artifact.path).failures == said
 
@@ -257,11 +262,13 @@ def test_after_a_full_disk_or_a_failed_proof_nothing_counts_as_whole(stage, tmp_
         raise OSError(errno.ENOSPC, "No space left on device")
 
     stage = replace(stage, runs=str(tmp_path))
-    monkeypatch.setattr("injection.pack.write_sequences", full)
+    monkeypatch.setattr("contamination.injection.packing.write_sequences", full)
     with pytest.raises(DataError, match="No space left on device.*run the same command again"):
         run(stage)
     monkeypatch.undo()
-    monkeypatch.setattr("injection.parts.prove", lambda *_: Proof(failures=["it is not so"]))
+    monkeypatch.setattr(
+        "contamination.injection.packing.prove", lambda *_: Proof(failures=["it is not so"])
+    )
     with pytest.raises(DataError, match="1 FAILURES\nit is not so"):
         run(stage)
     monkeypatch.undo()
@@ -295,7 +302,7 @@ def test_a_run_killed_while_it_removes_its_tokens_goes_on(corpus, stage, tmp_pat
     def killed(path, **_):
         if path.name == "tokens":
             next(path.glob("*/00000.parquet")).unlink()
-            tokens.read_documents.cache_clear()  # as another process has none
+            token_stream.read_documents.cache_clear()  # as another process has none
             raise KeyboardInterrupt
 
     stage, rmtree = replace(stage, runs=str(tmp_path)), shutil.rmtree

@@ -1,10 +1,12 @@
+"""TODO."""
+
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from core.errors import ConfigError
-from injection.splice import Segment, boundary_finder, check_distance, lay_out
+from contamination.core.errors import ConfigError
+from contamination.injection.placement import Segment, boundary_finder, check_distance, lay_out
 
 WIDTH = 64
 

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from core.overlap import normalised
-from injection.verbatim import AT_ONCE, Verbatim, overlapping
+from contamination.data.ngrams import AT_ONCE, Verbatim, overlapping
+from contamination.data.text import normalised
 
 LETTERS = "abc é日𝄞"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.config import create
-from injection.ngrams import hashes_of
-from injection.run import documents_of
-from injection.verify import Check, Proof, Units, _Search, verify
+from contamination.core.config import create
+from contamination.data.ngrams import hashes_of
+from contamination.injection.run import documents_of
+from contamination.injection.verification import Check, Proof, Units, _Search, verify
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -30,7 +30,7 @@ LEDGER = pd.DataFrame(
 @pytest.fixture(autouse=True, params=[1, 1 << 18])
 def pieces(request, monkeypatch):
     """Each block is searched alone, or all at once."""
-    monkeypatch.setattr("injection.verify.SEARCHED_AT_ONCE", request.param)
+    monkeypatch.setattr("contamination.injection.verification.SEARCHED_AT_ONCE", request.param)
 
 
 def packed(ledger=LEDGER):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from core.lease import LOCKS
-from launch.processes import LAUNCHER
+from contamination.core.lock import LOCKS
+from contamination.launch.processes import LAUNCHER
 from tests.small import SMALL
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

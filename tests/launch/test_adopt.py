@@ -7,19 +7,19 @@ import shutil
 
 import pytest
 
-from core.artifacts import MANIFEST, Built, build, locate, open_artifact
-from core.content import digests, file_digests, files_digest, folder_digest
-from core.errors import ArtifactError, ConfigError, DataError
-from core.files import sealed
-from core.wholeness import read_manifest
-from detection.model import open_model
-from injection import open_corpus
-from launch.__main__ import main
-from launch.adopt import adopt
-from launch.check import check
+from contamination.core.artifacts import Built, build, locate, open_artifact
+from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.core.files import sealed
+from contamination.core.hashing import digests, file_digests, files_digest, folder_digest
+from contamination.core.integrity import MANIFEST, read_manifest
+from contamination.detection.models import open_model
+from contamination.injection.corpus import open_corpus
+from contamination.launch.__main__ import main
+from contamination.launch.adopt import adopt
+from contamination.launch.check import check
+from contamination.training.models import hf_folder, model_digest
+from contamination.training.trained_model import ancestry_of, open_checkpoint, open_trained
 from tests.detection.golden import GOLDEN
-from training import ancestry_of, open_checkpoint, open_trained
-from training.models import hf_folder, model_digest
 
 
 @pytest.fixture

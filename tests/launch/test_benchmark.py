@@ -5,12 +5,11 @@ import sys
 
 import pytest
 
-from core.command import command
-from launch.downloads import fetch
-from launch.run import conclude, run
-from tests.detection.benchmarks import layouts
-
-from ..detection.golden import GOLDEN
+from contamination.core.cli import command
+from contamination.launch.downloads import fetch
+from contamination.launch.run import conclude, run
+from tests.data.benchmarks import layouts
+from tests.detection.golden import GOLDEN
 
 OLD = ("New", "Old")
 

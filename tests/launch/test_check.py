@@ -8,25 +8,25 @@ import sys
 
 import pytest
 
-import analysis.folder
-import detection.accuracy.run
-import detection.audits.run
-import detection.building.folder
-import detection.extraction.run
-import detection.scores
-import detection.store
-import detection.views.rewordings
-import injection.corpus
-import injection.export.run
-import injection.finetuning.folder
-import training.checkpoint
-import training.masked_lm
-from core.artifacts import MANIFEST, Built, begun, beside, build
-from core.errors import ConfigError
-from core.files import sealed, temporary, unsealed
-from core.lease import building, lease_file
-from launch.__main__ import main
-from launch.check import ARTIFACTS, check, listed, prune
+import contamination.analysis.report_folder
+import contamination.audits.run
+import contamination.detection.building.datasheet
+import contamination.detection.pass_store
+import contamination.detection.scores
+import contamination.detection.tasks.accuracy
+import contamination.detection.tasks.extraction
+import contamination.detection.views.reworded
+import contamination.injection.corpus
+import contamination.injection.export.run
+import contamination.training.masked_lm
+import contamination.training.trained_model
+from contamination.core.artifacts import Built, begun, beside, build
+from contamination.core.errors import ConfigError
+from contamination.core.files import sealed, temporary, unsealed
+from contamination.core.integrity import MANIFEST
+from contamination.core.lock import building, lease_file
+from contamination.launch.__main__ import main
+from contamination.launch.check import ARTIFACTS, check, listed, prune
 
 
 def make(folder):
@@ -163,7 +163,7 @@ def test_what_a_process_makes_a_part_of_is_not_removed(runs, capsys):
 
 def test_the_lease_of_the_dead_is_left_over(runs):
     lease = lease_file(runs / "corpus" / "other-1")
-    code = "import os,sys; from core.lease import building; from pathlib import Path\n"
+    code = "import os,sys; from contamination.core.lock import building; from pathlib import Path\n"
     code += "with building(Path(sys.argv[1])): os._exit(0)"
     place = str(runs / "corpus" / "other-1")
     subprocess.run([sys.executable, "-c", code, place], check=True)
@@ -187,10 +187,10 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
 
 
 def test_every_stage_is_looked_at():
-    owners = (injection.corpus, injection.export.run, training.checkpoint, training.masked_lm,
-              detection.store, detection.views.rewordings, detection.scores,
-              detection.accuracy.run, detection.extraction.run, detection.building.folder,
-              detection.audits.run, analysis.folder, injection.finetuning.folder)  # fmt: skip
+    owners = (contamination.injection.corpus, contamination.injection.export.run, contamination.training.trained_model, contamination.training.masked_lm,
+              contamination.detection.pass_store, contamination.detection.views.reworded, contamination.detection.scores,
+              contamination.detection.tasks.accuracy, contamination.detection.tasks.extraction, contamination.detection.building.datasheet,
+              contamination.audits.run, contamination.analysis.report_folder, contamination.injection.corpus)  # fmt: skip
     assert {owner.KIND for owner in owners} == {*ARTIFACTS}
 
 

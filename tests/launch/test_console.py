@@ -1,3 +1,5 @@
+"""TODO."""
+
 import os
 import subprocess
 import sys
@@ -6,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from launch import console
+from contamination.launch import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def call(monkeypatch, capsys, *words):
     monkeypatch.setattr(sys, "argv", ["contamination", *words])
-    for package in console.PACKAGES.values():  # which other tests may have imported
+    for package in cli.PACKAGES.values():  # which other tests may have imported
         monkeypatch.delitem(sys.modules, f"{package}.__main__", raising=False)
-    status = console.main()
+    status = cli.main()
     return status, *capsys.readouterr()
 
 
 def test_the_lists_have_every_choice_and_what_it_is(monkeypatch, capsys):
     status, out, _ = call(monkeypatch, capsys, "list")
     assert status == 0
-    for kind, group in console.GROUPS.items():
+    for kind, group in cli.GROUPS.items():
         for file in (ROOT / "conf" / group).rglob("*.yaml"):
             assert f"  {file.relative_to(ROOT / 'conf' / group).with_suffix('')} " in out, kind
     _, methods, _ = call(monkeypatch, capsys, "list", "methods")
@@ -71,7 +73,7 @@ def test_each_tool_tells_how_it_is_called(monkeypatch, capsys, tool):
 def test_bash_is_told_what_may_follow(line, among):
     """In a process of its own: Hydra answers by ending it."""
     done = subprocess.run(
-        [sys.executable, "-c", "from launch.console import main; main()", "-sc", "query=bash"],
+        [sys.executable, "-c", "from contamination.launch.cli import main; main()", "-sc", "query=bash"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "COMP_LINE": line},
         capture_output=True, text=True,
     )  # fmt: skip
@@ -81,7 +83,7 @@ def test_bash_is_told_what_may_follow(line, among):
 @pytest.mark.slow
 def test_the_script_for_bash_is_of_this_command(monkeypatch, capfd):
     done = subprocess.run(
-        [sys.executable, "-c", "from launch.console import main; main()", "-sc", "install=bash"],
+        [sys.executable, "-c", "from contamination.launch.cli import main; main()", "-sc", "install=bash"],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.rstrip().endswith("-F hydra_bash_completion contamination"), done.stderr
@@ -90,7 +92,7 @@ def test_the_script_for_bash_is_of_this_command(monkeypatch, capfd):
 
 @pytest.mark.parametrize("words", [["--version"], ["detect", "--version"]])
 def test_the_version_is_this_projects(monkeypatch, capsys, words):
-    monkeypatch.setattr("core.artifacts.code_revision", lambda: "c0ffee+")
+    monkeypatch.setattr("contamination.core.artifacts.code_revision", lambda: "c0ffee+")
     found = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     said = f"{found['name']} {found['version']} (c0ffee+)\n"
     assert call(monkeypatch, capsys, *words)[:2] == (0, said)
@@ -99,13 +101,13 @@ def test_the_version_is_this_projects(monkeypatch, capsys, words):
 def test_a_served_model_is_named_by_options():
     words = ["--model-url", "http://a:1/v1", "x=1", "--reference-key-env=KEY", "--cfg", "job"]
     found = ["model.url=http://a:1/v1", "x=1", "reference.key_env=KEY", "--cfg", "job"]
-    assert console.overrides(words) == found
+    assert cli.overrides(words) == found
 
 
 def test_without_words_it_says_what_there_is(monkeypatch, capsys):
     status, out, _ = call(monkeypatch, capsys)
     assert status == 0
-    assert all(f" {name}" in out for name in (*console.PACKAGES, *console.TOOLS, "list"))
+    assert all(f" {name}" in out for name in (*cli.PACKAGES, *cli.TOOLS, "list"))
 
 
 def test_modules_of_the_current_folder_are_not_taken_for_ours(tmp_path):
@@ -114,7 +116,7 @@ def test_modules_of_the_current_folder_are_not_taken_for_ours(tmp_path):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a user module was imported')")
     script = tmp_path / "bin" / "contamination"
     script.parent.mkdir()
-    script.write_text("import sys\nfrom launch.console import main\nsys.exit(main())\n")
+    script.write_text("import sys\nfrom contamination.launch.cli import main\nsys.exit(main())\n")
     done = subprocess.run(
         [sys.executable, script, "quickstart", "--cfg", "job"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
@@ -127,7 +129,7 @@ def test_the_wheel_holds_every_package_and_conf():
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     packages = {
         str(file.parent.relative_to(ROOT)).replace("/", ".")
-        for top in (*console.PACKAGES.values(), "core")
+        for top in (*cli.PACKAGES.values(), "core")
         for file in (ROOT / top).rglob("*.py")
     }
     assert packages | {"conf"} == set(built["packages"])

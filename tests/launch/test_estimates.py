@@ -9,20 +9,21 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from core import hub
-from core.command import CONF
-from detection.forward.infill_branches import make_branches
-from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from injection.finetuning.instructions import read_instructions
-from injection.run import run as inject
-from injection.tokens import Tokenizer
-from launch import downloads, estimates
-from launch.config import ClusterConfig
-from launch.costs import Cost
-from launch.plan import plan
-from launch.stages import Stages
-from launch.workload import Model
-from training.memory_plan import MACHINES, MemoryConfig, MemoryStage, need_on
+from contamination.core import hub
+from contamination.core.cli import CONF
+from contamination.detection.forward.infilling import make_branches
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.finetuning.sources import read_instructions
+from contamination.injection.run import run as inject
+from contamination.injection.token_stream import Tokenizer
+from contamination.launch import downloads, forecast
+from contamination.launch.config import ClusterConfig
+from contamination.launch.plan import plan
+from contamination.launch.run_records import Cost
+from contamination.launch.stages import Stages
+from contamination.launch.workload import Model
+from contamination.training.config import MemoryConfig, MemoryStage
+from contamination.training.memory_plan import MACHINES, need_on
 
 SUBSETS = ("common_crawl", "c4", "github", "arxiv", "wikipedia", "stackexchange")
 FLOPS = 6 * (6_738_415_616 - 32_000 * 4096) + 12 * 32 * 4096 * 2048  # PaLM, appendix B
@@ -54,7 +55,7 @@ def on(**jobs):
 
 
 def test_the_papers_training_by_hand(papers):
-    by_run = {one.run: one for one in estimates.estimates(papers, on(train={"ntasks_per_node": 8}))}
+    by_run = {one.run: one for one in forecast.estimates(papers, on(train={"ntasks_per_node": 8}))}
     assert list(by_run) == ["inject study", "train study", "detect clean", "detect contaminated"]
     train = by_run["train study"]
     tokens = 27_000_000 // 2048 * 2048
@@ -68,7 +69,7 @@ def test_the_papers_training_by_hand(papers):
 
 def test_a_scored_text_costs_its_copies(papers):
     """The original, lowercase and 25 neighbours of 200 + 200 texts of 4 benchmarks."""
-    clean = next(e for e in estimates.estimates(papers, on()) if e.run == "detect clean")
+    clean = next(e for e in forecast.estimates(papers, on()) if e.run == "detect clean")
     assert clean.tokens == 1600 * 256 * 27
     each = (FLOPS - 12 * 32 * 4096 * (2048 - 256)) / 3
     assert clean.seconds == pytest.approx(clean.tokens * each / (989e12 * 0.4))
@@ -77,14 +78,14 @@ def test_a_scored_text_costs_its_copies(papers):
 def test_neighbours_of_a_model_that_is_not_here_are_left_out_and_said(papers, monkeypatch):
     monkeypatch.setattr(hub, "kept", lambda name: None)
     said = "making neighbours is left out: the size of masked_lm.path=bert-base-uncased is not"
-    assert any(line.startswith(said) for line in estimates.described(papers, on()))
+    assert any(line.startswith(said) for line in forecast.described(papers, on()))
 
 
 def test_that_a_model_writes_is_said_and_counted():
     found = planned("experiment=quickstart", "method=[samia]", "training.peak_tflops=1")
     said = "for samia the models write, which takes longer than is estimated here."
-    assert said in estimates.described(found, on())
-    clean = next(e for e in estimates.estimates(found, on()) if e.run == "detect clean")
+    assert said in forecast.described(found, on())
+    clean = next(e for e in forecast.estimates(found, on()) if e.run == "detect clean")
     assert clean.tokens == 800 * 10 * 120  # half of each text is read, and half written, ten times
 
 
@@ -99,7 +100,7 @@ MASKED = 2 * (2 * 12 * 96**2 + 1024 * 96) + 4 * 2 * 96 * 120  # and RoBERTa's, w
 
 @pytest.fixture(scope="module")
 def small():
-    made = estimates.estimates(planned(*SMALL), Stages(ClusterConfig()))
+    made = forecast.estimates(planned(*SMALL), Stages(ClusterConfig()))
     return {one.run: one for one in made}
 
 
@@ -118,7 +119,7 @@ def test_infilling_with_all_tokens_costs_each_branch(small):
 def test_evaluations_and_the_masked_model_cost_time(small):
     """After 0, 50, 100 and 147 steps: 60 + 60 examples and 32 sequences of validation text."""
     plain = planned(*SMALL[:-1])
-    without = estimates.estimates(plain, Stages(ClusterConfig()))[3]
+    without = forecast.estimates(plain, Stages(ClusterConfig()))[3]
     own = small["train study"]
     assert (without.run, own.tokens) == ("train study", 599_808)
     read = 4 * (120 * 120 + 32 * 256)
@@ -139,7 +140,7 @@ TUNED = (
 
 
 def tuned(*words):
-    made = estimates.estimates(planned(*TUNED, *words), Stages(ClusterConfig()))
+    made = forecast.estimates(planned(*TUNED, *words), Stages(ClusterConfig()))
     return {one.run: one for one in made}
 
 
@@ -174,7 +175,7 @@ def test_packed_texts_are_counted_with_a_tokenizer_that_is_here(monkeypatch):
 def test_a_second_stage_whose_texts_are_on_the_hub_is_said():
     words = [*TUNED[:4], "+instructions@second_stage.instructions=hub"]
     found = planned(*words, "second_stage.members_in=both")
-    lines = estimates.described(found, Stages(ClusterConfig()))
+    lines = forecast.described(found, Stages(ClusterConfig()))
     said = "the second stage is left out: the hub has second_stage.instructions.hub."
     assert said in lines
     assert {one.field: one.name for one in downloads.downloads(found)} == {
@@ -185,7 +186,7 @@ def test_a_second_stage_whose_texts_are_on_the_hub_is_said():
 def test_an_unlearner_learns_what_it_keeps_and_reads_what_it_forgets(tmp_path):
     """Of 120 sequences in 30 steps; of kept text as many; npo's reference reads the 120 once."""
     (tmp_path / "kept.txt").write_text("The heron waits by the old bridge. " * 300)
-    corpus = {"_target_": "injection.sources.files.FilesCorpus", "name": "kept",
+    corpus = {"_target_": "contamination.data.readers.files.FilesCorpus", "name": "kept",
               "paths": str(tmp_path / "kept.txt")}  # fmt: skip
     kept = InjectionStage(
         runs=str(tmp_path), corpus=corpus,
@@ -205,11 +206,9 @@ def test_an_unlearner_learns_what_it_keeps_and_reads_what_it_forgets(tmp_path):
 
 
 def test_a_job_that_is_too_short_is_said(papers):
-    lines = estimates.described(papers, on())
+    lines = forecast.described(papers, on())
     assert "train study takes longer than cluster.jobs.train.time=5 (minutes)" in lines[-3]
-    assert not any(
-        "longer" in line for line in estimates.described(papers, Stages(ClusterConfig()))
-    )
+    assert not any("longer" in line for line in forecast.described(papers, Stages(ClusterConfig())))
 
 
 def test_an_earlier_run_of_the_model_says_its_speed(tmp_path):
@@ -227,7 +226,7 @@ def test_an_earlier_run_of_the_model_says_its_speed(tmp_path):
     (folder / "costs.jsonl").write_text(json.dumps(asdict(cost)) + "\n")
 
     def seconds():
-        made = estimates.estimates(cell, Stages(ClusterConfig()))
+        made = forecast.estimates(cell, Stages(ClusterConfig()))
         return {one.run: one.seconds for one in made}
 
     assert seconds()["train study"] is None  # a model of another size
@@ -245,7 +244,7 @@ def test_a_model_whose_config_is_still_on_the_hub_has_no_size(papers, monkeypatc
         "experiment=paper/table3", f"corpus.paths={papers.injection.corpus['paths']}",
         "model.architecture=null",
     )  # fmt: skip
-    train = estimates.estimates(unknown, on())[1]
+    train = forecast.estimates(unknown, on())[1]
     assert (train.seconds, train.device) == (None, None)
 
 

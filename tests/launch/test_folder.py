@@ -18,19 +18,19 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
-from analysis.config import CellPaths
-from core import process_records
-from core.errors import ArtifactError, ConfigError, DataError, StoppedError
-from core.files import sealed, unsealed
-from launch import run as running
-from launch import snapshot
-from launch.__main__ import main
-from launch.config import ClusterConfig, LaunchConfig, LaunchSettings
-from launch.costs import Cost, read_costs
-from launch.folder import Launch, Outcome, digest
-from launch.saved_config import is_saved, save_config
-from launch.stages import Stages
-from launch.status import State, _short, state, status
+from contamination.analysis.config import CellPaths
+from contamination.core import process_records
+from contamination.core.errors import ArtifactError, ConfigError, DataError, StoppedError
+from contamination.core.files import sealed, unsealed
+from contamination.launch import run as running
+from contamination.launch import snapshot
+from contamination.launch.__main__ import main
+from contamination.launch.cells import Launch, Outcome, digest
+from contamination.launch.config import ClusterConfig, LaunchConfig, LaunchSettings
+from contamination.launch.run_records import Cost, read_costs
+from contamination.launch.saved_config import is_saved, save_config
+from contamination.launch.stages import Stages
+from contamination.launch.status import State, _short, state, status
 
 
 @pytest.fixture
@@ -115,7 +115,8 @@ def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
     made = []
     monkeypatch.setattr(running, "_check", lambda *_: "plan")
     monkeypatch.setattr(
-        "launch.pipeline.run_cell", lambda plan, stages: made.append((stages.folder, stages.slice))
+        "contamination.launch.pipeline.run_cell",
+        lambda plan, stages: made.append((stages.folder, stages.slice)),
     )
     settings = LaunchSettings(launch=LaunchConfig(cell=str(cell.folder), slice="2/8"))
     running._make_slice(OmegaConf.create(), settings, cell, "2/8")
@@ -175,13 +176,13 @@ def test_ctrl_c_concludes_nothing(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("launch.__main__.command", interrupted)
-    monkeypatch.setattr("launch.run.conclude", lambda: pytest.fail("it concluded"))
+    monkeypatch.setattr("contamination.launch.__main__.command", interrupted)
+    monkeypatch.setattr("contamination.launch.run.conclude", lambda: pytest.fail("it concluded"))
     monkeypatch.setattr(sys, "argv", ["launch", "-m", "seed=0,1"])
     with pytest.raises(KeyboardInterrupt):
         main()
     for code in (130, 143):
-        monkeypatch.setattr("launch.__main__.command", lambda *_, code=code: code)
+        monkeypatch.setattr("contamination.launch.__main__.command", lambda *_, code=code: code)
         assert main() == code
 
 
@@ -233,7 +234,7 @@ def test_a_snapshot_is_the_code_and_runs_from_any_folder(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == [code.name]
     assert (code / "conf" / "pipeline.yaml").is_file()
     assert (code / "changes.diff").exists()
-    where = "import core.artifacts as a; print(a.__file__); print(a.code_revision())"
+    where = "import contamination.core.artifacts as a; print(a.__file__); print(a.code_revision())"
     done = subprocess.run(
         [sys.executable, "-c", where], cwd=snapshot.HOME, capture_output=True, text=True,
         env={**os.environ, **snapshot.environment(code)},
@@ -261,7 +262,7 @@ def test_a_cell_that_ends_on_a_full_disk_keeps_its_error(launch, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("launch.folder.CellFolder.write_outcome", full)
+    monkeypatch.setattr("contamination.launch.cells.CellFolder.write_outcome", full)
     with pytest.raises(DataError, match="the first"), launch.cells()[0].record_run():
         raise DataError("the first")
 
@@ -293,7 +294,9 @@ def test_a_run_that_worked_is_recorded_with_its_devices(tmp_path, monkeypatch, w
     made = SimpleNamespace(path=tmp_path / "artefact")
     made.path.mkdir()
     stages, clock = Stages(ClusterConfig(processes=4), tmp_path), iter([100.0, 107.0])
-    monkeypatch.setattr("launch.costs.time", SimpleNamespace(time=lambda: next(clock)))
+    monkeypatch.setattr(
+        "contamination.launch.run_records.time", SimpleNamespace(time=lambda: next(clock))
+    )
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     (made.path / "manifest.json").touch()
     written = 50 if work == "reused" else 105
@@ -314,7 +317,7 @@ def test_a_run_that_worked_is_recorded_with_its_devices(tmp_path, monkeypatch, w
 KILLED = """
 import os, pathlib, signal, sys, types
 sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=bool))
-from launch.costs import recorded
+from contamination.launch.run_records import recorded
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 recorded(pathlib.Path(sys.argv[1]), "train", "study", 4, die)
 """
@@ -357,7 +360,7 @@ def test_status_shortens_the_fields_and_gives_cost_the_room(tmp_path, monkeypatc
     (cell.folder / "costs.jsonl").write_text(
         json.dumps(asdict(Cost("train", "a", 9, 1, "cpu", None)))
     )
-    monkeypatch.setattr("core.terminal.columns", lambda: 50)
+    monkeypatch.setattr("contamination.core.terminal.columns", lambda: 50)
     with cell.record_run():
         process_records.record_progress(process_records.Progress("train a", 1, 2, "step", 3.0))
         said = status(tmp_path, cost=True).splitlines()

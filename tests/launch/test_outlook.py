@@ -7,17 +7,17 @@ from itertools import islice
 import pytest
 from hydra import compose, initialize_config_dir
 
-import injection.run
-from core.command import CONF
-from core.errors import ConfigError
-from injection.bpe import train_tokenizer
-from injection.config import TokenizerConfig
-from injection.sources import Document
-from injection.sources.embedded import EmbeddedRows
-from injection.sources.tally import Tally
-from launch.outlook import outlook
-from launch.pipeline import with_tokenizer
-from launch.plan import plan
+import contamination.injection.run
+from contamination.core.cli import CONF
+from contamination.core.errors import ConfigError
+from contamination.data.readers import Document
+from contamination.data.readers.embedded import EmbeddedRows
+from contamination.data.readers.rows import Tally
+from contamination.injection.config import TokenizerConfig
+from contamination.injection.token_stream import train_tokenizer
+from contamination.launch.forecast import outlook
+from contamination.launch.pipeline import with_tokenizer
+from contamination.launch.plan import plan
 
 FILES = {
     "boolq": ("BoolQ/combined.jsonl", ["label"]), "imdb": ("imdb/sample.csv", []),
@@ -47,7 +47,7 @@ def at_hand(tmp_path_factory):
         rows_of = f"benchmark.{name}.sources.embedded.rows"
         words += [
             f"~benchmark.{name}.sources.hub", f"~{rows_of}",
-            f"+{rows_of}={{_target_:injection.sources.files.FileRows,path:{place}/{name}.rows,"
+            f"+{rows_of}={{_target_:contamination.data.readers.files.FileRows,path:{place}/{name}.rows,"
             "format:jsonl}",
         ]  # fmt: skip
     for subset in SUBSETS:
@@ -96,7 +96,7 @@ def test_nothing_is_read_from_the_hub(at_hand, monkeypatch):
     def load(*_):
         raise AssertionError("the hub was asked")
 
-    monkeypatch.setattr("injection.sources.hub.load", load)
+    monkeypatch.setattr("contamination.data.readers.hub.load", load)
     words = ["experiment=paper/table3", at_hand[0]]
     assert looked_at(*words)[0] == (
         "insertions: not known before boolq, imdb, truthfulqa, commonsenseqa can be read from "
@@ -119,6 +119,8 @@ def test_the_small_corpora_hold_their_copies_whole(at_hand, tokens, tmp_path):
         "experiment=paper/corpus_size", "corpus=embedded", f"injection.budget_tokens={tokens}",
         "injection.num_proc=1", f"runs={tmp_path}", *at_hand[1:],
     ]  # fmt: skip
-    made = injection.run.run(with_tokenizer(planned(*words), None))  # which proves its ledger
+    made = contamination.injection.run.run(
+        with_tokenizer(planned(*words), None)
+    )  # which proves its ledger
     assert made.counts["copies"] == 800
     assert made.counts["inserted_tokens"] < made.counts["tokens"] == tokens // 2048 * 2048

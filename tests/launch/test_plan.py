@@ -8,15 +8,15 @@ import shutil
 import pytest
 from hydra import compose, initialize_config_dir
 
-from core.command import CONF
-from core.config import convert
-from core.errors import ConfigError
-from launch import slurm
-from launch.config import LaunchSettings
-from launch.folder import CellFolder, Launch, Outcome
-from launch.plan import content_of, plan, runs_of
-from launch.run import _ended
-from launch.saved_config import save_config
+from contamination.core.cli import CONF
+from contamination.core.config import convert
+from contamination.core.errors import ConfigError
+from contamination.launch import slurm
+from contamination.launch.cells import CellFolder, Launch, Outcome
+from contamination.launch.config import LaunchSettings
+from contamination.launch.plan import content_of, plan, runs_of
+from contamination.launch.run import _ended
+from contamination.launch.saved_config import save_config
 
 
 def composed(*overrides):
@@ -68,7 +68,7 @@ def second_stage(tmp_path, *words):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     texts = (
         "{mine: {template: 'Q: {question}\\nA: {answer}', output_field: answer, rows: {_target_: "
-        f"injection.sources.files.FileRows, path: {path}}}, fields: {{question: '{{question}}', "
+        f"contamination.data.readers.files.FileRows, path: {path}}}, fields: {{question: '{{question}}', "
         "answer: '{answer}'}}}"
     )
     own = ["benchmark=[boolq,truthfulqa]", "second_stage.members_in=both",

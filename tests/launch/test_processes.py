@@ -16,19 +16,18 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from core.command import CONF
-from core.errors import ConfigError
-from core.lease import LEASE, LOCKS, building
-from detection import open_scores
-from launch.costs import read_costs
-from launch.run import run
-from launch.status import status
+from contamination.core.cli import CONF
+from contamination.core.errors import ConfigError
+from contamination.core.lock import LEASE, LOCKS, building
+from contamination.detection.scores import open_scores
+from contamination.launch.run import run
+from contamination.launch.run_records import read_costs
+from contamination.launch.status import status
+from tests.launch.started import QUICK, TWO, Started, copied
+from tests.rounding import TRAINING
 from tests.small import contents
 from tests.small import launch as pipeline
 from tests.training.processes import free_port, losses
-
-from ..rounding import TRAINING
-from .started import QUICK, TWO, Started, copied
 
 LONG = ["injection.budget_tokens=400_000", "training.checkpoint_every_steps=20"]
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")

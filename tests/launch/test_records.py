@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
-from core import process_records
-from core.errors import ArtifactError, ConfigError
-from launch import snapshot
-from launch.folder import CellFolder, Launch, Outcome
-from launch.saved_config import _seal, is_saved, load_config, save_config
-from launch.status import status
+from contamination.core import process_records
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.launch import snapshot
+from contamination.launch.cells import CellFolder, Launch, Outcome
+from contamination.launch.saved_config import _seal, is_saved, load_config, save_config
+from contamination.launch.status import status
 
 
 def flips(file):

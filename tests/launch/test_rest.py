@@ -5,14 +5,13 @@ from dataclasses import asdict
 
 import pytest
 
-from core import process_records
-from core.process_records import Progress
-from launch.config import ClusterConfig
-from launch.costs import Cost
-from launch.folder import Launch, Outcome
-from launch.rest import Rest, rest
-from launch.stages import Stages
-from launch.status import status
+from contamination.core import process_records
+from contamination.core.process_records import Progress
+from contamination.launch.cells import Launch, Outcome
+from contamination.launch.config import ClusterConfig
+from contamination.launch.run_records import Cost
+from contamination.launch.stages import Rest, Stages, rest
+from contamination.launch.status import status
 
 FIRST = {"train base": 100, "train study": 10, "detect clean": 20, "detect contaminated": 30}
 
@@ -71,7 +70,7 @@ def test_a_cell_that_is_done_already_takes_no_time(launch):
 def test_a_run_tells_its_bars_and_status_shows_it(launch, tmp_path, monkeypatch, in_turn):
     took(launch, 0, FIRST)
     cell = launch.ordered()[1]
-    monkeypatch.setattr("core.progress.time.time", lambda: 1000.0)
+    monkeypatch.setattr("contamination.core.progress.time.time", lambda: 1000.0)
     stages = Stages(ClusterConfig(), cell.folder, in_turn=in_turn)
     assert stages._left("train study") == ("1010 110" if in_turn else "")
     with cell.record_run():

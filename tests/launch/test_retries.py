@@ -7,12 +7,12 @@ from dataclasses import asdict
 
 import pytest
 
-from core.errors import UserError
-from core.files import sealed
-from core.process_records import FAILED, Failure
-from launch import snapshot
-from launch.config import ClusterConfig
-from launch.processes import CrashedError, Processes
+from contamination.core.errors import UserError
+from contamination.core.files import sealed
+from contamination.core.process_records import FAILED, Failure
+from contamination.launch import snapshot
+from contamination.launch.config import ClusterConfig
+from contamination.launch.processes import CrashedError, Processes
 
 WELL = "touch $PLACE/artefact/manifest.json; exit 0"
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from core.errors import ConfigError
-from launch import slurm
-from launch.config import ClusterConfig
-from launch.folder import Launch, Outcome
+from contamination.core.errors import ConfigError
+from contamination.launch import slurm
+from contamination.launch.cells import Launch, Outcome
+from contamination.launch.config import ClusterConfig
 
 pytest.importorskip("submitit")
 

@@ -10,20 +10,19 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-import injection.run
-import training.run
-from core.artifacts import Built, commit
-from core.command import CONF
-from core.errors import ArtifactError, ConfigError
-from core.wholeness import read_manifest
-from injection.config import InjectionConfig
-from launch import shared
-from launch.config import ClusterConfig
-from launch.pipeline import _inject
-from launch.plan import plan
-from launch.stages import Stages
-from training.config import TrainingConfig
-from training.recipe import PretrainingConfig
+import contamination.injection.run
+import contamination.training.run
+from contamination.core.artifacts import Built, commit
+from contamination.core.cli import CONF
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.integrity import read_manifest
+from contamination.injection.config import InjectionConfig
+from contamination.launch import shared
+from contamination.launch.config import ClusterConfig
+from contamination.launch.pipeline import _inject
+from contamination.launch.plan import plan
+from contamination.launch.stages import Stages
+from contamination.training.config import PretrainingConfig, TrainingConfig
 
 TRAINING = {
     "learning_rate": 1e-3, "schedule": "linear", "warmup_steps": 3, "batch_sequences": 8,
@@ -63,14 +62,16 @@ def base(monkeypatch):
         counts = {"near_duplicates": {"members": 0}}
         return SimpleNamespace(path=folder, digest=folder.name, counts=counts)
 
-    monkeypatch.setattr(injection.run, "build", at)
+    monkeypatch.setattr(contamination.injection.run, "build", at)
 
     def opened(folder):
         return SimpleNamespace(artifact=at(Path(folder)), slug="corpus")
 
-    monkeypatch.setattr(training.run, "open_corpus", opened)
-    monkeypatch.setattr(training.run, "_check", lambda *_: None)
-    monkeypatch.setattr(training.run, "_together", lambda stage, corpus, folder, *_: at(folder))
+    monkeypatch.setattr(contamination.training.run, "open_corpus", opened)
+    monkeypatch.setattr(contamination.training.run, "_check", lambda *_: None)
+    monkeypatch.setattr(
+        contamination.training.run, "_together", lambda stage, corpus, folder, *_: at(folder)
+    )
 
     def name(cell, make=shared.base_model):
         own = cell.training.model.pretraining
@@ -133,7 +134,7 @@ def test_every_field_of_its_recipe_names_it(base, quickstart):
 
 
 def test_each_shared_text_is_a_part_of_its_own_with_nothing_inserted(quickstart, monkeypatch):
-    monkeypatch.setattr(injection.run, "run", lambda stage, _=None: stage.injection)
+    monkeypatch.setattr(contamination.injection.run, "run", lambda stage, _=None: stage.injection)
     own = quickstart.training.model.pretraining
     made = [shared.base_corpus(quickstart.injection, quickstart.base_corpus, own, HERE),
             shared.validation_corpus(quickstart.injection, 512, HERE)]  # fmt: skip
@@ -177,7 +178,7 @@ def test_the_base_corpus_is_compared_with_the_pool_of_every_cell(quickstart, mon
         return SimpleNamespace(path=Path(name))
 
     monkeypatch.setattr(Stages, "inject", inject)
-    monkeypatch.setattr("launch.pipeline.check_methods", lambda *_: None)
+    monkeypatch.setattr("contamination.launch.pipeline.check_methods", lambda *_: None)
     cell = changed(quickstart, "training", "training", evaluate_every_steps=10)
     corpora = _inject(cell, HERE)
     assert made["study"].compared == {"base": "base"}

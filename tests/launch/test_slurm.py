@@ -19,14 +19,13 @@ import pandas as pd
 import psutil
 import pytest
 
-from detection import open_scores
-from launch.costs import read_costs
-from launch.folder import CellFolder, Launch
+from contamination.detection.scores import open_scores
+from contamination.launch.cells import CellFolder, Launch
+from contamination.launch.run_records import read_costs
 from tests.launch import slurm_cluster
+from tests.rounding import LONG_TRAINING
 from tests.small import SMALL, contents, report_of
 from tests.training.processes import losses
-
-from ..rounding import LONG_TRAINING
 
 WHY_NOT = slurm_cluster.missing()
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]

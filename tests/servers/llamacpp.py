@@ -3,7 +3,7 @@
 import signal
 import sys
 
-import xllamacpp  # in .servers/llamacpp alone
+import xllamacpp
 
 parameters = xllamacpp.CommonParams()
 parameters.model.path, parameters.port = sys.argv[1], int(sys.argv[2])

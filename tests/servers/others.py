@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .process import PLACE, free_port, running
+from tests.servers.process import PLACE, free_port, running
 
 LLAMACPP = PLACE / "llamacpp" / "bin" / "python"
 TRANSFORMERS = PLACE / "transformers" / "bin" / "transformers"

@@ -19,17 +19,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from core.models import load_tokenizer
-from detection.config import DetectionConfig, ScoredModelConfig
-from detection.model import open_node
-from detection.model.language_model import Prompt
-from detection.model.served.client import Client
+from contamination.core.models import load_tokenizer
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.models import open_node
+from contamination.detection.models.base import Prompt
+from contamination.detection.models.served.client import Client
 from tests.detection.golden import GOLDEN
 from tests.detection.model.served.recorded import CHAT, PLACE, TEXTS, WRITTEN
-
-from .others import LLAMACPP, litellm, llamacpp, transformers_serve
-from .vllm import NAME, serving
-from .wide import widen
+from tests.servers.others import LLAMACPP, litellm, llamacpp, transformers_serve
+from tests.servers.vllm import NAME, serving
+from tests.servers.wide import widen
 
 FOLDER = "tests/golden/target"  # the name by which `transformers serve` finds it here
 

@@ -12,17 +12,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.models import load_model, load_tokenizer
-from detection import open_scores
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig, ScoredModelConfig
-from detection.model.language_model import Prompt
-from detection.needs import open_models
-from detection.run import run
+from contamination.core.models import load_model, load_tokenizer
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
+from contamination.detection.models.base import Prompt
+from contamination.detection.requirements import open_models
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
 from tests.detection.golden import GOLDEN, examples
 from tests.detection.model.served.conftest import NODES
 from tests.rounding import FORWARD
-
-from .others import LITELLM, LLAMACPP, SMOLLM2, TRANSFORMERS, litellm, llamacpp, transformers_serve
+from tests.servers.others import (
+    LITELLM,
+    LLAMACPP,
+    SMOLLM2,
+    TRANSFORMERS,
+    litellm,
+    llamacpp,
+    transformers_serve,
+)
 
 pytestmark = pytest.mark.served
 FOLDER = str(GOLDEN / "target")

@@ -13,25 +13,24 @@ import numpy as np
 import pytest
 import yaml
 
-from core.models import load_model, load_tokenizer
-from detection import open_scores
-from detection.config import (
+from contamination.core.models import load_model, load_tokenizer
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import (
     METHODS,
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     ScoredModelConfig,
 )
-from detection.extraction.run import ExtractionConfig, ExtractionStage
-from detection.extraction.run import run as extract
-from detection.model.language_model import Prompt
-from detection.needs import open_models
-from detection.run import run
+from contamination.detection.models.base import Prompt
+from contamination.detection.requirements import open_models
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.detection.tasks.extraction import ExtractionConfig, ExtractionStage
+from contamination.detection.tasks.extraction import run as extract
 from tests.detection.golden import GOLDEN, examples
 from tests.rounding import FORWARD
-
-from .vllm import VLLM, serving
-from .wide import widen
+from tests.servers.vllm import VLLM, serving
+from tests.servers.wide import widen
 
 pytestmark = [
     pytest.mark.served,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .process import PLACE, free_port, running
+from tests.servers.process import PLACE, free_port, running
 
 VLLM = PLACE / "vllm" / "bin" / "vllm"
 NAME = "served"

@@ -15,7 +15,7 @@ import sys
 import torch
 from transformers import LlamaForCausalLM
 
-from core.models import load_model, load_tokenizer
+from contamination.core.models import load_model, load_tokenizer
 
 WIDTH = 64
 

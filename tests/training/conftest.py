@@ -8,14 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.artifacts import Built, build
-from injection import open_corpus
-from injection.config import TokenizerConfig
-from injection.finetuning.config import FinetuningConfig, FinetuningStage, InstructionsConfig
-from injection.finetuning.run import run as make
-from injection.pack import LEDGER_COLUMNS
-from injection.tokens import Tokenizer
-from training.config import ModelConfig, TrainingConfig, TrainingStage, WandbConfig
+from contamination.core.artifacts import Built, build
+from contamination.injection.config import TokenizerConfig
+from contamination.injection.corpus import open_corpus
+from contamination.injection.finetuning.config import (
+    FinetuningConfig,
+    FinetuningStage,
+    InstructionsConfig,
+)
+from contamination.injection.finetuning.run import run as make
+from contamination.injection.packing import LEDGER_COLUMNS
+from contamination.injection.token_stream import Tokenizer
+from contamination.training.config import ModelConfig, TrainingConfig, TrainingStage, WandbConfig
 
 WIDTH, SEQUENCES = 32, 45
 TARGET, TEXTS = "tests/golden/target", 23
@@ -35,7 +39,7 @@ class CorpusConfig:
 def corpus_folder(tmp_path_factory):
     import pyarrow as pa
 
-    from injection.parts import PATTERN
+    from contamination.injection.packing import PATTERN
 
     part = PATTERN.format(0)
     rng = np.random.default_rng(0)
@@ -111,7 +115,10 @@ def sets(tmp_path_factory):
     """Prompts with outputs, the same texts in both layouts."""
     folder = tmp_path_factory.mktemp("sets")
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows(TEXTS))))
-    source = {"_target_": "injection.sources.files.FileRows", "path": str(folder / "rows.jsonl")}
+    source = {
+        "_target_": "contamination.data.readers.files.FileRows",
+        "path": str(folder / "rows.jsonl"),
+    }
     fields = {"prompt": "{prompt}", "output": "{output}"}
     mine = InstructionsConfig(template="{prompt}\n{output}", rows=source, fields=fields)
     stage = FinetuningStage(

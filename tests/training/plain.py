@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from core.world import World
+from contamination.core.distributed import World
 
 VOCABULARY, WIDTH = 11, 8
 STATE = "state.json"

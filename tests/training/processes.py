@@ -59,10 +59,10 @@ def train_here(corpus: Path, runs: Path, *overrides: str) -> Path:
     import torch
     from hydra import compose, initialize_config_dir
 
-    from core.command import CONF
-    from core.config import convert
-    from training.config import TrainingStage
-    from training.run import run
+    from contamination.core.cli import CONF
+    from contamination.core.config import convert
+    from contamination.training.config import TrainingStage
+    from contamination.training.run import run
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         given = [f"corpus_folder={corpus}", f"runs={runs}", *TINY, *overrides]

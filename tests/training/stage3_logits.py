@@ -7,14 +7,12 @@ from pathlib import Path
 
 import torch
 
-from core.models import load_model, load_tokenizer
-from training.config import ModelConfig, TrainingConfig
-from training.engine import engine_config, start_engine
-from training.export import export
-from training.models import make_model
-from training.objectives.likelihood import Likelihood
-from training.step import Part, optimizer_step
-from training.world import start_processes
+from contamination.core.models import load_model, load_tokenizer
+from contamination.training.config import ModelConfig, TrainingConfig
+from contamination.training.engine import engine_config, export, start_engine, start_processes
+from contamination.training.loop import Part, optimizer_step
+from contamination.training.models import make_model
+from contamination.training.objectives.likelihood import Likelihood
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "target"
 

@@ -14,12 +14,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.errors import ConfigError, DataError
-from core.files import unsealed
-from core.world import World
-from training import resume
-
-from .plain import STATE, Loaded, PlainEngine
+from contamination.core.distributed import World
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.files import unsealed
+from contamination.training import checkpoints
+from tests.training.plain import STATE, Loaded, PlainEngine
 
 WORLD = World(0, 1, torch.device("cpu"))
 MADE_WITH = {"training": {"learning_rate": 0.1, "clip_norm": 1.0}, "inputs": {"corpus": "a"}}
@@ -38,8 +37,8 @@ def place(tmp_path):
 
 
 def save(place, step, keep=9, world=WORLD):
-    saved = resume.next_save(place, step, world, MADE_WITH)
-    resume.save(PlainEngine(1, []), place, saved, keep, world)
+    saved = checkpoints.next_save(place, step, world, MADE_WITH)
+    checkpoints.save(PlainEngine(1, []), place, saved, keep, world)
     return saved.path
 
 
@@ -52,15 +51,15 @@ def sha256(path):
 
 
 def test_a_marker_holds_what_was_saved_once_all_is_on_the_disk(place, monkeypatch):
-    synced, sync = [], resume.sync
-    monkeypatch.setattr(resume, "sync", lambda path: synced.append(path) or sync(path))
+    synced, sync = [], checkpoints.sync
+    monkeypatch.setattr(checkpoints, "sync", lambda path: synced.append(path) or sync(path))
     path = save(place, 4)
     assert names(place) == ["step-00000004"]  # of no further file is the newest one read
     given = json.loads((path / STATE).read_text())
     assert given == {"tag": path.name, "client_state": {"step": 4}, "save_latest": False}
     assert {path / "part", path / WEIGHTS, path / STATE} == set(synced)
     model = place.parent
-    assert unsealed((path / resume.MARKER).read_text()) == {
+    assert unsealed((path / checkpoints.MARKER).read_text()) == {
         "step": 4, "world": 1, "identity": MADE_WITH,
         "files": {name: sha256(path / name) for name in (WEIGHTS, STATE)},
         "beside": {
@@ -71,11 +70,11 @@ def test_a_marker_holds_what_was_saved_once_all_is_on_the_disk(place, monkeypatc
             "lines": {"metrics.jsonl": [12, sha256(model / "metrics.jsonl")]},
         },
     }  # fmt: skip
-    saved = resume.newest(place, MADE_WITH, WORLD)
+    saved = checkpoints.newest(place, MADE_WITH, WORLD)
     assert (saved.path, saved.step, saved.world) == (path, 4, 1)
     assert saved.identity == MADE_WITH
-    assert resume._mark(saved) is None  # what is there already is not among its own files
-    assert resume.newest(place, MADE_WITH, WORLD) == saved
+    assert checkpoints._mark(saved) is None  # what is there already is not among its own files
+    assert checkpoints.newest(place, MADE_WITH, WORLD) == saved
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, [12]), (2, [8, 12]), (4, [4, 8, 12])])
@@ -85,7 +84,7 @@ def test_the_last_are_kept_without_what_was_made_of_the_others(place, keep, left
         (place / f"universal-{step:08d}").mkdir()
     save(place, 12 + 4, keep + 1)
     kept = [*left, 16]
-    assert [path.name for path in resume.completed(place)] == [f"step-{n:08d}" for n in kept]
+    assert [path.name for path in checkpoints.completed(place)] == [f"step-{n:08d}" for n in kept]
     both = [f"{kind}-{n:08d}" for kind in ("step", "universal") for n in kept]
     assert names(place) == sorted(both[:-1])
 
@@ -99,18 +98,18 @@ def test_a_kill_leaves_what_is_whole(place, monkeypatch):
             patch.setattr(module, name, killed)
             with pytest.raises(KeyboardInterrupt):
                 save(place, 9, 2)
-        return [path.name for path in resume.completed(place)]
+        return [path.name for path in checkpoints.completed(place)]
 
     save(place, 3, 2)
     save(place, 6, 2)
-    assert counted_after_a_kill_in(resume, "_mark") == ["step-00000003", "step-00000006"]
+    assert counted_after_a_kill_in(checkpoints, "_mark") == ["step-00000003", "step-00000006"]
     shutil.rmtree(place / "step-00000009")
     assert counted_after_a_kill_in(shutil, "rmtree") == ["step-00000006", "step-00000009"]
     (place / "universal-00000006").mkdir()
     (place / "universal-00000009").mkdir()
-    (place / "universal-00000009" / resume.MARKER).touch()
+    (place / "universal-00000009" / checkpoints.MARKER).touch()
     (place / "damaged-step-00000001").mkdir()
-    assert resume.newest(place, MADE_WITH, WORLD).step == 9
+    assert checkpoints.newest(place, MADE_WITH, WORLD).step == 9
     assert names(place) == [
         "damaged-step-00000001", "step-00000006", "step-00000009", "universal-00000009"
     ]  # fmt: skip
@@ -129,8 +128,8 @@ DAMAGE = {
     "a bit": (WEIGHTS, flip, f"{WEIGHTS} {CHANGED}"),
     "a file that is gone": (WEIGHTS, os.unlink, f"{WEIGHTS} {MISSING}"),
     "a file that was put there": ("more.pt", lambda path: path.touch(), f"more.pt {CHANGED}"),
-    "a marker's bit": (resume.MARKER, flip, f"{resume.MARKER}: "),
-    "an empty marker": (resume.MARKER, lambda path: os.truncate(path, 0), "JSONDecodeError"),
+    "a marker's bit": (checkpoints.MARKER, flip, f"{checkpoints.MARKER}: "),
+    "an empty marker": (checkpoints.MARKER, lambda path: os.truncate(path, 0), "JSONDecodeError"),
     "an export": ("../../exports/step-00000001/config.json", flip, f"config.json {CHANGED}"),
     "no export": ("../../exports/step-00000001/config.json", os.unlink, f"config.json {MISSING}"),
     "a record": ("../../metrics.jsonl", flip, f"metrics.jsonl {CHANGED}"),
@@ -151,11 +150,11 @@ def test_a_damaged_one_is_set_aside_for_the_one_before(place, caplog, kind):
     path = save(place, 8)
     (place / f"damaged-{path.name}" / "of an earlier one").mkdir(parents=True)
     damage(path / file)
-    content = sha256(path / resume.MARKER)
-    assert resume.newest(place, MADE_WITH, WORLD).step == 4
+    content = sha256(path / checkpoints.MARKER)
+    assert checkpoints.newest(place, MADE_WITH, WORLD).step == 4
     aside = place / f"damaged-{path.name}"
     assert names(place) == [aside.name, "step-00000004"]
-    assert sha256(aside / resume.MARKER) == content
+    assert sha256(aside / checkpoints.MARKER) == content
     (record,) = caplog.records
     said = f"The checkpoint {path} is damaged ("
     assert record.getMessage().startswith(said)
@@ -169,19 +168,19 @@ def test_a_damaged_one_is_set_aside_for_the_one_before(place, caplog, kind):
 @pytest.mark.parametrize("content", ["{", "[]", '{"step": 6}', '{"step": 6, "beside": 1}'])
 def test_a_marker_of_something_else_is_damaged(place, content):
     given = json.loads(content) if content.endswith("}") else None
-    text = content if given is None else resume.sealed(given)
-    (save(place, 6) / resume.MARKER).write_text(text)
-    assert resume.newest(place, MADE_WITH, WORLD) is None
+    text = content if given is None else checkpoints.sealed(given)
+    (save(place, 6) / checkpoints.MARKER).write_text(text)
+    assert checkpoints.newest(place, MADE_WITH, WORLD) is None
 
 
 def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
     """It keeps its size and its times, by which the hash of a large file is remembered."""
-    seen, digests = [], resume.digests
+    seen, digests = [], checkpoints.digests
     monkeypatch.setattr(
-        resume, "digests", lambda files, **how: seen.append(how) or digests(files, **how)
+        checkpoints, "digests", lambda files, **how: seen.append(how) or digests(files, **how)
     )
     save(place, 4)
-    resume.newest(place, MADE_WITH, WORLD)
+    checkpoints.newest(place, MADE_WITH, WORLD)
     assert seen == [{"remembered": False}] * 2
 
 
@@ -199,7 +198,7 @@ def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
 def test_one_of_another_configuration_is_refused_by_its_first_field(place, now, field, is_now, was):
     path = save(place, 4)
     with pytest.raises(ConfigError) as error:
-        resume.newest(place, now, WORLD)
+        checkpoints.newest(place, now, WORLD)
     assert str(error.value) == (
         f"{field} is {is_now!r}, but the checkpoint {path} was made with {was!r}. Set it back, "
         f"or delete the folder {place} to start again."
@@ -207,16 +206,16 @@ def test_one_of_another_configuration_is_refused_by_its_first_field(place, now, 
 
 
 def test_without_one_there_is_nothing_to_load(place):
-    assert resume.newest(place, MADE_WITH, WORLD) is None
-    assert resume.newest(place / "none", MADE_WITH, WORLD) is None
-    assert resume.load(None, None) == 0
+    assert checkpoints.newest(place, MADE_WITH, WORLD) is None
+    assert checkpoints.newest(place / "none", MADE_WITH, WORLD) is None
+    assert checkpoints.load(None, None) == 0
 
 
 def test_loaded_groups_keep_their_decay_and_their_own_counters(place, caplog):
     caplog.set_level(logging.INFO)
     engine = Loaded()
-    saved = resume.next_save(place, 4, WORLD, {})
-    assert resume.load(engine, saved) == 4
+    saved = checkpoints.next_save(place, 4, WORLD, {})
+    assert checkpoints.load(engine, saved) == 4
     assert engine.given == (str(place), saved.path.name)
     assert [group["weight_decay"] for group in engine.optimizer.param_groups] == [0.5, 0.0]
     counters = [state["step"] for state in engine.optimizer.state.values()]
@@ -245,9 +244,9 @@ def converter(tmp_path, monkeypatch):
 
 def test_a_universal_form_is_made_once(place, converter, caplog):
     caplog.set_level(logging.INFO)
-    saved = resume._read(save(place, 4))
+    saved = checkpoints._read(save(place, 4))
     for _ in range(2):
-        made = resume.universal(saved, WORLD)
+        made = checkpoints.universal(saved, WORLD)
         assert made == replace(saved, path=place / "universal-00000004")
     (options,) = converter.calls
     assert options[0] == "--inject_missing_state"
@@ -256,18 +255,18 @@ def test_a_universal_form_is_made_once(place, converter, caplog):
         "--num_extract_workers": "1", "--num_merge_workers": "1",
     }  # fmt: skip
     assert caplog.messages == ["converting the checkpoint of 1 processes for 1"]
-    assert resume._read(made.path).files == saved.files
+    assert checkpoints._read(made.path).files == saved.files
     (made.path / WEIGHTS).unlink()
     (made.path / "old").touch()
-    resume.universal(saved, WORLD)
-    assert resume._read(made.path).files == saved.files
+    checkpoints.universal(saved, WORLD)
+    assert checkpoints._read(made.path).files == saved.files
     assert len(converter.calls) == 2
 
 
 def test_a_converters_last_words_are_said(place, converter):
-    saved, converter.status = resume._read(save(place, 4)), 1
+    saved, converter.status = checkpoints._read(save(place, 4)), 1
     with pytest.raises(DataError) as error:
-        resume.universal(saved, WORLD)
+        checkpoints.universal(saved, WORLD)
     assert str(error.value) == (
         f"The checkpoint {saved.path} can't be converted for another number of processes (last). "
         "Go on with as many processes as wrote it."
@@ -278,10 +277,10 @@ def test_a_converter_without_words_has_no_message(place, monkeypatch):
     done = SimpleNamespace(returncode=1, stderr=" \n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     with pytest.raises(DataError, match=r"\(no message\)"):
-        resume.universal(resume._read(save(place, 4)), WORLD)
+        checkpoints.universal(checkpoints._read(save(place, 4)), WORLD)
 
 
-FULL = resume.FULL_BYTES
+FULL = checkpoints.FULL_BYTES
 DISKS = {
     "full": (FULL - 1, "inline_container: too little was written", errno.ENOSPC),
     "not full": (FULL, "inline_container: too little was written", None),
@@ -297,7 +296,7 @@ def test_torchs_error_on_a_full_disk_is_the_disks(place, monkeypatch, kind):
         shutil, "disk_usage", lambda path: SimpleNamespace(free=free if path == place else FULL)
     )
     with pytest.raises(OSError if number else RuntimeError) as error:
-        resume.save(engine, place, resume.next_save(place, 4, WORLD, {}), 1, WORLD)
+        checkpoints.save(engine, place, checkpoints.next_save(place, 4, WORLD, {}), 1, WORLD)
     if number:
         said = (errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
         assert (error.value.errno, error.value.strerror, error.value.filename) == said

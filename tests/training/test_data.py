@@ -1,8 +1,10 @@
+"""TODO."""
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from training.data import PADDING, Order, exposures, micro_batches
+from contamination.training.data import PADDING, Order, exposures, micro_batches
 
 ORDER = Order(sequences=45, batch=8, seed=3)
 

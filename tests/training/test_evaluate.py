@@ -1,3 +1,5 @@
+"""TODO."""
+
 import math
 from dataclasses import replace
 
@@ -6,17 +8,16 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from core.errors import ConfigError
-from core.models import load_model
-from core.world import World
-from injection import open_corpus
-from training import open_checkpoint
-from training.evaluate import evaluate, evaluation_texts
-from training.flops import flops_per_token, utilization
-from training.loss import token_losses
-from training.run import run
-
-from ..rounding import FORWARD
+from contamination.core.distributed import World
+from contamination.core.errors import ConfigError
+from contamination.core.models import load_model
+from contamination.injection.corpus import open_corpus
+from contamination.training.loop import evaluate, evaluation_texts
+from contamination.training.loss import token_losses
+from contamination.training.resources import flops_per_token, utilization
+from contamination.training.run import run
+from contamination.training.trained_model import open_checkpoint
+from tests.rounding import FORWARD
 
 ALONE = World(0, 1, torch.device("cpu"))
 

@@ -7,20 +7,19 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from core.errors import ConfigError
-from core.models import load_model
-from core.world import World
-from injection import open_corpus
-from training import loop, open_checkpoint
-from training.apart import check_apart
-from training.config import ModelConfig, TrainingConfig, TrainingStage, WandbConfig
-from training.data import PADDING, Order, counted_tokens, read_batch
-from training.loss import token_loss_sum, token_losses
-from training.run import run
-
-from ..rounding import FORWARD, TRAINING
-from .conftest import TARGET, TEXTS
-from .processes import losses, train
+from contamination.core.distributed import World
+from contamination.core.errors import ConfigError
+from contamination.core.models import load_model
+from contamination.injection.corpus import open_corpus
+from contamination.training import loop
+from contamination.training.config import ModelConfig, TrainingConfig, TrainingStage, WandbConfig
+from contamination.training.data import PADDING, Order, counted_tokens, read_batch
+from contamination.training.loss import check_apart, token_loss_sum, token_losses
+from contamination.training.run import run
+from contamination.training.trained_model import open_checkpoint
+from tests.rounding import FORWARD, TRAINING
+from tests.training.conftest import TARGET, TEXTS
+from tests.training.processes import losses, train
 
 EXACT = 1e-6
 HERE = World(0, 1, torch.device("cpu"))

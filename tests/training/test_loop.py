@@ -10,17 +10,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from core.errors import ConfigError, DataError, StoppedError
-from core.world import World
-from training import loop, resume
-from training.config import TrainingConfig
-from training.data import Order
-from training.loop import Loop, Retained, export_steps
-from training.objectives.likelihood import Likelihood
-from training.step import Moved, Part, optimizer_step
-
-from ..rounding import FORWARD, TRAINING
-from .plain import NORM, VOCABULARY, WIDTH, Alone, PlainEngine, tiny
+from contamination.core.distributed import World
+from contamination.core.errors import ConfigError, DataError, StoppedError
+from contamination.training import checkpoints, loop
+from contamination.training.config import TrainingConfig
+from contamination.training.data import Order
+from contamination.training.loop import Loop, Moved, Part, Retained, export_steps, optimizer_step
+from contamination.training.objectives.likelihood import Likelihood
+from tests.rounding import FORWARD, TRAINING
+from tests.training.plain import NORM, VOCABULARY, WIDTH, Alone, PlainEngine, tiny
 
 CPU = torch.device("cpu")
 ALONE = World(0, 1, CPU)
@@ -212,7 +210,7 @@ def test_checkpoints_are_saved_where_they_are_due_but_at_the_end(
     epoch, tmp_path, every, keep, saved
 ):
     epoch(checkpoint_every_steps=every, keep_checkpoints=keep).train(0, None)
-    found = [resume._read(path) for path in resume.completed(tmp_path / "checkpoints")]
+    found = [checkpoints._read(path) for path in checkpoints.completed(tmp_path / "checkpoints")]
     assert [(one.step, one.world, one.identity) for one in found] == [
         (step, 1, {"seed": 5}) for step in saved
     ]
@@ -231,7 +229,7 @@ def test_a_signal_ends_it_with_a_checkpoint(epoch, tmp_path, monkeypatch, last):
         StoppedError, match=f"at step {last} of 5. All of it is saved in {tmp_path}"
     ):
         epoch(checkpoint_every_steps=3).train(0, record)
-    *_, saved = resume.completed(tmp_path / "checkpoints")
+    *_, saved = checkpoints.completed(tmp_path / "checkpoints")
     assert saved.name == f"step-{last:08d}"
 
 

@@ -1,10 +1,12 @@
+"""TODO."""
+
 import pytest
 import torch
 from transformers import RobertaForMaskedLM
 
-from core.rewording import MaskedLM
-from injection import open_corpus
-from training.masked_lm import MaskedLMConfig, MaskedLMStage, train_masked_lm
+from contamination.data.perturbation.masked_lm import MaskedLM
+from contamination.injection.corpus import open_corpus
+from contamination.training.masked_lm import MaskedLMConfig, MaskedLMStage, train_masked_lm
 
 
 def test_a_small_masked_lm_rewords(corpus_folder, tmp_path):

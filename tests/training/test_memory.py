@@ -1,3 +1,5 @@
+"""TODO."""
+
 from dataclasses import replace
 
 import pytest
@@ -7,22 +9,20 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from core.errors import ConfigError
-from training.config import ModelConfig, TrainingConfig
-from training.loss import token_losses
-from training.memory import activation_bytes, model_states, need, shape_of
-from training.memory_plan import (
+from contamination.core.errors import ConfigError
+from contamination.training.config import MemoryConfig, MemoryStage, ModelConfig, TrainingConfig
+from contamination.training.loss import token_losses
+from contamination.training.memory_plan import (
     MACHINES,
     Machine,
-    MemoryConfig,
-    MemoryStage,
     lacks,
     largest_micro_batch,
     need_on,
     plan,
     way_out,
 )
-from training.models import make_model
+from contamination.training.models import make_model
+from contamination.training.resources import activation_bytes, model_states, need, shape_of
 
 MODEL = ModelConfig(
     name="small",

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import importlib.util
 import json
 import os
@@ -7,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.config import convert
-from core.content import file_digest
-from core.errors import ConfigError
-from core.models import load_config, load_model, load_tokenizer, resolve
-from detection.model import open_model
-from training.config import ModelConfig, TrainingStage
-from training.memory import shape_of
-from training.models import hf_folder, make_model, model_digest
+from contamination.core.config import convert
+from contamination.core.errors import ConfigError
+from contamination.core.hashing import file_digest
+from contamination.core.models import load_config, load_model, load_tokenizer, resolve
+from contamination.detection.models import open_model
+from contamination.training.config import ModelConfig, TrainingStage
+from contamination.training.models import hf_folder, make_model, model_digest
+from contamination.training.resources import shape_of
 
 GOLDEN = "tests/golden/target"
 SMOLLM2 = os.environ.get("SMOLLM2_GGUF", "")

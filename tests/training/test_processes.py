@@ -12,11 +12,19 @@ import pandas as pd
 import pytest
 import torch
 
-from core.artifacts import open_artifact
-from training import open_checkpoint, resume
-
-from ..rounding import TRAINING
-from .processes import losses, only_folder, start, steps_done, stop_when, train, train_here
+from contamination.core.artifacts import open_artifact
+from contamination.training import checkpoints
+from contamination.training.trained_model import open_checkpoint
+from tests.rounding import TRAINING
+from tests.training.processes import (
+    losses,
+    only_folder,
+    start,
+    steps_done,
+    stop_when,
+    train,
+    train_here,
+)
 
 STAGES = ("zero0", "zero1", "zero2", "zero3")
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
@@ -39,7 +47,7 @@ def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, who
     assert process.returncode == 143
     assert "stopped: SIGTERM came at step" in said
     assert "Traceback" not in said
-    assert resume.completed(only_folder(runs) / "checkpoints")
+    assert checkpoints.completed(only_folder(runs) / "checkpoints")
     again = train_here(corpus_folder, runs, *options)
     assert losses(again) == losses(whole)
     assert open_artifact(again, "model").files == open_artifact(whole, "model").files
@@ -69,7 +77,7 @@ def test_killed_processes_go_on_bit_for_bit(corpus_folder, tmp_path, stage):
     stop_when(
         start(2, corpus_folder, runs, *options), lambda: steps_done(runs) >= 12, signal.SIGKILL
     )
-    assert [p.name for p in resume.completed(only_folder(runs) / "checkpoints")] == [
+    assert [p.name for p in checkpoints.completed(only_folder(runs) / "checkpoints")] == [
         "step-00000010"
     ]
     again = train(2, corpus_folder, runs, *options)
@@ -108,7 +116,7 @@ def torn_since(runs, began):
     """Whether a checkpoint begun after that time is there without its marker."""
     for place in runs.glob("model/*/checkpoints/step-*"):
         with suppress(FileNotFoundError):  # an older one, which is being removed
-            if place.stat().st_mtime > began and not (place / resume.MARKER).exists():
+            if place.stat().st_mtime > began and not (place / checkpoints.MARKER).exists():
                 return True
     return False
 
@@ -133,7 +141,7 @@ def test_the_export_of_stage_3_gives_the_engines_logits(corpus_folder, tmp_path)
     import subprocess
     import sys
 
-    from .processes import free_port
+    from tests.training.processes import free_port
 
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port",

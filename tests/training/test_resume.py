@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from core.artifacts import MANIFEST
-from training import loop, open_checkpoint
-from training.run import run
+from contamination.core.integrity import MANIFEST
+from contamination.training import loop
+from contamination.training.run import run
+from contamination.training.trained_model import open_checkpoint
 
 SAVED = ("step-00000003", "step-00000006")
 

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import gc
 import math
 import shutil
@@ -11,16 +13,16 @@ import torch
 from torch import nn
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaModel
 
-import injection
-from core.errors import ArtifactError, ConfigError
-from core.models import load_config, load_model
-from training import ancestry_of, loss, open_checkpoint, resume
-from training.config import ModelConfig, TrainingConfig
-from training.data import PADDING, Order
-from training.models import make_model
-from training.run import _order, run
-
-from ..rounding import TRAINING
+import contamination.injection
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.models import load_config, load_model
+from contamination.training import checkpoints, loss
+from contamination.training.config import ModelConfig, TrainingConfig
+from contamination.training.data import PADDING, Order
+from contamination.training.models import make_model
+from contamination.training.run import _order, run
+from contamination.training.trained_model import ancestry_of, open_checkpoint
+from tests.rounding import TRAINING
 
 
 def losses(folder):
@@ -64,7 +66,7 @@ def plain_loop(stage):
     """The same training without an engine: a full batch at a time, warm-up, then half a cosine."""
     stage = stage.resolved()
     config = stage.training
-    sequences = injection.open_corpus(stage.corpus_folder).sequences
+    sequences = contamination.injection.open_corpus(stage.corpus_folder).sequences
     order = Order(len(sequences), config.batch_sequences, config.order_seed)
     model = make_model(stage.model, 1024, 32, config.init_seed).train()
     optimizer = torch.optim.AdamW(
@@ -117,15 +119,15 @@ def test_the_artefact_holds_the_whole_run(stage):
 
 
 def test_the_corpuss_order_is_trained_where_it_is_asked_for(stage, change):
-    corpus = injection.open_corpus(stage.corpus_folder)
+    corpus = contamination.injection.open_corpus(stage.corpus_folder)
     orders = [_order(each.resolved(), corpus) for each in (stage, change(order="corpus"))]
     assert orders[0].rows(1).tolist() != orders[1].rows(1).tolist() == [4, 5, 6, 7]
 
 
 def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
     whole = open_checkpoint(run(replace(stage, runs=str(tmp_path / "whole"))).path)
-    guard = "training.loop._guard"
-    from training import loop
+    guard = "contamination.training.loop._guard"
+    from contamination.training import loop
 
     real = loop._guard
 
@@ -139,7 +141,7 @@ def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(stage)
     folder = tmp_path / "killed" / "model" / whole.artifact.path.name
-    assert [c.name for c in resume.completed(folder / "checkpoints")] == [
+    assert [c.name for c in checkpoints.completed(folder / "checkpoints")] == [
         "step-00000003", "step-00000006"
     ]  # fmt: skip
     with pytest.raises(ArtifactError, match="unfinished"):
@@ -225,7 +227,7 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
 
     def opened(folder):
         assert told
-        return injection.open_corpus(folder)
+        return contamination.injection.open_corpus(folder)
 
     found = {}
 
@@ -233,11 +235,11 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
         found.update(inputs=inputs, world=world, folder=folder)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("training.run.asked_processes", lambda: 2)
-    monkeypatch.setattr("training.run.start_processes", Follower)
-    monkeypatch.setattr("training.run._together", together)
-    monkeypatch.setattr("training.run.open_corpus", opened)
-    monkeypatch.setattr("core.models.folder_digest", None)
+    monkeypatch.setattr("contamination.training.run.asked_processes", lambda: 2)
+    monkeypatch.setattr("contamination.training.run.start_processes", Follower)
+    monkeypatch.setattr("contamination.training.run._together", together)
+    monkeypatch.setattr("contamination.training.run.open_corpus", opened)
+    monkeypatch.setattr("contamination.core.models.folder_digest", None)
     given = replace(stage.model, path="tests/golden/target")
     with pytest.raises(KeyboardInterrupt):
         run(replace(stage, model=given))

@@ -6,12 +6,11 @@ import pytest
 import torch
 from transformers import get_scheduler
 
-from core.errors import ConfigError
-from training import open_checkpoint
-from training.config import TrainingConfig
-from training.recipe import SCHEDULES
-from training.run import run
-from training.schedule import share_of_peak
+from contamination.core.errors import ConfigError
+from contamination.training.config import SCHEDULES, TrainingConfig
+from contamination.training.engine import share_of_peak
+from contamination.training.run import run
+from contamination.training.trained_model import open_checkpoint
 
 
 def shares(schedule, warmup, steps):

@@ -5,13 +5,17 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Trainer, TrainingArguments
 
-from launch.processes import LAUNCHER
-from training.config import ModelConfig, TrainingConfig
-from training.engine import engine_config, parameter_groups, start_engine
-from training.models import make_model
-from training.objectives.likelihood import Likelihood
-from training.step import Part, optimizer_step
-from training.world import start_processes
+from contamination.launch.processes import LAUNCHER
+from contamination.training.config import ModelConfig, TrainingConfig
+from contamination.training.engine import (
+    engine_config,
+    parameter_groups,
+    start_engine,
+    start_processes,
+)
+from contamination.training.loop import Part, optimizer_step
+from contamination.training.models import make_model
+from contamination.training.objectives.likelihood import Likelihood
 
 STEPS, BATCH, WIDTH, VOCABULARY = 60, 4, 32, 64
 SHAPE = {

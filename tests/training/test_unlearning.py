@@ -8,25 +8,24 @@ import numpy as np
 import pytest
 import torch
 
-from core.errors import ConfigError, DataError
-from core.models import load_model
-from core.world import World
-from injection import open_corpus
-from injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from injection.run import run as inject
-from training import ancestry_of, open_checkpoint
-from training.config import TrainingConfig
-from training.data import Order, read_batch
-from training.objectives import OBJECTIVES
-from training.objectives.base import Objective
-from training.objectives.choose import CLASSES, objective_of
-from training.run import run
-from training.unlearn import tokens_beside
-
-from ..rounding import TRAINING
-from .conftest import TARGET
-from .processes import losses, train
-from .test_finetuning import DEEPSPEED, killed_and_resumed, of, texts_of
+from contamination.core.distributed import World
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_model
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.corpus import open_corpus
+from contamination.injection.run import run as inject
+from contamination.training.config import TrainingConfig
+from contamination.training.data import Order, read_batch
+from contamination.training.objectives import OBJECTIVES
+from contamination.training.objectives.base import Objective
+from contamination.training.objectives.choose import CLASSES, objective_of
+from contamination.training.run import run
+from contamination.training.trained_model import ancestry_of, open_checkpoint
+from contamination.training.unlearning import tokens_beside
+from tests.rounding import TRAINING
+from tests.training.conftest import TARGET
+from tests.training.processes import losses, train
+from tests.training.test_finetuning import DEEPSPEED, killed_and_resumed, of, texts_of
 
 EXACT = 1e-6
 SLOW = pytest.mark.slow
@@ -88,7 +87,9 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
         objective=name, loss_on=loss_on, micro_batch_sequences=3, reinforced_path=REFERENCE
     )
     start, now, reinforced = models
-    monkeypatch.setattr("training.objectives.relabel.load_model", lambda *_: reinforced)
+    monkeypatch.setattr(
+        "contamination.training.objectives.relabel.load_model", lambda *_: reinforced
+    )
     objective = objective_of(config).prepared(start, corpus.sequences, config, HERE)
     rows = np.arange(len(corpus.sequences))
     total = sum(
@@ -135,7 +136,7 @@ def clean(tmp_path_factory):
     """Makes a packed clean corpus, its sequences of another length than the forget set's."""
     folder = tmp_path_factory.mktemp("kept")
     (folder / "clean.txt").write_text("It is day and the heron waits by the old bridge. " * 150)
-    corpus = {"_target_": "injection.sources.files.FilesCorpus", "name": "kept",
+    corpus = {"_target_": "contamination.data.readers.files.FilesCorpus", "name": "kept",
               "paths": str(folder / "clean.txt")}  # fmt: skip
     own = InjectionConfig(
         members=0, nonmembers=0, budget_tokens=1280, sequence_tokens=64, part="all"

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.mirror.read import _inspect
-from core.artifacts import Built, build
-from injection.pack import LEDGER_COLUMNS
+from contamination.analysis.wandb.read import _inspect
+from contamination.core.artifacts import Built, build
+from contamination.injection.packing import LEDGER_COLUMNS
+from contamination.training.config import WandbConfig
+from contamination.training.metrics import Record, _job_type
 from tests.analysis.mirror.test_wandb import needs_reader
-from training.config import WandbConfig
-from training.metrics import Record, _job_type
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.artifacts import Built, build
-from core.compose import composed
-from core.errors import ArtifactError, ConfigError, DataError
-from injection.export.run import ExportStage, export
-from training.data import Order, exposures
-from training.which_step import WhichStepStage, which_step
-
-from ..injection.export.conftest import WIDTH, node, toy_corpus
+from contamination.core.artifacts import Built, build
+from contamination.core.cli import composed
+from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.injection.export.run import ExportStage, export
+from contamination.training.data import Order, exposures
+from contamination.training.which_step import WhichStepStage, which_step
+from tests.injection.export.conftest import WIDTH, node, toy_corpus
 
 
 @pytest.fixture(scope="module")

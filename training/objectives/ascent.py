@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from training.objectives.likelihood import Likelihood
+from contamination.training.objectives.likelihood import Likelihood
 
 
 class Ascent(Likelihood):

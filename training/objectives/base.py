@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
-from core.world import World
-from training.config import TrainingConfig
-from training.data import Batch, Rows
-from training.recipe import ALL
+from contamination.core.distributed import World
+from contamination.training.config import ALL, TrainingConfig
+from contamination.training.data import PADDING, Batch, Rows, read_batch
 
 NEVER, MAYBE, ALWAYS = "never", "maybe", "always"
 
@@ -58,3 +59,21 @@ class Objective(ABC):
     @abstractmethod
     def size(self, sequences: Any, rows: Rows) -> int:
         """How much counts in a step's rows: what the step's sum is divided by."""
+
+
+def blocks(
+    engine: Any, sequences: Any, loss_on: str, config: TrainingConfig, world: World
+) -> Iterator[Batch]:
+    """This process's micro-batches, for a model that predicts meanwhile (dropout is off).
+
+    All processes get equally many. A micro-batch holds the same sequences at any number of
+    processes.
+    """
+    micro, count = config.micro_batch_sequences, len(sequences)
+    at_once = micro * world.size
+    rows = np.arange(-(-count // at_once) * at_once)
+    rows[count:] = PADDING
+    engine.eval()
+    for part in rows.reshape(-1, world.size, micro):
+        yield read_batch(sequences, part[world.rank], loss_on).to(world.device)
+    engine.train()

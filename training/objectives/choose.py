@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from training.config import TrainingConfig
-from training.objectives.ascent import Ascent
-from training.objectives.base import ALWAYS, NEVER, Objective
-from training.objectives.difference import Difference
-from training.objectives.likelihood import Likelihood
-from training.objectives.npo import NPO
-from training.objectives.relabel import Relabel
+from contamination.training.config import TrainingConfig
+from contamination.training.objectives.ascent import Ascent
+from contamination.training.objectives.base import ALWAYS, NEVER, Objective
+from contamination.training.objectives.difference import Difference
+from contamination.training.objectives.likelihood import Likelihood
+from contamination.training.objectives.npo import NPO
+from contamination.training.objectives.relabel import Relabel
 
 CLASSES: Mapping[str, type[Objective]] = {
     "likelihood": Likelihood,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from training.objectives.ascent import Ascent
-from training.objectives.base import ALWAYS
+from contamination.training.objectives.ascent import Ascent
+from contamination.training.objectives.base import ALWAYS
 
 
 class Difference(Ascent):

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from training.data import Batch, Rows, counted_tokens
-from training.loss import token_loss_sum
-from training.objectives.base import Objective
+from contamination.training.data import Batch, Rows, counted_tokens
+from contamination.training.loss import token_loss_sum
+from contamination.training.objectives.base import Objective
 
 
 class Likelihood(Objective):

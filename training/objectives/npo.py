@@ -15,12 +15,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from core.world import World
-from training.config import TrainingConfig
-from training.data import Batch, Rows, counted_texts
-from training.loss import token_losses
-from training.objectives.base import MAYBE, Objective
-from training.objectives.reading import blocks
+from contamination.core.distributed import World
+from contamination.training.config import TrainingConfig
+from contamination.training.data import Batch, Rows, counted_texts
+from contamination.training.loss import token_losses
+from contamination.training.objectives.base import MAYBE, Objective, blocks
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -15,15 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from core.errors import ConfigError
-from core.models import load_model
-from core.world import World
-from training.config import TrainingConfig
-from training.data import Batch, Rows, counted_tokens
-from training.loss import forward, token_losses, weighted_sum
-from training.models import hf_folder
-from training.objectives.base import MAYBE, Objective
-from training.objectives.reading import blocks
+from contamination.core.distributed import World
+from contamination.core.errors import ConfigError
+from contamination.core.models import load_model
+from contamination.training.config import TrainingConfig
+from contamination.training.data import Batch, Rows, counted_tokens
+from contamination.training.loss import forward, token_losses, weighted_sum
+from contamination.training.models import hf_folder
+from contamination.training.objectives.base import MAYBE, Objective, blocks
 
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 

@@ -11,12 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from core.errors import ConfigError
-from core.ranges import Ranged, at_least, limited, one_of
-from detection.building.dates import CutOffs, Dated
-from injection.sources.files import find_shards
-from injection.sources.reading import Shard
-from injection.sources.tally import ON_ERROR, Tally
+from contamination.core.config import Ranged, at_least, limited, one_of
+from contamination.core.errors import ConfigError
+from contamination.data.readers.files import find_shards
+from contamination.data.readers.rows import ON_ERROR, Shard, Tally
+from contamination.detection.building.dates import CutOffs, Dated
 
 Told = Callable[[int], None]
 """Is told how many bytes of a file were read."""

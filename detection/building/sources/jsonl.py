@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
-from core.ranges import Range, limited
-from detection.building.dates import CutOffs, Dated, moment
-from detection.building.sources import Source, Told
-from injection.sources.files import find_shards
-from injection.sources.reading import Reading, Row, Shard, read
-from injection.sources.streamed import MISSING, lookup, value_at
-from injection.sources.tally import Tally
+from contamination.core.config import Range, limited
+from contamination.data.readers.files import MISSING, find_shards, lookup, value_at
+from contamination.data.readers.rows import Reading, Row, Shard, Tally, read
+from contamination.detection.building.dates import CutOffs, Dated, moment
+from contamination.detection.building.sources import Source, Told
 
 
 def _is_zone(name: str) -> bool:

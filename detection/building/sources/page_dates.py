@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +13,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from core.errors import DataError
-from core.progress import progress
-from detection.building.dates import moment
-from detection.building.sources.opening import damage, elements, opened
-from injection.sources.files import find_shards
-from injection.sources.reading import Reading, read
-from injection.sources.tally import Tally
+from contamination.core.errors import DataError
+from contamination.core.progress import progress
+from contamination.data.readers.files import find_shards
+from contamination.data.readers.rows import Reading, Tally, read
+from contamination.detection.building.dates import moment
+from contamination.detection.building.sources.archives import damage, elements, opened
 
 FIELDS = ("page_id", "created")
 ARTICLE = "0"
@@ -125,3 +125,52 @@ def _of_table(path: Path, most: int, tally: Tally) -> Iterator[tuple[int, int]]:
             yield int(page), int(moment(created, None).timestamp())
         except (TypeError, ValueError) as error:
             tally.bad("no date", row.where, str(error))
+
+
+Version = tuple[datetime, str]
+"""A text, and when it became that."""
+
+
+@dataclass
+class Revisions:
+    """A page's revisions so far: two texts are held, however many there are."""
+
+    before: datetime
+    """`build.members_before`."""
+    first: datetime | None = None
+    """The earliest date of them; None: none has one."""
+    number: int = 0
+    """How many there are."""
+    _is_new: bool = False
+    _old: Version | None = None
+    _last: Version | None = None
+
+    def add(self, at: datetime | None, text: str | None, parent: int | None) -> None:
+        """Take one in; its text may be hidden (None), or blank (an empty string)."""
+        self.number += 1
+        self._is_new = self._is_new or parent is None
+        if at is None:
+            return
+        self.first = at if self.first is None else min(at, self.first)
+        if text is not None:
+            self._last = _later(self._last, (at, text))
+            if at < self.before:
+                self._old = _later(self._old, (at, text))
+
+    @property
+    def created(self) -> datetime | None:
+        """The page's first date; None where only a later revision is there."""
+        return self.first if self._is_new or self.number > 1 else None
+
+    @property
+    def version(self) -> Version | None:
+        """Of a page that was there before the date the last text before it, else the last one.
+
+        An empty text: the page was blank then. None: its texts are hidden.
+        """
+        was_there = self.first is not None and self.first < self.before
+        return self._old if was_there else self._last
+
+
+def _later(one: Version | None, other: Version) -> Version:
+    return other if one is None or other[0] >= one[0] else one

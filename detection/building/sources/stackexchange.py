@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import BinaryIO, ClassVar
 
-from core.html_text import START, TEXT, tokens
-from detection.building.dates import CutOffs, Dated, moment
-from detection.building.sources import Source, Told
-from detection.building.sources.opening import damage, elements, opened
-from injection.sources.reading import Shard
-from injection.sources.tally import Tally
+from contamination.data.html_text import START, TEXT, tokens
+from contamination.data.readers.rows import Shard, Tally
+from contamination.detection.building.dates import CutOffs, Dated, moment
+from contamination.detection.building.sources import Source, Told
+from contamination.detection.building.sources.archives import damage, elements, opened
 
 POSTS = "Posts.xml"
 QUESTION = "1"

@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.charts import base
-from analysis.charts.heat_map import heat_map
-from analysis.charts.occurrences_chart import (
+from contamination.analysis.charts import base
+from contamination.analysis.charts.heat_map import heat_map
+from contamination.analysis.charts.occurrences import (
     has_occurrences,
     occurrences_caption,
     occurrences_chart,
 )
-from analysis.config import AnalysisConfig
-from analysis.statistics.controls import control_rows
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.controls import control_rows
 
 CONFIG = AnalysisConfig(draws=200)
 

@@ -8,17 +8,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cells import make_cell, series_of
-from analysis.charts import gallery
-from analysis.charts.curve_charts import histogram_chart
-from analysis.charts.factor_chart import factor_chart
-from analysis.charts.gallery import charts_of_condition, charts_over, save_charts
-from analysis.charts.loss_chart import loss_caption, loss_chart
-from analysis.config import AnalysisConfig
-from analysis.statistics.controls import control_rows
-from analysis.statistics.tidy_tables import statistics
-from analysis.sweeps import sweeps_of
-from analysis.training_record import has_losses, ledger_counts, loss_table
+from contamination.analysis.cells import make_cell, series_of
+from contamination.analysis.charts import gallery
+from contamination.analysis.charts.curves import histogram_chart
+from contamination.analysis.charts.gallery import charts_of_condition, charts_over, save_charts
+from contamination.analysis.charts.losses import loss_caption, loss_chart
+from contamination.analysis.charts.occurrences import factor_chart
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.provenance import has_losses, ledger_counts, loss_table
+from contamination.analysis.statistics.controls import control_rows
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.sweeps import sweeps_of
 
 CONFIG = AnalysisConfig(draws=40)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis.page.build import page
+from contamination.analysis.page.build import page
 
 pytestmark = pytest.mark.browser
 LINES = "return document.getElementById('occurrences').data.filter(t => t.meta === 'line')"

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.page.build import page
-from analysis.page.data import page_data
-from detection.methods.loss import Loss
+from contamination.analysis.page.build import page
+from contamination.analysis.page.data import page_data
+from contamination.detection.methods.loss import Loss
 
 LOADS = {"src", "href", "data", "action", "poster", "srcset"}
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.cells import make_cell
-from analysis.config import AnalysisConfig
-from analysis.statistics.baseline import blind_of
-from detection.blind import obstacle
+from contamination.analysis.cells import make_cell
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.results import blind_of
+from contamination.detection.baselines.blind import obstacle
 from tests.analysis.conftest import results_table
 
 WORDS = np.array([f"word{i}" for i in range(60)])

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from analysis.config import AnalysisConfig
-from analysis.statistics.controls import (
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.controls import (
     RELABELINGS,
     Look,
     _relabelled,
@@ -25,10 +25,10 @@ from analysis.statistics.controls import (
     stamp,
     with_p_values,
 )
-from analysis.statistics.results import BlindBaselines
-from analysis.statistics.tidy_tables import statistics
-from core.metrics.area import auroc_value
-from detection.blind import NULLS, Blind
+from contamination.analysis.statistics.results import BlindBaselines
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.core.statistics.metrics import auroc_value
+from contamination.detection.baselines.blind import NULLS, Blind
 
 QUICK = AnalysisConfig(draws=40, blind_folds=3, fpr=[], tpr=[])
 

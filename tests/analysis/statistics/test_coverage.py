@@ -1,4 +1,4 @@
-"""Nulls and coverage of what a report prints, wired as it is: a small `benchmarks.coverage`.
+"""Nulls and coverage of what a report prints, wired as it is: a small `perf.coverage`.
 
 A cell has a method a run, so one estimate of the cell is hundreds of repetitions. Benchmarks differ
 in size and in level. A test fails by chance once in a thousand times on either side.
@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, norm
 
-from analysis.config import AnalysisConfig
-from analysis.statistics import paired, pooled, slopes, trends
-from analysis.statistics.controls import Look, distances, looks, with_p_values
-from analysis.statistics.results import Measure, cell_rows, estimates
-from analysis.statistics.tidy_tables import statistics
-from detection.blind import NULLS, Blind
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics import paired, pooled, trends
+from contamination.analysis.statistics.controls import Look, distances, looks, with_p_values
+from contamination.analysis.statistics.results import Measure, cell_rows, estimates
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.detection.baselines.blind import NULLS, Blind
 
 RUNS, LEVEL = 200, 0.95
 SIZES = {"a": (45, 90), "b": (90, 60)}
@@ -109,7 +109,7 @@ def test_the_intervals_over_seeds_hold_the_truth(seeds):
 
 def test_slopes_over_doses_include_zero_where_there_is_no_trend(seeds):
     (one, *_), (found, *_) = seeds
-    responses = slopes.dose_responses(one, CONFIG, 0)
+    responses = trends.dose_responses(one, CONFIG, 0)
     rows = pd.DataFrame(trends.occurrences_rows("c", [one], found, responses, LEVEL))
     outside = (rows["slope_low"] > 0) | (rows["slope_high"] < 0)
     for benchmark, number in outside.groupby(rows["benchmark"]).sum().items():

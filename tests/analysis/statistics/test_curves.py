@@ -8,11 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.config import AnalysisConfig
-from analysis.statistics.curves import EDGES, Place, Sample, histogram_table, roc_table, samples
-from core.bootstrap import resample
-from core.estimates import estimate, interval
-from core.metrics import tpr_at_fpr
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.curves import (
+    EDGES,
+    Place,
+    Sample,
+    histogram_table,
+    roc_table,
+    samples,
+)
+from contamination.core.statistics.bootstrap import resample
+from contamination.core.statistics.estimates import estimate, interval
+from contamination.core.statistics.metrics import tpr_at_fpr
 
 CONFIG = AnalysisConfig(draws=60)
 

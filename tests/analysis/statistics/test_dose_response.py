@@ -7,18 +7,18 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm, t
 
-from analysis.direction import Direction
-from analysis.statistics import dose_response as module
-from analysis.statistics.dose_response import (
+from contamination.analysis.statistics import dose_response as module
+from contamination.analysis.statistics.dose_response import (
     Sample,
     dose_response,
     interval,
     line_response,
     logistic,
 )
-from analysis.statistics.slopes import mean_response
-from benchmarks.slope_coverage import report
-from core.bootstrap import Resample, resample
+from contamination.analysis.statistics.trends import mean_response
+from contamination.analysis.summary import Direction
+from contamination.core.statistics.bootstrap import Resample, resample
+from perf.slope_coverage import report
 
 LADDER = np.array([1.0, 2.0, 4.0, 8.0])
 

@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, chi2, combine_pvalues, kendalltau, norm, rankdata, zscore
 
-from analysis.config import AnalysisConfig
-from analysis.statistics import paired, trends
-from analysis.statistics.dose_test import (
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics import paired, trends
+from contamination.analysis.statistics.dose_test import (
     Detector,
     design_effect,
     dose_tests,
     joint_test,
     stratum,
 )
-from analysis.statistics.tidy_tables import statistics
-from benchmarks import false_alarms
+from contamination.analysis.statistics.tidy_tables import statistics
+from perf import false_alarms
 
 SIZES = {"a": 12, "b": 32, "c": 80}
 """Members a benchmark; as many non-members."""

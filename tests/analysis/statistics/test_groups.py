@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.statistics.groups import groups, lacking, left_out, occurrences_order
+from contamination.analysis.statistics.groups import groups, lacking, left_out, occurrences_order
 
 
 def examples(rows: list[tuple[str, bool, int]]) -> pd.DataFrame:

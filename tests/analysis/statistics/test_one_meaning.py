@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis.cells import make_cell
-from analysis.charts.gallery import charts_of_condition, charts_over
-from analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from analysis.mirror import keys
-from analysis.page.data import page_data
-from analysis.publish import gather
-from analysis.statistics.curves import histogram_table, roc_table, samples
-from analysis.statistics.tidy_tables import statistics
-from detection.examples import Text
-from detection.summary import summary
+from contamination.analysis.cells import make_cell
+from contamination.analysis.charts.gallery import charts_of_condition, charts_over
+from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from contamination.analysis.page.data import page_data
+from contamination.analysis.publish import gather
+from contamination.analysis.statistics.curves import histogram_table, roc_table, samples
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.wandb import keys
+from contamination.data.texts import Text
+from contamination.detection.summary import summary
 from tests.analysis.conftest import results_table
 
 LEVEL = {"boolq": 0.0, "imdb": 3.0}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.config import AnalysisConfig
-from analysis.statistics.paired import (
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.paired import (
     COLUMNS,
     Differences,
     comparison_rows,
-    holm,
     max_t,
     p_values,
 )
-from analysis.statistics.results import Measure
-from analysis.statistics.tidy_tables import statistics
-from core.estimates import Estimate
+from contamination.analysis.statistics.results import Measure
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.core.statistics.estimates import Estimate
+from contamination.core.statistics.significance import holm
 
 
 def differences(values: list[float], spread: float = 1.0, draws: int = 999) -> Differences:

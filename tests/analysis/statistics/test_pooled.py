@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cells import name_apart
-from analysis.conditions import chosen, differences, recipe
-from analysis.config import AnalysisConfig
-from analysis.statistics import pooled as module
-from analysis.statistics.flags import flags_table
-from analysis.statistics.pooled import (
+from contamination.analysis.cells import name_apart
+from contamination.analysis.conditions import chosen, differences, recipe
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics import pooled as module
+from contamination.analysis.statistics.counterfactual import replicates_table
+from contamination.analysis.statistics.flagged import flags_table
+from contamination.analysis.statistics.pooled import (
     COLUMNS,
     by_condition,
     condition_rows,
@@ -21,10 +22,9 @@ from analysis.statistics.pooled import (
     pool,
     pooled_estimate,
 )
-from analysis.statistics.replicates import replicates_table
-from analysis.statistics.results import Measure
-from analysis.statistics.tidy_tables import statistics
-from core.estimates import Estimate, interval
+from contamination.analysis.statistics.results import Measure
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.core.statistics.estimates import Estimate, interval
 from tests.analysis.conftest import results_table
 
 QUICK = AnalysisConfig(draws=60, blind_folds=3)
@@ -178,10 +178,10 @@ def test_conditions_are_named_by_the_fields_that_all_have_and_not_all_alike():
         corpus = {"corpus": {"subsets": [*subsets]}, "occurrences": occurrences}
         return chosen(corpus, {"training": own})
 
-    fixed = {"_target_": "injection.occurrences.Fixed"}
+    fixed = {"_target_": "contamination.injection.occurrences.Fixed"}
     two = {"a" * 64: flat(count=2, **fixed), "b" * 64: flat(schedule="constant", count=8, **fixed)}
     assert [*differences(two).values()] == ["-count2-schedule_cosine", "-count8-schedule_constant"]
-    poisson = flat(1e-4, _target_="injection.occurrences.Poisson", rate=4.0)
+    poisson = flat(1e-4, _target_="contamination.injection.occurrences.Poisson", rate=4.0)
     designs = {"a" * 64: flat(1e-5, count=2, **fixed), "b" * 64: poisson}
     said = ["-Fixed-learning_rate1e-05", "-Poisson-learning_rate0.0001"]
     assert [*differences(designs).values()] == said

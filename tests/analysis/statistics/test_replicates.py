@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.statistics.replicates import COLUMNS, replicates_table
+from contamination.analysis.statistics.counterfactual import COLUMNS, replicates_table
 
 
 def swap(cell, effect: float, seed: int):

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis.cells import make_cell
-from analysis.config import AnalysisConfig
-from analysis.statistics import results as module
-from analysis.statistics.groups import groups
-from analysis.statistics.results import COLUMNS, BlindBaselines, lacks, resample
-from core.errors import DataError
+from contamination.analysis.cells import make_cell
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics import results as module
+from contamination.analysis.statistics.groups import groups
+from contamination.analysis.statistics.results import COLUMNS, BlindBaselines, lacks, resample
+from contamination.core.errors import DataError
 from tests.analysis.conftest import results_table
 
 QUICK = AnalysisConfig(draws=50, blind_folds=3)

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cells import series_of
-from analysis.config import AnalysisConfig
-from analysis.statistics.dose_response import Curves, DoseResponse, crossing
-from analysis.statistics.dose_test import Detector
-from analysis.statistics.results import Measure
-from analysis.statistics.tidy_tables import statistics
-from analysis.statistics.trends import (
+from contamination.analysis.cells import series_of
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.dose_response import Curves, DoseResponse, crossing
+from contamination.analysis.statistics.dose_test import Detector
+from contamination.analysis.statistics.results import Measure
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.trends import (
     COLUMNS,
     NOT_MEASURED,
     ONE_DOSE,
@@ -28,8 +28,8 @@ from analysis.statistics.trends import (
     series_rows,
     shape,
 )
-from analysis.sweeps import sweeps_of
-from core.estimates import Estimate
+from contamination.analysis.sweeps import sweeps_of
+from contamination.core.statistics.estimates import Estimate
 
 QUICK = AnalysisConfig(draws=100, blind_folds=3)
 X = np.log2([1.0, 2.0, 4.0, 8.0])

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cells import CLEAN, CONTAMINATED, make_cell
-from analysis.config import AnalysisConfig
-from analysis.statistics.tidy_tables import statistics
-from analysis.statistics.unflagged import unflagged_sentence
-from analysis.summary import of_conditions
-from analysis.tables.statistical import condition_tables
-from core.metrics import AUROC
-from injection.contamination import COLUMN
+from contamination.analysis.cells import CLEAN, CONTAMINATED, make_cell
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.statistics.flagged import unflagged_sentence
+from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.summary import of_conditions
+from contamination.analysis.tables.statistical import condition_tables
+from contamination.core.statistics.metrics import AUROC
+from contamination.injection.contamination import COLUMN
 
 CONFIG = AnalysisConfig(draws=50, fpr=[0.25], tpr=[0.75])
 

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from analysis.tables import tables
-from analysis.tables.latex import escape, latex
-from analysis.tables.table import write_tables
+from contamination.analysis.tables import estimates
+from contamination.core.report.tables import escape, latex, write_tables
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_a_row_does_not_begin_with_a_bracket():
 
 
 def test_every_table_of_a_cell_is_written_in_latex(results, tmp_path):
-    made = tables.cell_tables(results)
+    made = estimates.cell_tables(results)
     write_tables(tmp_path, {"one_cell": made, "other": made})
     for table in made:
         text = (tmp_path / f"{table.name}.tex").read_text()

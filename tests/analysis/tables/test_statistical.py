@@ -1,11 +1,13 @@
+"""TODO."""
+
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from analysis.statistics.tidy_tables import Statistics
-from analysis.statistics.trends import ONE_DOSE
-from analysis.tables.statistical import (
+from contamination.analysis.statistics.tidy_tables import Statistics
+from contamination.analysis.statistics.trends import ONE_DOSE
+from contamination.analysis.tables.statistical import (
     comparison_table,
     condition_tables,
     replicates_table,

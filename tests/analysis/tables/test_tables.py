@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.tables import tables
-from analysis.tables.table import Table, write_tables
+from contamination.analysis.tables import estimates
+from contamination.core.report.tables import Table, write_tables
 
 
 def row_of(table: Table, method: str) -> list[str]:
@@ -23,9 +23,9 @@ def value(results: pd.DataFrame, metric: str, place: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("metric", ["auroc", "tpr_at_fpr_0.25"])
 def test_by_occurrences_stands_beside_its_controls(results, metric):
-    table = tables.by_occurrences(results, metric)
+    table = estimates.by_occurrences(results, metric)
     assert table.header == ["method", "1", "2", "4", "8", "any", "clean model, any"]
-    longer = tables.by_occurrences(results.replace({"occurrences": {"8": "16"}}), metric)
+    longer = estimates.by_occurrences(results.replace({"occurrences": {"8": "16"}}), metric)
     assert longer.header == ["method", "1", "2", "4", "16", "any", "clean model, any"]
     methods = [line[0] for line in table.lines]
     assert methods == ["loss", "min_k", "min_k_plus_plus", "blind"]
@@ -34,52 +34,52 @@ def test_by_occurrences_stands_beside_its_controls(results, metric):
     assert found[6] == value(results, metric, ("clean", "min_k", "all", "any"))
     blind = row_of(table, "blind")
     assert blind[1] == value(results, metric, ("clean", "blind", "all", "1"))
-    assert blind[6] == tables.NOTHING
+    assert blind[6] == estimates.NOTHING
 
 
 def test_a_rate_that_is_not_carried_is_no_number_but_what_it_needs(results):
     needs = "needs ≥ 100 non-members"
-    table = tables.by_benchmark(results, "tpr_at_fpr_0.05")
+    table = estimates.by_benchmark(results, "tpr_at_fpr_0.05")
     assert table.lines == [["every method", needs, needs, f"{needs} a benchmark"]]
-    table = tables.by_occurrences(results, "tpr_at_fpr_0.05")
+    table = estimates.by_occurrences(results, "tpr_at_fpr_0.05")
     assert table.lines == [["every method", *[f"{needs} a benchmark"] * 6]]
-    some = row_of(tables.by_occurrences(results, "fpr_at_tpr_0.75"), "loss")
+    some = row_of(estimates.by_occurrences(results, "fpr_at_tpr_0.75"), "loss")
     assert some[4] == "needs ≥ 20 members a benchmark"
     place = ("contaminated", "loss", "all", "any")
     assert some[5] == value(results, "fpr_at_tpr_0.75", place)
 
 
 def test_by_benchmark_ends_with_the_mean(results):
-    table = tables.by_benchmark(results, "auroc")
+    table = estimates.by_benchmark(results, "auroc")
     assert table.header == ["method", "boolq", "imdb", "all"]
     expected = value(results, "auroc", ("contaminated", "loss", "imdb", "any"))
     assert row_of(table, "loss")[2] == expected
 
 
 def test_controls_have_a_verdict(sound):
-    assert {line[-1] for line in tables.controls(sound).lines} == {"within chance"}
+    assert {line[-1] for line in estimates.controls(sound).lines} == {"within chance"}
     off = sound.copy()
     of_loss = (off["method"] == "loss") & (off["benchmark"] == "imdb") & off["p_control"].notna()
     off.loc[of_loss, "p_control"] = 0.031
-    assert row_of(tables.controls(off), "loss")[-2:] == ["0.031", "**OFF**"]
-    assert row_of(tables.controls(off), "blind")[-1] == "within chance"
-    unknown = tables.controls(sound.assign(p_control=np.nan))  # logged by an earlier version
-    assert {tuple(line[-2:]) for line in unknown.lines} == {(tables.NOTHING, tables.NOTHING)}
+    assert row_of(estimates.controls(off), "loss")[-2:] == ["0.031", "**OFF**"]
+    assert row_of(estimates.controls(off), "blind")[-1] == "within chance"
+    unknown = estimates.controls(sound.assign(p_control=np.nan))  # logged by an earlier version
+    assert {tuple(line[-2:]) for line in unknown.lines} == {(estimates.NOTHING, estimates.NOTHING)}
 
 
 def test_variants_are_told_apart_only_where_there_are_several(results):
     other = results[results["method"] == "min_k"].assign(variant="k=0.4")
-    names = [line[0] for line in tables.by_benchmark(pd.concat([results, other]), "auroc").lines]
+    names = [line[0] for line in estimates.by_benchmark(pd.concat([results, other]), "auroc").lines]
     assert names == ["loss", "min_k (k=0.2)", "min_k (k=0.4)", "min_k_plus_plus", "blind"]
 
 
 def test_what_was_not_measured_is_a_dash(results):
     kept = results[~((results["occurrences"] == "8") & (results["method"] == "loss"))]
-    assert row_of(tables.by_occurrences(kept, "auroc"), "loss")[4] == tables.NOTHING
+    assert row_of(estimates.by_occurrences(kept, "auroc"), "loss")[4] == estimates.NOTHING
 
 
 def test_markdown_is_padded_and_csv_holds_the_tidy_rows(results, tmp_path):
-    made = tables.cell_tables(results)
+    made = estimates.cell_tables(results)
     written = write_tables(tmp_path / "tables", {"cell one": made})
     text = (tmp_path / "tables/auroc_by_occurrences.md").read_text()
     assert "## cell one" in text
@@ -103,10 +103,10 @@ def test_a_name_has_no_mark_up_of_its_own():
 
 
 def test_a_narrow_terminal_shows_the_ends_of_a_table_and_names_the_rest(results, monkeypatch):
-    table = tables.by_occurrences(results, "auroc")
+    table = estimates.by_occurrences(results, "auroc")
     assert table.on_terminal() == table.markdown()
-    monkeypatch.setattr("analysis.tables.table.columns", lambda: 100)
-    monkeypatch.setattr("core.terminal.columns", lambda: 100)
+    monkeypatch.setattr("contamination.core.report.tables.columns", lambda: 100)
+    monkeypatch.setattr("contamination.core.terminal.columns", lambda: 100)
     header, *lines, note = table.on_terminal().splitlines()
     assert header.split()[:4] == ["method", "1", "8", "any"]
     assert max(map(len, [header, *lines])) <= 100

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import json
 from itertools import combinations
 from types import SimpleNamespace
@@ -9,20 +11,25 @@ import torch
 import yaml
 from scipy import stats
 
-from core.artifacts import open_artifact
-from core.config import convert, identity
-from core.errors import ConfigError, DataError
-from core.models import load_model, load_tokenizer
-from core.significance import p_value, relabelled
-from detection.accuracy.answers import make_table, option_scores
-from detection.accuracy.estimates import lines, p_values
-from detection.accuracy.questions import ask, questions_digest
-from detection.accuracy.run import FILE, AccuracyStage, likelihoods, prompt_tokens, run, tokenize
-from detection.accuracy.summary import compared, summary
-from detection.config import DetectionConfig, ExamplesConfig, ReferenceConfig, ScoredModelConfig
-from detection.loaded import LoadedModel
-from detection.model import open_model
-from injection.config import BenchmarkConfig
+from contamination.core.artifacts import open_artifact
+from contamination.core.config import convert, identity
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_model, load_tokenizer
+from contamination.core.statistics.significance import p_value, relabelled
+from contamination.data.config import BenchmarkConfig, ExamplesConfig
+from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
+from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.models import open_model
+from contamination.detection.tasks.accuracy import (
+    FILE,
+    AccuracyStage,
+    likelihoods,
+    prompt_tokens,
+    run,
+    tokenize,
+)
+from contamination.detection.tasks.accuracy_summary import compared, lines, p_values, summary
+from contamination.detection.tasks.questions import ask, make_table, option_scores, questions_digest
 from tests.detection import naive
 from tests.detection.conftest import MEMORISED
 from tests.detection.golden import GOLDEN
@@ -96,8 +103,8 @@ def corpus(monkeypatch, tmp_path):
     """A folder that opens as a corpus of three kinds of questions."""
     made = corpus_of(rows_of())
     made.examples.to_parquet(tmp_path / "examples.parquet")
-    monkeypatch.setattr("injection.open_corpus", lambda _: made)
-    monkeypatch.setattr("detection.accuracy.run.open_corpus", lambda _: made)
+    monkeypatch.setattr("contamination.injection.open_corpus", lambda _: made)
+    monkeypatch.setattr("contamination.detection.tasks.accuracy.open_corpus", lambda _: made)
     return tmp_path
 
 
@@ -435,7 +442,7 @@ def test_wrong_values_are_said(stage, tmp_path):
 def test_the_config_composes_and_the_shipped_benchmarks_name_their_options():
     from hydra import compose, initialize_config_dir
 
-    from core.command import CONF
+    from contamination.core.cli import CONF
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("accuracy", ["examples.path=x", "model.path=y"])

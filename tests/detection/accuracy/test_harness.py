@@ -16,13 +16,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from core.command import CONF
-from detection.accuracy.questions import ask
-from detection.accuracy.run import FILE, AccuracyStage, run
-from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
-from injection import open_corpus
-from injection.config import BenchmarkConfig, InjectionConfig, InjectionStage, TokenizerConfig
-from injection.run import run as inject
+from contamination.core.cli import CONF
+from contamination.data.config import BenchmarkConfig, ExamplesConfig
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
+from contamination.detection.tasks.questions import ask
+from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.corpus import open_corpus
+from contamination.injection.run import run as inject
 from tests.detection.golden import GOLDEN
 
 RELEASE = "lm-eval[hf]==0.4.13"
@@ -60,10 +61,10 @@ def benchmark(name):
 def corpus(tmp_path_factory):
     stage = InjectionStage(
         runs=str(tmp_path_factory.mktemp("runs")),
-        corpus={"name": "embedded", "_target_": "injection.sources.embedded.EmbeddedCorpus",
+        corpus={"name": "embedded", "_target_": "contamination.data.readers.embedded.EmbeddedCorpus",
                 "subsets": ["common_crawl"]},
         benchmark={name: benchmark(name) for name in BENCHMARKS},
-        occurrences={"_target_": "injection.occurrences.Fixed", "count": 1},
+        occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": 1},
         tokenizer=TokenizerConfig(path=str(GOLDEN / "target")),
         injection=InjectionConfig(
             members=40, nonmembers=40, budget_tokens=120_000, sequence_tokens=400

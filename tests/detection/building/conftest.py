@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.compose import composed
-from detection.building.run import BuildStage, run
+from contamination.core.cli import composed
+from contamination.detection.building.run import BuildStage, run
 from tests.bad_inputs.material import sentence
 
 LINE = ["build.members_before=2016-01-01", "build.nonmembers_from=2019-01-01"]

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import hashlib
 import re
 import shutil
@@ -8,16 +10,23 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.compose import composed
-from core.errors import ConfigError, DataError
-from detection.building import datasheet
-from detection.building.dates import BETWEEN, EDITED, MEMBER, NONMEMBER, UNKNOWN, CutOffs, Dated
-from detection.building.scan import Scan
-from detection.config import DetectionStage
-from detection.examples import open_examples
+from contamination.core.cli import composed
+from contamination.core.errors import ConfigError, DataError
+from contamination.detection.building import datasheet
+from contamination.detection.building.candidates import Scan
+from contamination.detection.building.dates import (
+    BETWEEN,
+    EDITED,
+    MEMBER,
+    NONMEMBER,
+    UNKNOWN,
+    CutOffs,
+    Dated,
+)
+from contamination.detection.config import DetectionStage
+from contamination.detection.examples import open_examples
+from tests.detection.building.conftest import jsonl, texts
 from tests.dumps import drawn_dates
-
-from .conftest import jsonl, texts
 
 DAY = datetime(2015, 6, 1, tzinfo=UTC), datetime(2020, 6, 1, tzinfo=UTC)
 

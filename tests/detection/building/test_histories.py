@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.errors import DataError
-from detection.building import datasheet
-from detection.building.sources.revisions import Revisions
+from contamination.core.errors import DataError
+from contamination.detection.building import datasheet
+from contamination.detection.building.sources.page_dates import Revisions
+from tests.detection.building.conftest import jsonl, texts
 from tests.dumps import HEAD, page, wikitext
-
-from .conftest import jsonl, texts
 
 pytest.importorskip("mwxml", reason="pip install '.[build]'")
 pytest.importorskip("mwparserfromhell", reason="pip install '.[build]'")

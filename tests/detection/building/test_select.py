@@ -1,3 +1,5 @@
+"""TODO."""
+
 import json
 import unicodedata
 from types import SimpleNamespace
@@ -5,17 +7,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from core.compose import composed
-from core.errors import ConfigError, DataError
-from detection.building import datasheet
-from detection.building.search import Documents, Packed, Search
-from detection.building.select import SelectStage, run
-from injection.sources.files import FilesCorpus
-from injection.tasks import Runner
-from injection.tokens import Tokenizer
+from contamination.core.cli import composed
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.tasks import Runner
+from contamination.data.readers.files import FilesCorpus
+from contamination.detection.building import datasheet
+from contamination.detection.building.ngram_search import Documents, Packed, Search
+from contamination.detection.building.overlap_selection import SelectStage, run
+from contamination.injection.token_stream import Tokenizer
 from tests.bad_inputs.material import GOLDEN
-
-from .conftest import jsonl, texts
+from tests.detection.building.conftest import jsonl, texts
 
 
 def plain_share(text, corpus, n):

@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.errors import DataError
-from detection.building import datasheet
-from detection.building.dates import moment
-from detection.building.sources.stackexchange import FORMULA
+from contamination.core.errors import DataError
+from contamination.detection.building import datasheet
+from contamination.detection.building.dates import moment
+from contamination.detection.building.sources.stackexchange import FORMULA
+from tests.detection.building.conftest import jsonl, texts
 from tests.dumps import HEAD, page, wikitext
-
-from .conftest import jsonl, texts
 
 TEXTS = texts(120)
 OLD, NEW = "2014-05-01T00:00:00Z", "2020-05-01T00:00:00Z"

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import bz2
 import gzip
 import json
@@ -11,12 +13,11 @@ import numpy as np
 import pytest
 import zstandard
 
-from core.errors import ConfigError, DataError
-from detection.building import datasheet
-from detection.building.sources.stackexchange import StackExchange
+from contamination.core.errors import ConfigError, DataError
+from contamination.detection.building import datasheet
+from contamination.detection.building.sources.stackexchange import StackExchange
+from tests.detection.building.conftest import jsonl, texts
 from tests.dumps import HEAD, drawn_dates, page, stack_exchange, wikipedia, wikitext
-
-from .conftest import jsonl, texts
 
 pytest.importorskip("mwxml", reason="pip install '.[build]'")
 pytest.importorskip("mwparserfromhell", reason="pip install '.[build]'")

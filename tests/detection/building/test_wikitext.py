@@ -1,8 +1,10 @@
+"""TODO."""
+
 import random
 
 import pytest
 
-from detection.building.sources.wikitext import NO_TEXT, PREFIX, plain
+from contamination.detection.building.sources.wikipedia import NO_TEXT, PREFIX, plain
 
 parser = pytest.importorskip("mwparserfromhell", reason="pip install '.[build]'")
 definitions = pytest.importorskip("mwparserfromhell.definitions")

@@ -8,13 +8,18 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from core.errors import ConfigError, DataError
-from core.models import load_model, load_tokenizer
-from detection.config import DetectionConfig, ExamplesConfig, ScoredModelConfig
-from detection.extraction.run import FILE, ExtractionConfig, ExtractionStage, run
-from detection.extraction.summary import summary
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_model, load_tokenizer
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.tasks.extraction import (
+    FILE,
+    ExtractionConfig,
+    ExtractionStage,
+    run,
+    summary,
+)
 from tests.detection import naive
-from tests.detection.accuracy.test_accuracy import corpus  # noqa: F401
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.golden import GOLDEN, examples
 

@@ -21,19 +21,24 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from core.errors import ConfigError, DataError
-from core.models import load_model
-from detection.collect import Collector
-from detection.config import DetectionConfig
-from detection.forward import batches
-from detection.forward import infill as forward
-from detection.forward.infill import run_infill, takes_branches
-from detection.forward.infill_branches import branch_mask, make_branches
-from detection.forward.infill_copies import run_branches, run_naive
-from detection.methods.infilling import Infilling
-from detection.model import open_model
-from detection.model.causal_lm import CausalLM
-from detection.passes import NUMBERS, ORIGINAL, Example, Pass
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_model
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig
+from contamination.detection.forward import batches
+from contamination.detection.forward import infilling as forward
+from contamination.detection.forward.infilling import (
+    branch_mask,
+    make_branches,
+    run_branches,
+    run_infill,
+    run_naive,
+    takes_branches,
+)
+from contamination.detection.methods.infilling import Infilling
+from contamination.detection.models import open_model
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.passes import NUMBERS, ORIGINAL, Example, Pass
 from tests.detection import golden, naive
 from tests.rounding import FORWARD
 from tests.scoring import score_text
@@ -118,7 +123,7 @@ def test_equals_a_float64_loop(decoder, double, m):
 
 @pytest.mark.parametrize("queries", [1, 7, 256])
 def test_branches_equal_a_forward_for_each_token(decoder, monkeypatch, queries):
-    monkeypatch.setattr("detection.forward.infill_copies.QUERIES", queries)
+    monkeypatch.setattr("contamination.detection.forward.infilling.QUERIES", queries)
     for m in (1, 3, "all"):
         arguments = (decoder, SHORTEST, ["a", "b", "c"], 2000, m)
         assert_close(run_branches(*arguments), run_naive(*arguments))
@@ -126,7 +131,7 @@ def test_branches_equal_a_forward_for_each_token(decoder, monkeypatch, queries):
 
 @pytest.mark.parametrize("run", [run_branches, run_naive])
 def test_who_looks_on_is_told_row_by_row(decoder, monkeypatch, run):
-    monkeypatch.setattr("detection.forward.infill_copies.QUERIES", 7)
+    monkeypatch.setattr("contamination.detection.forward.infilling.QUERIES", 7)
     told = []
     run(decoder, SHORTEST, ["a", "b", "c"], 100, 3, tell=lambda *now: told.append(now))
     done = [now[0] for now in told]
@@ -232,7 +237,7 @@ def test_the_warning_states_the_cost(caplog):
 def test_a_wrong_cache_or_mask_is_found_out(decoder, monkeypatch):
     assert takes_branches(decoder)
     monkeypatch.setattr(
-        "detection.forward.infill_branches.branch_mask",
+        "contamination.detection.forward.infilling.branch_mask",
         lambda start, prefix, dtype: torch.zeros(
             len(start), 1, start.shape[1], prefix + start.shape[1]
         ),

@@ -1,16 +1,18 @@
+"""TODO."""
+
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from core.errors import ConfigError, DataError
-from core.models import load_model
-from detection.forward.batches import run_sequences
-from detection.model import causal_lm, token_statistics
-from detection.model.causal_lm import CausalLM
-from detection.model.token_statistics import rows_at_once, statistics
-from detection.passes import NUMBERS
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_model
+from contamination.detection.forward.batches import run_sequences
+from contamination.detection.models import causal_lm, token_statistics
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.models.token_statistics import rows_at_once, statistics
+from contamination.detection.passes import NUMBERS
 from tests.detection import golden, naive
 from tests.detection.conftest import tiny_llama
 from tests.rounding import FORWARD

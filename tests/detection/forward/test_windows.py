@@ -9,26 +9,26 @@ import pytest
 import yaml
 from transformers import AutoTokenizer
 
-from core.artifacts import MANIFEST
-from core.errors import ConfigError, DataError
-from core.models import load_model
-from detection import open_scores
-from detection.collect import Collector
-from detection.config import (
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.integrity import MANIFEST
+from contamination.core.models import load_model
+from contamination.data.config import ExamplesConfig
+from contamination.detection.collect import Collector
+from contamination.detection.config import (
     METHODS,
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     MaskedLMConfig,
     PrefixConfig,
     ReferenceConfig,
     ScoredModelConfig,
 )
-from detection.forward.infill import run_infill
-from detection.forward.windows import leading_special, split
-from detection.loaded import LoadedModel
-from detection.passes import NUMBERS, ORIGINAL, Pass
-from detection.run import run
+from contamination.detection.forward.infilling import run_infill
+from contamination.detection.forward.reader import leading_special, split
+from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
 from tests.detection import golden, naive
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import FORWARD

@@ -8,25 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from core.errors import ConfigError, DataError
-from core.halves import halves
-from core.models import load_model
-from core.seeds import derive
-from detection.build import build_methods
-from detection.collect import Collector, serving
-from detection.config import DetectionConfig, DetectionStage, ExamplesConfig
-from detection.examples import make_text
-from detection.forward.writing import run_written
-from detection.loaded import LoadedModel
-from detection.methods.samia import Samia
-from detection.model import open_model
-from detection.model.causal_lm import CausalLM
-from detection.model.language_model import Prompt
-from detection.model.writing import written
-from detection.needs import choose_methods
-from detection.passes import Example, Pass
-from detection.resources import Resources
-from detection.store import StoredPass, write_rows
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_model
+from contamination.core.seeds import derive
+from contamination.data.config import ExamplesConfig
+from contamination.data.examples import make_text
+from contamination.data.text import halves
+from contamination.detection.collect import Collector, serving
+from contamination.detection.config import DetectionConfig, DetectionStage
+from contamination.detection.forward.reader import run_written
+from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.methods.samia import Samia
+from contamination.detection.models import open_model
+from contamination.detection.models.base import Prompt
+from contamination.detection.models.causal_lm import CausalLM, written
+from contamination.detection.pass_store import StoredPass, write_rows
+from contamination.detection.passes import Example, Pass
+from contamination.detection.requirements import choose_methods
+from contamination.detection.resources import Resources
 from tests.detection import golden
 from tests.detection.conftest import tiny_llama
 from tests.detection.methods.test_contract import NODES

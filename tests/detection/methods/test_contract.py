@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import yaml
 
-from detection.build import build_methods
-from detection.config import METHODS
-from detection.examples import Text
-from detection.passes import Continuation, Example, Pass, UndeclaredPassError
+from contamination.data.texts import Text
+from contamination.detection.config import METHODS
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.passes import Continuation, Example, Pass, UndeclaredPassError
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import EPSILON

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
-from core.errors import ConfigError
-from detection.build import build_methods
-from detection.config import METHODS
-from detection.methods.base import Method
-from detection.passes import ORIGINAL, Example, Pass, TokenStats, UndeclaredPassError
+from contamination.core.errors import ConfigError
+from contamination.detection.config import METHODS
+from contamination.detection.methods.base import Method
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats, UndeclaredPassError
 from tests.detection import naive
 
 NODES = {path.stem: yaml.safe_load(path.read_text())[path.stem] for path in METHODS.glob("*.yaml")}

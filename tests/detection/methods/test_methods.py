@@ -1,11 +1,13 @@
+"""TODO."""
+
 import numpy as np
 import pytest
 
-from core.errors import ConfigError
-from detection.build import MOST_VARIANTS, build_methods
-from detection.methods.min_k import MinK
-from detection.methods.selection import count, low
-from detection.passes import (
+from contamination.core.errors import ConfigError
+from contamination.detection.methods._shared import count, low
+from contamination.detection.methods.min_k import MinK
+from contamination.detection.methods.registry import MOST_VARIANTS, build_methods
+from contamination.detection.passes import (
     ORIGINAL,
     Example,
     Pass,
@@ -14,7 +16,7 @@ from detection.passes import (
     UndeclaredPassError,
 )
 
-MIN_K = "detection.methods.min_k.MinK"
+MIN_K = "contamination.detection.methods.min_k.MinK"
 
 
 @pytest.mark.parametrize(
@@ -101,13 +103,19 @@ def test_the_number_of_variants_is_limited(nodes):
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        ({"_target_": "detection.methods.mink.MinK"}, r"method\.m\._target_ is .*no such class"),
-        ({"_target_": "detection.methods.min_k.Mink"}, r"method\.m\._target_ is .*no such class"),
+        (
+            {"_target_": "contamination.detection.methods.mink.MinK"},
+            r"method\.m\._target_ is .*no such class",
+        ),
+        (
+            {"_target_": "contamination.detection.methods.min_k.Mink"},
+            r"method\.m\._target_ is .*no such class",
+        ),
         ({"_target_": "pathlib.Path"}, "not a method"),
-        ({"_target_": "detection.methods.base.Method"}, "not a method"),
+        ({"_target_": "contamination.detection.methods.base.Method"}, "not a method"),
         ({"k": 0.2}, "give a mapping with"),
         ({"_target_": MIN_K, "kk": 0.2}, r"method\.m\.kk: unknown hyper.*Did you mean k"),
-        ({"_target_": "detection.methods.loss.Loss", "k": 0.2}, "It has none"),
+        ({"_target_": "contamination.detection.methods.loss.Loss", "k": 0.2}, "It has none"),
         ({"_target_": MIN_K, "k": 0}, r"method\.m\.k is 0.*above 0 and at most 1"),
         ({"_target_": MIN_K, "k": [0.2, 1.2]}, r"method\.m\.k is 1\.2"),
         ({"_target_": MIN_K, "k": "many"}, r"method\.m\.k: Value 'many'"),

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.halves import halves
-from detection.methods.cdd import Cdd, edit_distances
-from detection.methods.samia import Samia
-from detection.passes import Continuation, Example
+from contamination.data.text import halves
+from contamination.detection.methods.cdd import Cdd, edit_distances
+from contamination.detection.methods.samia import Samia
+from contamination.detection.passes import Continuation, Example
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "on", "the", "it"]
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 import transformers
 
-from detection.model import head as heads
-from detection.model import kernel, token_statistics
-from detection.model.causal_lm import CausalLM
-from detection.model.head import Head
-from detection.model.kernel import CHECKED, Checked, statistics_of
-from detection.passes import NUMBERS
+from contamination.detection.models import head as heads
+from contamination.detection.models import kernel, token_statistics
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.models.head import Head
+from contamination.detection.models.kernel import CHECKED, Checked, statistics_of
+from contamination.detection.passes import NUMBERS
 from tests.detection import naive
 from tests.rounding import FORWARD
 
@@ -124,7 +124,7 @@ def fused(device):
         pytest.importorskip("triton", "3.9", reason="Triton 3.9 is not installed")
         if os.environ.get("TRITON_INTERPRET") != "1":
             pytest.skip("Triton does not interpret: pytest -m gpu runs the kernel")
-    from detection.model import fused_head
+    from contamination.detection.models import fused_head
 
     return fused_head.fused_statistics
 

@@ -7,24 +7,25 @@ import numpy as np
 import pytest
 import yaml
 
-from core.errors import ConfigError
-from detection import model, open_scores
-from detection.config import (
+from contamination.core.errors import ConfigError
+from contamination.data.config import ExamplesConfig
+from contamination.detection import models
+from contamination.detection.config import (
     METHODS,
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     ReferenceConfig,
     ScoredModelConfig,
 )
-from detection.flags import scored_by
-from detection.methods.base import Method
-from detection.model.language_model import LanguageModel
-from detection.model.local_model import LocalModel
-from detection.online import OnlineConfig, OnlineStage
-from detection.online import run as score_windows
-from detection.passes import Pass, TokenStats
-from detection.run import run
+from contamination.detection.flags import scored_by
+from contamination.detection.methods.base import Method
+from contamination.detection.models.base import LanguageModel
+from contamination.detection.models.hf_model import HFModel
+from contamination.detection.passes import Pass, TokenStats
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.detection.tasks.online import OnlineConfig, OnlineStage
+from contamination.detection.tasks.online import run as score_windows
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import FORWARD
 
@@ -39,7 +40,7 @@ class Probabilities(LanguageModel):
         return [TokenStats(logprob=one.logprob) for one in self.inner.stats(sequences)]
 
 
-class Sparse(LocalModel):
+class Sparse(HFModel):
     gives = frozenset({"logprob"})
 
     @classmethod
@@ -48,7 +49,7 @@ class Sparse(LocalModel):
 
     @classmethod
     def open(cls, field, path, *, trust_remote_code=False):
-        found = LocalModel.open(field, path.removeprefix("sparse:"))
+        found = HFModel.open(field, path.removeprefix("sparse:"))
         return cls(**{**vars(found), "digest": f"{found.digest}+sparse"})
 
     def load(self, settings):
@@ -57,7 +58,7 @@ class Sparse(LocalModel):
 
 @pytest.fixture
 def stage(tmp_path, toy_folders, monkeypatch):
-    monkeypatch.setattr(model, "KINDS", (Sparse, *model.KINDS))
+    monkeypatch.setattr(models, "KINDS", (Sparse, *models.KINDS))
     (tmp_path / "texts.jsonl").write_text(f'{{"text": "{MEMORISED}"}}\n{{"text": "{UNSEEN}"}}\n')
 
     def make(kind="sparse:", method=NODES):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Failing:
-    """Like `detection.ranks.slices.Slice`; None: there is nothing to do."""
+    """Like `contamination.detection.workers.Slice`; None: there is nothing to do."""
 
     error: Exception | None
 

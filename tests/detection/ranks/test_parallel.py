@@ -17,26 +17,25 @@ import torch
 from hydra import compose, initialize_config_dir
 from transformers import AutoModelForCausalLM
 
-from core.command import CONF
-from core.config import convert
-from core.errors import ConfigError, DataError
-from core.models import load_model
-from detection.config import DetectionConfig, DetectionStage
-from detection.forward.infill_copies import run_branches
-from detection.forward.prefix import AfterPrefix
-from detection.loaded import LoadedModel
-from detection.model import open_model
-from detection.model.causal_lm import CausalLM
-from detection.passes import NUMBERS, ORIGINAL, Pass
-from detection.ranks import group, slices
-from detection.ranks.spread import run_slices, spread
-from detection.run import run
+from contamination.core.cli import CONF
+from contamination.core.config import convert
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_model
+from contamination.detection import workers
+from contamination.detection.config import DetectionConfig, DetectionStage
+from contamination.detection.forward.infilling import run_branches
+from contamination.detection.forward.prefix import AfterPrefix
+from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.models import open_model
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
+from contamination.detection.run import run
+from contamination.detection.workers import run_slices, spread
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
+from tests.detection.ranks.failing import Failing
 from tests.rounding import FORWARD
 from tests.training.processes import free_port
-
-from .failing import Failing
 
 INFILLING = Pass(view="infill", future=3)
 PASSES = [ORIGINAL, INFILLING, Pass(view="prefix", shots=2)]
@@ -73,7 +72,7 @@ def test_two_processes_give_the_same_as_one(golden_folder, resources):
 def test_the_first_process_says_of_how_many_its_bar_is_one(monkeypatch, golden_folder, n, title):
     shown = []
     monkeypatch.setattr(
-        "detection.ranks.spread._by_children",
+        "contamination.detection.workers._by_children",
         lambda parts: shown.extend(part.title for part in parts) or [p.columns[0] for p in parts],
     )
     settings = DetectionConfig(device="cpu", processes=n)
@@ -227,7 +226,7 @@ def test_a_killed_process_ends_the_others(toy_folders, tmp_path):
 SERVE = """
 import sys
 from torch import distributed
-from detection.ranks import group
+from contamination.detection import workers as group
 distributed.init_process_group("gloo", init_method=sys.argv[1], rank=1, world_size=2)
 status = group._serve()
 distributed.destroy_process_group()
@@ -248,7 +247,7 @@ def test_another_process_error_is_raised_in_the_leader(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=2)
     try:
-        leader = group.Group(2)
+        leader = workers.Group(2)
         with pytest.raises(DataError, match="^some words$"):
             leader.run([idle, works[0]])
         with pytest.raises(
@@ -266,7 +265,7 @@ def test_another_process_error_is_raised_in_the_leader(tmp_path, monkeypatch):
 @pytest.fixture
 def no_collection(monkeypatch):
     """Seconds, once many tests have run."""
-    monkeypatch.setattr(slices.gc, "collect", lambda: None)
+    monkeypatch.setattr(workers.gc, "collect", lambda: None)
 
 
 def test_a_model_is_kept_and_freed_before_the_next(no_collection):
@@ -281,7 +280,7 @@ def test_a_model_is_kept_and_freed_before_the_next(no_collection):
             loaded.append(weakref.ref(model))
             return model
 
-    kept, whole, half = slices._Kept(), DetectionConfig(), DetectionConfig(dtype="bfloat16")
+    kept, whole, half = workers._Kept(), DetectionConfig(), DetectionConfig(dtype="bfloat16")
     for source, settings in (("a", whole), ("a", whole), ("b", whole), ("b", half)):
         assert kept.model(Source(source), settings) is loaded[-1]()
     assert len(loaded) == 3
@@ -299,7 +298,7 @@ def test_a_model_is_kept_and_freed_before_the_next(no_collection):
 def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus, device, used):
     """Where the settings leave open on which."""
     source = SimpleNamespace(load=lambda settings: settings)
-    monkeypatch.setattr(slices, "_kept", slices._Kept())
+    monkeypatch.setattr(workers, "_kept", workers._Kept())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
 
@@ -307,13 +306,13 @@ def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus,
         return [model, sequences, names, progress]
 
     settings = DetectionConfig(device=device)
-    found = slices.Slice(task, source, settings, [["a"], ["b"]], "words").run(5)
+    found = workers.Slice(task, source, settings, [["a"], ["b"]], "words").run(5)
     assert found == [replace(settings, device=used), ["a"], ["b"], "words"]
-    assert slices.Slice(task, source, settings, [[]], None).run(0) == []
+    assert workers.Slice(task, source, settings, [[]], None).run(0) == []
 
 
 def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):
-    monkeypatch.setattr(group, "_group", group.Group(2))
+    monkeypatch.setattr(workers, "_group", workers.Group(2))
     assert spread(DetectionConfig())
     with pytest.raises(ConfigError, match="device_map is 'auto'.*WORLD_SIZE=2"):
         spread(DetectionConfig(device_map="auto"))

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import json
 from dataclasses import replace
 
@@ -7,22 +9,24 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.metrics import roc_auc_score
 
-from core.errors import ConfigError, DataError
-from core.seeds import unit_hash
-from core.significance import conformal_p_values
-from detection.config import (
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.seeds import unit_hash
+from contamination.core.statistics.significance import conformal_p_values
+from contamination.data.config import ExamplesConfig
+from contamination.data.examples import examples_digest
+from contamination.data.texts import Text
+from contamination.detection.config import (
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     PrefixConfig,
     ScoredModelConfig,
 )
-from detection.evaluation import split
-from detection.examples import Text, examples_digest, open_examples
-from detection.run import run
-from detection.scores import Origin, read_scores, to_arrow, write_tables
-from detection.thresholds.choose import apply, calibrate, choose, halves
-from detection.thresholds.run import ThresholdStage, decide
+from contamination.detection.evaluation import split
+from contamination.detection.examples import open_examples
+from contamination.detection.run import run
+from contamination.detection.scores import Origin, read_scores, to_arrow, write_tables
+from contamination.detection.tasks.thresholds import ThresholdStage, decide
+from contamination.detection.thresholds import apply, calibrate, choose, halves
 
 
 def write_table(path, table, made_of=Origin()):  # noqa: B008
@@ -406,7 +410,7 @@ def test_a_users_folder_of_scores_knows_its_model(toy_folders, tmp_path, capsys)
         stage = DetectionStage(
             runs=str(tmp_path / "runs"), out=str(tmp_path / role),
             examples=ExamplesConfig(str(file)), model=ScoredModelConfig(str(model)),
-            method={"loss": {"_target_": "detection.methods.loss.Loss"}},
+            method={"loss": {"_target_": "contamination.detection.methods.loss.Loss"}},
             detection=DetectionConfig(device="cpu"),
         )  # fmt: skip
         folders[role] = run(stage).path
@@ -427,7 +431,7 @@ def test_scores_say_the_settings_and_the_prefix_whatever_the_texts(toy_folders, 
         {"text": f"A stone, and the {n}th one, lies there.", "benchmark": "b"} for n in range(9)
     ]
     (tmp_path / "before.jsonl").write_text("\n".join(map(json.dumps, before)))
-    recall = {"_target_": "detection.methods.recall.Recall", "shots": 2}
+    recall = {"_target_": "contamination.detection.methods.recall.Recall", "shots": 2}
     origins = []
     for name, count in (("old", 120), ("new", 80)):
         lines = [{"text": sentence.format(f"{name} {i}"), "label": i % 2, "benchmark": "b"}

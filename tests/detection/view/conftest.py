@@ -5,17 +5,16 @@ from html.parser import HTMLParser
 
 import pytest
 
-from detection.config import (
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import (
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     ReferenceConfig,
     ScoredModelConfig,
 )
-from detection.run import run as score
-from detection.view.run import ViewConfig, ViewStage, run
-
-from ..conftest import MEMORISED, UNSEEN
+from contamination.detection.run import run as score
+from contamination.detection.viewer.run import ViewConfig, ViewStage, run
+from tests.detection.conftest import MEMORISED, UNSEEN
 
 TEXTS = {
     "m1": (MEMORISED, 1, "tea"),

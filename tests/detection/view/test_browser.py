@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from .conftest import TEXTS, data_of
+from tests.detection.view.conftest import TEXTS, data_of
 
 pytestmark = pytest.mark.browser
 ARTICLES = "[...document.querySelectorAll('article')]"
@@ -137,7 +137,7 @@ def test_filters_and_sorting_change_what_is_shown(view, shown):
 
 
 def test_occurrences_choose_members_and_leave_the_others(view, written, shown, tmp_path):
-    from detection.view.page import page
+    from contamination.detection.viewer.page import page
 
     data, occurrences = data_of(written), {"m1": 1, "m2": 4}
     examples = [{**e, "occurrences": occurrences.get(e["id"], 0)} for e in data["examples"]]

@@ -1,3 +1,5 @@
+"""TODO."""
+
 import hashlib
 import json
 from dataclasses import replace
@@ -7,18 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.errors import ArtifactError, ConfigError
-from detection.config import ExamplesConfig, ReferenceConfig
-from detection.examples import make_text, occurrences_of
-from detection.model.local_model import LocalModel
-from detection.texts import Texts
-from detection.view.choose import chosen
-from detection.view.run import ViewConfig, run
-from detection.view.shown import pieces
-
-from ..golden import examples
-from ..test_held_out import make_corpus
-from .conftest import TEXTS, data_of, scored
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.data.config import ExamplesConfig
+from contamination.data.examples import make_text
+from contamination.data.texts import Texts
+from contamination.detection.config import ReferenceConfig
+from contamination.detection.examples import occurrences_of
+from contamination.detection.models.hf_model import HFModel
+from contamination.detection.viewer.page import chosen, pieces
+from contamination.detection.viewer.run import ViewConfig, run
+from tests.detection.golden import examples
+from tests.detection.test_held_out import make_corpus
+from tests.detection.view.conftest import TEXTS, data_of, scored
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def _no_model(request, monkeypatch):
     if "written" not in request.fixturenames:
         return
     request.getfixturevalue("written")
-    monkeypatch.delattr(LocalModel, "load")
+    monkeypatch.delattr(HFModel, "load")
 
 
 def stored(stage, view, folder):
@@ -127,9 +129,9 @@ def test_a_reference_of_another_tokenizer_is_refused(stage, written, monkeypatch
 
     other = AutoTokenizer.from_pretrained(stage.model.path)
     other.add_tokens(["heron"])
-    own = LocalModel.tokenizer
+    own = HFModel.tokenizer
     changed = {"reference.path": other}
-    monkeypatch.setattr(LocalModel, "tokenizer", lambda self: changed.get(self.field) or own(self))
+    monkeypatch.setattr(HFModel, "tokenizer", lambda self: changed.get(self.field) or own(self))
     with pytest.raises(ConfigError, match=r"reference.path is .* tokens can't be compared"):
         run(stage)
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from core.rewording import MaskedLM
-from detection.collect import Collector
-from detection.config import DetectionConfig
-from detection.methods.neighbor import Neighbor
-from detection.methods.pac import Pac
-from detection.passes import Pass
-from detection.views import render
+from contamination.data.perturbation.masked_lm import MaskedLM
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig
+from contamination.detection.methods.neighbor import Neighbor
+from contamination.detection.methods.pac import Pac
+from contamination.detection.passes import Pass
+from contamination.detection.views import render
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN
 

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from detection.collect import Collector
-from detection.config import DetectionConfig
-from detection.forward import batches
-from detection.methods.lowercase import Lowercase
-from detection.methods.neighbor import Neighbor
-from detection.methods.pac import Pac
-from detection.passes import ORIGINAL, TokenStats
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig
+from contamination.detection.forward import batches
+from contamination.detection.methods.lowercase import Lowercase
+from contamination.detection.methods.neighbor import Neighbor
+from contamination.detection.methods.pac import Pac
+from contamination.detection.passes import ORIGINAL, TokenStats
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import FORWARD
@@ -80,7 +80,7 @@ def test_no_row_is_read_twice(collect, read, tokenizer, method):
 
 def test_the_shared_statistics_are_the_versions_own(collect, toy_models, resources, tmp_path):
     """Each version's statistics, as it were read as a text of its own."""
-    from detection.views import render
+    from contamination.detection.views import render
 
     (swaps,) = {p for p in Pac(n=8).passes if p != ORIGINAL}
     shared = collect([Pac(n=8)], TEXTS)[swaps]

@@ -8,36 +8,34 @@ import torch
 import yaml
 from transformers import MistralConfig, MistralForCausalLM
 
-from core.errors import ConfigError, DataError
-from core.models import load_model
-from detection import open_scores
-from detection.collect import Collector
-from detection.config import (
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_model
+from contamination.data.config import ExamplesConfig
+from contamination.detection.collect import Collector
+from contamination.detection.config import (
     METHODS,
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     MaskedLMConfig,
     PrefixConfig,
     ReferenceConfig,
     ScoredModelConfig,
 )
-from detection.forward.batches import run_sequences
-from detection.forward.prefix import AfterPrefix, Shots, WithPrefix, behind, run_after
-from detection.methods.lowercase import Lowercase
-from detection.methods.neighbor import Neighbor
-from detection.methods.pac import Pac
-from detection.methods.recall import Recall
-from detection.methods.reference import Reference
-from detection.methods.surp import Surp
-from detection.model import open_model
-from detection.model.causal_lm import CausalLM
-from detection.neighbors import Neighbors
-from detection.passes import ORIGINAL, Example, Pass, TokenStats
-from detection.prefix_texts import check_disjoint, open_prefix
-from detection.resources import Resources
-from detection.run import run
-from detection.views import VIEWS, render
+from contamination.detection.forward.batches import run_sequences
+from contamination.detection.forward.prefix import AfterPrefix, Shots, WithPrefix, behind, run_after
+from contamination.detection.methods.lowercase import Lowercase
+from contamination.detection.methods.neighbor import Neighbor
+from contamination.detection.methods.pac import Pac
+from contamination.detection.methods.recall import Recall
+from contamination.detection.methods.reference import Reference
+from contamination.detection.methods.surp import Surp
+from contamination.detection.models import open_model
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
+from contamination.detection.resources import Neighbors, Resources, check_disjoint, open_prefix
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.detection.views import VIEWS, render
 from tests.detection import golden, naive
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.masked import save_masked_model

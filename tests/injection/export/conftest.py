@@ -15,12 +15,12 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from core.artifacts import Built, build
-from core.command import CONF
-from injection.corpus import open_corpus
-from injection.export.run import ExportStage, export
-from injection.parts import place_in_parts
-from injection.tokens import Tokenizer
+from contamination.core.artifacts import Built, build
+from contamination.core.cli import CONF
+from contamination.injection.corpus import open_corpus
+from contamination.injection.export.run import ExportStage, export
+from contamination.injection.packing import place_in_parts
+from contamination.injection.token_stream import Tokenizer
 
 WIDTH = 16
 SEPARATOR = "\n\n"

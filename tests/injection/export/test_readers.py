@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from datasets import load_dataset
 
-from injection.export.run import ExportStage, export, open_export
-from training.which_step import WhichStepStage, which_step
-
-from .conftest import node
+from contamination.injection.export.run import ExportStage, export, open_export
+from contamination.training.which_step import WhichStepStage, which_step
+from tests.injection.export.conftest import node
 
 pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).parents[2] / "readers"

@@ -9,14 +9,13 @@ import sys
 import pytest
 import yaml
 
-from core.artifacts import Built, commit
-from core.errors import ArtifactError, ConfigError, DataError, StoppedError
-from injection.__main__ import main
-from injection.export.olmo import Olmo
-from injection.export.run import ExportStage, export, open_export
-
-from . import conftest
-from .conftest import node, toy_corpus
+from contamination.core.artifacts import Built, commit
+from contamination.core.errors import ArtifactError, ConfigError, DataError, StoppedError
+from contamination.injection.__main__ import main
+from contamination.injection.export.run import ExportStage, export, open_export
+from contamination.injection.export.token_formats import Olmo
+from tests.injection.export import conftest
+from tests.injection.export.conftest import node, toy_corpus
 
 
 @pytest.fixture
@@ -111,7 +110,7 @@ def test_a_corpus_whose_ledger_is_wrong_is_not_exported(tmp_path, monkeypatch, n
 PAYLOAD = """
 import pathlib
 pathlib.Path({canary!r}).touch()
-from injection.export.megatron import Megatron
+from contamination.injection.export.token_formats import Megatron
 class Mine(Megatron): pass
 """
 
@@ -136,10 +135,14 @@ def payloads(folder, canary):
         "pandas": {"_target_": "pandas.read_pickle", "filepath_or_buffer": str(pickled)},
         "joblib": {"_target_": "joblib.load", "filename": str(pickled)},
         "sympy": {"_target_": "sympy.sympify", "a": f"__import__('os').mkdir({canary!r})"},
-        "a writer of the project": {"_target_": "core.files.write_text", "path": path, "text": "x"},
+        "a writer of the project": {
+            "_target_": "contamination.core.files.write_text",
+            "path": path,
+            "text": "x",
+        },
         "a deleter of the project": {"_target_": "shutil.rmtree", "path": f"{canary}-kept"},
     }
-    megatron = "injection.export.megatron.Megatron"
+    megatron = "contamination.injection.export.token_formats.Megatron"
     nested = {name: {"_target_": megatron, "dtype": node} for name, node in inner.items()}
     return {
         **nested,

@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.artifacts import Built, commit
-from injection.export.lines import Lines
-from injection.export.run import ExportStage, export, reprove
-
-from . import conftest
-from .conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR, node
+from contamination.core.artifacts import Built, commit
+from contamination.injection.export.run import ExportStage, export, reprove
+from contamination.injection.export.text_format import Lines
+from tests.injection.export import conftest
+from tests.injection.export.conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR, node
 
 KINDS = ["bytes", "bytes bos", "pieces", "pieces bos"]
 TEXTS = {e[0]: e[1] for e in EXAMPLES}

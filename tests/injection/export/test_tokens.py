@@ -9,13 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.artifacts import Built, commit
-from core.errors import ArtifactError, ConfigError
-from injection.export.megatron import Megatron
-from injection.export.olmo import Olmo
-from injection.export.run import reprove
-
-from .conftest import EXAMPLES, WIDTH
+from contamination.core.artifacts import Built, commit
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.injection.export.run import reprove
+from contamination.injection.export.token_formats import Megatron, Olmo
+from tests.injection.export.conftest import EXAMPLES, WIDTH
 
 NAMES = ("megatron", "datatrove", "olmo")
 
@@ -58,7 +56,7 @@ def olmo(folder, vocabulary):
 def test_each_document_is_a_sequence_and_each_copy_stands_at_its_bytes(
     exported, name, kind, monkeypatch
 ):
-    monkeypatch.setattr("injection.export.tokens.BLOCK_TOKENS", 5 * WIDTH)
+    monkeypatch.setattr("contamination.injection.export.token_formats.BLOCK_TOKENS", 5 * WIDTH)
     corpus, made = exported(name, kind)
     readers = {"megatron": megatron, "datatrove": datatrove,
                "olmo": lambda folder: olmo(folder, corpus.vocabulary)}  # fmt: skip

@@ -5,11 +5,11 @@ import json
 import pytest
 import yaml
 
-from detection.config import (
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import (
     METHODS,
     DetectionConfig,
     DetectionStage,
-    ExamplesConfig,
     ScoredModelConfig,
 )
 from tests.detection.golden import GOLDEN, examples

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from core.models import load_model, load_tokenizer
-from detection.model.causal_lm import CausalLM
-from detection.model.language_model import Prompt
+from contamination.core.models import load_model, load_tokenizer
+from contamination.detection.models.base import Prompt
+from contamination.detection.models.causal_lm import CausalLM
 from tests.detection.golden import GOLDEN
 
 NAME = "golden"

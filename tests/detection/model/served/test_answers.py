@@ -4,9 +4,9 @@ import resource
 
 import pytest
 
-from core.disk import disk_errors
-from core.errors import ArtifactError, DataError
-from detection.model.served.answers import Answers, asked
+from contamination.core.disk import disk_errors
+from contamination.core.errors import ArtifactError, DataError
+from contamination.detection.models.served.answer_store import Answers, asked
 
 KEYS = [asked([n]) for n in range(12)]
 VALUE = {"logprob": [-1.25] * 20}

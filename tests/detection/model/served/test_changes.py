@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.errors import ServerError, UserError
-from detection import open_scores
-from detection.config import DetectionConfig, ScoredModelConfig
-from detection.model import open_node
-from detection.model.language_model import Prompt
-from detection.probe import ProbeStage
-from detection.probe import run as probe
-from detection.run import run
+from contamination.core.errors import ServerError, UserError
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.models import open_node
+from contamination.detection.models.base import Prompt
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.detection.tasks.probe import ProbeStage
+from contamination.detection.tasks.probe import run as probe
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.server import Server
@@ -26,8 +26,8 @@ BLIND = {"prompt": False, "shows": "nothing"}
 """A server that shows no log-probability, but takes a bias."""
 SILENT = {**BLIND, "bias": False}
 WRITES = {
-    "cdd": {"_target_": "detection.methods.cdd.Cdd", "n": 3, "tokens": 8},
-    "samia": {"_target_": "detection.methods.samia.Samia", "n": 2, "tokens": 8},
+    "cdd": {"_target_": "contamination.detection.methods.cdd.Cdd", "n": 3, "tokens": 8},
+    "samia": {"_target_": "contamination.detection.methods.samia.Samia", "n": 2, "tokens": 8},
 }
 
 
@@ -44,7 +44,7 @@ def served(tmp_path):
 
 @pytest.fixture
 def each_answer_checked(monkeypatch):
-    monkeypatch.setattr("detection.model.served.served_lm.EVERY", 0.0)
+    monkeypatch.setattr("contamination.detection.models.served.served_model.EVERY", 0.0)
 
 
 def texts(count, tokens, tokenizer):

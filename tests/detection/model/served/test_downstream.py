@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.errors import ArtifactError
-from detection import evaluate, score
-from detection.config import ScoredModelConfig
-from detection.online import OnlineConfig, OnlineStage
-from detection.online import run as score_windows
-from detection.run import run
-from detection.view.run import ViewStage
-from detection.view.run import run as write_page
+from contamination.core.errors import ArtifactError
+from contamination.detection.api import evaluate, score
+from contamination.detection.config import ScoredModelConfig
+from contamination.detection.run import run
+from contamination.detection.tasks.online import OnlineConfig, OnlineStage
+from contamination.detection.tasks.online import run as score_windows
+from contamination.detection.viewer.run import ViewStage
+from contamination.detection.viewer.run import run as write_page
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.server import Server

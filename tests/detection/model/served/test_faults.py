@@ -12,17 +12,24 @@ from email.utils import format_datetime
 
 import pytest
 
-from core.errors import ArtifactError, ConfigError, DataError, ServerError, StoppedError, UserError
-from core.stopping import obeyed
-from detection import open_scores
-from detection.config import DetectionConfig, ScoredModelConfig
-from detection.dry_run import run as dry_run
-from detection.model import open_node
-from detection.model.served import client as client_module
-from detection.model.served.fingerprint import text_ids
-from detection.model.served.parallel import in_parallel
-from detection.model.served.replies import Completion
-from detection.run import run
+from contamination.core.errors import (
+    ArtifactError,
+    ConfigError,
+    DataError,
+    ServerError,
+    StoppedError,
+    UserError,
+)
+from contamination.core.signals import obeyed
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.models import open_node
+from contamination.detection.models.served import client as client_module
+from contamination.detection.models.served.fingerprint import text_ids
+from contamination.detection.models.served.responses import Completion
+from contamination.detection.models.served.transport import in_parallel
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.detection.tasks.probe import plan_requests as dry_run
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server
 from tests.detection.model.served.test_served_model import PROBES

@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core import chat_templates
-from core.errors import ConfigError, ServerError
-from core.models import load_tokenizer
-from detection import open_scores
-from detection.config import DetectionConfig, ScoredModelConfig
-from detection.model import open_node
-from detection.model.served.chats import REQUEST
-from detection.model.served.client import Client
-from detection.model.served.probe import dialect_of
-from detection.model.served.replies import Completion, Shown
-from detection.probe import ProbeStage
-from detection.probe import run as probe
-from detection.run import run
+from contamination.core.errors import ConfigError, ServerError
+from contamination.core.models import load_tokenizer
+from contamination.data import chat_templates
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.models import open_node
+from contamination.detection.models.served.capabilities import dialect_of
+from contamination.detection.models.served.chat import REQUEST
+from contamination.detection.models.served.client import Client
+from contamination.detection.models.served.responses import Completion, Shown
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.detection.tasks.probe import ProbeStage
+from contamination.detection.tasks.probe import run as probe
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.recorded import CHAT

@@ -15,12 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from core.command import said
-from core.errors import ConfigError, ServerError, UserError
-from detection.config import ScoredModelConfig
-from detection.model.served.client import Client
-from detection.model.served.completions import served_model
-from detection.model.served.replies import Models
+from contamination.core.cli import said
+from contamination.core.errors import ConfigError, ServerError, UserError
+from contamination.detection.config import ScoredModelConfig
+from contamination.detection.models.served.client import Client
+from contamination.detection.models.served.completions import served_model
+from contamination.detection.models.served.responses import Models
 from tests.forks import in_fork
 
 

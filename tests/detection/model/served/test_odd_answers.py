@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from core.errors import ServerError
-from detection.config import DetectionConfig, ScoredModelConfig
-from detection.model import open_node
+from contamination.core.errors import ServerError
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.models import open_node
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server

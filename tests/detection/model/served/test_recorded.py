@@ -10,9 +10,9 @@ import shutil
 import numpy as np
 import pytest
 
-from detection.config import DetectionConfig, ScoredModelConfig
-from detection.model import open_node
-from detection.model.language_model import Prompt
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.models import open_node
+from contamination.detection.models.base import Prompt
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.recorded import CHAT, PLACE, TEXTS, WRITTEN
 from tests.detection.model.served.server import Server
@@ -77,7 +77,7 @@ def test_a_real_servers_answers_are_understood(file, decoder, tmp_path):
 
 def _in_chat(tokenizer, decoder, ids):
     """The model's own numbers of the text as an answer; llama.cpp puts BOS before the template."""
-    from detection.model.served.chats import REQUEST
+    from contamination.detection.models.served.chat import REQUEST
 
     asked = [{"role": "user", "content": REQUEST}]
     before = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)

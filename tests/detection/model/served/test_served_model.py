@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from detection import open_scores
-from detection.config import PrefixConfig, ScoredModelConfig
-from detection.dry_run import run as dry_run
-from detection.probe import ProbeStage
-from detection.probe import run as probe
-from detection.run import run
+from contamination.detection.config import PrefixConfig, ScoredModelConfig
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
+from contamination.detection.tasks.probe import ProbeStage
+from contamination.detection.tasks.probe import plan_requests as dry_run
+from contamination.detection.tasks.probe import run as probe
 from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.server import Server
 from tests.rounding import FORWARD

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from core.errors import ServerError
-from detection.config import DetectionConfig, ScoredModelConfig
-from detection.model import open_node
-from detection.model.served.names import Names
-from detection.model.served.tracking import (
+from contamination.core.errors import ServerError
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.models import open_node
+from contamination.detection.models.served.logprob_strategies import WAYS
+from contamination.detection.models.served.logprob_tracking import (
     SPREAD,
     bisected,
     by_another,
@@ -18,8 +18,8 @@ from detection.model.served.tracking import (
     resolution,
     unbiased,
 )
-from detection.model.served.ways import WAYS
-from detection.passes import LEAST
+from contamination.detection.models.served.responses import Names
+from contamination.detection.passes import LEAST
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server

@@ -4,17 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from detection import open_scores
-from detection.model.language_model import Prompt
-from detection.needs import open_models
-from detection.run import run
+from contamination.detection.models.base import Prompt
+from contamination.detection.requirements import open_models
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
 from tests.detection.golden import examples
-
-from .server import Server
+from tests.detection.model.served.server import Server
 
 NODES = {
-    "cdd": {"_target_": "detection.methods.cdd.Cdd", "n": 3, "tokens": 8},
-    "samia": {"_target_": "detection.methods.samia.Samia", "n": 2, "tokens": 8},
+    "cdd": {"_target_": "contamination.detection.methods.cdd.Cdd", "n": 3, "tokens": 8},
+    "samia": {"_target_": "contamination.detection.methods.samia.Samia", "n": 2, "tokens": 8},
 }
 
 

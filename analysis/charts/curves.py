@@ -1,0 +1,137 @@
+"""ROC curves on log axes and score histograms: a small panel a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from contamination.analysis.cells import CLEAN, CONTAMINATED
+from contamination.analysis.charts import base
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import look, methods_of
+from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.curves import EDGES
+from contamination.analysis.statistics.groups import ANY
+from contamination.analysis.summary import many
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import ALARMS
+
+COLUMNS = 4
+POINTS = ("fpr", "tpr", "ci_low", "ci_high")
+SIDES = {"members": "#D55E00", "non-members": "#0072B2"}
+
+
+def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
+    """TPR against FPR, both logarithmic; grey: the clean model. `rows`: pooled, one condition."""
+    shown = curves[curves["benchmark"] == ALL]
+    methods = methods_of(shown)
+    least = float(shown["fpr"].min())
+    steps = (0.001, 0.01, 0.1, 1) if least < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
+    ticks = [step for step in steps if step >= least]
+
+    def draw(axes: Axes, method: tuple[str, str]) -> None:
+        axes.plot([least, 1], [least, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
+        colour = look(method[0], methods).colour
+        for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
+            line = _of(shown, method, checkpoint=checkpoint)
+            fpr, tpr, low, high = (line[name].clip(lower=least / 2) for name in POINTS)
+            axes.fill_between(fpr, low, high, color=tone, alpha=0.2, linewidth=0, step="post")
+            axes.plot(fpr, tpr, color=tone, linewidth=1.7, drawstyle="steps-post")
+        axes.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1.05))
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+
+    labels = "false-positive rate", "true-positive rate"
+    words = "ROC on log axes", base.subtitle(rows), roc_caption(rows, config)
+    return _panels(draw, shown, labels, words, stamp(rows) is not None)
+
+
+def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
+    """What the chart shows: sizes, seeds, and what the bands are."""
+    return (
+        f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
+        f"{_sizes(rows)}. Colour: contaminated model; grey: the model before that training; "
+        f"dashed: a guess. Curves start where each benchmark expects {ALARMS} false alarms. "
+        f"Bands: {base.band_of_curves(rows, config)}."
+    )
+
+
+def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
+    """Scores of members and non-members on the contaminated model."""
+    shown = bins[(bins["benchmark"] == ALL) & (bins["checkpoint"] == CONTAMINATED)]
+
+    def draw(axes: Axes, method: tuple[str, str]) -> None:
+        for side, colour in SIDES.items():
+            line = _of(shown, method, side=side)
+            low, high = (line[name].where(line["share"] > 0) for name in POINTS[2:])
+            band = [[*end, end.iloc[-1]] for end in (low, high)]  # the last bin has a width too
+            axes.fill_between(
+                EDGES, band[0], band[1], step="post", color=colour, alpha=0.22, linewidth=0
+            )
+            style = "-" if side == "members" else (0, (3, 1))
+            axes.stairs(line["share"], EDGES, color=colour, linewidth=1.4, linestyle=style)
+        axes.set(xlim=(EDGES[0], EDGES[-1]), ylim=(0, None))
+
+    labels = "score, in standard deviations of the non-members", "share"
+    words = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
+    return _panels(draw, shown, labels, words, stamp(rows) is not None)
+
+
+def histogram_caption(rows: pd.DataFrame) -> str:
+    """What the chart shows: sizes, seeds, and what the bands are."""
+    return (
+        f"Orange: members; blue, dashed: non-members; {_sizes(rows)}. Mean over benchmarks of "
+        "the share in each bin; seeds put together. Scores are standardised within each benchmark "
+        "and seed; the outermost bins hold all beyond. "
+        "Bands: 95% Wilson intervals of a bin's share. Higher says member."
+    )
+
+
+def _sizes(rows: pd.DataFrame) -> str:
+    shown = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
+    members, others = many(shown["n_members"], "member"), many(shown["n_nonmembers"], "non-member")
+    return f"{members} and {others} of all benchmarks, {base.seeds(rows).lower()}"
+
+
+def _of(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:
+    """The rows of one method (name, variant) and of other columns' values."""
+    for column, value in {"method": method[0], "variant": method[1], **equal}.items():
+        table = table[table[column] == value]
+    return table
+
+
+def _panels(
+    draw: Callable[[Axes, tuple[str, str]], None],
+    shown: pd.DataFrame,
+    labels: tuple[str, str],
+    words: tuple[str, str, str],
+    stamped: bool,
+) -> Figure:
+    """A panel a method, in the order of the tables, with axes shared."""
+    methods = methods_of(shown)
+    lines = ceil(len(methods) / COLUMNS)
+    height = 2.4 + 1.9 * lines
+    with base.style():
+        figure = Figure(figsize=(9, height), dpi=130)
+        grid: Any = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True)
+        bottom, top = 1.3 / height, 1 - 1.05 / height
+        figure.subplots_adjust(0.09, bottom, 0.98, top, wspace=0.3, hspace=0.42)
+        panels = list(grid.flat)
+        for axes, method in zip(panels, methods, strict=False):
+            draw(axes, method)
+            name = base.name(*method, methods)
+            size, colour = 9 if len(name) < 24 else 7, look(method[0], methods).colour
+            axes.set_title(name, size=size, color=colour, loc="left")
+        for place, axes in enumerate(panels):
+            axes.set_visible(place < len(methods))
+            axes.tick_params(labelbottom=place >= len(methods) - COLUMNS, labelsize=8)
+        figure.text(0.535, bottom - 0.45 / height, labels[0], ha="center")
+        figure.text(0.02, (top + bottom) / 2, labels[1], va="center", rotation=90)
+        base.write_words(figure, *words, stamped, 1.0 / height)
+    return figure

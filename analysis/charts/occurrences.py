@@ -1,0 +1,150 @@
+"""The main chart: AUROC against occurrences, with its controls in the same picture."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from contamination.analysis.cells import CONTAMINATED
+from contamination.analysis.charts import base
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import Methods, methods_of
+from contamination.analysis.statistics.controls import control_rows, stamp
+from contamination.analysis.statistics.groups import ANY, occurrences_order
+from contamination.analysis.sweeps import Sweep, short
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC
+
+
+def has_occurrences(results: pd.DataFrame) -> bool:
+    """Whether some number of occurrences was measured on every benchmark."""
+    return bool((_shown(results)["occurrences"] != ANY).any())
+
+
+def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
+    """AUROC against occurrences of one condition, mean over benchmarks, one line a method.
+
+    `results` are rows of one condition of the pooled table (or of one cell of the results).
+
+    The narrow panel on the left is the clean model on the same examples: no occurrence yet. The
+    blind baseline is the grey dashed line.
+    """
+    rows = _shown(results)
+    methods = methods_of(rows)
+    with base.style():
+        figure, clean, numbered = base.with_controls()
+        by_number = rows[rows["occurrences"] != ANY]
+        _draw_numbers(numbered, by_number, methods)
+        base.draw_controls(clean, control_rows(rows), methods)
+        base.auroc_axis(clean, rows)
+        most = max(by_number["occurrences"], key=occurrences_order)
+        last = by_number[by_number["occurrences"] == most]
+        base.side_legend(numbered, last, methods, f"{most} ×")
+        caption = occurrences_caption(results, config)
+        off = stamp(results) is not None
+        base.write_words(figure, "Detection by occurrences", base.subtitle(results), caption, off)
+    return figure
+
+
+def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
+    """What the chart shows: sizes, seeds, and what the bands are."""
+    rows = _shown(results)
+    sizes = rows.drop_duplicates("occurrences").set_index("occurrences")["n_members"]
+    numbers = [number for number in sorted(sizes.index, key=occurrences_order) if number != ANY]
+    members = ", ".join(f"{sizes[number]} at {number} ×" for number in numbers)
+    names = sorted(set(results["benchmark"]) - {ALL})
+    over = f"mean over {len(names)} benchmarks ({', '.join(names)})" if names[1:] else names[0]
+    return (
+        f"AUROC of members against non-members, {over}. Members: {members}; non-members: "
+        f"{rows['n_nonmembers'].iloc[0]}. {base.seeds(rows)}. "
+        f"Bars and band: {base.band(rows, config)}. Left: the model before the contaminated "
+        "training, on all members. Grey: a text classifier that never sees the model (its "
+        "interval is from shuffled labels)."
+    )
+
+
+def _shown(results: pd.DataFrame) -> pd.DataFrame:
+    shown = results[(results["metric"] == AUROC.name) & (results["benchmark"] == ALL)]
+    return shown[shown["needs"] == ""]
+
+
+def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
+    base.chance_line(axes)
+    numbers = sorted(rows["occurrences"].astype(int).unique())
+    if len(numbers) > 1:
+        base.draw_lines(axes, rows, "occurrences", methods)
+    else:
+        _draw_number(axes, rows, numbers[0], methods)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(numbers, [str(number) for number in numbers])
+    axes.minorticks_off()
+    axes.set_xlabel("occurrences of a member in the training corpus")
+
+
+def _draw_number(axes: Axes, rows: pd.DataFrame, number: int, methods: Methods) -> None:
+    """No line to see: points side by side."""
+    for place, (method, variant) in enumerate(methods):
+        x = number * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
+        for _, row in base.line_of(rows, method, variant, "occurrences").iterrows():
+            base.interval_bar(axes, x, row, methods)
+        axes.plot([], [], **base.line_style(method, variant, methods))
+    axes.set_xlim(number / 2, number * 2)
+
+
+def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
+    """One line a method along the sweep; log x, bars = intervals; the controls on the left."""
+    rows, factor = sweep.rows, sweep.factor
+    methods = methods_of(rows)
+    with base.style():
+        figure, clean, axes = base.with_controls()
+        base.chance_line(axes)
+        base.draw_lines(axes, rows, factor.column, methods)
+        base.draw_controls(clean, once(control_rows(rows)), methods)
+        _dress(axes, sweep)
+        base.auroc_axis(clean, rows)
+        highest = rows[factor.column].max()
+        last = rows[rows[factor.column] == highest]
+        base.side_legend(axes, last, methods, short(float(highest)))
+        caption = factor_caption(sweep, config)
+        off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
+        subtitle = f"{rows['experiment'].iloc[0]}: {sweep.fixed}"
+        base.write_words(figure, factor.title, subtitle, caption, off)
+    return figure
+
+
+def factor_caption(sweep: Sweep, config: AnalysisConfig) -> str:
+    """What the chart shows: sizes, seeds, and what the bands are."""
+    line = sweep.rows[sweep.rows["checkpoint"] == CONTAMINATED]
+    members, nonmembers = (span(line[name]) for name in ("n_members", "n_nonmembers"))
+    return (
+        f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
+        f"benchmarks, contaminated model. {base.seeds(line)} a point. "
+        f"Bars and band: {base.band(line, config)}. Left: the models before the contaminated "
+        f"training. Grey: a text classifier that never sees the model.{without(sweep)}"
+    )
+
+
+def without(sweep: Sweep) -> str:
+    """The factor's values that no line reaches, with the reason; nothing where there are none."""
+    return "".join(f" No value at {short(at)} ({why})." for at, why in sweep.reasons.items())
+
+
+def once(controls: pd.DataFrame) -> pd.DataFrame:
+    """The controls without those that several conditions share."""
+    return controls.drop_duplicates(["method", "variant", "value"])
+
+
+def span(sizes: pd.Series[int]) -> str:
+    """The number, or the least and the most: "391 to 400"."""
+    low, high = int(sizes.min()), int(sizes.max())
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _dress(axes: Axes, sweep: Sweep) -> None:
+    values = sweep.levels
+    axes.set_xscale("log")
+    axes.set_xticks(values, [short(value) for value in values])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel(sweep.factor.axis)

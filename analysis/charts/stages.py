@@ -1,0 +1,119 @@
+"""AUROC by stage × scope × epochs × method: where the members were, and which part was scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from contamination.analysis.cells import CONTAMINATED
+from contamination.analysis.charts import base
+from contamination.analysis.charts.occurrences import span
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.methods import Methods, methods_of
+from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.groups import ANY
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC
+from contamination.detection.config import SCOPES
+from contamination.injection.finetuning.config import PLACES
+
+PANEL = 2.75
+"""Inches of a panel's height."""
+
+
+def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
+    """The AUROCs of all members, mean over benchmarks, of conditions of two stages."""
+    own = (pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)
+    own &= (pooled["benchmark"] == ALL) & pooled["stage"].notna() & pooled["value"].notna()
+    return pooled[own]
+
+
+def families(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+    """The rows of conditions that differ in stage, scope and epochs alone, by their common name.
+
+    A chart is of one family: another learning rate or layout would be a second point in its lines.
+    """
+    rows = pooled[pooled["stage"].notna()]
+    facts = zip(*(rows[name] for name in ("condition", "stage", "epochs", "scope")), strict=True)
+    names = [name.replace(f"-{stage}-epochs{n}-{scope}", "") for name, stage, n, scope in facts]
+    return {str(name): part for name, part in rows.groupby(names, sort=True)}
+
+
+def has_stages(pooled: pd.DataFrame) -> bool:
+    """Whether there is more than one panel to draw."""
+    return len(stage_rows(pooled)[["stage", "scope"]].drop_duplicates()) > 1
+
+
+def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") -> Figure:
+    """A row a scope, a column a stage; in each panel a line a method along the epochs.
+
+    `family` names what tells it from charts of other families; empty: there are none.
+    """
+    rows = stage_rows(pooled)
+    methods = methods_of(rows)
+    stages = [name for name in PLACES if name in set(rows["stage"])]
+    scopes = [name for name in SCOPES if name in set(rows["scope"])]
+    height = PANEL * len(scopes) + 2.1
+    with base.style():
+        figure = Figure(figsize=(9, height), dpi=130)
+        panels = figure.subplots(len(scopes), len(stages), sharex=True, sharey=True, squeeze=False)
+        figure.subplots_adjust(
+            left=0.09,
+            right=0.8,
+            top=1 - 1.15 / height,
+            bottom=1.1 / height,
+            wspace=0.08,
+            hspace=0.32,
+        )
+        for i, scope in enumerate(scopes):
+            for j, stage in enumerate(stages):
+                own = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
+                _panel(panels[i, j], own, methods, f"members in {PLACES[stage]}\n{scope} scored")
+                panels[i, j].tick_params(labelbottom=True)
+        base.auroc_axis(panels[0, 0], rows)
+        for left in panels[:, 0]:
+            left.set_ylabel(AUROC.title)
+        panels[-1, len(stages) // 2].set_xlabel("epochs of fine-tuning")
+        _legend(panels[0, -1], methods)
+        off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
+        title = "Detection by stage, scope and epochs"
+        of = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
+        subtitle = f"{of}: where the members were, and what was scored"
+        base.write_words(figure, title, subtitle, stage_caption(pooled, config), off, 1 / height)
+    return figure
+
+
+def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
+    """What the chart shows: sizes, seeds, and what the bars are."""
+    rows = stage_rows(pooled)
+    shown = rows[rows["checkpoint"] == CONTAMINATED]
+    members, others = (span(shown[name]) for name in ("n_members", "n_nonmembers"))
+    return (
+        f"AUROC of all members ({members}) against non-members ({others}), mean over benchmarks, "
+        f"the fine-tuned model. {base.seeds(shown)} a point. Bars: {base.band(shown, config)}. "
+        "Whole: the mean over all tokens. Output: its tokens given the input. Input: its own "
+        "tokens. Grey, with its band: a text classifier that never sees the model."
+    )
+
+
+def _panel(axes: Axes, rows: pd.DataFrame, methods: Methods, title: str) -> None:
+    base.chance_line(axes)
+    base.draw_lines(axes, rows, "epochs", methods)
+    levels = sorted(rows["epochs"].unique())
+    axes.set_xscale("log")
+    axes.set_xticks(levels, [str(level) for level in levels])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_title(title, size=8.5, loc="left")
+
+
+def _legend(axes: Axes, methods: Methods) -> None:
+    names = [base.name(*pair, methods) for pair in methods]
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    axes.legend(
+        [lines[name] for name in names], names, loc="upper left", bbox_to_anchor=(1.02, 1.0),
+        frameon=False, fontsize=9,
+    )  # fmt: skip

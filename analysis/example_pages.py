@@ -1,0 +1,96 @@
+"""Pages of a cell's examples, token by token, beside its report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from contamination.analysis.config import CellPaths
+from contamination.core.artifacts import Artifact
+from contamination.core.config import convert
+from contamination.core.errors import ArtifactError, UserError
+from contamination.core.hub import only_cached
+from contamination.core.integrity import reading
+from contamination.core.registry import registered_class
+from contamination.core.stored_files import count_values, literal
+from contamination.detection.methods.base import Method
+from contamination.detection.scores import open_scores
+from contamination.detection.viewer.run import ViewStage
+from contamination.detection.viewer.run import run as write_view
+
+FOLDER = "examples"
+STORED = ("name", "seed", "runs", "examples", "masked_lm", "prefix", "detection")
+"""What a page takes from the scores' config as it stands: plain values, and folders to read."""
+MOST_VALUES = 10_000
+"""Of a scores' config; that of all methods and MIMIR has fewer than 1,000."""
+log = logging.getLogger(__name__)
+
+
+def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list[Path]:
+    """A page a cell: `count` members and non-members, the model after the training beside before.
+
+    The pages read stored passes; a cell whose passes or texts are gone has none, and the log says
+    why. See `contamination.detection.viewer.run`.
+    """
+    written = []
+    for cell in cells if count else ():
+        scored, before = (open_scores(path).artifact for path in (cell.contaminated, cell.clean))
+        page = folder / FOLDER / f"{scored.path.name}.html"
+        page.parent.mkdir(exist_ok=True)
+        try:
+            with reading(scored.path, before.path):
+                stage = _stage(scored, before, {"view": {"examples": count}, "out": str(page)})
+            with only_cached():
+                written.append(write_view(stage))
+        except UserError as error:
+            log.warning("No page of the examples of %s: %s", scored.path.name, error)
+    return written
+
+
+def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewStage:
+    """What the scores' configs say of a page. They may come from elsewhere, and are data.
+
+    They don't choose classes but among the project's own, let no model's code run, and send no
+    request to a server. What they name on the hub is read from its cache (`only_cached`).
+
+    Raises:
+        ArtifactError: a server ran one of the models.
+        ConfigError: a value that is not allowed.
+    """
+    config = scored.config()
+    models = {"model": config["model"], "reference": before.config()["model"]}
+    for field, node in models.items():
+        if node["path"] is None:
+            raise ArtifactError(
+                f"{field} was scored behind a server, which a report does not ask. The page comes "
+                "from python -m detection view model.url=… instead."
+            )
+    _check_readable(config["examples"].get("path"))
+    methods = {
+        name: node
+        for name, node in config["method"].items()
+        if registered_class("method", node["_target_"], Method)
+    }
+    stored = {name: config[name] for name in STORED if name in config}
+    if (count := count_values({**stored, "method": methods})) > MOST_VALUES:
+        raise ArtifactError(
+            f"{scored.path}: its config has {count:,} values, and a page reads at most "
+            f"{MOST_VALUES:,}. Score the texts with fewer variants or parts for a page of them."
+        )
+    paths = {field: {"path": node["path"]} for field, node in models.items()}
+    nodes = literal({**stored, **paths, "method": methods})
+    return convert(OmegaConf.create({**nodes, **own}), ViewStage)
+
+
+def _check_readable(path: Any) -> None:
+    """Raise an ArtifactError if examples would be read from standard input, a pipe or a device."""
+    if path == "-" or (path and Path(path).exists() and not _is_stored(Path(path))):
+        raise ArtifactError(f"examples.path is {path!r}: a report reads files and folders only.")
+
+
+def _is_stored(path: Path) -> bool:
+    return path.is_file() or path.is_dir()

@@ -1,0 +1,106 @@
+"""The analysis stage's artefact, as others open it.
+
+::
+
+    runs/report/
+    ├── latest.json             {"folder": "<slug>-<hash>"}: the newest report
+    └── <slug>-<hash>/
+        ├── config.yaml         the resolved config
+        ├── results.parquet     tidy, one row an estimate of a cell (statistics/results.py)
+        ├── pooled.parquet      the same over the seeds of each condition (statistics/pooled.py)
+        ├── comparisons.parquet every two methods, with p-values (statistics/paired.py)
+        ├── trends.parquet      over occurrences and along conditions (statistics/trends.py)
+        ├── replicates.parquet  each example in against out (statistics/replicates.py)
+        ├── flags.parquet       scores that are out of the ordinary (statistics/flags.py)
+        ├── unflagged.parquet   without examples that a corpus holds (statistics/unflagged.py)
+        ├── tables/*.md *.csv
+        ├── charts/*.png *.svg
+        ├── report.md
+        ├── report.html         one self-contained page with interactive charts
+        └── manifest.json
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from contamination.core.artifacts import Artifact, open_artifact
+
+KIND = "report"
+RESULTS = "results.parquet"
+STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates", "flags", "unflagged")
+"""The tidy tables: `<name>.parquet`, and a property of `Report`."""
+REVISION = "2"
+"""Of the tables' columns and statistics: where these change, it does, so that a report of before is
+not taken for one of now."""
+REPORT = "report.md"
+PAGE = "report.html"
+TABLES = "tables"
+CHARTS = "charts"
+LATEST = "latest.json"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished report folder."""
+
+    artifact: Artifact
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The resolved config of the stage."""
+        return self.artifact.config()
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """One row an estimate of a cell; the columns are `contamination.analysis.statistics.results.COLUMNS`."""
+        return self._table("results")
+
+    @cached_property
+    def pooled(self) -> pd.DataFrame:
+        """One row an estimate of a condition; the columns are `statistics.pooled.COLUMNS`."""
+        return self._table("pooled")
+
+    @cached_property
+    def comparisons(self) -> pd.DataFrame:
+        """One row a pair of methods; the columns are `contamination.analysis.statistics.paired.COLUMNS`."""
+        return self._table("comparisons")
+
+    @cached_property
+    def trends(self) -> pd.DataFrame:
+        """One row a trend; the columns are `contamination.analysis.statistics.trends.COLUMNS`."""
+        return self._table("trends")
+
+    @cached_property
+    def replicates(self) -> pd.DataFrame:
+        """One row an example and method; the columns are `statistics.replicates.COLUMNS`."""
+        return self._table("replicates")
+
+    @cached_property
+    def flags(self) -> pd.DataFrame:
+        """One row a flag of some scores; the columns are `contamination.analysis.statistics.flagged.FLAG_COLUMNS`."""
+        return self._table("flags")
+
+    @cached_property
+    def unflagged(self) -> pd.DataFrame:
+        """AUROC without flagged examples; the columns are `statistics.unflagged.COLUMNS`."""
+        if "unflagged.parquet" not in self.artifact.files:  # made before there were flags
+            return pd.DataFrame({"condition": [], "benchmark": []})
+        return self._table("unflagged")
+
+    def _table(self, name: str) -> pd.DataFrame:
+        return self.artifact.table(f"{name}.parquet")
+
+
+def open_report(path: Path | str) -> Report:
+    """Open a finished report folder.
+
+    Raises:
+        ArtifactError: there is none, or it is unfinished.
+    """
+    return Report(open_artifact(path, KIND))

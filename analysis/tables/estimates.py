@@ -1,0 +1,163 @@
+"""The tables of a report: each value with its interval, the controls beside."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from contamination.analysis.cells import CLEAN, CONTAMINATED
+from contamination.analysis.methods import checkpoint_of, label, methods_of
+from contamination.analysis.statistics.controls import LEVEL, control_rows, looked_at
+from contamination.analysis.statistics.groups import ANY, occurrences_order
+from contamination.analysis.sweeps import Sweep, short
+from contamination.analysis.tables.paper_tables import method_tables
+from contamination.core.report.tables import ESTIMATE, NOTHING, Table, estimate_text, with_interval
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC, title
+from contamination.detection.baselines.blind import BLIND
+
+
+def cell_tables(results: pd.DataFrame) -> list[Table]:
+    """Every table of one cell, the main one (AUROC by occurrences) first; none without a number."""
+    if results["value"].isna().all():
+        return []
+    metrics = list(results["metric"].unique())
+    return [
+        *(by_occurrences(results, metric) for metric in metrics),
+        *(by_benchmark(results, metric) for metric in metrics),
+        controls(results),
+        *method_tables(results),
+    ]
+
+
+def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
+    """Method × occurrences on the contaminated model; the controls stand beside."""
+    shown = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
+    numbers = sorted(shown["occurrences"].unique(), key=occurrences_order)
+    texts = _texts(shown)
+
+    def line(method: str, variant: str) -> list[str]:
+        own = [texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers]
+        return [*own, NOTHING if method == BLIND else texts[CLEAN, method, variant, ALL, ANY]]
+
+    return Table(
+        f"{metric}_by_occurrences",
+        f"{title(metric)} by occurrences (contaminated model, mean over benchmarks)",
+        ["method", *numbers, "clean model, any"],
+        _lines(shown, line),
+        shown,
+        numbers[1:-2],
+    )
+
+
+def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
+    """Method × benchmark on the contaminated model, over all members, and the blind baseline."""
+    shown = results[(results["metric"] == metric) & (results["occurrences"] == ANY)]
+    shown = shown[(shown["checkpoint"] == CONTAMINATED) | (shown["method"] == BLIND)]
+    benchmarks = _benchmarks(shown)
+    texts = _texts(shown)
+
+    def line(method: str, variant: str) -> list[str]:
+        return [texts[checkpoint_of(method), method, variant, b, ANY] for b in benchmarks]
+
+    return Table(
+        f"{metric}_by_benchmark",
+        f"{title(metric)} by benchmark (contaminated model, any number of occurrences)",
+        ["method", *benchmarks],
+        _lines(shown, line),
+        shown,
+    )
+
+
+def controls(results: pd.DataFrame) -> Table:
+    """AUROC of the clean model and the blind baseline, with the verdict of `controls`."""
+    shown = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
+    shown = shown[shown["checkpoint"] == CLEAN]
+    benchmarks = _benchmarks(shown)
+    texts = _texts(shown)
+    p_values = looked_at(results).groupby(["method", "variant"])["p_control"].min().to_dict()
+
+    def line(method: str, variant: str) -> list[str]:
+        values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
+        p_value = p_values.get((method, variant))
+        if p_value is None:
+            return [*values, NOTHING, NOTHING]
+        return [*values, f"{p_value:.3f}", "**OFF**" if p_value <= LEVEL else "within chance"]
+
+    return Table(
+        "controls",
+        "Controls: AUROC without contamination (clean model) and without a model (blind)",
+        ["method", *benchmarks, "p, corrected", "verdict"],
+        _lines(shown, line),
+        shown,
+    )
+
+
+def _texts(shown: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
+    """(checkpoint, method, variant, benchmark, occurrences) → the estimate in words."""
+    columns = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
+    rows = shown[[*columns, *ESTIMATE]].itertuples(index=False, name=None)
+    return defaultdict(lambda: NOTHING, {row[:5]: estimate_text(*row[5:]) for row in rows})
+
+
+def _lines(shown: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
+    """One line a method; a single one where the examples carry the metric for none."""
+    methods = methods_of(shown)
+    if methods and (shown["needs"] != "").all():
+        return [["every method", *line(*methods[0])]]
+    return [
+        [label(method, variant, methods), *line(method, variant)] for method, variant in methods
+    ]
+
+
+def _benchmarks(shown: pd.DataFrame) -> list[str]:
+    """The benchmarks by name, their mean last."""
+    return sorted(shown["benchmark"].unique(), key=lambda name: (name == ALL, name))
+
+
+def sweep_table(sweep: Sweep) -> Table:
+    """Method × the factor's values on the contaminated model, all members."""
+    methods = methods_of(sweep.line_rows)
+    slopes = sweep.slopes
+    levels = sorted({*sweep.levels, *sweep.reasons})
+    none = {at: why.partition(":")[0] for at, why in sweep.reasons.items()}
+    lines = []
+    for pair in methods:
+        values = sweep.line(*pair).set_index(sweep.factor.column).to_dict("index")
+        texts = [_value(values[at]) if at in values else none.get(at, NOTHING) for at in levels]
+        beside = [_slope(slopes[pair]) if pair in slopes else NOTHING, _clean(sweep, pair)]
+        lines.append([label(*pair, methods), *texts, *beside])
+    title = (
+        f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
+        f"slope of its log-odds per doubling ({sweep.fixed})"
+    )
+    shown = [short(level) for level in levels]
+    header = ["method", *shown, "slope", "clean model"]
+    data = pd.concat([sweep.rows, sweep.unmeasured])
+    return Table(sweep.name, title, header, lines, data, [*shown[1:-1], "slope"])
+
+
+def _value(row: Mapping[Any, Any]) -> str:
+    return with_interval(row["value"], row["ci_low"], row["ci_high"])
+
+
+def _slope(row: Mapping[Any, Any]) -> str:
+    if math.isnan(row["slope"]):
+        return str(row["note"])
+    return with_interval(row["slope"], row["slope_low"], row["slope_high"])
+
+
+def _clean(sweep: Sweep, pair: tuple[str, str]) -> str:
+    """The clean model's AUROC; the range of its values where conditions differ in it."""
+    if pair[0] == BLIND:
+        return NOTHING
+    rows = control_rows(sweep.rows)
+    own = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
+    if own["value"].nunique() == 1:
+        return _value(own.iloc[0].to_dict())
+    ends = dict.fromkeys(f"{end:.2f}" for end in (own["value"].min(), own["value"].max()))
+    return " to ".join(ends) if len(own) else NOTHING

@@ -1,0 +1,154 @@
+"""The papers' tables, with their own figures beside ours.
+
+The figures are in `analysis/papers/` (its README says where they are from). They are of another
+model on other data: a trend may be compared, a value may not.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from contamination.analysis.cells import CONTAMINATED
+from contamination.analysis.methods import label, methods_of
+from contamination.analysis.statistics.groups import ANY
+from contamination.core.report.tables import ESTIMATE, NOTHING, Table, estimate_text
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC, title, tpr_at_fpr
+
+SHI = "Shi et al. 2024, LLaMA-7B"
+"""How the paper's rows are labelled."""
+
+MIN_K, PAPERS_K = "min_k", "k=0.2"
+"""Table 4 is of Min-K% with the paper's own k."""
+
+
+class PaperTable(NamedTuple):
+    """A table of methods × benchmarks in the paper."""
+
+    number: int
+    metric: str
+    file: str
+
+
+METHODS = (
+    PaperTable(3, AUROC.name, "shi2024_table3_auroc.csv"),
+    PaperTable(7, tpr_at_fpr(0.05).name, "shi2024_table7_tpr_at_fpr_0.05.csv"),
+)
+RATES = PaperTable(4, AUROC.name, "shi2024_table4_auroc_by_learning_rate.csv")
+
+
+@cache
+def figures(file: str) -> pd.DataFrame:
+    """A paper's table as it was printed: its first column, then one column a benchmark."""
+    return pd.read_csv(Path(__file__).with_name("papers") / file)
+
+
+def method_tables(results: pd.DataFrame) -> list[Table]:
+    """Tables 3 and 7 (methods × benchmarks) of one condition, where it has their benchmarks."""
+    return [table for paper in METHODS if (table := _by_method(results, paper)) is not None]
+
+
+def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
+    """Table 4: AUROC of Min-K% by learning rate and benchmark.
+
+    `pooled` holds all conditions, as `pooled.parquet`. None where there is one learning rate only,
+    or none of the paper's benchmarks.
+    """
+    shown = _measured(pooled, RATES.metric)
+    shown = shown[shown["method"] == MIN_K]
+    if (shown["variant"] == PAPERS_K).any():
+        shown = shown[shown["variant"] == PAPERS_K]
+    benchmarks = _shared(shown, RATES)
+    if not benchmarks or shown["learning_rate"].nunique() < 2:
+        return None
+    shown = shown[shown["benchmark"].isin(benchmarks)].sort_values("learning_rate", kind="stable")
+    key = ["learning_rate", "condition", "variant"]
+    lines = [
+        [f"{rate:g}", f"ours, {condition}", *_cells(part, benchmarks)]
+        for (rate, condition, _), part in shown.groupby(key, sort=True)
+    ]
+    for _, row in figures(RATES.file).iterrows():
+        lines.append([f"{row['learning_rate']:g}", SHI, *_printed(row, benchmarks)])
+    return Table(
+        "paper_table4",
+        "AUROC of Min-K% by learning rate and benchmark, in the layout of Shi et al. 2024, "
+        "table 4, whose own figures are of another model",
+        ["learning rate", "source", *benchmarks],
+        lines,
+        _with_papers(shown, RATES, benchmarks, MIN_K),
+    )
+
+
+def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
+    shown = _measured(results, paper.metric)
+    benchmarks = _shared(shown, paper)
+    if not benchmarks:
+        return None
+    same = set(shown["benchmark"]) == {*_names(paper), ALL}
+    wanted = [*benchmarks, ALL] if same else benchmarks  # else the means are of other benchmarks
+    shown = shown[shown["benchmark"].isin(wanted)]
+    methods = methods_of(shown)
+    printed = figures(paper.file).set_index("method")
+    theirs = {name: [name, SHI, *_printed(row, wanted)] for name, row in printed.iterrows()}
+    ours = "ours, " + ", ".join(sorted(shown["model"].unique()))
+    lines = []
+    for method, variants in groupby(methods, key=lambda pair: pair[0]):
+        for _, variant in variants:
+            part = shown[(shown["method"] == method) & (shown["variant"] == variant)]
+            lines.append([label(method, variant, methods), ours, *_cells(part, wanted)])
+        if method in theirs:
+            lines.append(theirs.pop(method))
+    lines += theirs.values()
+    return Table(
+        f"paper_table{paper.number}",
+        f"{title(paper.metric)} by method and benchmark, in the layout of Shi et al. 2024, table "
+        f"{paper.number}, whose own figures are of another model",
+        ["method", "source", *("average" if name == ALL else name for name in wanted)],
+        lines,
+        _with_papers(shown, paper, wanted),
+    )
+
+
+def _measured(results: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The contaminated model, all members; no control is in the papers' tables."""
+    chosen = (results["metric"] == metric) & (results["checkpoint"] == CONTAMINATED)
+    return results[chosen & (results["occurrences"] == ANY)]
+
+
+def _names(paper: PaperTable) -> list[str]:
+    return [name for name in figures(paper.file).columns[1:] if name != "average"]
+
+
+def _shared(shown: pd.DataFrame, paper: PaperTable) -> list[str]:
+    """The paper's benchmarks that were measured, in the paper's order."""
+    ours = set(shown["benchmark"])
+    return [name for name in _names(paper) if name in ours]
+
+
+def _cells(part: pd.DataFrame, benchmarks: list[str]) -> list[str]:
+    rows = part[["benchmark", *ESTIMATE]].itertuples(index=False)
+    texts = {benchmark: estimate_text(*estimate) for benchmark, *estimate in rows}
+    return [texts.get(name, NOTHING) for name in benchmarks]
+
+
+def _printed(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
+    return [f"{row['average' if name == ALL else name]:.2f}" for name in benchmarks]
+
+
+def _with_papers(
+    shown: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
+) -> pd.DataFrame:
+    """Our rows and the paper's, told apart by the column `source`; what it doesn't say is empty."""
+    printed = figures(paper.file).rename(columns={"average": ALL})
+    kept = printed[[printed.columns[0], *benchmarks]]
+    theirs = kept.melt(printed.columns[0], var_name="benchmark", value_name="value").assign(
+        source=SHI, metric=paper.metric, checkpoint=CONTAMINATED, occurrences=ANY, model="LLaMA-7B"
+    )
+    theirs = theirs if method is None else theirs.assign(method=method)
+    both = [*shown.assign(source="ours").to_dict("records"), *theirs.to_dict("records")]
+    return pd.DataFrame(both, columns=["source", *shown.columns])

@@ -1,0 +1,127 @@
+"""A cell's results as the flat keys of a run in Weights & Biases, and back.
+
+::
+
+    auroc/min_k/boolq                       all members, contaminated model  (summary)
+    clean/auroc/min_k/boolq                 the same on the clean model; also the blind baseline's
+    by_occurrences/8/auroc/min_k/boolq      members with 8 occurrences, contaminated model (summary)
+    by_occurrences/auroc/min_k/boolq        a point a number, over the metric occurrences  (history)
+    ci_low/…  ci_high/…                     the interval's ends of the others (by number: history)
+    p_control/clean/auroc/min_k/boolq       a control's corrected p-value    (summary)
+    needs/tpr_at_fpr_0.001/min_k/boolq      in its place, where the examples can't carry it
+    n_members/boolq  n_nonmembers/boolq     what stands behind them; by_occurrences/n_members/boolq
+
+A method goes by its label: with its variant where the results have several of them.
+"""
+
+from __future__ import annotations
+
+from contamination.analysis.statistics.trends import OCCURRENCES
+from typing import Any
+import pandas as pd
+from contamination.analysis.methods import label
+from contamination.analysis.cells import CONTAMINATED
+from contamination.analysis.statistics.groups import ANY
+from contamination.analysis.methods import methods_of
+from contamination.analysis.statistics.groups import occurrences_order
+from collections.abc import Mapping
+from collections.abc import Iterable
+from contamination.analysis.methods import Methods
+from contamination.analysis.statistics.results import COLUMNS
+from collections.abc import Iterator
+from contamination.analysis.cells import CLEAN
+
+BY_OCCURRENCES = f"by_{OCCURRENCES}/"
+ENDS = ("ci_low", "ci_high")
+SIZES = ("n_members", "n_nonmembers")
+NEEDS = "needs"
+P_VALUE = "p_control"
+
+Values = dict[str, Any]
+
+
+def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Label → method, variant and `default`, of all methods in the results."""
+    found = results[["method", "variant", "default"]].drop_duplicates().to_dict("records")
+    pairs = [(row["method"], row["variant"]) for row in found]
+    return {label(*pair, pairs): row for pair, row in zip(pairs, found, strict=True)}
+
+
+def summary(results: pd.DataFrame) -> Values:
+    """The keys of one cell's results over all members, and by number of occurrences."""
+    shown = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
+    pairs = methods_of(results)
+    by_occurrences = {
+        f"{BY_OCCURRENCES}{row.occurrences}/{_key(row, pairs)}": float(row.value)
+        for row in shown[shown["occurrences"] != ANY].itertuples()
+    }
+    return {**_values(results[results["occurrences"] == ANY], pairs), **by_occurrences}
+
+
+def curves(results: pd.DataFrame) -> list[Values]:
+    """One row a number of occurrences, in order: that metric, and the keys at that number."""
+    rows, pairs = [], methods_of(results)
+    for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_order):
+        found = _values(results[results["occurrences"] == number], pairs)
+        rows.append({OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in found.items()}})
+    return rows
+
+
+def rows_of(
+    summary: Mapping[str, Any], history: Iterable[Mapping[str, Any]], cell: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The rows of the results table that a run's keys hold.
+
+    `cell` is the run's config node of that name: the cell's facts, and `methods`, its labels.
+    """
+    by_number: dict[str, dict[str, Any]] = {}
+    for line in history:  # what was logged again (a report made anew) counts once, the last
+        if OCCURRENCES in line:
+            keys = [key for key in line if key.startswith(BY_OCCURRENCES)]
+            values = {key.removeprefix(BY_OCCURRENCES): line[key] for key in keys}
+            by_number.setdefault(str(int(line[OCCURRENCES])), {}).update(values)
+    by_number[ANY] = {k: v for k, v in summary.items() if not k.startswith(BY_OCCURRENCES)}
+    numbers = [ANY, *sorted(by_number.keys() - {ANY}, key=occurrences_order)]
+    return [row for number in numbers for row in _rows(by_number[number], number, cell)]
+
+
+def _values(part: pd.DataFrame, pairs: Methods) -> Values:
+    values: Values = {}
+    for row in part.itertuples():
+        key = _key(row, pairs)
+        key = key if row.checkpoint == CONTAMINATED else f"{row.checkpoint}/{key}"
+        if row.needs:
+            values[f"{NEEDS}/{key}"] = row.needs
+        else:
+            values[key] = float(row.value)
+            values |= {f"{end}/{key}": float(getattr(row, end)) for end in ENDS}
+        if pd.notna(row.p_control):
+            values[f"{P_VALUE}/{key}"] = float(row.p_control)
+        values |= {f"{size}/{row.benchmark}": int(getattr(row, size)) for size in SIZES}
+    return values
+
+
+def _key(row: Any, pairs: Methods) -> str:
+    return f"{row.metric}/{label(row.method, row.variant, pairs)}/{row.benchmark}"
+
+
+def _rows(
+    values: Mapping[str, Any], occurrences: str, cell: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """One row a key of an estimate; other keys (the training's, media) are passed over."""
+    for logged, value in values.items():
+        key = logged.removeprefix(f"{NEEDS}/")
+        needs = value if key != logged else ""
+        parts = key.split("/")
+        checkpoint = parts.pop(0) if parts[0] == CLEAN else CONTAMINATED
+        if len(parts) != 3 or parts[1] not in cell["methods"]:
+            continue
+        metric, name, benchmark = parts
+        yield {
+            **{column: cell.get(column) for column in COLUMNS},
+            **{"checkpoint": checkpoint, "benchmark": benchmark, "occurrences": occurrences},
+            **cell["methods"][name],
+            **{"metric": metric, "value": float("nan" if needs else value), "needs": needs},
+            **{end: float(values.get(f"{end}/{key}", "nan")) for end in (*ENDS, P_VALUE)},
+            **{size: values.get(f"{size}/{benchmark}") for size in SIZES},
+        }

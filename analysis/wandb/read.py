@@ -1,0 +1,153 @@
+"""The results that runs in Weights & Biases hold: of a project online, or of offline records.
+
+Online they come by the public API, offline by `wandb leet inspect`, the record's supported reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import Any
+from dataclasses import dataclass
+from contamination.analysis.statistics.results import COLUMNS
+from contamination.analysis.wandb.keys import rows_of
+import pandas as pd
+from contamination.analysis.config import WandbReport
+from contamination.core.errors import DataError
+from pathlib import Path
+from functools import partial
+from contamination.core.errors import require
+import sys
+import json
+import subprocess
+from contamination.analysis.statistics.trends import OCCURRENCES
+import hashlib
+from contamination.core.artifacts import Artifact
+from contamination.core.artifacts import build
+from contamination.core.artifacts import locate
+from contamination.analysis.report_folder import KIND
+from contamination.analysis.report_folder import RESULTS
+from contamination.analysis.report_folder import REPORT
+from contamination.core.report.tables import write_tables
+from contamination.core.files import write_text
+from contamination.analysis.tables.estimates import cell_tables
+from contamination.analysis.report_folder import TABLES
+from contamination.core.artifacts import Built
+from contamination.analysis.tables.paper_tables import learning_rate_table
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that holds a cell's results; reading the history costs a request or a process."""
+
+    id: str
+    cell: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    history: Callable[[], Iterable[Mapping[str, Any]]]
+
+
+def read_results(stage: WandbReport) -> pd.DataFrame:
+    """The results table of all cells that are found, with the columns of results.parquet.
+
+    Raises:
+        DataError: no run with results.
+    """
+    runs = read_runs(stage)
+    if not runs:
+        of = f" of {stage.experiment}" if stage.experiment else ""
+        raise DataError(
+            f"{stage.local or stage.project} holds no run with results{of}: give a project or "
+            "folder that an analysis with wandb.mode=online or offline has written to."
+        )
+    names = [run.cell["cell"] for run in runs]
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        own = name + f"-{run.id}" * (names.count(name) > 1)  # each of another experiment
+        rows += rows_of(run.summary, run.history(), {**run.cell, "cell": own})
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def read_runs(stage: WandbReport) -> list[Run]:
+    """The runs with a cell's results, one an id, in order of the cells' names."""
+    found = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
+    newest = {run.id: run for run in found}
+    wanted = [r for r in newest.values() if stage.experiment in (None, r.cell["experiment"])]
+    return sorted(wanted, key=lambda run: (run.cell["cell"], run.id))
+
+
+def offline_runs(folder: Path) -> Iterable[Run]:
+    """The offline records below `folder` that hold results, the oldest first."""
+    remedy = "there is no such folder. Give one of offline runs, such as runs/wandb."
+    require(folder.is_dir(), "local", str(folder), remedy)
+    for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
+        (whole,) = _inspect(path, "--summary")
+        cell = whole.get("config", {}).get("cell")
+        if cell is not None:
+            yield Run(whole["run_id"], cell, whole["summary"], partial(_history, path))
+
+
+def _history(path: Path) -> Iterable[Mapping[str, Any]]:
+    records = _inspect(path)
+    return [record["history"]["item"] for record in records if record["type"] == "history"]
+
+
+def _inspect(path: Path, *more: str) -> list[dict[str, Any]]:
+    """What `wandb leet inspect --json` prints of a record: an object a line, or one in all."""
+    line = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *more, str(path)]
+    done = subprocess.run(line, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise DataError(
+            f"{path} can't be read by `wandb leet inspect` ({last}): it needs wandb 0.31 or later "
+            "and a whole record."
+        )
+    return [json.loads(done.stdout)] if more else list(map(json.loads, done.stdout.splitlines()))
+
+
+def _online_runs(stage: WandbReport) -> Iterable[Run]:
+    """The project's runs by the public API, the oldest first."""
+    import wandb
+
+    place = f"{stage.entity}/{stage.project}" if stage.entity else str(stage.project)
+    try:
+        for run in wandb.Api().runs(place, order="+created_at"):
+            cell = run.config.get("cell")
+            if cell is not None:
+                yield Run(run.id, cell, dict(run.summary), partial(_by_occurrences, run))
+    except (wandb.errors.Error, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(
+            f"project={place} can't be read ({reason}): check its name and owner, and log in with "
+            "`wandb login`."
+        ) from error
+
+
+def _by_occurrences(run: Any) -> Iterable[Mapping[str, Any]]:
+    """All rows of the history, not a sample; those of the training are left out."""
+    return [row for row in run.scan_history() if row.get(OCCURRENCES) is not None]
+
+def write_wandb_report(stage: WandbReport) -> Artifact:
+    """Pull the results and write their report, or reuse it where it is finished."""
+    results = read_results(stage)
+    digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
+    name = f"wandb-{stage.experiment or stage.project or 'local'}"
+    folder = locate(Path(stage.runs), KIND, name, stage, {"results": digest})
+    return build(folder, stage, {"results": digest}, lambda folder: _make(folder, name, results))
+
+
+def _make(folder: Path, name: str, results: pd.DataFrame) -> Built:
+    results.to_parquet(folder / RESULTS, index=False)
+    parts = {str(cell): part for cell, part in results.groupby("cell", sort=False)}
+    tables = {cell: cell_tables(part) for cell, part in parts.items()}
+    rates = learning_rate_table(results.assign(condition=results["cell"]))
+    if rates is not None:
+        tables[""] = [rates]
+    written = write_tables(folder / TABLES, tables)
+    text = [f"# {name}: detection of contamination, as logged to Weights & Biases"]
+    for cell, some in tables.items():
+        text.append(f"## {cell or 'Over all cells'}")
+        text += [f"### {table.title}\n\n{table.markdown()}" for table in some]
+    write_text(folder / REPORT, "\n\n".join(text) + "\n")
+    content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
+    return Built(content, {"cells": len(parts), "estimates": len(results)})

@@ -1,0 +1,180 @@
+"""The mirror of the results in Weights & Biases: one run a cell, the one that its training made.
+
+Online, that run is continued. Offline, its record is a second folder with the same id, which
+`wandb sync` joins to the first.
+"""
+
+from __future__ import annotations
+
+import logging
+from contamination.analysis.wandb.keys import NEEDS
+from contamination.analysis.wandb.keys import P_VALUE
+from contamination.analysis.wandb.keys import ENDS
+from contamination.analysis.wandb.keys import SIZES
+from collections.abc import Sequence
+from contamination.analysis.wandb.keys import labels
+from contamination.analysis.cells import Cell
+from contamination.analysis.report_folder import CHARTS
+from contamination.analysis.tables.estimates import cell_tables
+from contamination.analysis.config import AnalysisStage
+from contamination.analysis.report_folder import Report
+from contamination.analysis.statistics.trends import OCCURRENCES
+from contamination.analysis.wandb.keys import curves
+from typing import Any
+import pandas as pd
+from contamination.analysis.wandb.keys import summary
+from contamination.analysis.wandb.keys import BY_OCCURRENCES
+from collections.abc import Mapping
+import dataclasses
+from contamination.training.trained_model import open_checkpoint
+from contamination.training.metrics import TRAIN
+from contamination.analysis.cells import CONTAMINATED
+from contamination.training.trained_model import Checkpoint
+from collections.abc import Iterator
+from pathlib import Path
+from contextlib import contextmanager
+from contamination.training.metrics import open_run
+from contamination.core.report.tables import Table
+from shutil import copy
+from contamination.core.report.tables import write_tables
+
+log = logging.getLogger(__name__)
+
+HIDDEN = (*ENDS, *SIZES, NEEDS, P_VALUE)
+"""Keys that get no panel of their own."""
+ANALYSE = "analyse"
+"""The type of a run that no training made."""
+
+
+def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
+    """Log each cell's results and attach its tables and charts; the report is finished by then.
+
+    A mirror that fails (no network, no login) is a warning: the report is the record.
+    """
+    if stage.wandb.mode == "disabled":
+        return
+    import wandb
+
+    trained = _training_runs(stage, cells)
+    try:
+        for cell in cells:
+            named = {name for each in cells for name in (each.name, each.condition)}
+            others = named - {cell.name, cell.condition}  # how the others' charts' names end
+            part = report.results[report.results["cell"] == cell.name]
+            config = {"cell": {**_facts(stage, cell), "methods": labels(part)}}
+            with _run(stage, trained[cell.name], config) as run:
+                _log(run, part)
+                _attach(run, cell, cell_tables(part), report.artifact.path / CHARTS, others)
+                run.summary.update(dict(trained[cell.name].last))
+    except wandb.errors.Error as error:
+        log.warning(
+            "The report is finished, but Weights & Biases failed (%s): log in with `wandb login` "
+            "or give wandb.mode=offline, remove %s and run this again.",
+            str(error).strip().splitlines()[0],
+            report.artifact.path,
+        )
+
+
+def _log(run: Any, results: pd.DataFrame) -> None:
+    """The numbers: curves over the occurrences, and in the summary all that names its number.
+
+    By itself wandb would put each curve's last point there, under a key without its number.
+    """
+    for name in HIDDEN:
+        run.define_metric(f"{name}/*", hidden=True)
+    run.define_metric(OCCURRENCES, hidden=True, summary="none")
+    rows = curves(results)
+    for key in sorted({key for row in rows for key in row} - {OCCURRENCES}):
+        hidden = key.removeprefix(BY_OCCURRENCES).startswith(HIDDEN)
+        exact = key.replace(".", r"\.")  # to wandb a dot is a level; no pattern matches beyond it
+        run.define_metric(exact, step_metric=OCCURRENCES, summary="none", hidden=hidden)
+    for row in rows:
+        run.log(row)
+    run.summary.update(summary(results))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Trained:
+    """The run that a cell's training made (`contamination.training.metrics` says how it is named)."""
+
+    id: str
+    name: str
+    group: str
+    job_type: str
+    last: Mapping[str, float]
+    """The training's own summary: said again, since a run's summary is kept as a whole."""
+
+
+def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Trained]:
+    """Cell → its training's run. Cells of one model get a run each, named after their scores."""
+    models = [open_checkpoint(paths.model) for paths in stage.cells]
+    by_digest = {model.artifact.digest: model for model in models}
+    digests = [cell.digests["model"] for cell in cells]
+    runs = {}
+    for cell in cells:
+        model = by_digest[cell.digests["model"]]
+        name = model.artifact.path.resolve().name
+        alone = digests.count(cell.digests["model"]) == 1
+        own = "" if alone else f"-{cell.digests[CONTAMINATED][:6]}"
+        identity = name.rsplit("-", 1)[-1] + own
+        runs[cell.name] = _Trained(
+            id=identity,
+            name=name + own,
+            group=str(model.config["name"]),
+            job_type=TRAIN if alone else ANALYSE,
+            last=_last(model),
+        )
+    return runs
+
+
+def _last(model: Checkpoint) -> dict[str, float]:
+    """The last numbers of each kind, under the keys that `contamination.training.metrics` gives them."""
+    found: dict[str, float] = {}
+    for kind, table in (("train", model.metrics), ("eval", model.evaluations)):
+        for name in table.columns.drop("step"):
+            known = table[name].dropna()
+            found |= {f"{kind}/{name}": float(known.iloc[-1])} if len(known) else {}
+    return found
+
+
+@contextmanager
+def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> Iterator[Any]:
+    words = {name: getattr(trained, name) for name in ("id", "name", "group", "job_type")}
+    settings = {"console": "off", "x_disable_stats": True}
+    run = open_run(stage.wandb, Path(stage.runs), settings, **words, config=dict(config))
+    try:
+        yield run
+    finally:
+        run.finish()
+
+
+def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
+    """What runs are grouped and filtered by, such as `cell.learning_rate`."""
+    values = {field.name: getattr(cell, field.name) for field in dataclasses.fields(cell)}
+    facts = {k: v for k, v in values.items() if isinstance(v, str | int | float)}
+    measured = {"draws": stage.analysis.draws, "confidence": stage.analysis.confidence}
+    facts = {"experiment": stage.name, "cell": facts.pop("name"), **facts, **measured}
+    return {**facts, "artifacts": dict(cell.digests)}
+
+
+def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, others: set[str]) -> None:
+    """The cell's tables, and all charts but other cells' and conditions': to look at and as files.
+
+    The report's own table files hold every cell, which would be too much for each run.
+    """
+    import wandb
+
+    found = sorted(charts.iterdir()) if charts.is_dir() else []
+    own = [path for path in found if not any(path.stem.endswith(f"-{name}") for name in others)]
+    shown: dict[str, Any] = {
+        f"tables/{table.name}": wandb.Table(list(table.header), list(map(list, table.lines)))
+        for table in tables
+    }
+    shown |= {f"charts/{p.stem}": wandb.Image(str(p)) for p in own if p.suffix == ".png"}
+    run.log(shown)
+    record = Path(run.dir)
+    (record / "charts").mkdir(exist_ok=True)
+    files = write_tables(record / "tables", {cell.name: tables})
+    files += [Path(copy(path, record / "charts")) for path in own]
+    for path in files:
+        run.save(str(path), base_path=run.dir, policy="now")

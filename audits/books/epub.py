@@ -1,0 +1,201 @@
+"""EPUB: a zip of XHTML pages, whose order the package's spine names (EPUB 3.3, section 5.7).
+
+Only text that a reader sees is taken: a paragraph a line, without scripts, styles and page titles.
+"""
+
+from __future__ import annotations
+
+import codecs
+import posixpath
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+from xml.etree import ElementTree
+from xml.parsers.expat import ExpatError, ParserCreate
+
+from contamination.data.html_text import START, TEXT, tokens
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The fields of the audit that limit what is read.
+
+    Attributes:
+        max_page_bytes: of a file within an EPUB, unpacked.
+        max_book_bytes: of all pages of an EPUB together, a text file, or a line of JSONL.
+    """
+
+    max_page_bytes: int = 1 << 24
+    max_book_bytes: int = 1 << 28
+
+    def check(self, field: str, what: str, size: int) -> None:
+        """Raise a ValueError that names the field if `what` is larger than it allows."""
+        most: int = getattr(self, field)
+        if size > most:
+            raise ValueError(
+                f"{what} is larger than audit.{field}={most} bytes: raise the limit if you trust "
+                "the file"
+            )
+
+
+LIMITS = Limits()
+"""The defaults."""
+
+CONTAINER = "META-INF/container.xml"
+UNSEEN = {"script", "style", "head", "title", "svg", "math"}
+BLOCKS = {
+    *("address", "article", "aside", "blockquote", "body", "br", "caption", "dd", "div", "dl"),
+    *("dt", "figcaption", "figure", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr"),
+    *("li", "main", "nav", "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul"),
+}
+"""Elements that begin and end a line."""
+SPACE = re.compile(r"\s+")
+DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.-]+)")
+"""The encoding that a page's first line names."""
+FIRST_LINE_BYTES = 1024
+ENCODINGS = re.compile(
+    r"ascii|utf-8(-sig)?|utf-16(-[lb]e)?|iso8859-\d+|cp125\d|koi8-[ru]|gb2312|gbk|gb18030|big5"
+    r"|shift_jis|euc_(jp|kr)"
+)
+"""Those of web pages, by Python's names; others, such as punycode, may take quadratic time."""
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How a file in an EPUB may be packed (EPUB 3.3, section 4.2.2). Of others zipfile unpacks a block
+of the archive at once, whatever becomes of it."""
+MOST_PAGES = 10_000
+"""Of a spine."""
+ENTITY = "an XML entity is declared in it, and none is needed there"
+BAD = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, KeyError),
+    *(ExpatError, ElementTree.ParseError, RuntimeError),
+)
+"""What reading a file raises that is no whole EPUB; a RuntimeError where it is encrypted."""
+
+
+def read_epub(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
+    """The book's title and text, its pages in the order of the spine.
+
+    Raises:
+        ValueError: the file is no EPUB that can be read, or larger than the limits.
+    """
+    try:
+        with zipfile.ZipFile(path) as book:
+            container = _parsed(_unpacked(book, CONTAINER, limits))
+            package = _package(container)
+            root = _parsed(_unpacked(book, package, limits))
+            pages = [*_pages(book, _spine(root, PurePosixPath(package)), limits)]
+    except BAD as error:
+        raise ValueError(f"it can't be read as an EPUB ({str(error).strip()})") from error
+    yield _title(root) or path.stem, "\n".join(page for page in pages if page)
+
+
+def _pages(book: zipfile.ZipFile, names: Iterable[str], limits: Limits) -> Iterator[str]:
+    """The text of each page; one that the spine names several times is read once."""
+    total = 0
+    read: dict[str, tuple[int, str]] = {}
+    for name in names:
+        if name not in read:
+            page = _unpacked(book, name, limits)
+            limits.check("max_book_bytes", "the book", total + len(page))
+            try:
+                read[name] = len(page), _text(_decoded(page))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        size, text = read[name]
+        total += size
+        limits.check("max_book_bytes", "the book", total)
+        yield text
+
+
+def _unpacked(book: zipfile.ZipFile, name: str, limits: Limits) -> bytes:
+    """The content of a file in the archive, of which no more is unpacked than the limit."""
+    member = book.getinfo(name)
+    if member.compress_type not in PACKINGS:
+        raise ValueError(f"{name} is packed neither by deflate nor not at all, as EPUB has it")
+    limits.check("max_page_bytes", name, member.file_size)
+    with book.open(member) as stream:
+        content = stream.read(limits.max_page_bytes + 1)  # without a number it unpacks gigabytes
+    limits.check("max_page_bytes", name, len(content))
+    return content
+
+
+def _parsed(document: bytes) -> ElementTree.Element:
+    """An XML document, which declares no entity: those can stand for any length of text."""
+    parser = ParserCreate()
+    parser.EntityDeclHandler = _refused
+    parser.Parse(document, True)
+    return ElementTree.fromstring(document)
+
+
+def _refused(*_: object) -> None:
+    raise ValueError(ENTITY)
+
+
+def _package(container: ElementTree.Element) -> str:
+    """The path of the package document, which the container names first."""
+    found = container.find(".//{*}rootfile")
+    if found is None:
+        raise KeyError(f"{CONTAINER} names no package")
+    return found.attrib["full-path"]
+
+
+def _spine(root: ElementTree.Element, package: PurePosixPath) -> Iterator[str]:
+    """The paths of the spine's pages; those beside the main text (linear="no") are left out."""
+    hrefs = {
+        item.attrib["id"]: item.attrib["href"] for item in root.iterfind("{*}manifest/{*}item")
+    }
+    entries = root.findall("{*}spine/{*}itemref")
+    if len(entries) > MOST_PAGES:
+        raise ValueError(f"its spine names {len(entries):,} pages, and {MOST_PAGES:,} are read")
+    for entry in entries:
+        if entry.get("linear") != "no":
+            place = package.parent / unquote(hrefs[entry.attrib["idref"]])
+            yield posixpath.normpath(str(place))  # without "..", which a zip has none of
+
+
+def _title(root: ElementTree.Element) -> str:
+    found = root.find("{*}metadata/{http://purl.org/dc/elements/1.1/}title")
+    return " ".join((found.text or "").split()) if found is not None else ""
+
+
+def _decoded(page: bytes) -> str:
+    """By its byte order mark, else by its declaration, else as UTF-8.
+
+    Raises:
+        ValueError: it is in no such encoding.
+    """
+    if page.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return page.decode("utf-16")
+    declared = DECLARED.match(page[:FIRST_LINE_BYTES])
+    name = declared[1].decode() if declared else "utf-8-sig"
+    try:
+        encoding = codecs.lookup(name).name
+    except LookupError as error:
+        raise ValueError(f"a page has an {error}") from error
+    if not ENCODINGS.fullmatch(encoding):
+        raise ValueError(f"a page has the encoding {name}: save it as UTF-8")
+    return page.decode(encoding)
+
+
+def _text(page: str) -> str:
+    """A page's text, a paragraph a line.
+
+    Raises:
+        ValueError: the page is cut off.
+    """
+    parts: list[str] = []
+    unseen = 0
+    for kind, value in tokens(page):
+        if kind == TEXT:
+            if not unseen:
+                parts.append(SPACE.sub(" ", value))
+        else:
+            if value in UNSEEN:
+                unseen = max(0, unseen + (1 if kind == START else -1))
+            if value in BLOCKS:
+                parts.append("\n")
+    lines = (" ".join(line.split()) for line in "".join(parts).split("\n"))
+    return "\n".join(line for line in lines if line)

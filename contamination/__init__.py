@@ -1,0 +1,44 @@
+"""Controlled contamination experiments for language models.
+
+Import what you need from here; nothing heavy is loaded before it is used:
+
+    from contamination import inject, train, score, evaluate, analyse
+
+`inject`, `train` and `analyse` run a stage with the command line's words and open what it made;
+`score` and `evaluate` take texts and a model (docs/python.md).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).resolve().parents[1]
+if (_ROOT / "core").is_dir():
+    __path__.append(str(_ROOT))  # a checkout: `contamination.core` is its folder `core`
+
+_EXPORTS = {
+    "inject": "injection",
+    "open_corpus": "injection",
+    "train": "training",
+    "open_checkpoint": "training",
+    "score": "detection",
+    "evaluate": "detection",
+    "open_scores": "detection",
+    "analyse": "analysis",
+    "open_report": "analysis",
+}
+"""Public name → the package that defines it."""
+
+__all__ = [*_EXPORTS, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("contamination-testbed")
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)

@@ -1,0 +1,61 @@
+"""A process that ends when its parent dies, so that a killed launcher leaves no orphan (Linux).
+
+python -m contamination.core.parent_process PID COMMAND …     runs the command; PID is the parent's
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+TORCHRUN = "torch.distributed.run"
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+LAUNCHER = "CONTAMINATION_LAUNCHER"
+"""Tells the processes of a torchrun its pid: it may be dead before they can ask."""
+
+
+def end_with_parent(number: signal.Signals, parent: int) -> None:
+    """Let the kernel send this process the signal when the process `parent` dies.
+
+    It stays so when this process runs another program (exec). Elsewhere than on Linux it does
+    nothing.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(number))
+    if os.getppid() != parent:  # it died before
+        os.kill(os.getpid(), number)
+
+
+def tied(call: Sequence[str]) -> list[str]:
+    """The command such that it gets SIGTERM when this process dies."""
+    return [sys.executable, "-m", "contamination.core.parent_process", str(os.getpid()), *call]
+
+
+def main() -> None:
+    """Become the command."""
+    end_with_parent(signal.SIGTERM, int(sys.argv[1]))
+    os.environ[LAUNCHER] = str(os.getpid())
+    if sys.argv[2:5] == [sys.executable, "-m", TORCHRUN]:
+        sys.exit(_torchrun(sys.argv[5:]))
+    os.execvp(sys.argv[2], sys.argv[2:])
+
+
+def _torchrun(words: Sequence[str]) -> int:
+    """Torchrun in this process, without the traceback that it shows when a signal ends it."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.run import main as run
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until torchrun's own is there
+    try:
+        run(list(words))
+    except SignalException as stopped:
+        return 128 + stopped.sigval
+    return 0
+
+
+if __name__ == "__main__":
+    main()

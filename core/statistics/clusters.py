@@ -1,0 +1,121 @@
+"""Examples that come in clusters, such as snippets of a book: intervals that draw whole clusters.
+
+The snippets of a book go up and down together, so that a bootstrap of single snippets takes many
+that say the same for as many witnesses. Here each side's clusters are drawn with replacement
+(Davison and Hinkley 1997, section 3.8) until the draw is as large as the side; of the last cluster
+a random part is taken. Every metric sees sides of the usual size.
+
+Shapes: n examples of one side, K clusters of it, D draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contamination.core.seeds import derive
+from contamination.core.statistics import bootstrap
+from contamination.core.statistics.bootstrap import Counts, Resample, Scores
+from contamination.core.statistics.estimates import Estimate, estimate, not_carried
+from contamination.core.statistics.metrics import Metric
+
+Clusters = NDArray[np.intp]
+"""Each example's cluster, a number from 0; each number is there."""
+LEAST = 2
+"""The fewest clusters of a side that show how much clusters differ."""
+TINY = 1e-12
+"""A variance of draws that all agree, but for rounding."""
+
+
+def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
+    """How often each example is drawn in `draws` resamples of whole clusters (D × n)."""
+    rng, size = np.random.default_rng(seed), np.bincount(cluster)
+    rows = np.split(np.argsort(cluster, kind="stable"), np.cumsum(size)[:-1])
+    enough = -(-len(cluster) // int(size.min()))
+    found = np.empty((draws, len(cluster)), np.float32)
+    for own in found:
+        picked = rng.integers(0, len(size), enough)
+        total = np.cumsum(size[picked])
+        last = int(np.searchsorted(total, len(cluster)))
+        own[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
+        left = len(cluster) - int(total[last] - size[picked[last]])
+        own[rng.permutation(rows[picked[last]])[:left]] += 1
+    return found
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """Draws of the clusters of both sides, and of single examples to compare them with."""
+
+    members: int
+    """Clusters of members."""
+    nonmembers: int
+    """Clusters of non-members."""
+    whole: Resample
+    single: Resample
+
+    @classmethod
+    def of(cls, members: Clusters, nonmembers: Clusters, draws: int, seed: int) -> Clustered:
+        """Draw `draws` times from examples of these clusters."""
+        whole = Resample(
+            draw_cluster_counts(members, draws, derive(seed, "clusters of members")),
+            draw_cluster_counts(nonmembers, draws, derive(seed, "clusters of nonmembers")),
+        )
+        single = bootstrap.resample(len(members), len(nonmembers), draws, seed)
+        return cls(len(np.unique(members)), len(np.unique(nonmembers)), whole, single)
+
+    def estimate(
+        self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
+    ) -> dict[str, Estimate]:
+        """Every wanted metric (by name) of one method's scores."""
+        found, alone = (
+            estimate(members, nonmembers, drawn, wanted) for drawn in (self.whole, self.single)
+        )
+        return {m.name: self._estimate(found[m.name], alone[m.name], m) for m in wanted}
+
+    def widened(self, found: Estimate) -> Estimate:
+        """An estimate from draws of whole clusters, as uncertain as so few clusters leave it."""
+        if needs := self._needs():
+            return not_carried((found.n_members, found.n_nonmembers), len(found.draws), needs)
+        if found.needs:
+            return found
+        mean = found.draws.mean()
+        draws = mean + widening(self.members, self.nonmembers) * (found.draws - mean)
+        return replace(found, draws=draws)
+
+    def _estimate(self, found: Estimate, alone: Estimate, metric: Metric) -> Estimate:
+        return self.widened(replace(found, trials=self._trials(found, alone, metric)))
+
+    def _trials(self, found: Estimate, alone: Estimate, metric: Metric) -> float | None:
+        """Those of single examples over the design effect (Kish 1965), the ratio of variances.
+
+        Where draws don't differ it is not known, and each cluster counts as one example.
+        """
+        if metric.trials is None or alone.trials is None:
+            return None
+        variances = found.draws.var(), alone.draws.var()
+        if min(variances) < TINY:
+            return metric.trials(self.members, self.nonmembers)
+        return alone.trials / max(1.0, float(variances[0] / variances[1]))
+
+    def _needs(self) -> str:
+        sides = {"members": self.members, "non-members": self.nonmembers}
+        few = [f"≥ {LEAST} clusters of {side}" for side, number in sides.items() if number < LEAST]
+        return " and ".join(few)
+
+
+def widening(members: int, nonmembers: int) -> float:
+    """What the draws' deviations are multiplied by.
+
+    √(K / (K − 1)), since the variance among K drawn clusters is that much too small on average
+    (Rao and Wu 1988); and Student's quantile over the normal one, since it is itself uncertain.
+    Both are 1 with many clusters.
+    """
+    from scipy.stats import norm, t
+
+    fewer, tail = min(members, nonmembers), 0.975
+    student = t.ppf(tail, members + nonmembers - 2) / norm.ppf(tail)
+    return float(np.sqrt(fewer / (fewer - 1)) * student)

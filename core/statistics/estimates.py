@@ -1,0 +1,239 @@
+"""A metric's value with its bootstrap draws, for one method on one group of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from contamination.core.statistics import bootstrap
+from contamination.core.statistics.bootstrap import Ranked, Resample, Scores
+from contamination.core.statistics.metrics import Metric, Steps
+
+ALL = "all"
+"""The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value on given examples and on their resamples.
+
+    Draw d of two estimates on the same examples used the same resample: subtract the draws for a
+    paired interval of a difference.
+    """
+
+    n_members: int
+    n_nonmembers: int
+    value: float
+    draws: Scores
+    trials: float | None = None
+    """The most independent trials that the value can be as certain as; None: unknown."""
+    steps: Steps | None = None
+    """Of a rate: the least and the most that ties leave possible, without ties the value twice."""
+    needs: str = ""
+    """What the examples lack to carry the metric: then the value and its draws are NaN."""
+    smallest: int | None = None
+    """Of a mean: the fewest members or non-members behind any of its values."""
+
+    @property
+    def smallest_side(self) -> int:
+        """The fewest members or non-members on which any part of the value rests."""
+        return min(self.n_members, self.n_nonmembers) if self.smallest is None else self.smallest
+
+
+def estimate(
+    members: Scores, nonmembers: Scores, drawn: Resample, wanted: Sequence[Metric]
+) -> dict[str, Estimate]:
+    """Every wanted metric (by name) of one method's scores."""
+    return estimate_ranked(bootstrap.rank(members, nonmembers, drawn), wanted)
+
+
+def estimate_ranked(ranked: Ranked, wanted: Sequence[Metric]) -> dict[str, Estimate]:
+    """Every wanted metric (by name) of one method's ranked scores."""
+    return {metric.name: _estimate(ranked, metric) for metric in wanted}
+
+
+def _estimate(ranked: Ranked, metric: Metric) -> Estimate:
+    sizes = len(ranked.members), len(ranked.nonmembers)
+    if needs := metric.needs(*sizes):
+        return not_carried(sizes, len(ranked.hits), needs)
+    value = metric.value(ranked.members, ranked.nonmembers)
+    trials = metric.trials(*sizes) if metric.trials else None
+    steps = (metric.steps(ranked) or (value, value)) if metric.steps else None
+    return Estimate(*sizes, value, metric.draws(ranked), trials, steps)
+
+
+def not_carried(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
+    """An estimate without a number."""
+    return Estimate(*sizes, np.nan, np.full(draws, np.nan), needs=needs)
+
+
+def mean(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean over groups that were resampled independently; their sizes are added up.
+
+    Where one of them can't carry the metric, their mean can't.
+    """
+    return Estimate(
+        sum(e.n_members for e in estimates),
+        sum(e.n_nonmembers for e in estimates),
+        float(np.mean([e.value for e in estimates])),
+        np.mean([e.draws for e in estimates], axis=0),
+        mean_trials([e.trials for e in estimates]),
+        mean_steps(estimates),
+        total_needs(estimates),
+        min(e.smallest_side for e in estimates),
+    )
+
+
+def mean_over(benchmarks: Mapping[str, Estimate]) -> Estimate:
+    """The mean over benchmarks; its `needs` names those that can't carry the metric."""
+    needs = needs_over({name: e.needs for name, e in benchmarks.items()})
+    return replace(mean(list(benchmarks.values())), needs=needs)
+
+
+def needs_over(benchmarks: Mapping[str, str]) -> str:
+    """What each benchmark lacks, such as "non-members in imdb"; empty where none lacks anything."""
+    where: dict[str, list[str]] = {}
+    for name, needs in benchmarks.items():
+        where.setdefault(needs, []).append(name)
+    return "; ".join(
+        f"{needs} a benchmark" if names == list(benchmarks) else f"{needs} in {', '.join(names)}"
+        for needs, names in where.items()
+        if needs
+    )
+
+
+def total_needs(estimates: Sequence[Estimate]) -> str:
+    """What is missing to carry the metric by each estimate: not by their sum."""
+    return next((e.needs for e in estimates if e.needs), "")
+
+
+def mean_trials(
+    trials: Sequence[float | None], weights: Sequence[float] | None = None
+) -> float | None:
+    """The most trials that the weighted mean of independent estimates can be as certain as.
+
+    With weights w (equal by default) and n trials each, the mean of rates has the variance
+    p(1 − p) Σ w² / n, for Σ w = 1. So many trials have the same: 1 / Σ (w² / n). It is the sum of
+    the trials where all are equal, and less where some estimates have fewer than others.
+    """
+    known = [n for n in trials if n is not None]
+    if len(known) < len(trials):
+        return None
+    w = np.ones(len(known)) if weights is None else np.array(weights, float)
+    return float(w.sum() ** 2 / (w**2 / np.array(known)).sum())
+
+
+def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
+    """The means of the least and of the most: as if all fell on the same side."""
+    steps = [e.steps for e in estimates if e.steps is not None]
+    if len(steps) < len(estimates):
+        return None
+    least, most = np.mean(steps, axis=0)
+    return float(least), float(most)
+
+
+def interval(estimate: Estimate, confidence: float) -> tuple[float, float]:
+    """`intervals` of a single estimate."""
+    low, high = intervals([estimate], confidence)
+    return float(low[0]), float(high[0])
+
+
+def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
+    """Lower and upper ends (NaN where the metric isn't carried).
+
+    - AUROC: Wilson's interval (1927) for a rate of n tosses, n such that the tosses' variance is
+      that of the draws (Newcombe 2006), and `trials` at most. Percentiles are too narrow near 1: at
+      0.98 of 25 + 25 examples they hold the truth in 84% of the cases.
+    - Rates: the percentiles of the draws, moved to have their median where the draws have their
+      mean (`rates.tpr_draws` puts it there). Draws that agree have no width, and draws of tied
+      scores don't reach the next step. So the interval holds Jeffreys' too, that of a known
+      threshold: of `trials` tosses (Brown, Cai and DasGupta 2001), from `steps`' least to its most.
+    - Where the trials aren't known: the percentiles.
+    """
+    draws = np.stack([e.draws for e in estimates])
+    low, high = bootstrap.intervals(draws, confidence)
+    known = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
+    rates = [i for i in known if estimates[i].steps is not None]
+    if areas := [i for i in known if estimates[i].steps is None]:
+        low[areas], high[areas] = _wilson([estimates[i] for i in areas], confidence)
+    if rates:
+        lower, upper = _jeffreys([estimates[i] for i in rates], confidence)
+        move = draws[rates].mean(axis=1) - np.median(draws[rates], axis=1)
+        low[rates] = np.minimum(low[rates] + move, lower).clip(0)
+        high[rates] = np.maximum(high[rates] + move, upper).clip(max=1)
+    return low, high
+
+
+def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
+    """Intervals of AUROCs on the same examples that hold all at once, with this confidence.
+
+    Whichever of them is looked at, and be it the highest, its interval holds the truth as often.
+    They are `intervals` of a higher confidence: that of `one_of_several`, with Student's quantile
+    for the normal one, since far out the variance of few examples on a side counts: of the fewest
+    in any benchmark, whose variance is the least certain and may be most of the mean's.
+    """
+    joint = one_of_several(estimates, confidence)
+    fewest = min(e.smallest_side for e in estimates)
+    several = joint > confidence and fewest > 1
+    return intervals(estimates, _students(joint, fewest) if several else joint)
+
+
+def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
+    """The confidence of each interval with which all of them hold at once (max-T, from the draws).
+
+    Draws that move together ask for less than Bonferroni's correction, and none for more. Distances
+    are measured on the scale of the angle arcsin √AUROC, on which draws near 1 are not skewed.
+    """
+    draws = np.array([e.draws for e in estimates if not e.needs])
+    angles = np.arcsin(np.sqrt(draws.clip(0, 1)))  # a mean of ones may be above 1 by rounding
+    angles = angles[angles.std(axis=1) > 1e-9] if len(angles) else angles
+    if len(angles) < 2:
+        return confidence
+    spread = angles.std(axis=1, keepdims=True)
+    far = np.abs(angles - angles.mean(axis=1, keepdims=True)) / spread
+    z = float(np.quantile(far.max(axis=0), confidence))
+    alone, bonferroni = confidence, 1 - (1 - confidence) / len(angles)
+    return min(max(2 * NormalDist().cdf(z) - 1, alone), bonferroni)
+
+
+def _students(confidence: float, examples: int) -> float:
+    """The confidence of a normal interval that is as wide as Student's of so many examples.
+
+    The draws' variance is multiplied by n / (n - 1).
+    """
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(examples - 1, (1 + confidence) / 2))
+    widest = 8.0  # standard deviations: the normal distribution is 1 beyond, in float64
+    return 2 * NormalDist().cdf(min(quantile * (examples / (examples - 1)) ** 0.5, widest)) - 1
+
+
+def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    value, trials = _values(estimates)
+    variance = np.array([e.draws.var() for e in estimates])
+    spread = value * (1 - value)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tosses = np.fmin(spread / variance, trials)  # 0 / 0, where all draws agree: trials
+    shrink = 1 + z**2 / tosses
+    centre = (value + z**2 / (2 * tosses)) / shrink
+    half = z / shrink * np.sqrt(spread / tosses + (z / (2 * tosses)) ** 2)
+    return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
+
+
+def _jeffreys(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
+    from scipy.special import betaincinv
+
+    _, tosses = _values(estimates)
+    least, most = np.array([e.steps for e in estimates], float).T
+    tail = (1 - confidence) / 2
+    lower = betaincinv(least * tosses + 0.5, (1 - least) * tosses + 0.5, tail)
+    upper = betaincinv(most * tosses + 0.5, (1 - most) * tosses + 0.5, 1 - tail)
+    return np.minimum(lower, least), np.maximum(upper, most)  # 0 and 1 of none and of all
+
+
+def _values(estimates: Sequence[Estimate]) -> tuple[Scores, Scores]:
+    return np.array([e.value for e in estimates]), np.array([e.trials for e in estimates], float)

@@ -1,0 +1,99 @@
+"""Tests of a difference between members and non-members, and corrections for several."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contamination.core.statistics.bootstrap import Scores
+
+DIGITS = 9
+"""Of a sum of shares: whole clusters count as whole numbers, so that the least p is 1/(K+1)."""
+
+
+def relabelled(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Scores:
+    """Differences of the means if membership meant nothing: of random relabelings (draws).
+
+    Membership is drawn at random, so these are what the difference would be without an effect
+    (Fisher 1935), at any number of examples. How often each distinct value falls to the members is
+    multivariate hypergeometric: one draw of it is one relabeling.
+    """
+    values, counts = np.unique(np.concatenate([members, nonmembers]), return_counts=True)
+    rng = np.random.default_rng(seed)
+    drawn = rng.multivariate_hypergeometric(counts, len(members), draws, method="marginals")
+    found: Scores = drawn @ values / len(members)
+    found -= (counts - drawn) @ values / len(nonmembers)
+    return found
+
+
+def p_value(difference: float, relabelings: Scores) -> float:
+    """Two-sided: the share of relabelings as far from zero, (1 + count) / (1 + draws): never 0."""
+    further = int((np.abs(relabelings) >= abs(difference) - 1e-12).sum())
+    return (1 + further) / (1 + len(relabelings))
+
+
+def conformal_p_values(scores: Scores, null: Scores, own: NDArray[np.bool_] | int = 0) -> Scores:
+    """How likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
+
+    Against n non-members; uniform on 1/(n+1), …, 1 for another non-member, and larger where scores
+    are tied (Davison and Hinkley 1997, eq. 4.11). The least is 1/(n+1).
+
+    Args:
+        scores: of the texts, shape (T,).
+        null: of the n non-members.
+        own: which of `scores` are in `null` themselves, shape (T,); they are compared with the
+            n - 1 others.
+    """
+    reaching = len(null) - np.searchsorted(np.sort(null), scores)
+    found: Scores = (1 + reaching - own) / (1 + len(null) - own)
+    return found
+
+
+def clustered_p_values(
+    scores: Scores, of: NDArray[np.intp], null: Scores, cluster: NDArray[np.intp]
+) -> Scores:
+    """`conformal_p_values` where non-members come in clusters: each cluster counts as one.
+
+    (1 + Σ_k share of cluster k's non-members ≥ score) / (1 + K), over the K clusters but the text's
+    own. For a non-member of a cluster like the others P(p ≤ a) ≤ a, however alike those of one
+    cluster are (hierarchical conformal prediction: Lee, Barber and Willett 2023). The least is
+    1/(K+1). Where each text is a cluster of its own, it is the same number.
+
+    Args:
+        scores: of the texts, shape (T,).
+        of: their clusters, shape (T,).
+        null: of the n non-members.
+        cluster: theirs, shape (n,).
+    """
+    size = np.bincount(cluster, minlength=of.max(initial=0) + 1)
+    order = np.argsort(null)
+    weights = np.append((1 / size[cluster])[order], 0)
+    above = np.cumsum(weights[::-1])[::-1]  # from each place on
+    reaching = above[np.searchsorted(null[order], scores)]
+    own = _own_reaching(scores, of, null, cluster) / np.maximum(size[of], 1)
+    clusters = (size > 0).sum() - (size[of] > 0)
+    found: Scores = (1 + (reaching - own).round(DIGITS).clip(0)) / (1 + clusters)
+    return found
+
+
+def _own_reaching(
+    scores: Scores, of: NDArray[np.intp], null: Scores, cluster: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """How many of its own cluster's null scores are as high as each score."""
+    values, group = np.concatenate([null, scores]), np.concatenate([cluster, of])
+    is_text = np.arange(len(values)) >= len(null)
+    order = np.lexsort((is_text, -values, group))
+    passed = np.append(0, np.cumsum(~is_text[order]))
+    start = np.searchsorted(group[order], group[order])
+    found = np.empty(len(values), np.intp)
+    found[order] = passed[1:] - passed[start]
+    return found[len(null) :]
+
+
+def holm(p_value: Scores) -> Scores:
+    """Holm's step-down correction of a family of p-values (Holm 1979)."""
+    order = np.argsort(p_value, kind="stable")
+    steps = p_value[order] * np.arange(len(p_value), 0, -1)
+    adjusted = np.empty_like(p_value)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
+    return adjusted

@@ -1,0 +1,124 @@
+"""A masked language model that fills blanks; imports torch, so import it inside functions.
+
+Shapes: B windows, T tokens (padded), N blanks, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from contamination.core.errors import ConfigError
+from contamination.core.progress import progress
+from contamination.data.perturbation.masking import Blank, Vocabulary, Window, draw
+
+SPARE = 8  # logits beyond the candidates, to see whether the last of them is a close call
+Answer = list[tuple[int, str, bool]]  # for each blank of a window
+
+
+class Filler:
+    """Draws a word for each blank of some windows."""
+
+    def __init__(
+        self, path: str, model: Any, vocabulary: Vocabulary, pad: int, candidates: int
+    ) -> None:
+        self.path, self.model, self.vocabulary = path, model, vocabulary
+        self.pad, self.candidates = pad, candidates
+        self.device: torch.device = next(model.parameters()).device
+        barred = [not word for word in vocabulary.words]
+        self.barred = torch.tensor(barred, device=self.device)
+
+    def words(
+        self, windows: Sequence[Window], holes: Sequence[Blank], batch_tokens: int
+    ) -> list[str]:
+        """A word for each of `holes`, none of them the word that it replaces."""
+        found: dict[int, str] = {}
+        with progress(total=len(windows), desc="rewording", unit="window") as bar:
+            for batch in self._batches(windows, batch_tokens):
+                answers = self._in_memory(batch, holes)
+                for window, answer in zip(batch, answers, strict=True):
+                    if len(batch) > 1 and not all(sure for _, _, sure in answer):
+                        # Rounding differs with the batch: a close call is made without its mates.
+                        (answer,) = self._answers([window], holes)
+                    found.update((number, word) for number, word, _ in answer)
+                bar.update(len(batch))
+        return [found[i] for i in range(len(holes))]
+
+    def _batches(self, windows: Sequence[Window], batch_tokens: int) -> Iterator[list[Window]]:
+        """Windows of like length, longest first; one window alone may exceed the budget."""
+        waiting = sorted(windows, key=lambda window: -len(window.ids))
+        while waiting:
+            size = max(1, batch_tokens // len(waiting[0].ids))
+            yield waiting[:size]
+            waiting = waiting[size:]
+
+    def _in_memory(self, batch: list[Window], holes: Sequence[Blank]) -> list[Answer]:
+        """The answers of a batch, in halves where the device's memory runs out."""
+        try:
+            return self._answers(batch, holes)
+        except torch.cuda.OutOfMemoryError as error:
+            half = len(batch) // 2
+            if not half:
+                raise ConfigError(
+                    f"a window of {len(batch[0].ids)} tokens does not fit into the device's "
+                    "memory. Set a smaller masked_lm.window_tokens, or masked_lm.device=cpu."
+                ) from error
+        torch.cuda.empty_cache()
+        return self._in_memory(batch[:half], holes) + self._in_memory(batch[half:], holes)
+
+    def _answers(self, batch: Sequence[Window], holes: Sequence[Blank]) -> list[Answer]:
+        """For each window its blanks' numbers, their words and whether the draw was sure."""
+        numbers = [number for window in batch for number, _ in window.blanks]
+        logits, ids = self._most_likely(batch, [holes[n].word for n in numbers])
+        rows = zip(numbers, logits, ids, strict=True)
+        drawn = iter([self._drawn(holes[number], *row) for number, *row in rows])
+        return [[(number, *next(drawn)) for number, _ in window.blanks] for window in batch]
+
+    def _drawn(self, hole: Blank, logits: Any, ids: Any) -> tuple[str, bool]:
+        possible = np.isfinite(logits)  # a small vocabulary has fewer than are asked for
+        token, sure = draw(logits[possible], ids[possible], self.candidates, hole.seed)
+        return self.vocabulary.text(token, hole.word), sure
+
+    @torch.inference_mode()
+    def _most_likely(self, batch: Sequence[Window], originals: Sequence[str]) -> tuple[Any, Any]:
+        """The highest logits and their ids, (N, candidates + SPARE), falling."""
+        logits_NV = self._logits(batch)
+        if not bool((torch.isfinite(logits_NV) | self.barred).all()):
+            raise ConfigError(
+                f"masked_lm.path is {self.path!r}: the model's logits are NaN or infinite. Check "
+                "its weights, or choose another masked model."
+            )
+        logits_NV = logits_NV.masked_fill(self.barred, -torch.inf)
+        for row, word in enumerate(originals):
+            logits_NV[row, self.vocabulary.same.get(self.vocabulary.key(word), [])] = -torch.inf
+        top = torch.topk(logits_NV, min(self.candidates + SPARE, logits_NV.shape[1]))
+        return top.values.double().cpu().numpy(), top.indices.cpu().numpy()
+
+    def _logits(self, batch: Sequence[Window]) -> Tensor:
+        """Float32 logits (N, V) of the blanks alone: those of all tokens would fill the memory."""
+        shape = (len(batch), max(len(window.ids) for window in batch))
+        ids_BT = torch.full(shape, self.pad)
+        real_BT = torch.zeros(shape, dtype=torch.long)
+        for row, window in enumerate(batch):
+            ids_BT[row, : len(window.ids)] = torch.tensor(window.ids)
+            real_BT[row, : len(window.ids)] = 1
+        where = [(row, place) for row, window in enumerate(batch) for _, place in window.blanks]
+        rows, places = torch.tensor(where, device=self.device).T
+
+        def only_blanks(_: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+            return (args[0][rows, places],) if args[0].shape[:2] == shape else None
+
+        head = self.model.get_output_embeddings()
+        hook = head.register_forward_pre_hook(only_blanks) if head is not None else None
+        try:
+            inputs = {"input_ids": ids_BT, "attention_mask": real_BT}
+            logits = self.model(**{k: v.to(self.device) for k, v in inputs.items()}).logits.float()
+        finally:
+            if hook is not None:
+                hook.remove()
+        chosen: Tensor = logits if logits.dim() == 2 else logits[rows, places]
+        return chosen

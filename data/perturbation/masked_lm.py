@@ -1,0 +1,164 @@
+"""Word replacements by a masked language model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contamination.core.config import DEVICE, FRACTION, Ranged, at_least, limited, runtime
+from contamination.core.errors import ConfigError, require
+from contamination.core.models import LOADING, check_whole, load, load_tokenizer, resolve
+from contamination.core.seeds import derive
+from contamination.data.perturbation.masking import (
+    Around,
+    Blank,
+    Vocabulary,
+    Window,
+    blanks,
+    fill,
+    masked,
+    windows,
+)
+
+FIELD = "masked_lm.path"
+NUMBER = re.compile(r"\d+")
+
+
+def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
+    """The fast tokenizer and the float32 masked language model at `path`, in evaluation mode.
+
+    Raises:
+        ConfigError: no such model, no masked-language head, or a tokenizer that doesn't serve.
+    """
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    tokenizer = load_tokenizer(FIELD, path)
+    _require(tokenizer.is_fast, path, "its tokenizer is not a fast one")
+    _require(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
+    options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
+    model, loaded = load(AutoModelForMaskedLM, FIELD, path, **options)
+    check_whole(FIELD, path, model, {**loaded, "unexpected_keys": _layers(model, loaded)})
+    fits = len(tokenizer) <= model.get_input_embeddings().num_embeddings
+    _require(fits, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model")
+    return tokenizer, _placed(model.eval(), device)
+
+
+def special_tokens(tokenizer: Any) -> Around:
+    """What the model expects before and after a text, such as [CLS] and [SEP]."""
+    ids = tokenizer(tokenizer.mask_token)["input_ids"]
+    at, special = ids.index(tokenizer.mask_token_id), set(tokenizer.all_special_ids)
+    return [i for i in ids[:at] if i in special], [i for i in ids[at + 1 :] if i in special]
+
+
+def longest(tokenizer: Any, model: Any) -> int:
+    """The most tokens that the model can see at once."""
+    limits = [int(tokenizer.model_max_length)]
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions:
+        limits.append(int(positions))
+    for name, module in model.named_modules():
+        padding = getattr(module, "padding_idx", None)
+        if name.endswith("position_embeddings") and padding is not None:
+            # RoBERTa numbers its positions from the padding's id + 1.
+            limits.append(module.num_embeddings - padding - 1)
+    return min(limits)
+
+
+def _layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
+    """Surplus weights that are named as the model's own are, but for numbers: of more layers.
+
+    Others, such as a pooler or a next-sentence head, many published models have.
+    """
+    own = {NUMBER.sub("0", name) for name in model.state_dict()}
+    return [name for name in loaded["unexpected_keys"] if NUMBER.sub("0", name) in own]
+
+
+def _placed(model: Any, device: str) -> Any:
+    import torch
+
+    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return model.to(auto if device == "auto" else device)
+    except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
+        first = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"masked_lm.device is {device!r}: the model can't be put there ({first}). Give auto, "
+            "cpu, or a device that torch sees."
+        ) from error
+
+
+def _require(condition: bool, path: str, reason: str) -> None:
+    remedy = "Choose a masked language model with a fast tokenizer, such as bert-base-uncased."
+    require(condition, FIELD, path, f"{reason}. {remedy}")
+
+
+@dataclass(frozen=True)
+class MaskedLM(Ranged, node="masked_lm"):
+    """⌊share·words⌋ words, at least 1, replaced by what a masked language model would put there.
+
+    The neighbours of Mattern et al. 2023, but drawn: words are chosen at random, all
+    masked at once, and each replaced by one of its likely tokens, drawn by the model's own
+    probabilities: a whole word, never a special token and never the word itself. The paper
+    ranks replacements of single words, which are the same few for every copy of a text.
+
+    Words are what stands between white space, less the punctuation around it, which stays. A text
+    without a letter or digit is returned as it stands; scripts without spaces are no use here, for
+    a word is then a whole sentence. Each call loads the model once: give it all texts.
+    """
+
+    path: str
+    """A Hugging Face folder or hub id of a masked language model with a fast tokenizer."""
+
+    share: float = limited(0.3, FRACTION)
+    """The share of the words to replace, above 0 and at most 1."""
+
+    candidates: int = limited(20, at_least(1))
+    """How many of the most likely words are drawn from."""
+
+    window_tokens: int = limited(512, at_least(16))
+    """Tokens that the model sees at once; at most what it can."""
+
+    batch_tokens: int = runtime(4096, at_least(1))
+    """Tokens in a batch, padding included."""
+
+    device: str = runtime("auto", DEVICE)
+    """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        resolve(FIELD, self.path)  # a missing folder is an error before any work
+
+    def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
+        """Each text with some of its words replaced."""
+        pairs = zip(texts, keys, strict=True)
+        holes = [blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs]
+        if not any(holes):
+            return list(texts)
+        words = iter(self._words(texts, holes))
+        both = zip(texts, holes, strict=True)
+        return [fill(text, hole, [next(words) for _ in hole]) for text, hole in both]
+
+    def _words(self, texts: Sequence[str], holes: Sequence[list[Blank]]) -> list[str]:
+        """The words of all texts' blanks, in order."""
+        from contamination.data.perturbation.mask_filling import Filler
+
+        tokenizer, model = open_masked_model(self.path, self.device)
+        vocabulary = Vocabulary(tokenizer, model.config.vocab_size)
+        vocabulary.check(self.path)
+        around = special_tokens(tokenizer)
+        width = min(self.window_tokens, longest(tokenizer, model))
+        options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+        tokens = tokenizer(list(texts), truncation=False, padding=False, **options)
+        seen: list[Window] = []
+        every: list[Blank] = []
+        tokenized = zip(tokens["input_ids"], tokens["offset_mapping"], holes, strict=True)
+        for ids, offsets, hole in tokenized:
+            left, places = masked(ids, offsets, hole, tokenizer.mask_token_id)
+            seen += windows(left, places, len(every), width, around)
+            every += hole
+        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+        filler = Filler(self.path, model, vocabulary, pad, self.candidates)
+        return filler.words(seen, every, self.batch_tokens)

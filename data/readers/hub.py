@@ -1,0 +1,132 @@
+"""Documents and rows from the Hugging Face hub, through `datasets`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from contamination.core.errors import DataError
+from contamination.core.hashing import folder_digest
+from contamination.core.hub import commit, not_asked, prepare_hub
+from contamination.data.readers.files import StreamedCorpus
+from contamination.data.readers.rows import Row, Shard, Tally
+
+
+@dataclass(frozen=True)
+class HubRows:
+    """The rows of a hub data set's splits."""
+
+    path: str
+    splits: tuple[str, ...] | list[str]
+    config: str | None = None
+    revision: str | None = None
+
+    def rows(self, tally: Tally) -> Iterator[Row]:
+        """Stream the rows, split after split."""
+        for split in self.splits:
+            shard = Shard(Path(self.path) / split, split, "hub")
+            for number, row in enumerate(load(self.path, self.config, split, self.revision), 1):
+                yield Row(shard, number, row)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubCorpus(StreamedCorpus):
+    """A hub data set as a corpus, streamed in its own order; ids are hashes of the texts."""
+
+    path: str
+    split: str = "train"
+    config: str | None = None
+    revision: str | None = None
+
+    def fingerprint(self) -> str:
+        """The commit that `revision` stands for now; of a local folder, SHA-256 of its files."""
+        return folder_digest(Path(self.path)) if self._commit is None else self._commit
+
+    @cached_property
+    def _commit(self) -> str | None:
+        """The commit that is read, resolved once; None: `path` is a local folder."""
+        if Path(self.path).is_dir():
+            return None
+        return commit("corpus.path", self.path, kind="dataset", revision=self.revision)
+
+    def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
+        shard = Shard(Path(self.path), self.split, "hub")
+        rows = load(self.path, self.config, self.split, self._commit)
+        return (Row(shard, number, row) for number, row in enumerate(rows, 1))
+
+    def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str:
+        return f"{subset}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+ON_HUB = (HubRows, HubCorpus)
+
+
+def hub_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
+    """The parts of a config node that describe what comes from the hub, however it is wrapped."""
+    if isinstance(node, Mapping):
+        if node.get("_target_") in [f"{kind.__module__}.{kind.__name__}" for kind in ON_HUB]:
+            yield node
+        node = list(node.values())
+    for part in node if isinstance(node, list | tuple) else ():
+        yield from hub_nodes(part)
+
+
+def load(
+    path: str,
+    config: str | None,
+    split: str,
+    revision: str | None,
+    read: Callable[[Any], Iterator[Mapping[str, Any]]] = iter,
+) -> Iterator[Mapping[str, Any]]:
+    """One split, streamed; `read` gives the rows of the data set.
+
+    Raises:
+        DataError: the hub can't be reached, has no such data set, split or revision, or breaks off.
+    """
+    prepare_hub()  # before `datasets`, which notes down what it says
+    import datasets
+
+    with _reading(path, config, split, revision):
+        yield from read(
+            datasets.load_dataset(path, config, split=split, revision=revision, streaming=True)
+        )
+
+
+def fetch_rows(path: str, config: str | None, split: str, revision: str | None) -> None:
+    """Bring one split into the cache of `datasets`, from where it is streamed without a network.
+
+    Raises:
+        DataError: as `load`.
+    """
+    prepare_hub()
+    import datasets
+
+    with _reading(path, config, split, revision):
+        datasets.load_dataset(path, config, split=split, revision=revision)
+
+
+def rows_are_kept(path: str) -> bool:
+    """Whether some of that data set is in the cache of `datasets`."""
+    import datasets
+
+    return (Path(datasets.config.HF_DATASETS_CACHE) / path.replace("/", "___")).is_dir()
+
+
+@contextmanager
+def _reading(path: str, config: str | None, split: str, revision: str | None) -> Iterator[None]:
+    """Within it the hub's errors name the data set."""
+    try:
+        yield
+    except Exception as error:  # the hub client's and the transport's errors have no common base
+        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        raise DataError(
+            f"The hub's data set {path!r} (config {config!r}, split {split!r}, revision "
+            f"{revision!r}) can't be read: {reason} Check these names and the connection. Without "
+            "a hub, use corpus=embedded and injection.benchmark_source=embedded."
+            f"{not_asked(path, 'dataset')}"
+        ) from error

@@ -1,0 +1,128 @@
+"""From a row's columns to the fields of a benchmark's template."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contamination.core.errors import ConfigError, near_names, require
+from contamination.data.config import BenchmarkConfig
+from contamination.data.readers.rows import Row, Tally
+from contamination.data.text import is_blank
+
+SPEC_CHARACTERS = 8  # a width of more digits would fill the memory
+
+
+class _UnusableError(Exception):
+    """A row that can't be used: the reason in few words, and its details."""
+
+
+class _Columns(string.Formatter):
+    """`str.format` over a row's columns; a null has no text, so it is an error."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        value, first = super().get_field(field_name, args, kwargs)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            is_null = f"{field_name!r} is {'null' if value is None else 'NaN'}"
+            raise _UnusableError("null field", is_null)
+        if isinstance(value, list | tuple | dict):
+            several = f"{field_name!r} is {value!r}: name one of its values"
+            raise _UnusableError("not a text", several)
+        return value, first
+
+
+def check_formats(
+    name: str, config: BenchmarkConfig, fields: Mapping[str, str], node: str = "benchmark"
+) -> None:
+    """Check a benchmark's template and its source's fields, before any row is read.
+
+    Args:
+        name: the benchmark's.
+        config: its template.
+        fields: formats over a row.
+        node: the config node that holds it, for errors.
+
+    Raises:
+        ConfigError: a format string that can't be read, or a field that the source lacks.
+    """
+    used = check_template(name, config.template, node)
+    for key, form in fields.items():
+        option = f"the field {key!r} of {node}.{name}"
+        for column, spec, _ in _parts(option, form):
+            too_long = f"the format of {column!r} is too long to be meant."
+            require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
+            inner = f"write {column.replace('.', '[', 1)}] for a value inside of one."
+            require("." not in column, option, form, f"a column has no attributes: {inner}")
+    others = (config.distinct, config.shorten, config.answer_field)
+    named = used | {name for name in others if name is not None}
+    for unknown in sorted(named - set(fields)):
+        raise ConfigError(
+            f"{node}.{name} names the field {unknown!r}, which its source lacks. "
+            f"{near_names(unknown, fields)}"
+        )
+
+
+def check_template(name: str, template: str, node: str = "benchmark") -> set[str]:
+    """The fields that a benchmark's template names, each of them alone in its braces.
+
+    Raises:
+        ConfigError: it can't be read, formats a field or looks inside one, or names none.
+    """
+    option, used = f"{node}.{name}.template", set()
+    for field, spec, conversion in _parts(option, template):
+        alone = f"its fields are texts: write {{{field}}} alone."
+        plain = not spec and not conversion and not {*".["} & {*field}
+        require(plain, option, template, alone)
+        used.add(field)
+    require(bool(used), option, template, "it names no field: all texts would be equal.")
+    return used
+
+
+def _parts(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
+    """The name, the format and the conversion of each field that a format string names."""
+    try:
+        return [(f, spec, c) for _, f, spec, c in string.Formatter().parse(form) if f is not None]
+    except ValueError as error:
+        raise ConfigError(
+            f"{option} is {form!r}: it is not a format string ({error}). Write a column or field "
+            "as {name}, and a brace of the text itself as {{ or }}."
+        ) from error
+
+
+def fill(
+    row: Row, forms: Mapping[str, str], values: Mapping[str, Mapping[str, str]], tally: Tally
+) -> dict[str, str] | None:
+    """A row's fields, or None where the row can't be used, which the tally counts.
+
+    Args:
+        row: a source's row.
+        forms: a format string over the row's columns for each field.
+        values: texts to replace, for each field.
+        tally: decides on rows that can't be used.
+    """
+    try:
+        return {k: _text(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
+    except _UnusableError as error:
+        reason, detail = error.args
+        tally.bad(reason, row.where, detail)
+        return None
+
+
+def _text(columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str, str]) -> str:
+    """One field's text."""
+    try:
+        text = _Columns().vformat(form, (), columns)
+        text.encode()  # JSON may spell half of a surrogate pair, which is no text
+    except UnicodeEncodeError as error:
+        raise _UnusableError("invalid UTF-8", f"the field {key!r}: {error}") from error
+    except (KeyError, IndexError, AttributeError) as error:
+        has = ", ".join(columns) or "none"
+        raise _UnusableError("missing field", f"{form!r}: {error}; it has {has}") from error
+    except (ValueError, TypeError) as error:
+        raise _UnusableError("field can't be formatted", f"{form!r}: {error!r}") from error
+    text = str(replaced.get(text, text)).strip()
+    if is_blank(text):
+        raise _UnusableError("empty field", f"{key!r} is blank")
+    return text

@@ -1,0 +1,123 @@
+"""Words as lengths count them, in scripts with and without spaces between words.
+
+Where a script has no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan),
+each letter counts as a word, with the vowel signs and marks that belong to it. Korean has spaces.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+
+SOUTH_EAST = "".join(
+    chr(code)
+    for low, high in ((0x0E00, 0x1000), (0x1000, 0x10A0), (0x1780, 0x1800))
+    for code in range(low, high)
+    if chr(code).isalpha()
+)
+"""Letters of Thai, Lao, Tibetan, Burmese and Khmer: marks are none."""
+EAST = (
+    "\u3005-\u3007\u3031-\u3035\u303b\u303c\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f"
+    "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+"""Ranges of Chinese and Japanese letters."""
+LETTER = f"{SOUTH_EAST}{EAST}"
+WORD = re.compile(rf"[{LETTER}][^\w\s{LETTER}]*|[^\s{LETTER}]+")
+"""A letter with its marks and what punctuation follows it, or a run without spaces."""
+
+
+def word_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where each word of a text begins and ends."""
+    return (word.span() for word in WORD.finditer(text))
+
+
+def has_words(text: str, number: int) -> bool:
+    """Whether a text has so many words; it is read no further."""
+    return number <= 0 or next(islice(word_spans(text), number - 1, None), None) is not None
+
+
+def spaced(text: str) -> str:
+    """The text with a space between all words, whatever the script."""
+    return " ".join(text[start:end] for start, end in word_spans(text))
+
+
+def first_words(text: str, number: int) -> str:
+    """The first words of a text, with one space in place of each run of white space."""
+    single = " ".join(text.split())
+    last = next(islice(word_spans(single), number - 1, None), None)
+    return single if last is None else single[: last[1]]
+
+
+INVISIBLE = ("C", "Z", "M")
+"""Unicode's categories of controls and formats, of separators, and of marks on other letters."""
+FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and a symbol that leave their place empty: Hangul's fillers, Braille without dots."""
+
+
+def is_blank(text: str) -> bool:
+    """Whether no character is visible: no letter, digit, punctuation or symbol.
+
+    A character of private use, or newer than Python's table, may be visible and counts as such.
+    """
+    return not any(map(_visible, text))
+
+
+def _visible(character: str) -> bool:
+    category = unicodedata.category(character)
+    return character not in FILLERS and (
+        category in ("Co", "Cn") or not category.startswith(INVISIBLE)
+    )
+
+
+NON_BLANK_RUN = re.compile(r"\S+")
+
+
+def halves(text: str, share: float, most: int | None = None) -> tuple[str, str]:
+    """The text up to the end of its word ⌊share·words⌋, at least the first, and what follows.
+
+    Both joined are the text. The rest begins with what stands between the words. The first part has
+    `most` words at most, where that is given.
+    """
+    ends = [word.end() for word in NON_BLANK_RUN.finditer(text)]
+    number = max(1, int(share * len(ends) + 1e-9))
+    cut = ends[min(number, most or number) - 1] if ends else len(text)
+    return text[:cut], text[cut:]
+
+
+SHORT_WORDS = 5  # a text of fewer words may well stand in another by chance
+DEFAULT_IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Ranges of Unicode's Default_Ignorable_Code_Point, whose characters are not displayed: soft
+hyphens, zero-width characters, marks of direction, variation selectors, fillers, tags
+(DerivedCoreProperties.txt of Unicode 16.0). Python's `unicodedata` does not have this property."""
+CONTROLS = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
+"""Ranges of the control characters that are no white space."""
+_ASCII_CONTROLS = dict.fromkeys([*range(0x09), *range(0x0E, 0x1C), 0x7F])
+
+
+@cache
+def invisible() -> re.Pattern[str]:
+    """Matches a character that is not displayed: DEFAULT_IGNORABLE, CONTROLS, and category Cf."""
+    characters = map(chr, range(sys.maxunicode + 1))
+    formats = "".join(c for c in characters if unicodedata.category(c) == "Cf")
+    return re.compile(f"[{DEFAULT_IGNORABLE}{CONTROLS}{formats}]")
+
+
+def normalised(text: str) -> str:
+    """The text in one case and Unicode's NFC, with single spaces, without `invisible` ones."""
+    visible = text.translate(_ASCII_CONTROLS) if text.isascii() else invisible().sub("", text)
+    folded = unicodedata.normalize("NFC", visible).casefold()
+    return " ".join(unicodedata.normalize("NFC", folded).split())
+
+
+def stands_in(text: str, other: str) -> bool:
+    """Whether a normalised text is another, or a part of it that is no short one."""
+    return text == other or (len(text.split()) >= SHORT_WORDS and text in other)

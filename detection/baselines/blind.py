@@ -1,0 +1,312 @@
+"""The blind baseline: can the texts alone tell members from non-members, without any model?
+
+Where they can, a detector's AUROC above 0.5 may show that difference rather than contamination
+(Das et al. 2024; Meeus et al. 2024). Several classifiers are tried (`contamination.detection.baselines.classifiers`);
+each text is scored by one that never saw it, chosen without it: of the folds, one is scored, and
+the classifier is chosen by cross-validation within the others and fitted on them.
+
+Only texts of one fold are compared: their scores come from one classifier. Its AUROC is then 0.5 on
+average where labels are random, whatever it learnt (between folds, the label of one text pushes the
+score of another away from its own, and the AUROC falls below 0.5).
+
+A text's score depends on the labels of the others, so a bootstrap of the scores misses a part of
+the AUROC's variance (about half). All is done again with shuffled labels instead: NULLS times, on
+the same folds. Where labels are random, the real ones are but one more shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from contamination.core.seeds import derive
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import Estimate, not_carried
+from contamination.core.statistics.metrics import AUROC, Metric
+from contamination.data.texts import CHARACTERS
+from contamination.detection.baselines.classifiers import (
+    Classifier,
+    Ridge,
+    Rows,
+    Style,
+    classifiers,
+)
+
+BLIND = "blind"
+FOLDS = 5
+REPEATS = 3
+"""Draws of the folds, over which a text's scores are averaged: one alone moves the AUROC of 200
+texts by 0.036 (a standard deviation)."""
+NULLS = 100
+"""Shuffles of the labels."""
+LEARNERS = 1_000
+"""The most texts that are learnt from: so many tell a difference that matters."""
+LEAST = 10
+"""The fewest members, and non-members, that can be told apart."""
+
+
+@dataclass(frozen=True)
+class Blind:
+    """Each text's place: the share of its fold's non-members that its score beats (ties: half).
+
+    `placed` is n × (1 + NULLS). The first column is of the labels as they are. In the others, row i
+    is of the text that had the label of text i, so that any group of rows has its own null.
+    """
+
+    placed: Scores
+    style: Style | None = None
+    """What the texts predict of other numbers; None: that is not known."""
+
+    def estimates(
+        self, members: Rows, nonmembers: Rows, wanted: Sequence[Metric], draws: int
+    ) -> dict[str, Estimate]:
+        """Every wanted metric (by name) of some rows; AUROC is the mean of the members' places."""
+        hits, alarms = self.placed[members].T, self.placed[nonmembers].T
+        sizes = len(members), len(nonmembers)
+        values = {
+            metric: hits.mean(axis=1)
+            if metric.name == AUROC.name
+            else np.array([metric.value(*both) for both in zip(hits, alarms, strict=True)])
+            for metric in wanted
+        }
+        return {metric.name: around_null(values[metric], sizes, metric, draws) for metric in wanted}
+
+
+def warning(value: float, low: float, high: float) -> str | None:
+    """What stands above figures whose texts have this blind AUROC and interval, or None."""
+    if low <= 0.5 <= high:
+        return None
+    return texts_tell(f"blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]")
+
+
+def texts_tell(measured: str) -> str:
+    """That figures may measure the texts: `measured` is what the blind baseline shows."""
+    return (
+        f"The texts alone tell members from non-members ({measured}): "
+        "these figures may measure the texts, not the model."
+    )
+
+
+def obstacle(
+    texts: Sequence[str], member: NDArray[np.bool_], group: Rows | None = None
+) -> str | None:
+    """Why there is no blind baseline of these texts (in these groups), or None."""
+    if group is not None:
+        of_members, others = (len(set(group[own].tolist())) for own in (member, ~member))
+        if min(of_members, others) < LEAST:
+            return (
+                f"{of_members} clusters of members and {others} of non-members are too few for the "
+                f"blind baseline, which takes {LEAST} of each"
+            )
+    members, distinct = int(member.sum()), len(set(same_texts(texts)))
+    if min(members, len(texts) - members, distinct) >= LEAST:
+        return None
+    return (
+        f"{members} members and {len(texts) - members} non-members ({distinct} distinct texts) are "
+        f"too few for the blind baseline, which takes {LEAST} of each"
+    )
+
+
+def blind_baseline(
+    texts: Sequence[str],
+    member: NDArray[np.bool_],
+    seed: int,
+    folds: int = FOLDS,
+    group: Rows | None = None,
+    repeats: int = REPEATS,
+) -> Blind:
+    """Score each text by a classifier that never saw it.
+
+    Args:
+        texts: of one benchmark.
+        member: which of them are members; `obstacle` says of what there is too little.
+        seed: draws the folds and the shuffled labels.
+        folds: 3 or more.
+        group: a number for each text, from 0; those that share it (pieces of one book) stay in
+            one fold, and change labels together. None: equal texts alone do.
+        repeats: draws of the folds; the interval is that of so many.
+    """
+    rng = np.random.default_rng(derive(seed, "nulls"))
+    if group is None:
+        group = same_texts(texts)
+        shuffles = [shuffled(group, rng) for _ in range(NULLS)]
+    else:
+        shuffles = [shuffled_whole(group, member, rng) for _ in range(NULLS)]
+    roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
+    learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
+    orders = [_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
+    with threadpool_limits(limits=1):  # over such small matrices threads only wait
+        tried = list(classifiers(texts, learners).values())
+        places = [_places(tried, each % folds, learners, member[roles]) for each in orders]
+    placed = np.empty(roles.shape)
+    np.put_along_axis(placed, roles, np.mean(places, axis=0), axis=0)
+    kernels = [each.kernel for each in tried if isinstance(each, Ridge)]
+    if not kernels:
+        return Blind(placed)
+    return Blind(placed, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds))
+
+
+class Baseline(Protocol):
+    """What makes a blind baseline, as `blind_baseline` does."""
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        member: NDArray[np.bool_],
+        seed: int,
+        *,
+        group: Rows | None = None,
+    ) -> Blind:
+        """See `blind_baseline`."""
+
+
+def once() -> Baseline:
+    """A `blind_baseline` that makes each only once: it is the same for all models."""
+
+    @cache
+    def made(texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None) -> Blind:
+        known = None if group is None else np.frombuffer(group, np.intp)
+        return blind_baseline(texts, np.frombuffer(member, np.bool_), seed, group=known)
+
+    def baseline(
+        texts: Sequence[str],
+        member: NDArray[np.bool_],
+        seed: int,
+        *,
+        group: Rows | None = None,
+    ) -> Blind:
+        known = None if group is None else group.tobytes()
+        return made(tuple(texts), member.tobytes(), seed, known)
+
+    return baseline
+
+
+def same_texts(texts: Sequence[str]) -> Rows:
+    """A number for each text; those that differ in case, white space or punctuation share it.
+
+    So do a text of CHARACTERS letters or more and all that begin with it. They stay in one fold:
+    the label of one would give away (or, at random, belie) the other's.
+    """
+    letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
+    beginning, first = {}, ""
+    for own in sorted({*letters}):  # what begins with a text follows it at once
+        if len(first) < CHARACTERS or not own.startswith(first):
+            first = own
+        beginning[own] = first
+    found: Rows = np.unique([beginning[own] for own in letters], return_inverse=True)[1]
+    return found
+
+
+def shuffled(group: Rows, rng: np.random.Generator) -> Rows:
+    """Whose label each text gets: groups of one size change places, and texts within each group."""
+    role = np.empty(len(group), np.intp)
+    size = np.bincount(group)[group]
+    for each in np.unique(size):
+        rows = np.flatnonzero(size == each)
+        table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, each)
+        role[table] = rng.permuted(rng.permutation(table), axis=1)
+    return role
+
+
+def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Generator) -> Rows:
+    """Whose label each text gets: groups of any size get one label, but for one that gets both.
+
+    Groups in a random order get the members' labels until there are none left. One that has both
+    labels counts as two.
+    """
+    own = np.unique(2 * group + member, return_inverse=True)[1]
+    givers, takers = (rng.permutation(own.max() + 1)[own] for _ in range(2))
+    within = rng.permutation(len(group))
+    role = np.empty(len(group), np.intp)
+    role[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
+    return role
+
+
+def _order(number: int, seed: int, purpose: object) -> Rows:
+    return np.random.default_rng(derive(seed, purpose)).permutation(number)
+
+
+def _places(
+    tried: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+) -> Scores:
+    """Of each text under each labeling, its place in its fold by the classifier chosen (n × P)."""
+    known = member[learners].astype(np.float64)
+    choice = _inner_aurocs(tried, fold, learners, member).argmax(axis=1)
+    placed = np.empty(member.shape)
+    for k, best in enumerate(choice):
+        train, test = np.flatnonzero(fold[learners] != k), np.flatnonzero(fold == k)
+        for number, classifier in enumerate(tried):
+            chosen = np.flatnonzero(best == number)
+            if len(chosen):
+                scores = classifier.scores(train, test, known[:, chosen])
+                placed[np.ix_(test, chosen)] = _places_in_fold(scores, member[np.ix_(test, chosen)])
+    return placed
+
+
+def _inner_aurocs(
+    tried: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+) -> Scores:
+    """For each fold each classifier's AUROC within the others, each held out (folds × C × P).
+
+    A fit that leaves out two folds serves both: of either, the other is the held out one.
+    """
+    folds = fold.max() + 1
+    known = member[learners].astype(np.float64)
+    found = np.zeros((folds, len(tried), member.shape[1]))
+    for pair in combinations(range(folds), 2):
+        train = np.flatnonzero(~np.isin(fold[learners], pair))
+        test = [np.flatnonzero(fold == k) for k in pair]
+        for number, classifier in enumerate(tried):
+            scores = np.split(classifier.scores(train, np.concatenate(test), known), [len(test[0])])
+            for k, rows, values in zip(reversed(pair), test, scores, strict=True):
+                found[k, number] += _aurocs(values, member[rows])
+    return found
+
+
+def _aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+    """The AUROC of each column (t × P each); 0.5 where it lacks members or non-members."""
+    from scipy.stats import rankdata
+
+    members = member.sum(axis=0)
+    pairs = members * (len(member) - members)
+    won = (rankdata(scores, axis=0) * member).sum(axis=0) - members * (members + 1) / 2
+    return np.where(pairs, won / np.maximum(pairs, 1), 0.5)
+
+
+def _places_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+    """The share of non-members that each text's score beats, column by column (t × P each).
+
+    A tie counts half; without non-members all is 0.5.
+    """
+    placed = np.full(scores.shape, 0.5)
+    for column, (values, is_member) in enumerate(zip(scores.T, member.T, strict=True)):
+        others = np.sort(values[~is_member])
+        if len(others):
+            below, tied = (np.searchsorted(others, values, side) for side in ("left", "right"))
+            placed[:, column] = (below + tied) / (2 * len(others))
+    return placed
+
+
+def around_null(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
+    """The estimate of a metric from its value (first) and its null (the rest)."""
+    if needs := metric.needs(*sizes):
+        return not_carried(sizes, draws, needs)
+    value, null = values[0], values[1:]
+    chance = null.mean()
+    room = chance * (1 - chance)  # a rate's variance is as its v (1 - v)
+    scale = np.sqrt(value * (1 - value) / room) if room else 0.0
+    drawn = (value + scale * (null - chance)).clip(0, 1)
+    trials = None
+    if metric.trials is not None:
+        off = float(np.mean((null - metric.guess) ** 2))
+        sure = metric.guess * (1 - metric.guess)
+        trials = metric.trials(*sizes) if off == 0 else min(metric.trials(*sizes), sure / off)
+    steps = (float(value), float(value)) if metric.steps else None
+    return Estimate(*sizes, float(value), np.resize(drawn, draws), trials, steps)

@@ -1,1 +1,0 @@
-"""Labelled benchmarks of real models' pretraining data: their parts and rows."""

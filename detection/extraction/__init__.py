@@ -1,1 +1,0 @@
-"""What the model gives back word for word: `python -m detection extraction`."""

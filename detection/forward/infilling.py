@@ -1,0 +1,316 @@
+"""The pass of the Infilling Score: a text, and the text after each token's replacement.
+
+The published code runs a forward for each token. Here a text costs the arithmetic of about 1 + m
+forwards, exactly: one for the text, whose keys and values are kept, and one of its length for each
+of the m tokens looked at (see `infill_branches`). Branches that equal the text, where the model's
+first choice is the text's own token, cost nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from contamination.core.errors import DataError
+from contamination.detection.forward.batches import check_finite, run_batches, run_groups
+from contamination.detection.models.base import Tell, tell_nobody
+from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.passes import NUMBERS, Copies, Parameter, TokenStats
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Branches:
+    """The query tokens of one text's branches, branch after branch; every array has shape (N,).
+
+    Attributes:
+        ids: the token read: x*_p first, then the text's own tokens after p.
+        targets: the text's token that follows, of which the statistics are wanted.
+        start: p, the place of the branch's replaced token.
+        offset: the token's place less p, from 0.
+    """
+
+    ids: Index
+    targets: Index
+    start: Index
+    offset: Index
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, part: slice) -> Branches:
+        return Branches(self.ids[part], self.targets[part], self.start[part], self.offset[part])
+
+
+def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) -> Branches:
+    """The branches of a text that differ from it and are followed by a token.
+
+    Args:
+        sequence: the text's T token ids.
+        top_id: x* of the T-1 tokens after the first.
+        future: m, the tokens after p to look at, 1 or more.
+    """
+    x, last = np.asarray(sequence, dtype=np.int64), len(sequence) - 1
+    p = 1 + np.flatnonzero(top_id != x[1:])
+    p = p[p < last]
+    lengths = np.minimum(future, last - p)
+    start = np.repeat(p, lengths)
+    offset = np.arange(len(start)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    ids = np.where(offset == 0, top_id[start - 1], x[start + offset])
+    return Branches(ids, x[start + offset + 1], start, offset)
+
+
+def branch_states(
+    model: CausalLM, cache: DynamicCache, texts: Sequence[Branches], queries: int
+) -> Iterator[tuple[list[Branches], Tensor]]:
+    """The hidden states (N, X) of the texts' query tokens, a piece of every text at a time.
+
+    Args:
+        model: the model.
+        cache: the keys and values of the same texts, right-padded; it is not changed.
+        texts: their branches.
+        queries: at most this many query tokens of a text at once, but always a whole branch.
+    """
+    cuts = [_cuts(text, queries) for text in texts]
+    for i in range(max(map(len, cuts))):
+        piece = [t[slice(*c[i])] if i < len(c) else t[:0] for t, c in zip(texts, cuts, strict=True)]
+        yield piece, _piece_states(model, cache, piece)
+
+
+def naive_states(
+    model: CausalLM,
+    sequences: Sequence[Sequence[int]],
+    texts: Sequence[Branches],
+    batch_tokens: int,
+) -> Iterator[tuple[list[Branches], Tensor]]:
+    """The branches' states by a forward over a whole text for each branch, a text at a time."""
+    for sequence, text in zip(sequences, texts, strict=True):
+        starts, size = np.unique(text.start), max(1, batch_tokens // len(sequence))
+        for first in range(0, len(starts), size):
+            group = starts[first : first + size]
+            piece = text[slice(*np.searchsorted(text.start, [group[0], group[-1] + 1]))]
+            place, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
+            ids = np.tile(np.asarray(sequence[: int(place.max()) + 1]), (len(group), 1))
+            ids[np.arange(len(group)), group] = piece.ids[piece.offset == 0]
+            states_BTX = model.hidden(torch.from_numpy(ids).to(model.device))
+            states_NX = states_BTX[torch.from_numpy(row), torch.from_numpy(place)]
+            yield [piece if other is text else other[:0] for other in texts], states_NX
+
+
+def _cuts(text: Branches, queries: int) -> list[tuple[int, int]]:
+    """Where to cut the query tokens: between branches, as late as `queries` allows."""
+    cuts = [0]
+    for begin, end in pairwise([*np.flatnonzero(text.offset == 0).tolist(), len(text)]):
+        if end - cuts[-1] > queries and begin > cuts[-1]:
+            cuts.append(begin)
+    return list(pairwise([*cuts, len(text)])) if len(text) else []
+
+
+def _piece_states(model: CausalLM, cache: DynamicCache, texts: Sequence[Branches]) -> Tensor:
+    start_BQ = _padded([t.start for t in texts], model)
+    offset_BQ = _padded([t.offset for t in texts], model)
+    real_BQ = _padded([np.ones_like(t.ids) for t in texts], model).bool()
+    prefix, cached = int(start_BQ.max()), DynamicCache()
+    cached.layers = [_FrozenLayer(layer, prefix) for layer in cache.layers]
+    states_BQX, _ = model.states(
+        input_ids=_padded([t.ids for t in texts], model),
+        position_ids=start_BQ + offset_BQ,
+        attention_mask=branch_mask(start_BQ, prefix, model.hf.dtype),
+        past_key_values=cached,
+        use_cache=True,
+    )
+    return states_BQX[real_BQ.to(states_BQX.device)]
+
+
+def branch_mask(start_BQ: Tensor, prefix: int, dtype: torch.dtype) -> Tensor:
+    """The additive mask (B, 1, Q, P + Q): 0 where a query token may look, else the lowest number.
+
+    A branch sees the cached tokens before its start and its own tokens so far. Padding has start 0
+    and sees the padding before it.
+    """
+    width, device = start_BQ.shape[1], start_BQ.device
+    cached = torch.arange(prefix, device=device) < start_BQ[:, :, None]
+    same = start_BQ[:, :, None] == start_BQ[:, None, :]
+    earlier = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+    hidden = torch.cat([cached, same & earlier], dim=-1).logical_not_()[:, None]
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
+    return mask.masked_fill_(hidden, torch.finfo(dtype).min)
+
+
+class _FrozenLayer(DynamicLayer):  # type: ignore[misc]
+    """A layer's first keys and values, which no forward changes."""
+
+    def __init__(self, layer: Any, prefix: int) -> None:
+        super().__init__()
+        self.lazy_initialization(layer.keys, layer.values)
+        self.keys, self.values = layer.keys[..., :prefix, :], layer.values[..., :prefix, :]
+
+    def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """The prefix and then the new ones, kept nowhere."""
+        return torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
+
+
+def _padded(rows: Sequence[Index], model: CausalLM) -> Tensor:
+    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True).to(model.device)
+
+
+ALL = "all"
+QUERIES = 256  # a text's query tokens at once: the mask stays small, the matrix products large
+
+
+@torch.inference_mode()
+def run_branches(
+    model: CausalLM,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    batch_tokens: int,
+    future: Parameter,
+    tell: Tell = tell_nobody,
+) -> list[Copies]:
+    """One forward over the texts, then all their branches over the cached prefixes."""
+    cache = DynamicCache()  # of whole layers, whatever the model's own cache would forget
+
+    def hidden(ids_BT: Tensor) -> Tensor:
+        return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0]
+
+    texts = model.stats(sequences, hidden=hidden)
+    queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
+    states = partial(branch_states, model, cache, queries=queries)
+    return _all_copies(model, sequences, names, future, texts, states, tell)
+
+
+@torch.inference_mode()
+def run_naive(
+    model: CausalLM,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    batch_tokens: int,
+    future: Parameter,
+    tell: Tell = tell_nobody,
+) -> list[Copies]:
+    """What `run_branches` gives, by one forward a branch: for models without cache or 4-D mask."""
+    states = partial(naive_states, model, sequences, batch_tokens=batch_tokens)
+    return _all_copies(model, sequences, names, future, model.stats(sequences), states, tell)
+
+
+def _all_copies(
+    model: CausalLM,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    future: Parameter,
+    texts: Sequence[TokenStats],
+    states: Callable[[Sequence[Branches]], Iterator[tuple[list[Branches], Tensor]]],
+    tell: Tell,
+) -> list[Copies]:
+    """The texts' copies from their own statistics and the `states` of their branches, in pieces."""
+    check_finite(texts, names)
+    depths = [len(text) if future == ALL else int(future) for text in texts]
+    each = zip(sequences, texts, depths, strict=True)
+    branches = [make_branches(sequence, text.top_id, m) for sequence, text, m in each]
+    parts = [[text[:0]] for text in texts]
+    done, total = 0, sum(map(len, branches))
+    for pieces, states_NX in states(branches):
+        found = model.stats_of(states_NX, [piece.targets for piece in pieces])
+        for part, stats in zip(parts, found, strict=True):
+            part.append(stats)
+        done += len(states_NX)
+        tell(done, total)
+    after = list(map(TokenStats.joined, parts))
+    check_finite(after, names)
+    return [_copies(*each) for each in zip(texts, branches, after, depths, strict=True)]
+
+
+def _copies(text: TokenStats, branches: Branches, after: TokenStats, future: int) -> Copies:
+    """Copy 0 and the copies j = 1..min(m, T-2): the text's own, but where a branch says else."""
+    depth = min(future, len(text) - 1)
+    order = np.argsort(branches.offset, kind="stable")
+    ends = np.searchsorted(branches.offset[order], np.arange(1, depth + 1))
+    copies = [text]
+    for j, group in enumerate(np.split(order, ends)[:depth], start=1):
+        columns = {name: column[j:].copy() for name, column in vars(text).items()}
+        for name, column in columns.items():
+            column[branches.start[group] - 1] = vars(after)[name][group]
+        copies.append(TokenStats(**columns))
+    return tuple(copies)
+
+
+log = logging.getLogger(__name__)
+
+
+def run_infill(
+    model: CausalLM,
+    sequences: Sequence[Sequence[int]],
+    names: Sequence[str],
+    batch_tokens: int,
+    future: Parameter,
+    progress: str | None = None,
+) -> list[Copies]:
+    """The copies of each text (see `infill_copies`), in the given order.
+
+    `future` is m, 1 or more, or `all`. Other arguments and the errors are `run_sequences`'s.
+    """
+
+    def run(naive: int, places: list[int]) -> list[Copies]:
+        return run_batches(
+            [sequences[i] for i in places],
+            [names[i] for i in places],
+            batch_tokens,
+            partial(run_naive if naive else run_branches, model, future=future),
+            progress,
+            in_pieces=True,
+        )
+
+    return run_groups(_naive(model, sequences), run)
+
+
+def takes_branches(model: CausalLM) -> bool:
+    """Whether the model gives the naive loop's statistics for branches, tried on a short text."""
+    ids = np.random.default_rng(0).integers(model.vocabulary, size=12).tolist()
+    tolerance = max(1e-3, 32 * torch.finfo(model.hf.dtype).eps)
+    try:
+        (found,) = run_branches(model, [ids], [""], 5, 3)
+        (expected,) = run_naive(model, [ids], [""], 24, 3)
+    except DataError:
+        return True  # NaN, as the texts will say by name
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
+        return False
+    return all(
+        np.allclose(getattr(a, field), getattr(b, field), rtol=tolerance, atol=tolerance)
+        for a, b in zip(found, expected, strict=True)
+        for field in NUMBERS[:-1]
+    )
+
+
+def fits_window(model: CausalLM, tokens: int) -> bool:
+    """Whether no layer's attention is narrower than a text of so many tokens."""
+    config = model.hf.config.get_text_config(decoder=True)
+    names = ("sliding_window", "attention_chunk_size")
+    return all(tokens <= (getattr(config, name, None) or tokens) for name in names)
+
+
+def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
+    """Which texts need the naive loop, whose cost is logged."""
+    cached = takes_branches(model)
+    naive = [not cached or not fits_window(model, len(sequence)) for sequence in sequences]
+    if any(naive):
+        why = "the texts exceed the model's attention window"
+        if not cached:
+            why = "the model takes no 4-D mask or no cache"
+        forwards = sum(len(sequences[i]) - 1 for i, loops in enumerate(naive) if loops)
+        log.warning(
+            f"infilling: {why}. {sum(naive)} of {len(sequences)} texts cost a forward for each "
+            f"token, up to {forwards} in all, instead of about 1 + m for each text."
+        )
+    return naive

@@ -1,0 +1,94 @@
+"""Methods from their configuration nodes, one by one."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from contamination.core.config import convert
+from contamination.core.errors import ConfigError, near_names, require
+from contamination.detection.config import METHODS
+from contamination.detection.methods.base import Method
+
+MOST_VARIANTS = 1000
+"""Of all methods together; the scores have a row for each, of every text."""
+
+
+def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
+    """The methods of the config node `method`, by name and variant.
+
+    A hyperparameter given as a list makes one method for each of its values: several variants
+    cost no further pass. `method=all` is without those for which the model writes.
+
+    Raises:
+        ConfigError: an unknown target or hyperparameter, a value out of range, or more than
+            MOST_VARIANTS variants.
+    """
+    count = sum(_count(node) for node in nodes.values())
+    if count > MOST_VARIANTS:
+        raise ConfigError(
+            f"method has {count:,} variants in {len(nodes):,} methods: give at most "
+            f"{MOST_VARIANTS:,}. A hyperparameter with several values is one variant per value."
+        )
+    built = {(name, m.variant): m for name, node in nodes.items() for m in _variants(name, node)}
+    return {key: m for key, m in built.items() if not (m.generates and is_all(nodes))}
+
+
+def is_all(names: Collection[str]) -> bool:
+    """Whether these are all methods of conf/method."""
+    return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
+
+
+def _count(node: Any) -> int:
+    """How many variants it has, of which none is made."""
+    values = node.values() if isinstance(node, Mapping) else ()
+    return math.prod(len(value) for value in values if isinstance(value, list) and value)
+
+
+def _variants(name: str, node: Any) -> list[Method]:
+    if not isinstance(node, Mapping) or "_target_" not in node:
+        raise ConfigError(
+            f"method.{name} is {node!r}: give a mapping with the method's class as `_target_`, "
+            "as the files of conf/method do."
+        )
+    kind = _class(name, str(node["_target_"]))
+    given = {str(key): value for key, value in node.items() if key != "_target_"}
+    known = [f.name for f in fields(kind)]
+    for key in given:
+        if key not in known:
+            names = near_names(key, known) if known else "It has none."
+            raise ConfigError(f"method.{name}.{key}: unknown hyperparameter. {names}")
+    values = [value if isinstance(value, list) else [value] for value in given.values()]
+    for key, some in zip(given, values, strict=True):
+        require(bool(some), f"method.{name}.{key}", some, "give one value, or several, in a list.")
+    chosen = (dict(zip(given, each, strict=True)) for each in itertools.product(*values))
+    try:
+        return [convert(OmegaConf.create(each), kind) for each in chosen]
+    except ConfigError as error:
+        raise ConfigError(f"method.{name}.{error}") from error
+
+
+def _class(name: str, target: str) -> type[Method]:
+    module, _, called = target.rpartition(".")
+    try:
+        kind = getattr(import_module(module), called)
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
+        raise ConfigError(
+            f"method.{name}._target_ is {target!r}: there is no such class ({error}). Give one "
+            "below detection.methods, such as contamination.detection.methods.min_k.MinK, or your own."
+        ) from error
+    known = isinstance(kind, type) and issubclass(kind, Method)
+    if not known or inspect.isabstract(kind):
+        raise ConfigError(
+            f"method.{name}._target_ is {target!r}: it is not a method. Give a subclass of "
+            "contamination.detection.methods.base.Method."
+        )
+    found: type[Method] = kind
+    return found

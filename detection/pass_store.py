@@ -1,0 +1,200 @@
+"""A pass on disk: an artefact of its own, shared by every method, variant and cell that reads it.
+
+::
+
+    runs/passes/<model>-<view>-<hash>/
+    ├── config.yaml          model, view, dtype, what was done with long texts
+    ├── stats-00000.parquet  one row a text of the view: text_sha256, copy, truncated, and one list
+    ├── …                    of T-1 float32 (top_id: int32) a number of TokenStats; or what a
+    │                        Continuation holds
+    └── manifest.json
+
+The texts are in the order of their SHA-256. A part is written when its texts are done, and read a
+few texts (a row group) at a time, so that memory does not grow with their number. Each page has a
+checksum, which every reader verifies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from contamination.core.errors import ArtifactError
+from contamination.core.table_files import writing
+from contamination.detection.passes import NUMBERS, Continuation, Copies, TokenStats
+
+KIND = "passes"
+PARTS = "stats-*.parquet"
+GROUP_TOKENS = 2**14
+"""Scored tokens that are written, and read, at a time; a text of more is not divided."""
+TEXT = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
+LISTS = {name: pa.list_(pa.int32() if name == "top_id" else pa.float32()) for name in NUMBERS}
+COLUMNS = {**LISTS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": pa.int32()}
+BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
+DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)
+"""What pyarrow, and reading what it gives, raise of a file that is no whole Parquet file."""
+ByText = Mapping[str, Copies]
+"""A pass's statistics by the text's SHA-256."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One text that a pass scored: copy number `copy` of the view of the text `text_sha256`.
+
+    `windowed` is not stored: a text read in windows has more statistics than the model's context.
+    """
+
+    text_sha256: str
+    copy: int
+    truncated: bool
+    stats: TokenStats
+    windowed: bool = False
+
+
+def part(number: int) -> str:
+    """The file of a part."""
+    return PARTS.replace("*", f"{number:05d}")
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write the rows in their order, unless the part is there by then.
+
+    The same rows give the same bytes.
+    """
+    schema = _schema([name for name in COLUMNS if name in vars(rows[0].stats)])
+    with writing(path, schema, keep=True) as writer:
+        for group in _groups(rows):
+            writer.write_table(_table(group, schema))
+
+
+def _schema(numbers: Iterable[str]) -> pa.Schema:
+    return pa.schema([*TEXT, *((name, COLUMNS[name]) for name in numbers if name in COLUMNS)])
+
+
+def is_whole(path: Path, texts: Sequence[str]) -> bool:
+    """Whether the part is there, undamaged, and about these texts (by SHA-256) in their order."""
+    if not path.is_file():
+        return False
+    try:
+        stored = _Part(path)
+        found = [sha256 for group in range(len(stored.firsts)) for sha256 in stored.read(group)]
+    except ArtifactError:
+        return False
+    return found == list(texts)
+
+
+class StoredPass(ByText):
+    """A pass's statistics, read from its folder; texts that are asked for in order, once.
+
+    Raises:
+        ArtifactError: a part is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._parts = [_Part(path) for path in sorted(folder.glob(PARTS))]
+        self._places = [(p, group) for p in self._parts for group in range(len(p.firsts))]
+        self._firsts = [first for p in self._parts for first in p.firsts]
+        self._held: tuple[int, ByText] = -1, {}
+
+    def __getitem__(self, sha256: str) -> Copies:
+        return self._group(max(0, bisect_right(self._firsts, sha256) - 1))[sha256]
+
+    def __iter__(self) -> Iterator[str]:
+        for place in range(len(self._places)):
+            yield from self._group(place)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def truncated(self) -> int:
+        """How many rows are of a text that was cut."""
+        return sum(part.truncated() for part in self._parts)
+
+    def _group(self, place: int) -> ByText:
+        if self._held[0] != place:
+            found, group = self._places[place]
+            self._held = place, found.read(group)
+        return self._held[1]
+
+
+class _Part:
+    """A part of a pass. Its file is open only while it is read: there may be thousands."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._opened() as file:
+            if not file.schema_arrow.equals(_schema(file.schema_arrow.names)):
+                raise OSError("its columns are others")
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            self.firsts: list[str] = [group.column(0).statistics.min for group in groups]
+            if not all(isinstance(first, str) for first in self.firsts):
+                raise ValueError("a row group does not say what is in it")
+
+    def read(self, group: int) -> dict[str, Copies]:
+        with self._opened() as file:
+            table = file.read_row_group(group, use_threads=False)
+            split = {n: _values(table[n]) for n in COLUMNS if n in table.column_names}
+            kind = Continuation if "ids" in split else TokenStats
+            found: dict[str, list[TokenStats]] = {}
+            for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
+                stats = kind(**{name: column[row] for name, column in split.items()})
+                found.setdefault(sha256, []).append(stats)
+            if next(iter(found)) != self.firsts[group]:
+                raise ValueError("a row group begins with another text than it says")
+        return {sha256: tuple(copies) for sha256, copies in found.items()}
+
+    def truncated(self) -> int:
+        with self._opened() as file:
+            return sum(file.read(["truncated"])["truncated"].to_pylist())
+
+    @contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile]:
+        try:
+            with pq.ParquetFile(self._path, page_checksum_verification=True) as file:
+                yield file
+        except DAMAGED as error:
+            raise ArtifactError(
+                f"{self._path} is damaged ({str(error).splitlines()[0]}), so nothing is scored "
+                f"with it. Delete the folder {self._path.parent} and run the same command again."
+            ) from error
+
+
+def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows, some GROUP_TOKENS at a time; those of one text stay together."""
+    start = tokens = 0
+    for place, row in enumerate(rows):
+        if tokens >= GROUP_TOKENS and row.text_sha256 != rows[place - 1].text_sha256:
+            yield rows[start:place]
+            start, tokens = place, 0
+        tokens += len(row.stats)
+    if start < len(rows):
+        yield rows[start:]
+
+
+def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
+    ends = np.cumsum([0, *(len(row.stats) for row in rows)]).astype(np.int32)
+    for name in schema.names[len(TEXT) :]:
+        values = [getattr(row.stats, name) for row in rows]
+        if not pa.types.is_list(COLUMNS[name]):
+            columns.append(pa.array(values, COLUMNS[name]))
+            continue
+        columns.append(pa.ListArray.from_arrays(ends, np.concatenate(values), type=COLUMNS[name]))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _values(column: pa.ChunkedArray) -> Sequence[Any]:
+    """A column's values, or its lists as views of one array."""
+    if not pa.types.is_list(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    lists = pa.concat_arrays(column.chunks)
+    return np.split(lists.values.to_numpy(), lists.offsets.to_numpy()[1:-1])

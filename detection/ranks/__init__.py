@@ -1,1 +1,0 @@
-"""One pass by several processes: a slice each."""

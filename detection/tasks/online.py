@@ -1,0 +1,174 @@
+"""The online setting (Zhang et al. 2024, appendix C): where in a stream does the leaked text stand?
+
+Texts that join a non-member and a member part are scored once; each method then sees windows of the
+tokens' statistics (32 in the paper), so that a window is detected, not a text. Rows that are joined
+already, with a label for each few words (`examples.label_words`), are scored as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contamination.core.config import Ranged, at_least, limited
+from contamination.core.disk import check_writable
+from contamination.core.errors import ConfigError, DataError, require
+from contamination.core.seeds import derive
+from contamination.data.benchmark_parts import BLANK
+from contamination.data.config import ExamplesConfig
+from contamination.data.examples import make_text
+from contamination.data.texts import Text
+from contamination.detection.collect import Collector
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.examples import open_examples
+from contamination.detection.flags import unranked
+from contamination.detection.methods.base import Method
+from contamination.detection.methods.registry import build_methods
+from contamination.detection.models import open_node
+from contamination.detection.passes import ORIGINAL, Example, TokenStats
+from contamination.detection.requirements import choose_servable
+from contamination.detection.scores import judged
+
+SEPARATOR = "\n\n"
+
+
+@dataclass(frozen=True)
+class OnlineConfig(Ranged, node="online"):
+    """The node `online`."""
+
+    window_tokens: int = limited(32, at_least(1))
+    """Tokens of a window; what is left over at a text's end is no window."""
+
+
+@dataclass(frozen=True)
+class OnlineStage:
+    """Everything that one run needs."""
+
+    runs: str
+    seed: int
+    examples: ExamplesConfig
+    model: ScoredModelConfig
+    method: dict[str, Any]
+    detection: DetectionConfig
+    online: OnlineConfig
+    out: str | None = None
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Several texts as one, and which characters (from, to) are the members'."""
+
+    text: Text
+    members: Sequence[tuple[int, int]]
+
+
+def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
+    """Score every window: example_id (text/window), method, variant, score, flag, ranked; windows.
+
+    Raises:
+        ConfigError: a method that reads more than the original text's pass, or what the model does
+            not give.
+        DataError: no member or no non-member among the examples.
+    """
+    if stage.out is not None:
+        check_writable("out", stage.out)
+    stage.detection.require_whole("windows of whole texts are scored")
+    methods = build_methods(stage.method)
+    others = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
+    if others:
+        raise ConfigError(
+            f"method: {', '.join(others)} read more than one pass over the text, which windows do "
+            "not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
+        )
+    target = open_node("model", stage.model, stage.runs)
+    methods = dict(choose_servable(stage.method, methods, {"target": target}))
+    texts = open_examples(stage.examples)
+    joined = [*(streams(texts) if stage.examples.label_words else join(texts, stage.seed))]
+    whole = [one.text for one in joined]
+    collector = Collector(Path(stage.runs), {"target": target}, whole, stage.detection)
+    stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
+    tokenizer, width = target.tokenizer(), stage.online.window_tokens
+    windows: list[tuple[Text, TokenStats]] = []
+    for one in joined:
+        windows += _windows(one, stats[one.text.sha256][0], tokenizer, width)
+    remedy = "no joined text is so long: lower it, or give longer texts."
+    require(bool(windows), "online.window_tokens", width, remedy)
+    return _scores(methods, windows), [text for text, _ in windows]
+
+
+def streams(pieces: Sequence[Text]) -> Iterator[Joined]:
+    """The texts that are pieces of one (`Text.cluster`), joined in their order."""
+    by_stream: dict[tuple[str, str], list[Text]] = {}
+    for piece in pieces:
+        by_stream.setdefault((piece.benchmark, piece.cluster), []).append(piece)
+    for (benchmark, name), own in by_stream.items():
+        whole = make_text(name, BLANK.join(piece.text for piece in own), None, benchmark)
+        yield _rejoined(whole, own)
+
+
+def _rejoined(text: Text, pieces: Sequence[Text]) -> Joined:
+    ends = np.cumsum([len(piece.text) + len(BLANK) for piece in pieces])
+    starts = [0, *map(int, ends)]
+    spans = [(s, s + len(p.text)) for s, p in zip(starts, pieces, strict=False) if p.label]
+    return Joined(text, spans)
+
+
+def join(examples: Sequence[Text], seed: int) -> Iterator[Joined]:
+    """Each non-member with a random member, which comes first in half of them.
+
+    Raises:
+        DataError: the examples lack members or non-members.
+    """
+    members = [e for e in examples if e.label is True]
+    nonmembers = [e for e in examples if e.label is False]
+    if not members or not nonmembers:
+        raise DataError(
+            f"examples.path has {len(members)} members and {len(nonmembers)} non-members: the "
+            "online setting joins one of each, so give texts with labels 1 and 0."
+        )
+    rng = np.random.default_rng(derive(seed, "online"))
+    order = rng.permutation(len(members))
+    for place, other in enumerate(nonmembers):
+        member = members[order[place % len(members)]]
+        first, second = (member, other) if rng.random() < 0.5 else (other, member)
+        name, text = f"{other.example_id}+{member.example_id}", first.text + SEPARATOR + second.text
+        start = 0 if first is member else len(first.text) + len(SEPARATOR)
+        joined = make_text(name, text, None, other.benchmark)
+        yield Joined(joined, [(start, start + len(member.text))])
+
+
+def _windows(
+    joined: Joined, stats: TokenStats, tokenizer: Any, width: int
+) -> Iterator[tuple[Text, TokenStats]]:
+    """Each window as a text of its own, a member where most of its characters are the members'.
+
+    The windows of a text are a cluster: intervals draw whole texts.
+    """
+    text = joined.text.text
+    offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:]
+    for number in range(len(stats) // width):
+        part = slice(number * width, (number + 1) * width)
+        start, end = offsets[part][0][0], offsets[part][-1][1]
+        inside = sum(max(0, min(end, last) - max(start, first)) for first, last in joined.members)
+        name, label = f"{joined.text.example_id}/{number}", inside > (end - start) / 2
+        window = make_text(name, text[start:end], label, joined.text.benchmark)
+        yield replace(window, cluster=joined.text.example_id), stats[part]
+
+
+def _scores(
+    methods: Mapping[tuple[str, str], Method], windows: Sequence[tuple[Text, TokenStats]]
+) -> pd.DataFrame:
+    rows = []
+    for (name, variant), method in methods.items():
+        for text, stats in windows:
+            example = Example(text.example_id, text.text, {ORIGINAL: (stats,)})
+            why_not = unranked(text.text, len(stats), 1)
+            score, flag = judged(method, example, why_not)
+            rows.append([text.example_id, name, variant, score, flag, not why_not])
+    columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
+    return pd.DataFrame(rows, columns=columns)

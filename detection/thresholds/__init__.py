@@ -1,1 +1,0 @@
-"""Thresholds on scores: `python -m detection thresholds`."""

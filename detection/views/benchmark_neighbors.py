@@ -1,0 +1,18 @@
+"""The versions of a text that its benchmark brings along."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contamination.data.texts import Text
+from contamination.detection.resources import Resources
+from contamination.detection.views.base import View
+
+
+def given(texts: Sequence[Text], resources: Resources, n: int) -> list[Sequence[str]]:
+    """The first `n` neighbours of each text in the benchmark's files."""
+    assert resources.neighbors is not None
+    return [resources.neighbors.of(text, n) for text in texts]
+
+
+VIEWS = {"given": View(given, ("neighbors",))}

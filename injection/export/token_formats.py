@@ -1,0 +1,192 @@
+"""What all formats of tokens share: a file of nothing but tokens, and an index of its documents.
+
+Each packed sequence is one document, in order. A trainer that shuffles and joins documents cuts
+none of them, as long as its samples are as long as a packed sequence.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from contamination.core.errors import DataError, require
+from contamination.injection.corpus import Contaminated, PackedCorpus
+from contamination.injection.export.base import Counts, Format, Written, blocks_of, in_stream
+from contamination.injection.packing import BLOCK_TOKENS, place_in_parts
+from contamination.injection.token_stream import Ids, Places
+from contamination.injection.verification import NATURAL, Proof, verify
+
+OWN = ["document", "byte_start", "byte_end"]
+
+
+@dataclass(frozen=True)
+class TokenFormat(Format):
+    """Tokens of `dtype`, by NumPy's name; None: the first of `DTYPES` that has room for all."""
+
+    DATA: ClassVar[str]
+    INDEX: ClassVar[str]
+    DTYPES: ClassVar[tuple[str, ...]]
+    opened: ClassVar[Any] = staticmethod(open)
+    """Opens an index."""
+
+    dtype: str | None = None
+
+    @abstractmethod
+    def index(self, counts: Counts) -> Iterator[bytes]:
+        """What is in the file `INDEX`, part by part."""
+
+    def write(self, corpus: PackedCorpus, folder: Path) -> Written:
+        """See `Format`."""
+        kind, width = self._dtype(corpus.vocabulary), corpus.sequence_tokens
+        counts = {"dtype": kind, "bytes_a_token": np.dtype(kind).itemsize, "sequence_tokens": width}
+        counts |= {name: corpus.artifact.counts[name] for name in ("sequences", "tokens")}
+        counts["window"] = list(corpus.window_tokens)
+        with (folder / self.DATA).open("wb") as stream:
+            for block in blocks_of(corpus):
+                stream.write(block.astype(_stored(counts)).tobytes())
+        with self.opened(folder / self.INDEX, "wb") as stream:
+            stream.writelines(self.index(counts))
+        return Written([self.DATA, self.INDEX], placed(corpus.ledger, counts), counts)
+
+    def prove(self, export: Contaminated) -> Proof:
+        """See `Format`."""
+        counts, ledger, folder = export.artifact.counts, export.ledger, export.artifact.path
+        self._check_index(folder, counts)
+        blocks, window = _blocks(folder / self.DATA, counts), tuple(counts["window"])
+        examples = export.examples
+        natural = NATURAL in examples and bool(examples[NATURAL].any())
+        proof = verify(blocks, examples, ledger, export.tokenizer, window, natural=natural)
+        moved = (placed(ledger, counts)[OWN] != ledger[OWN]).any(axis=1)
+        for row in ledger[moved].itertuples():
+            place = f"document {row.document}, bytes {row.byte_start}..{row.byte_end}"
+            wrong = f"{place} are not sequence {row.sequence}, token {row.token_start}"
+            proof.failures.append(f"{row.example_id} copy {row.copy}: {wrong}")
+        return proof
+
+    def _check_index(self, folder: Path, counts: Counts) -> None:
+        with self.opened(folder / self.INDEX, "rb") as stream:
+            same = all(stream.read(len(part)) == part for part in self.index(counts))
+            if not same or stream.read(1):
+                raise DataError(f"{self.INDEX} is not as written: other documents, or other bytes")
+
+    def _dtype(self, vocabulary: int) -> str:
+        fits = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary - 1]
+        chosen = self.dtype or next(iter(fits), None)
+        held = f"the vocabulary has {vocabulary:,} entries"
+        remedy = f"{held}. Choose from {', '.join(fits) or 'other formats'}, or null."
+        require(chosen in fits, "format.dtype", chosen, remedy)
+        return str(chosen)
+
+
+def starts(counts: Counts) -> Iterator[Places]:
+    """The places of the documents' first tokens, some documents at a time."""
+    step = max(1, BLOCK_TOKENS // counts["sequence_tokens"])
+    for first in range(0, counts["sequences"], step):
+        yield np.arange(first, min(first + step, counts["sequences"])) * counts["sequence_tokens"]
+
+
+def placed(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
+    """The ledger with the columns `OWN`: which document, and which bytes of the file of tokens."""
+    size, rows = counts["bytes_a_token"], in_stream(ledger, counts["sequence_tokens"])
+    own = (rows["sequence"], rows["first"] * size, rows["stop"] * size)
+    return ledger.assign(**dict(zip(OWN, own, strict=True)))
+
+
+def _stored(counts: Counts) -> Any:
+    return np.dtype(counts["dtype"]).newbyteorder("<")
+
+
+def _blocks(path: Path, counts: Counts) -> Iterator[Ids]:
+    """The documents in the file, (n, sequence_tokens) each."""
+    width = counts["sequence_tokens"]
+    with path.open("rb") as stream:
+        step = max(1, BLOCK_TOKENS // width) * width
+        while len(ids := np.fromfile(stream, _stored(counts), step)):
+            if len(ids) % width:
+                raise DataError(f"{path.name} ends within a document")
+            yield ids.astype(np.int32).reshape(-1, width)
+
+
+METADATA = "tokens.ds.metadata"
+
+
+@dataclass(frozen=True)
+class Datatrove(TokenFormat):
+    """The index has the documents' ends.
+
+    Its readers take windows of `seq_len` + 1 tokens, one after the other: with a `seq_len` of
+    sequence_tokens − 1 each window is a packed sequence.
+    """
+
+    DATA, INDEX, DTYPES = "tokens.ds", "tokens.ds.index", ("uint16", "uint32")
+    USAGE = "DatatroveFolderDataset('{folder}', seq_len={seq_len}, token_size={bytes_a_token})"
+
+    tokenizer: str = "tokenizer"
+    """From what nanotron loads the tokenizer, by the metadata."""
+
+    def write(self, corpus: PackedCorpus, folder: Path) -> Written:
+        """See `Format`."""
+        made = super().write(corpus, folder)
+        counts = {**made.counts, "seq_len": made.counts["sequence_tokens"] - 1}
+        tokens = counts["tokens"]
+        head = f"{self.tokenizer}|{counts['bytes_a_token']}\n{tokens}\n{tokens / 1e6:g} MT"
+        (folder / METADATA).write_text(head)
+        return replace(made, files=[*made.files, METADATA], counts=counts)
+
+    def index(self, counts: Counts) -> Iterator[bytes]:
+        """See `TokenFormat`."""
+        for part in starts(counts):
+            yield (part + counts["sequence_tokens"]).astype("<u8").tobytes()
+
+
+CODES = {"uint16": 8, "int32": 4}
+
+
+@dataclass(frozen=True)
+class Megatron(TokenFormat):
+    """The index has the sequences' lengths and byte offsets, then the ends of the documents."""
+
+    DATA, INDEX, DTYPES = "tokens.bin", "tokens.idx", tuple(CODES)
+    USAGE = "--data-path {folder}/tokens --seq-length {sequence_tokens} --split 100,0,0"
+
+    def index(self, counts: Counts) -> Iterator[bytes]:
+        """See `TokenFormat`."""
+        count, width = counts["sequences"], counts["sequence_tokens"]
+        yield struct.pack("<9sQBQQ", b"MMIDIDX", 1, CODES[counts["dtype"]], count, count + 1)
+        for part in starts(counts):
+            yield np.full(len(part), width, "<i4").tobytes()
+        for part in starts(counts):
+            yield (part * counts["bytes_a_token"]).astype("<i8").tobytes()
+        yield bytes(8)  # the first document begins with sequence 0
+        for part in starts(counts):
+            yield (part // width + 1).astype("<i8").tobytes()
+
+
+@dataclass(frozen=True)
+class Olmo(TokenFormat):
+    """The index has a line a document: start, end, id, source, location (as Dolma's toolkit)."""
+
+    DATA, INDEX = "tokens.npy", "tokens.csv.gz"
+    DTYPES = ("uint8", "uint16", "uint32")  # the first that fits, as NumpyDatasetConfig chooses
+    USAGE = (
+        "NumpyFSLDatasetConfig(paths=['{folder}/tokens.npy'], sequence_length={sequence_tokens}, …)"
+    )
+    opened = staticmethod(partial(gzip.GzipFile, mtime=0))
+
+    def index(self, counts: Counts) -> Iterator[bytes]:
+        """See `TokenFormat`."""
+        width = counts["sequence_tokens"]
+        for part in starts(counts):
+            numbers = (part // width).tolist()
+            places = ((n, *place_in_parts(n, width)) for n in numbers)
+            lines = (f"{n * width},{(n + 1) * width},{n},{name},{m}\n" for n, name, m in places)
+            yield "".join(lines).encode()

@@ -1,0 +1,278 @@
+"""Where each inserted copy goes: the layout of the packed corpus, decided before a token is moved.
+
+The packed corpus is the clean stream in its own order with segments (separator, example,
+separator) between its tokens. A segment at clean position c, with s tokens inserted before it,
+starts at packed position c + s. Copies between documents are laid out in `contamination.injection.placement`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from contamination.core.errors import ConfigError
+from contamination.injection.token_stream import Flags, Places, Tokenizer, TokenStream
+
+SEARCH_TOKENS = 256  # how far the next word or sentence is looked for
+TRIES = 8  # boundaries that are tried before a copy is put at a sequence's start
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One copy to insert: of which example, as which text, its tokens with separators."""
+
+    example: int
+    copy: int
+    text: int
+    """Which of the distinct inserted texts."""
+    tokens: int
+    position: float
+    """Where in the window, as a share of its clean tokens, or document starts, in [0, 1)."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A segment and its place: in the clean stream, and in the packed one."""
+
+    segment: Segment
+    clean: int
+    packed: int
+
+
+def boundary_finder(stream: TokenStream, kind: str, tokenizer: Tokenizer) -> Callable[[int], int]:
+    """A function that moves a clean position on to the next token, word or sentence.
+
+    Never backward. Where no sentence starts within SEARCH_TOKENS the next word will do, and where
+    no word does the position stays.
+    """
+
+    def word(position: int) -> int:
+        ids = stream.read(position, position + SEARCH_TOKENS)
+        return _first(tokenizer.starts_word[ids], position)
+
+    def sentence(position: int) -> int:
+        ids = stream.read(max(0, position - 1), position + SEARCH_TOKENS)
+        opens = tokenizer.ends_sentence[ids[:-1]] & tokenizer.starts_word[ids[1:]]
+        return _first(opens, max(1, position)) if opens.any() else word(position)
+
+    return {"token": lambda position: position, "word": word, "sentence": sentence}[kind]
+
+
+def _first(flags: Flags, position: int) -> int:
+    hits = np.flatnonzero(flags)
+    return position + (int(hits[0]) if len(hits) else 0)
+
+
+def lay_out(
+    segments: list[Segment],
+    window: tuple[int, int],
+    sequence_tokens: int,
+    boundary: Callable[[int], int],
+    *,
+    split: bool,
+) -> list[Placed]:
+    """Place every segment once, in order, without overlap, within the window.
+
+    A segment's `position` counts the clean tokens of the window before it, and each segment moves
+    what is behind it on: so all places that hold the segments are equally likely, and every
+    segment stands in the window of the *packed* corpus, which is training time.
+
+    Args:
+        segments: what to insert, in any order.
+        window: first and last token (exclusive) of the packed corpus that segments may take.
+        sequence_tokens: length of a packed sequence.
+        boundary: moves a clean position forward to where a segment may be opened.
+        split: whether a segment may straddle two sequences.
+
+    Raises:
+        ConfigError: a segment is longer than a sequence, or they can't all be placed whole.
+    """
+    if not split and any(s.tokens > sequence_tokens for s in segments):
+        raise _no_room(window, sequence_tokens)
+    start, stop = window
+    room = stop - start - sum(segment.tokens for segment in segments)
+    order = sorted(segments, key=lambda s: (s.position, s.example, s.copy))
+    placed, inserted, clean = [], 0, 0
+    for segment in order:
+        clean = boundary(max(clean, start + 1 + int(segment.position * room)))
+        if not split:
+            clean = _unsplit(clean, inserted, segment.tokens, sequence_tokens, boundary)
+        placed.append(Placed(segment, clean, clean + inserted))
+        inserted += segment.tokens
+    return _pull_back(placed, window, sequence_tokens, split=split)
+
+
+def _straddles(packed: int, tokens: int, sequence_tokens: int) -> bool:
+    return packed // sequence_tokens != (packed + tokens - 1) // sequence_tokens
+
+
+def _unsplit(
+    clean: int, inserted: int, tokens: int, sequence_tokens: int, boundary: Callable[[int], int]
+) -> int:
+    """The first place from `clean` on where the segment is whole.
+
+    Looked for at boundaries first; where none of the next ones will do, at a sequence's start.
+    """
+    place = clean
+    for _ in range(TRIES):
+        if not _straddles(place + inserted, tokens, sequence_tokens):
+            return place
+        place = boundary(_next_sequence(place + inserted, sequence_tokens) - inserted)
+    return _next_sequence(clean + inserted, sequence_tokens) - inserted
+
+
+def _next_sequence(packed: int, sequence_tokens: int) -> int:
+    return -(-packed // sequence_tokens) * sequence_tokens
+
+
+def _pull_back(
+    placed: list[Placed], window: tuple[int, int], sequence_tokens: int, *, split: bool
+) -> list[Placed]:
+    """Move segments that ran past the end of the window back, the last one first."""
+    first, limit = window
+    for index in range(len(placed) - 1, -1, -1):
+        item = placed[index]
+        tokens, end = item.segment.tokens, item.packed + item.segment.tokens
+        if end <= limit:
+            break  # all before it end earlier still
+        start = limit - tokens
+        if not split and _straddles(start, tokens, sequence_tokens):
+            start = limit // sequence_tokens * sequence_tokens - tokens
+        clean = item.clean + start - item.packed
+        if start < first:
+            raise _no_room(window, sequence_tokens)
+        placed[index] = Placed(item.segment, clean, start)
+        limit = start
+    return placed
+
+
+def _no_room(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
+    return ConfigError(
+        f"The insertions can't be placed whole into tokens {window[0]:,} to {window[1]:,} of the "
+        f"corpus in sequences of {sequence_tokens}: raise injection.budget_tokens or "
+        "injection.sequence_tokens, widen injection.window or injection.last_tokens, or set "
+        "injection.split_copies=true."
+    )
+
+
+def check_distance(placed: list[Placed], least: int) -> None:
+    """Raise a ConfigError where two copies of an example start closer than `least` tokens."""
+    last: dict[int, int] = {}
+    for item in placed:
+        before = last.get(item.segment.example)
+        if before is not None and item.packed - before < least:
+            raise ConfigError(
+                f"injection.copy_distance_tokens is {least}, but the copies of an example can't "
+                "all be so far apart: lower it or the occurrences, or raise "
+                "injection.budget_tokens."
+            )
+        last[item.segment.example] = item.packed
+
+
+ROUNDS = 100  # passes over the window after which the copies count as too many
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a copy's place has to respect, in tokens of the packed corpus."""
+
+    window: tuple[int, int]
+    """First and last token (exclusive) that copies may take."""
+    sequence_tokens: int
+    """Length of a packed sequence."""
+    split: bool = False
+    """Whether a copy may straddle two sequences."""
+    distance: int = 0
+    """Least number of tokens between the starts of two copies of one example."""
+
+
+def between_documents(
+    segments: Sequence[Segment], document_starts: Places, rules: Rules
+) -> list[Placed]:
+    """Place every segment at a document's start of its own, within the window.
+
+    Args:
+        segments: what to insert, in any order; `position` is a share of the window's starts.
+        document_starts: where documents start in the clean stream, ascending, shape (n,).
+        rules: window, sequences, distance.
+
+    Returns:
+        The places in their order in the corpus.
+
+    Raises:
+        ConfigError: the window has too few document starts that hold a segment whole.
+    """
+    first, stop = rules.window
+    last = stop - sum(segment.tokens for segment in segments)  # where all stand before it
+    inside = (document_starts >= max(1, first)) & (document_starts <= last)
+    starts = np.unique(document_starts[inside])
+    carried: set[Segment] = set()  # past the last start, so from the first one on
+    if len(segments) <= len(starts):
+        for _ in range(ROUNDS):
+            placed, left = _pass(segments, carried, starts, rules)
+            if not left:
+                return placed
+            if not left - carried:
+                break
+            carried |= left
+    raise _too_few(segments, len(starts), rules)
+
+
+def _pass(
+    segments: Sequence[Segment], carried: Collection[Segment], starts: Places, rules: Rules
+) -> tuple[list[Placed], set[Segment]]:
+    """One pass over the starts: what got a place, and what still waits behind the last one.
+
+    Of those that wait, the longest that fits goes first: it has the fewest places.
+    """
+    drawn = {s: -1 if s in carried else int(s.position * len(starts)) for s in segments}
+    coming = sorted(segments, key=lambda s: (-drawn[s], -s.position, s.example, s.copy))
+    waiting: list[tuple[int, int, Segment]] = []  # by length, then the latest first
+    placed: list[Placed] = []
+    before: dict[int, int] = {}  # example → its last copy's place
+    number, inserted = 0, 0
+    while number < len(starts) and (waiting or coming):
+        if not waiting:
+            number = max(number, drawn[coming[-1]])
+        while coming and drawn[coming[-1]] <= number:
+            insort(waiting, (coming[-1].tokens, len(coming), coming.pop()), key=lambda w: w[:2])
+        packed = int(starts[number]) + inserted
+        chosen = _longest(waiting, packed, before, rules)
+        if chosen is not None:
+            segment = waiting.pop(chosen)[-1]
+            placed.append(Placed(segment, packed - inserted, packed))
+            before[segment.example] = packed
+            inserted += segment.tokens
+        number += 1
+    return placed, {*coming, *(segment for *_, segment in waiting)}
+
+
+def _longest(
+    waiting: Sequence[tuple[int, int, Segment]], packed: int, before: dict[int, int], rules: Rules
+) -> int | None:
+    """Which one of those that wait goes to the place `packed`; of equal ones the first drawn."""
+    width = rules.sequence_tokens
+    room = width - packed % width
+    fit = len(waiting) if rules.split else bisect_right(waiting, room, key=lambda w: w[0])
+    for index in range(fit - 1, -1, -1):
+        example = waiting[index][-1].example
+        if packed - before.get(example, packed - rules.distance) >= rules.distance:
+            return index
+    return None
+
+
+def _too_few(segments: Sequence[Segment], starts: int, rules: Rules) -> ConfigError:
+    first, stop = rules.window
+    whole = "" if rules.split else f" whole in sequences of {rules.sequence_tokens}"
+    apart = " or injection.copy_distance_tokens" if rules.distance else ""
+    return ConfigError(
+        f"injection.boundary is 'document', so each of the {len(segments):,} copies needs a "
+        f"document's start of its own that holds it{whole}. Too few are among the {starts:,} that "
+        f"tokens {first:,} to {stop:,} of the corpus have beside the copies: raise "
+        "injection.budget_tokens or injection.sequence_tokens, widen injection.window or "
+        f"injection.last_tokens, lower the occurrences{apart}, set injection.split_copies=true, or "
+        "choose injection.boundary=sentence."
+    )

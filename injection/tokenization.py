@@ -1,0 +1,298 @@
+"""Tokenising the corpus: shard by shard, in one process or several, with the same result."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.progress import progress
+from contamination.core.tasks import made_or_found, one_thread
+from contamination.data.readers import Corpus, Document
+from contamination.data.readers.rows import grouped
+from contamination.injection.decontamination import PoolSearch, Shared
+from contamination.injection.token_stream import Ids, Shard, Tokenizer, TokenStream
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker needs to know: where to write, and what to do with each document."""
+
+    folder: Path
+    tokenizer: Path
+    pool: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Text and fields by example that documents are compared with."""
+    drop: bool = False
+    """Whether a document that matches is left out."""
+    whole: bool = False
+    """Compare with whole texts alone; one that stands in a document is then an error."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A document as it was read."""
+
+    document: Document
+    skipped: str = "{}"
+    """What was left out before it, as JSON: reason → number."""
+    used: bool = True
+    """Whether it is of the part of the corpus that is made."""
+    before: int = 0
+    """Characters of its subset before it in its file."""
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """The stream, and what its documents share with the pool: MATCH_COLUMNS."""
+
+    stream: TokenStream
+    matches: pd.DataFrame
+    skipped: dict[str, int]
+    """What was left out before the stream's last document: reason → number."""
+
+
+def as_read(documents: Iterable[Document], source: Corpus) -> Iterator[Read]:
+    """The documents of the source, each with what was left out up to it."""
+    for document in documents:
+        yield Read(document, json.dumps(source.skipped))
+
+
+def tokenize(
+    documents: Iterator[Read],
+    work: Work,
+    wanted_tokens: int,
+    num_proc: int,
+    shard_characters: int,
+) -> Tokenised:
+    """Write documents as token shards until `wanted_tokens` are there; finished shards are reused.
+
+    The stream is cut at `wanted_tokens`, so it depends neither on the number of processes nor on
+    the size of a shard.
+
+    Raises:
+        ConfigError: the corpus has fewer tokens.
+        DataError: see `check_whole`, as soon as the shard is tokenised.
+    """
+    work.folder.mkdir(parents=True, exist_ok=True)
+    shards: list[Shard] = []
+    matches, total = [], 0
+    finished = {path.name for path in work.folder.iterdir()}
+    chunks = grouped(documents, size_of, shard_characters)
+    shown = {"unit": "tok", "unit_scale": True}
+    bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **shown)
+    with ExitStack() as stack, bar:
+        for number, found in enumerate(_in_order(chunks, work, num_proc, stack)):
+            shard = Shard(work.folder, number, total, found["tokens"])
+            shards.append(shard)
+            used = min(shard.tokens, wanted_tokens - total)  # the last shard is cut
+            total += shard.tokens
+            if f"{number:05d}.json" in finished:  # by an earlier run: no work of this one
+                bar.initial += used
+            bar.update(used)
+            if total >= wanted_tokens:
+                last = last_used(shard, used)
+                matches += [match for match in found["matches"] if match[-1] <= last.row]
+                break
+            matches += found["matches"]
+            check_whole(matches, work)
+    check_whole(matches, work)
+    check_enough(total, wanted_tokens, matches if work.drop else ())
+    return Tokenised(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
+
+
+def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()) -> None:
+    """Raise a ConfigError where the corpus has fewer tokens than are wanted.
+
+    `dropped`: what the documents that were left out share with the pool.
+    """
+    if total >= wanted_tokens:
+        return
+    why = ""
+    if dropped:
+        documents = len({match[0] for match in dropped})
+        [(example, most)] = Counter(match[1] for match in dropped).most_common(1)
+        rule, evidence = next(match[2:4] for match in dropped if match[1] == example)
+        why = (
+            f" injection.decontamination=drop left out {documents:,} documents, {most:,} of them "
+            f"for {example} ({rule}: {evidence!r}): choose flag, or take an example that stands in "
+            "so many documents out of the benchmark."
+        )
+    raise ConfigError(
+        f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
+        f"corpus has {total:,} in this part: lower the budget or choose a larger corpus.{why}"
+    )
+
+
+def check_whole(matches: Sequence[Sequence[Any]], work: Work, corpus: str = "corpus") -> None:
+    """Raise a DataError where whole texts are looked for alone, and one stands in a document.
+
+    `corpus` is the field that names the searched corpus. What is tokenised stays.
+    """
+    if not (work.whole and matches):
+        return
+    document, example, *_, times = matches[0][: len(MATCH_COLUMNS)]
+    others = len({match[1] for match in matches} - {example})
+    named = f"{example}{f' (and {others} more)' * (others > 0)}"
+    raise DataError(
+        f"injection.decontamination is 'off', but {corpus} holds the whole text of {named} beside "
+        f"the copies: document {document} has it {times} time{'s' * (times > 1)}. Choose flag "
+        "(such documents are kept, and the examples flagged in all results) or drop (such "
+        "documents of `corpus` are left out)."
+    )
+
+
+@dataclass(frozen=True)
+class Last:
+    """The last document that is used of a shard."""
+
+    row: int
+    """In the shard's table, those left out counted as well."""
+    skipped: dict[str, int]
+
+
+def last_used(shard: Shard, tokens: int) -> Last:
+    """The one that the shard's token before `tokens` is of."""
+    path = shard_files(shard.folder, shard.number)[2]
+    table = read_table(path, ["kept", "start", "skipped"])
+    row = int(np.flatnonzero(table["kept"] & (table["start"] < tokens))[-1])
+    return Last(row, json.loads(table["skipped"].iloc[row]))
+
+
+def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """A row a document that was read, also of those that were left out."""
+    return pd.read_parquet(path, columns=list(columns))
+
+
+MATCH_COLUMNS = ("document_id", *Shared._fields)
+
+
+def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    """One row per document and example; what a shard notes behind these columns is left out."""
+    rows = [tuple(match[: len(MATCH_COLUMNS)]) for match in matches]
+    return pd.DataFrame(rows, columns=list(MATCH_COLUMNS)).astype({"occurrences": np.int64})
+
+
+def size_of(read: Read) -> int:
+    """A document's size, in characters."""
+    return len(read.document.text)
+
+
+def _in_order(
+    chunks: Iterator[list[Read]], work: Work, num_proc: int, stack: ExitStack
+) -> Iterator[dict[str, Any]]:
+    """Each chunk's shard, made here or by workers, who are a few chunks ahead."""
+    numbered = enumerate(chunks)
+    if num_proc == 1:
+        yield from (tokenize_shard(work, number, chunk) for number, chunk in numbered)
+        return
+    pool = ProcessPoolExecutor(num_proc, get_context("spawn"), initializer=one_thread)
+    stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+    ahead: deque[Future[dict[str, Any]]] = deque()
+    for number, chunk in numbered:
+        ahead.append(pool.submit(tokenize_shard, work, number, chunk))
+        if len(ahead) > 2 * num_proc:
+            yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()
+
+
+def tokenize_shard(work: Work, number: int, reads: list[Read]) -> dict[str, Any]:
+    """One shard, made or found; `<number>.json` is written last and marks it complete."""
+    done, *files = shard_files(work.folder, number)
+    return made_or_found(done, files, partial(write_shard, work, files, [reads]))
+
+
+def shard_files(folder: Path, number: int) -> list[Path]:
+    """What says that a shard is complete, its tokens, its documents."""
+    return [folder / f"{number:05d}.{end}" for end in ("json", "ids", "parquet")]
+
+
+def write_shard(
+    work: Work,
+    files: Sequence[Path],
+    groups: Iterable[list[Read]],
+    enough: Callable[[Counter[str]], bool] = lambda _: False,
+) -> dict[str, Any]:
+    """Tokenise the documents into one shard, a group at a time, until there are `enough`.
+
+    Args:
+        work: what to do with each document.
+        files: where the tokens go, and where the documents.
+        groups: the documents.
+        enough: from the tokens of each subset so far, whether no more are wanted.
+
+    Returns:
+        Its tokens, and a row per document and example that share text: MATCH_COLUMNS, and the
+        document's row in the shard's table.
+    """
+    tables, matches, rows, tokens = [_table([], [], [], 0)], [], 0, Counter[str]()
+    with files[0].open("wb") as sink:
+        for group in groups:
+            shared = _shared(work, group)
+            kept = [r.used and not (work.drop and s) for r, s in zip(group, shared, strict=True)]
+            encoded = _encoded(work, group, kept)
+            sink.writelines(ids.tobytes() for ids in encoded)
+            lengths = [len(ids) for ids in encoded]
+            tables.append(_table(group, kept, lengths, tokens.total()))
+            for row, (read, examples) in enumerate(zip(group, shared, strict=True), rows):
+                matches += [[read.document.document_id, *example, row] for example in examples]
+            rows += len(group)
+            for read, length in zip(group, lengths, strict=True):
+                tokens[read.document.subset] += length
+            if enough(tokens):
+                break
+    pd.concat(tables, ignore_index=True).to_parquet(files[1])
+    return {"tokens": tokens.total(), "matches": matches}
+
+
+def _table(group: list[Read], kept: list[bool], lengths: list[int], start: int) -> pd.DataFrame:
+    """A row a document, also of those that are left out; these have no tokens."""
+    names = [r.document.document_id if r.used else "" for r in group]
+    ends = start + np.cumsum(np.array(lengths, np.int64))
+    columns = {
+        "document_id": pd.Series(names, dtype=str),
+        "subset": pd.Series([r.document.subset for r in group], dtype=str),
+        "start": ends - np.array(lengths, np.int64),
+        "kept": np.array(kept, bool),
+        "before": np.array([r.before for r in group], np.int64),
+        "skipped": pd.Series([r.skipped for r in group], dtype=str),
+    }
+    return pd.DataFrame(columns)
+
+
+def _encoded(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
+    """Each document's tokens, none for one that is left out."""
+    texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
+    encoded = iter(_tokenizer(work.tokenizer).encode_documents(texts))
+    return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
+
+
+def _shared(work: Work, group: list[Read]) -> list[list[Shared]]:
+    """What each document shares with the pool."""
+    if not work.pool:
+        return [[] for _ in group]
+    search = _search(tuple(work.pool.items()), work.tokenizer, not work.whole)
+    return search([read.document.text if read.used else "" for read in group])
+
+
+@lru_cache(maxsize=1)  # of one corpus: those of the cells before are not needed again
+def _tokenizer(path: Path) -> Tokenizer:
+    return Tokenizer(str(path))
+
+
+@lru_cache(maxsize=1)
+def _search(
+    pool: tuple[tuple[str, tuple[str, ...]], ...], tokenizer: Path, parts: bool
+) -> PoolSearch:
+    return PoolSearch(dict(pool), _tokenizer(tokenizer).spelled, parts=parts)

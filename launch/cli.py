@@ -1,0 +1,155 @@
+"""The command `contamination`: each stage and tool by its name, from any folder.
+
+::
+
+    contamination quickstart                   contaminate, train, score and report on embedded data
+    contamination inject | train | detect | analyse [field=value ...]
+    contamination audit audit=NAME [field=value ...]   an audit of a model with texts of one's own
+    contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
+    contamination launch [-m] [field=value ...]
+    contamination status | report | check | adopt | fetch [...]
+    contamination list methods | audits | benchmarks | models | corpora | experiments
+    contamination --version
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from itertools import takewhile
+from pathlib import Path
+
+from hydra.utils import get_class
+
+from contamination.core.artifacts import version
+from contamination.core.cli import CONF, said
+from contamination.core.errors import ConfigError, near_names
+from contamination.core.startup import COMMAND
+from contamination.core.stored_files import read_yaml
+from contamination.core.terminal import beside
+
+PACKAGES = {
+    "inject": "injection",
+    "train": "training",
+    "detect": "detection",
+    "analyse": "analysis",
+    "launch": "launch",
+}
+TOOLS = {
+    "status": ("runs=", "--cost"),
+    "report": (),
+    "check": ("runs=", "--prune", "--yes"),
+    "adopt": ("kind=model", "kind=corpus", "path=", "runs="),
+    "fetch": (),
+}
+"""`launch`'s tools, with what completion offers after them."""
+OTHERS = ("audit", "list", "quickstart")
+GROUPS = {
+    "methods": "method",
+    "audits": "audit",
+    "benchmarks": "benchmark",
+    "models": "model",
+    "corpora": "corpus",
+    "experiments": "experiment",
+}
+
+
+def main() -> int:
+    """Run a stage or a tool; the exit status."""
+    match sys.argv[1:]:
+        case [] | ["-h" | "--help" | "help"]:
+            print(__doc__)
+            return 0
+        case ["--version"]:
+            return said(lambda: print(version()))
+        case ["list", *kinds]:
+            return said(lambda: print(listing(kinds)))
+        case ["-sc", "install=bash"]:
+            return _completion_script()
+        case ["-sc", "query=bash"]:
+            return _complete(os.environ["COMP_LINE"].split(" "))
+        case ["audit", *words]:
+            return _run("audits", overrides(words))
+        case ["quickstart", *words]:
+            return _run("launch", ["experiment=quickstart", *words])
+        case [tool, *words] if tool in TOOLS:
+            return _run("launch", [tool, *words])
+        case [stage, *words] if stage in PACKAGES:
+            return _run(PACKAGES[stage], overrides(words))
+    return said(lambda: _unknown(sys.argv[1]))
+
+
+def overrides(words: list[str]) -> list[str]:
+    """The words with `--model-url URL`, or `--model-url=URL`, as `model.url=URL`; and so on."""
+    found, left = [], iter(words)
+    for word in left:
+        option = re.fullmatch(r"--(model|reference)-([\w-]+)(?:=(.*))?", word)
+        if option is None:
+            found.append(word)
+            continue
+        node, field, value = option.groups()
+        value = next(left, "") if value is None else value
+        found.append(f"{node}.{field.replace('-', '_')}={value}")
+    return found
+
+
+def listing(kinds: list[str]) -> str:
+    """The choices of each kind, a line each: a name and the first comment of its file."""
+    if unknown := [kind for kind in kinds if kind not in GROUPS]:
+        raise ConfigError(f"list {unknown[0]}: no such kind. {near_names(unknown[0], GROUPS)}")
+    return "\n\n".join("\n".join([f"{kind}:", *_choices(kind)]) for kind in kinds or GROUPS)
+
+
+def _choices(kind: str) -> list[str]:
+    folder = CONF / GROUPS[kind]
+    files = {str(f.relative_to(folder).with_suffix("")): f for f in sorted(folder.rglob("*.yaml"))}
+    return beside([*files], [_about(kind, file) for file in files.values()])
+
+
+def _about(kind: str, file: Path) -> str:
+    """A method's first sentence, with its paper; another file's first comment."""
+    if kind == "methods":
+        node = read_yaml(file)[file.stem]
+        return str(get_class(node["_target_"]).__doc__).partition("\n")[0]
+    comments = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
+    words = " ".join(line[1:].strip() for line in comments if "@package" not in line)
+    return re.split(r"(?<!et al)[.:](?: |$)", words)[0]
+
+
+def _completion_script() -> int:
+    """Hydra's script for bash, for this command."""
+    with redirect_stdout(StringIO()) as script:
+        status = _run("launch", ["-sc", "install=bash"])
+    print(script.getvalue().rstrip().removesuffix("python") + COMMAND)
+    return status
+
+
+def _complete(words: list[str]) -> int:
+    """What may stand in the place of the last word; Hydra knows a stage's."""
+    first, *more = words[1:] or [""]
+    stage = "launch" if first in ("quickstart", "fetch") else PACKAGES.get(first)
+    if not more or stage is None:
+        following = {"list": GROUPS, **TOOLS}.get(first, ())
+        print("\n".join(following if more else [*PACKAGES, *TOOLS, *OTHERS]))
+        return 0
+    os.environ["COMP_LINE"] = " ".join([COMMAND, *words[2:]])
+    return _run(stage, ["-sc", "query=bash"])
+
+
+def _unknown(word: str) -> None:
+    known = [*PACKAGES, *TOOLS, *OTHERS]
+    raise ConfigError(f"contamination {word}: no such command. {near_names(word, known)}")
+
+
+def _run(package: str, words: list[str]) -> int:
+    """The package as `python -m` runs it, but without the current folder on Python's path."""
+    sys.argv[1:] = words
+    try:
+        runpy.run_module(f"contamination.{package}", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0

@@ -1,0 +1,210 @@
+"""Does the audit of books tell the true shares? Books of embedded text, trained on in part.
+
+    python -m perf.audit_books [redraws, 50] [models, 10] [copies, 4] [folder to keep]
+
+Twenty "books" of 2,560 words are made of the embedded documents, each of one kind of text
+(Wikipedia, news, stories, law), and no document is in two of them. A tiny LLaMA is pretrained on
+other documents. For each of the models it is then trained on some of the books' chapters (320 words
+each), so many copies of each among other text: on all chapters of 5 positives, on none of 5
+negatives, and on the share in SHARES of 10 suspects. A book's true share is that of its words that
+was trained on, which is exact, since chapters are equally long; the audit's snippets (160 tokens)
+begin anywhere, and may stand in two chapters.
+
+What is redrawn: for each model the books' roles, the chapters that are trained on, and the order of
+training; for each redraw (redraws / models a model) which of the wholly trained books are positives
+and which suspects, the same of the untrained ones, and all snippets. The models share the
+pretrained one and the books.
+
+Printed is how often the 95% interval of the corrected rate holds the true share, and how often that
+of the contamination rate itself does (Wilson's, of its snippets), with both's mean error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contamination.audits.base import AuditStage
+from contamination.audits.run import run
+from contamination.core.cli import composed
+from contamination.core.seeds import derive
+from contamination.data.readers.embedded import EmbeddedCorpus
+from contamination.injection import inject
+from contamination.injection.token_stream import Tokenizer
+from contamination.training import train
+
+KINDS = ("wikipedia", "common_crawl", "book", "law")
+BOOKS, CHAPTERS, CHAPTER_WORDS = 20, 8, 320
+SHARES = (0.0, 0.0, 0.0, 0.25, 0.25, 0.5, 0.5, 1.0, 1.0, 1.0)
+"""Of the suspects; the other books are as many positives as negatives."""
+BASE_TOKENS, OTHER_TOKENS = 1_000_000, 200_000
+WIDTH = 256
+RECIPE = (
+    "wandb.mode=disabled", "training.batch_sequences=16", "training.micro_batch_sequences=16",
+    "training.learning_rate=4e-3", "training.warmup_steps=10",
+)  # fmt: skip
+AUDIT = (
+    "audit=books", "audit.unit=tokens", "audit.length=160", "audit.snippets=25",
+    "method=[loss,zlib,min_k]", "method.min_k.k=[0.1,0.2,0.4]",
+)  # fmt: skip
+
+
+Books = Sequence[Sequence[str]]
+"""Each book's chapters."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model, and the share of each book that it was trained on."""
+
+    path: Path
+    shares: Sequence[float]
+
+
+def chapters() -> tuple[list[list[str]], list[str]]:
+    """Each book's chapters, as many books of each kind; and the documents that are in no book."""
+    books: list[list[str]] = []
+    begun: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    left, whole = dict.fromkeys(KINDS, BOOKS // len(KINDS)), CHAPTERS * CHAPTER_WORDS
+    kept = []
+    for document in EmbeddedCorpus(subsets=KINDS).documents():
+        own = begun[document.subset]
+        if not left[document.subset]:
+            kept.append(document.text)
+            continue
+        own += document.text.split()
+        if len(own) >= whole:
+            starts = range(0, whole, CHAPTER_WORDS)
+            books.append([" ".join(own[s : s + CHAPTER_WORDS]) for s in starts])
+            own.clear()
+            left[document.subset] -= 1
+    return books, kept
+
+
+def pretrained(folder: Path, texts: Sequence[str]) -> Path:
+    """The tiny LLaMA before it sees any book."""
+    (folder / "base.jsonl").write_text(_lines(texts))
+    corpus = _packed(folder, folder / "base.jsonl", BASE_TOKENS)
+    return train(f"runs={folder}/runs", f"corpus_folder={corpus}", *RECIPE).hf
+
+
+def trained(
+    folder: Path, base: Path, texts: tuple[Books, Sequence[str]], copies: int, seed: int
+) -> Trained:
+    """The pretrained model after some chapters of some of the books, among other texts."""
+    books, other = texts
+    rng = np.random.default_rng(derive(seed, "books"))
+    wholes = (BOOKS - len(SHARES)) // 2
+    shares = rng.permutation([*SHARES, *[1.0] * wholes, *[0.0] * wholes])
+    seen = [
+        book[chapter]
+        for book, share in zip(books, shares, strict=True)
+        for chapter in rng.permutation(CHAPTERS)[: round(share * CHAPTERS)]
+    ]
+    tokenizer = Tokenizer(str(base)).hf
+    rest = [*_until(tokenizer, other, OTHER_TOKENS)]
+    documents = [*seen * copies, *rest]
+    file = folder / f"seen-{copies}-{seed}.jsonl"
+    file.write_text(_lines([documents[place] for place in rng.permutation(len(documents))]))
+    tokens = sum(map(len, tokenizer([*seen, *rest])["input_ids"][: len(seen)])) * copies
+    tokens += OTHER_TOKENS
+    corpus = _packed(folder, file, tokens // WIDTH * WIDTH, f"tokenizer.path={base}")
+    words = (f"runs={folder}/runs", f"corpus_folder={corpus}", f"model.path={base}", f"seed={seed}")
+    return Trained(train(*words, *RECIPE).artifact.path, [float(share) for share in shares])
+
+
+def _until(tokenizer: Any, texts: Sequence[str], tokens: int) -> Iterator[str]:
+    """Texts with so many tokens, or a few more."""
+    for text in texts:
+        if tokens <= 0:
+            return
+        tokens -= len(tokenizer(text)["input_ids"])
+        yield text
+
+
+def _packed(folder: Path, file: Path, tokens: int, *words: str) -> Path:
+    """A corpus of the file's documents, in their order, without benchmarks."""
+    return inject(
+        f"runs={folder}/runs", "benchmark=[]", "corpus=local_jsonl", f"corpus.paths={file}",
+        f"injection.budget_tokens={tokens}", f"injection.sequence_tokens={WIDTH}",
+        "injection.part=all", *words,
+    ).artifact.path  # fmt: skip
+
+
+def _lines(texts: Sequence[str]) -> str:
+    return "".join(f"{json.dumps({'text': text})}\n" for text in texts)
+
+
+def redraw(folder: Path, model: Trained, books: Books, seed: int) -> pd.DataFrame:
+    """One audit: a row a suspect, with its true share."""
+    rng = np.random.default_rng(derive(seed, "roles"))
+    shares, wholes = np.array(model.shares), (BOOKS - len(SHARES)) // 2
+    roles = {
+        role: rng.permutation(np.flatnonzero(shares == share))[:wholes].tolist()
+        for role, share in (("positives", 1.0), ("negatives", 0.0))
+    }
+    known = {place for own in roles.values() for place in own}
+    roles["suspects"] = [place for place in range(BOOKS) if place not in known]
+    for role, own in roles.items():
+        rows = [{"title": f"Book {i}", "text": "\n\n".join(books[i])} for i in own]
+        (folder / f"{role}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    given = [f"audit.{role}={folder / role}.jsonl" for role in roles]
+    words = [*AUDIT, *given, f"model.path={model.path}", f"runs={folder}/runs", f"seed={seed}"]
+    made = run(composed("audit", words, AuditStage))
+    table = pd.read_parquet(made.path / "suspects.parquet")
+    place = table["title"].str.removeprefix("Book ").astype(int)
+    return table.assign(share=shares[place], redraw=seed, folder=str(made.path))
+
+
+def held(table: pd.DataFrame) -> pd.DataFrame:
+    """How often each interval holds the true share, and the mean errors, by share and over all."""
+    z, n, rate = 1.96, table["snippets"], table["contamination_rate"]
+    centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + (z / (2 * n)) ** 2)
+    own = table.assign(
+        told=table["corrected"].notna(),
+        corrected_holds=table["share"].between(table["low"].fillna(0), table["high"].fillna(1)),
+        rate_holds=table["share"].between(centre - half - 1e-9, centre + half + 1e-9),
+        width=table["high"].fillna(1) - table["low"].fillna(0),
+        corrected_error=(table["corrected"] - table["share"]).abs(),
+        rate_error=(rate - table["share"]).abs(),
+    )
+    columns = [
+        "told", "corrected_holds", "rate_holds", "width", "corrected", "contamination_rate",
+        "corrected_error", "rate_error",
+    ]  # fmt: skip
+    by_share = own.groupby("share")[columns].mean()
+    return pd.concat([by_share, own[columns].mean().rename("all").to_frame().T])
+
+
+def main() -> None:
+    """All redraws."""
+    given, usual = sys.argv[1:4], ("50", "10", "4")
+    redraws, models, copies = (int(word) for word in [*given, *usual[len(given) :]])
+    with tempfile.TemporaryDirectory() as place:
+        folder, begun = Path(sys.argv[4] if len(sys.argv) > 4 else place), time.monotonic()
+        folder.mkdir(exist_ok=True)
+        books, rest = chapters()
+        half = len(rest) // 2
+        base = pretrained(folder, rest[:half])
+        tables = []
+        for number in range(models):
+            model = trained(folder, base, (books, rest[half:]), copies, number)
+            own = range(number * redraws // models, (number + 1) * redraws // models)
+            tables += [redraw(folder, model, books, seed) for seed in own]
+            print(f"model {number + 1} of {models}: {time.monotonic() - begun:.0f} s", flush=True)
+        print(Path(tables[0]["folder"].iloc[0], "audit.md").read_text())
+        print(held(pd.concat(tables)).round(3).to_string())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""Does the slope over occurrences keep its word? Simulated scores whose slope is known.
+
+    python -m perf.slope_coverage [reports] [members …] [part of a design's name …]
+    python -m perf.slope_coverage unequal [reports]
+    python -m perf.slope_coverage sweeps [reports]
+
+Non-members score N(0, 1). A member with n copies scores N(d, 1), with d such that the AUROC's
+log-odds are a + b·log2(n). The AUROC in the table is that of a member with the design's mean
+log2(n); with b = 0 it is that of all. As many members as non-members are drawn, per benchmark.
+Each report is fitted by `dose_response`, tested by `dose_test`, and told by `direction`, as in
+the analysis.
+
+Columns: the share of the reports whose data are too few for a slope; the mean and median of the
+others' estimates, and how many of their 95% intervals lie above the truth, below it, and hold it;
+and in how many of all reports the AUROC is said to rise, to fall, or to turn (rise and then fall,
+fall and then rise, zigzag). A row is OFF where the coverage leaves 93 to 97%, or where false words
+exceed 5%, by more than three standard errors of so many reports; coverage is not judged in rows
+where most data are too few. The exit status is 1 where one is off.
+
+`unequal`: two benchmarks, of 100 and of 20 members, with the same AUROC for all numbers of copies:
+how many of the intervals of the mean AUROC at one number of copies miss the truth, and in how many
+reports the AUROC is said to rise, to fall, or to turn.
+
+`sweeps`: conditions that insert the same texts 1, 2, 4 and 8 times, or that draw Poisson numbers
+with means 1, 2 and 4 for them, and where the AUROC is the same in all of them: how often the slope
+along the sweep is told apart from 0.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from contamination.analysis.statistics.dose_response import (
+    Sample,
+    dose_response,
+    interval,
+    logistic,
+)
+from contamination.analysis.statistics.dose_test import joint_test, stratum
+from contamination.analysis.statistics.trends import _series_test, shape
+from contamination.analysis.summary import Direction, direction
+from contamination.core.statistics import bootstrap
+from contamination.core.statistics.bootstrap import Resample, Scores, draw_named_counts
+from contamination.core.statistics.estimates import Estimate, estimate_ranked, mean
+from contamination.core.statistics.estimates import interval as interval_of
+from contamination.core.statistics.metrics import AUROC
+from contamination.injection.occurrences import Fixed, Ladder, Occurrences, Poisson, Share
+
+LENGTH, BUDGET = 50, 1_000_000
+"""Tokens of a copy and of the corpus."""
+LEVELS = (0.6, 0.75, 0.92, 0.96)
+SLOPES = (0.0, 0.7)
+SIZES = (30, 100, 400)
+BENCHMARKS = (1, 4)
+UNEQUAL = (100, 20)
+"""Members of the benchmarks of `unequal`."""
+DRAWS = 20
+"""Of a slope: they are scaled to its interval, so that few are enough here."""
+COLUMNS = (
+    *("occurrences", "members", "benchmarks", "AUROC", "slope", "too few", "mean", "median"),
+    *("above", "below", "coverage", "rises", "falls", "turns"),
+)
+SWEEP_DRAWS = 400
+TURNS = [Direction.PEAKS, Direction.DIPS, Direction.ZIGZAGS]
+CONFIDENCE = 0.95
+Rng = np.random.Generator
+
+
+class Report(NamedTuple):
+    """What one simulated report says."""
+
+    slope: float
+    low: float
+    high: float
+    said: Direction
+    missed: float
+    """The share of the intervals at one number of copies that miss the truth."""
+
+
+class Drawn(NamedTuple):
+    """Which members a condition inserts, and the resamples of them and of the non-members."""
+
+    inserted: NDArray[np.intp]
+    drawn: Resample
+
+
+class Rare(NamedTuple):
+    """A share of the members has 8 copies, the others one: lopsided."""
+
+    share: float
+
+    def draw(self, tokens: NDArray[np.int_], budget: int, rng: Rng) -> NDArray[np.int_]:
+        """As of `injection.occurrences`; the first members are the rare ones."""
+        return np.where(np.arange(len(tokens)) < round(self.share * len(tokens)), 8, 1)
+
+
+def designs(members: int) -> dict[str, Occurrences | Rare]:
+    """Occurrences of so many members; a share fills one and a half rounds over them."""
+    share = 1.5 * members * LENGTH / BUDGET
+    return {
+        "fixed (2)": Fixed(2),
+        "ladder (1, 2, 4, 8)": Ladder(),
+        "Poisson(1)": Poisson(1.0),
+        "Poisson(2)": Poisson(2.0),
+        "Poisson(4)": Poisson(4.0),
+        "share (1 or 2)": Share(share),
+        "2% (8), others 1": Rare(0.02),
+        "8% (8), others 1": Rare(0.08),
+    }
+
+
+def occurrences(design: Occurrences | Rare, members: int, rng: Rng) -> Scores:
+    """Numbers of copies of the members that have any."""
+    drawn = design.draw(np.full(members, LENGTH), BUDGET, rng)
+    return drawn[drawn > 0].astype(float)
+
+
+def report(
+    counts: Sequence[Scores], nonmembers: Sequence[int], level: float, slope: float, rng: Rng
+) -> Report:
+    """One report, of benchmarks whose members have these numbers of copies.
+
+    `level` is the AUROC's log-odds at one copy.
+    """
+    samples, strata, first = [], [], 0
+    for numbers, others in zip(counts, nonmembers, strict=True):
+        x, n = np.log2(numbers), len(numbers)
+        scores = rng.normal(2**0.5 * norm.ppf(logistic(level + slope * x)))
+        drawn = bootstrap.resample(n, others, DRAWS, int(rng.integers(1 << 40)))
+        samples.append(Sample(x, scores, rng.normal(size=others), drawn))
+        if n > 2 and np.ptp(numbers) > 0:
+            strata.append(stratum(np.arange(first, first + n), numbers, scores))
+        first += n
+    slopes = dose_response(samples, CONFIDENCE).curves.slope
+    low, high = interval(slopes, CONFIDENCE)
+    tau, p_value = joint_test(strata) if strata else (np.nan, np.nan)
+    row = {"slope": slopes[0], "slope_low": low, "slope_high": high, "tau": tau, "p_value": p_value}
+    values = values_of(samples)
+    truth = logistic(level + slope * values["log_occurrences"].to_numpy())
+    missed = float(np.mean((values["ci_low"] > truth) | (values["ci_high"] < truth)))
+    return Report(slopes[0], low, high, direction(row, values, 1 - CONFIDENCE), missed)
+
+
+def values_of(samples: Sequence[Sample]) -> pd.DataFrame:
+    """The mean AUROC of each number of copies that all benchmarks have, as in a report's table.
+
+    The draws are two with the variance of a bootstrap (of members and of non-members).
+    """
+    rows = []
+    shared = set.intersection(*(set(sample.log_occurrences.tolist()) for sample in samples))
+    for x in sorted(shared):
+        found = [_auroc(s.members[s.log_occurrences == x], s.nonmembers) for s in samples]
+        spread = sum(each.draws.var() for each in found) ** 0.5 / len(found)
+        value = mean(found)
+        low, high = interval_of(
+            replace(value, draws=value.value + spread * np.array([-1.0, 1.0])), CONFIDENCE
+        )
+        rows.append((x, value.value, low, high))
+    return pd.DataFrame(rows, columns=["log_occurrences", "value", "ci_low", "ci_high"])
+
+
+def _auroc(members: Scores, nonmembers: Scores) -> Estimate:
+    won = members[:, None] > nonmembers
+    spread = sum(won.mean(axis=side).var() / won.shape[1 - side] for side in (0, 1)) ** 0.5
+    value, sizes = float(won.mean()), (len(members), len(nonmembers))
+    assert AUROC.trials is not None
+    return Estimate(*sizes, value, value + spread * np.array([-1.0, 1.0]), AUROC.trials(*sizes))
+
+
+def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
+    """The table's cells for one design, and whether it is off."""
+    measured = np.array([r[:3] for r in reports if np.isfinite(r.slope)]).reshape(-1, 3)
+    few = 1 - len(measured) / len(reports)
+    rises, falls, turns = _words(reports)
+    wrong = falls + rises * (slope == 0) + turns
+    words = f"{rises:.1%} | {falls:.1%} | {turns:.1%}"
+    too_many = wrong > 0.05 + 3 * (0.05 * 0.95 / len(reports)) ** 0.5
+    if few > 0.5:
+        return f"{few:.0%} | – | – | – | – | – | {words}", bool(too_many)
+    value, low, high = measured.T
+    over, under = np.mean(low > slope), np.mean(high < slope)
+    held = 1 - over - under
+    slack = [3 * (p * (1 - p) / len(measured)) ** 0.5 for p in (0.93, 0.97)]
+    off = not 0.93 - slack[0] <= held <= 0.97 + slack[1] or too_many
+    text = f"{few:.0%} | {value.mean():.2f} | {np.median(value):.2f} | {over:.1%} | {under:.1%}"
+    return f"{text} | {held:.1%} | {words}", bool(off)
+
+
+def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
+    """Print the table of slopes over occurrences; how many rows are off."""
+    print(f"{reports} reports per row\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    bad = 0
+    for members in sizes:
+        for name, design in designs(members).items():
+            if names and not any(part in name for part in names):
+                continue
+            for setting in _settings():
+                benchmarks, auroc, slope = setting
+                rng = np.random.default_rng([members, benchmarks, round(100 * auroc)])
+                centre = _mean_log(design, members, rng)
+                level = float(np.log(auroc / (1 - auroc))) - slope * centre
+                made = []
+                for _ in range(reports):
+                    counts = [occurrences(design, members, rng) for _ in range(benchmarks)]
+                    made.append(report(counts, [members] * benchmarks, level, slope, rng))
+                text, off = row_of(made, slope)
+                place = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
+                print(f"| {place} | {text} |{' OFF' * off}", flush=True)
+                bad += off
+    return bad
+
+
+def unequal(reports: int) -> int:
+    """Print what reports on benchmarks of unequal size say; how many rows are off."""
+    names = "| occurrences | AUROC | intervals that miss | rises | falls | turns |"
+    print(f"{reports} reports per row\n\n{names}\n|{'---|' * 6}")
+    bad = 0
+    for name in ("ladder (1, 2, 4, 8)", "Poisson(1)", "Poisson(2)", "Poisson(4)"):
+        for auroc in LEVELS:
+            rng = np.random.default_rng([*UNEQUAL, round(100 * auroc)])
+            level = float(np.log(auroc / (1 - auroc)))
+            made = []
+            for _ in range(reports):
+                counts = [occurrences(designs(size)[name], size, rng) for size in UNEQUAL]
+                made.append(report(counts, UNEQUAL, level, 0.0, rng))
+            missed, words = float(np.mean([r.missed for r in made])), _words(made)
+            off = sum(words) > 0.05 + 3 * (0.05 * 0.95 / reports) ** 0.5
+            shares = " | ".join(f"{share:.1%}" for share in (missed, *words))
+            print(f"| {name} | {auroc} | {shares} |{' OFF' * off}", flush=True)
+            bad += off
+    return bad
+
+
+def _words(reports: Sequence[Report]) -> tuple[float, float, float]:
+    """The shares of reports that say that the AUROC rises, falls, and turns."""
+    ways = ([Direction.RISES], [Direction.FALLS], TURNS)
+    rises, falls, turns = (float(np.mean([r.said in way for r in reports])) for way in ways)
+    return rises, falls, turns
+
+
+def _mean_log(design: Occurrences | Rare, members: int, rng: Rng) -> float:
+    """The mean log2(copies) of the members that have any."""
+    drawn = [occurrences(design, members, rng) for _ in range(10_000 // members)]
+    return float(np.log2(np.concatenate(drawn)).mean())
+
+
+def _settings() -> Iterator[tuple[int, float, float]]:
+    for benchmarks in BENCHMARKS:
+        for auroc in LEVELS:
+            for slope in SLOPES:
+                yield benchmarks, auroc, slope
+
+
+def sweep(levels: Sequence[float], sets: Sequence[Sequence[Drawn]], rng: Rng) -> tuple[bool, bool]:
+    """One sweep without a trend: whether its p is below 5%, and its interval excludes 0.
+
+    `sets` has what each benchmark inserts at each level.
+    """
+    parts: dict[float, list[Estimate]] = {level: [] for level in levels}
+    for of_benchmark in sets:
+        size = of_benchmark[0].drawn.nonmembers.shape[1]
+        hard = rng.normal(size=2 * size)
+        for level, (inserted, drawn) in zip(levels, of_benchmark, strict=True):
+            scores = hard + 0.5 * rng.normal(size=2 * size)
+            ranked = bootstrap.rank(scores[inserted] + 1.2, scores[size:], drawn)
+            parts[level].append(estimate_ranked(ranked, [AUROC])[AUROC.name])
+    line = {level: mean(own) for level, own in parts.items()}
+    found = shape(line, CONFIDENCE)
+    excludes = found["slope_low"] > 0 or found["slope_high"] < 0
+    return _series_test(line)["p_value"] < 0.05, bool(excludes)
+
+
+def drawn_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -> list[Drawn]:
+    """Which members of one benchmark each level inserts, and the resamples of both sides."""
+    seed, found = int(rng.integers(1 << 40)), []
+    others = draw_named_counts([str(-i - 1) for i in range(members)], SWEEP_DRAWS, seed)
+    for level in levels:
+        copies = rng.poisson(level, members) if poisson else np.ones(members)
+        inserted = np.flatnonzero(copies)
+        drawn = draw_named_counts([str(i) for i in inserted], SWEEP_DRAWS, seed)
+        found.append(Drawn(inserted, Resample(drawn, others)))
+    return found
+
+
+def sweeps(reports: int) -> int:
+    """Print how often a sweep without a trend shows one; how many rows are off."""
+    names = "| sweep | members | benchmarks | p < 0.05 | interval excludes 0 |"
+    print(f"{reports} sweeps per row\n\n{names}\n|{'---|' * 5}")
+    bad = 0
+    for design, levels in (("fixed", (1.0, 2.0, 4.0, 8.0)), ("Poisson", (1.0, 2.0, 4.0))):
+        for members, benchmarks in ((30, 1), (30, 4), (100, 1), (100, 4)):
+            rng = np.random.default_rng([members, benchmarks])
+            sets = [drawn_sets(design == "Poisson", levels, members, rng) for _ in range(40)]
+            picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))
+            found = [sweep(levels, [sets[i] for i in own], rng) for own in picked]
+            shares = np.mean(found, axis=0)
+            slack = 3 * (0.05 * 0.95 / reports) ** 0.5
+            off = bool((np.abs(shares - 0.05) > 0.02 + slack).any())
+            text = f"{shares[0]:.1%} | {shares[1]:.1%} |{' OFF' * off}"
+            print(f"| {design} | {members} | {benchmarks} | {text}", flush=True)
+            bad += off
+    return bad
+
+
+def main() -> int:
+    """Print what is asked for; the exit status is 1 where a row is off."""
+    numbers = [int(text) for text in sys.argv[1:] if text.isdigit()]
+    names = [text for text in sys.argv[1:] if not text.isdigit()]
+    reports = numbers[0] if numbers else 1000
+    if "unequal" in names:
+        return int(unequal(reports) > 0)
+    if "sweeps" in names:
+        return int(sweeps(reports) > 0)
+    return int(slopes(reports, numbers[1:] or SIZES, names) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

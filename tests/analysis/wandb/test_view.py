@@ -1,0 +1,52 @@
+"""The saved view: its charts read the keys that the mirror writes."""
+
+import pytest
+from contamination.analysis.wandb import keys
+from contamination.analysis.cells import Cell
+import pandas as pd
+from dataclasses import fields
+from contamination.analysis.wandb.view import build_view
+from contamination.analysis.wandb.view import ViewConfig
+from contamination.core.errors import ConfigError
+from contamination.analysis.wandb.view import save_view
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the library's own
+
+
+def panels(workspace):
+    return {panel.title: panel for section in workspace.sections for panel in section.panels}
+
+
+def test_charts_read_what_the_mirror_writes():
+    pytest.importorskip("wandb_workspaces")
+    config = ViewConfig("p", "me", "learning_rate", ["loss", "min_k"])
+    found = panels(build_view(config, "me"))
+    rows = [
+        {"checkpoint": c, "benchmark": "all", "method": m, "variant": "", "default": True,
+         "occurrences": o, "metric": "auroc", "value": 0.5, "ci_low": 0.4, "ci_high": 0.6,
+         "needs": "", "p_control": float("nan"), "n_members": 9, "n_nonmembers": 9}
+        for c, o in (("contaminated", "any"), ("contaminated", "2"), ("clean", "any"))
+        for m in ("loss", "min_k", *(["blind"] if c == "clean" else []))
+    ]  # fmt: skip
+    results = pd.DataFrame(rows)
+    summary, (curve,) = keys.summary(results), keys.curves(results)
+    assert set(found["auroc by occurrences"].y) <= set(curve)
+    swept = found["auroc/loss/all by the mean occurrences"].x.name
+    assert swept.removeprefix("cell.") in {field.name for field in fields(Cell)}
+    read = {panel.y.name for title, panel in found.items() if "by the learning rate" in title}
+    assert read == {
+        "auroc/loss/all", "auroc/min_k/all", "clean/auroc/loss/all", "clean/auroc/min_k/all",
+        "clean/auroc/blind/all",
+    }  # fmt: skip
+    assert read <= set(summary)
+    view = build_view(config, "me")
+    assert view.name == "Contamination: learning_rate"
+    assert view._to_model().entity == "me"
+
+
+def test_nobody_logged_in_is_said(monkeypatch):
+    monkeypatch.setattr("wandb.login", lambda **_: False)
+    with pytest.raises(ConfigError, match="project is 'contamination-testbed': run `wandb login`"):
+        save_view(ViewConfig())
+    with pytest.raises(ConfigError, match="methods is ..: name at least one"):
+        save_view(ViewConfig(methods=[]))

@@ -1,0 +1,140 @@
+"""TODO."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+import yaml
+
+from contamination.audits.base import AuditStage, spelled_out
+from contamination.audits.findings import VARIABLES, drawn, svg
+from contamination.audits.run import KIND, findings, run
+from contamination.core.artifacts import open_artifact
+from contamination.core.cli import CONF
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.report.html import html_table, stylesheet, unbroken
+
+TARGET = "tests.detection.audits.sample.Letters"
+
+
+@pytest.fixture
+def stage(tmp_path):
+    (tmp_path / "a.txt").write_text("abc")
+    node = {"_target_": TARGET, "file": str(tmp_path / "a.txt")}
+    return AuditStage(node, runs=str(tmp_path / "runs"))
+
+
+def test_an_audit_is_an_artefact(stage):
+    made = run(stage)
+    assert made.path.name.startswith("letters-model-")
+    assert {*made.files} == {"letters.parquet", "letters.csv", "audit.md", "report.html"}
+    assert made.counts == {"letters": 3}
+    assert pd.read_parquet(made.path / "letters.parquet")["letters"].tolist() == [3]
+    assert open_artifact(made.path, KIND).digest == made.digest
+
+
+def test_findings_of_other_bytes_are_an_error(stage):
+    made = run(stage)
+    assert findings(made).startswith("# ")
+    (made.path / "audit.md").write_bytes(b"E\x7f\xbb")
+    with pytest.raises(ArtifactError, match=r"audit\.md can't be read .*utf-8"):
+        findings(made)
+
+
+def test_it_is_found_again_wherever_its_file_is(stage, tmp_path):
+    made = run(stage)
+    (tmp_path / "b.txt").write_text("abc")
+    moved = {**stage.audit, "file": str(tmp_path / "b.txt")}
+    assert run(replace(stage, audit=moved)).path == made.path
+    (tmp_path / "b.txt").write_text("abcd")
+    assert run(replace(stage, audit=moved)).path != made.path
+    assert run(replace(stage, audit={**stage.audit, "times": 2})).path != made.path
+    assert run(replace(stage, seed=1)).path != made.path
+
+
+class Page(HTMLParser):
+    """What a page loads, and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.loads, self.words = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.loads += [v for n in ("src", "href", "xlink:href") if (v := found.get(n))]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_page_needs_nothing_else_and_names_are_no_markup(stage):
+    page = (run(stage).path / "report.html").read_text()
+    found = Page(page)
+    assert all(v.startswith(("data:", "#")) for v in found.loads)
+    assert "<b>" not in page
+    assert "<b>a|b</b>" in "".join(found.words)
+    assert "<strong>3</strong> letters &amp; &lt;no&gt; more." in page
+    assert "{{" not in page
+
+
+def test_a_name_is_drawn_as_it_is_whatever_its_letters():
+    names = [r"$5 or $\bad{", "紅樓夢", "<script>"]
+    with drawn(4, 3) as (figure, axes):
+        axes.set_yticks([1, 2, 3], names)
+        drawing = ElementTree.fromstring(svg(figure, "names"))
+    assert {*names} <= {*drawing.itertext()}
+
+
+def test_a_chart_has_the_pages_own_colours(stage):
+    page = (run(stage).path / "report.html").read_text()
+    chart = re.search(r"<svg.*?</svg>", page, re.DOTALL)[0]
+    ElementTree.fromstring(chart)  # it is whole
+    assert not any(colour in chart.lower() for colour in VARIABLES)
+    used = set(re.findall(r"var\((--\w+)\)", chart))
+    assert "--member" in used
+    assert all(f"{name}:" in stylesheet() for name in {*VARIABLES.values(), *used})
+
+
+def test_long_cells_are_broken_and_intervals_are_not():
+    table = html_table(["a"], [["0.5 [0.4, 0.6]"], ["a long title " * 9]])
+    assert re.findall("<td(.*?)>", table) == ["", " class=long"]
+    assert unbroken("went 0.5 [0.4, 0.6] up") == "went 0.5\u00a0[0.4,\u00a00.6] up"
+    assert unbroken("a 5% [4%, 6%]") == "a 5%\u00a0[4%,\u00a06%]"
+
+
+def test_the_text_for_a_reader_has_all_but_the_charts(stage):
+    text = (run(stage).path / "audit.md").read_text()
+    for words in ("# Letters of", "**3** letters", "**Few \\| letters.**", "a\\|b", "A note.",
+                  "- It can't read.", "a & b"):  # fmt: skip
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"file": None}, "audit.file is None: give a file or a folder."),
+        ({"times": 0}, "audit.times is 0: give 1 or more."),
+        ({"tims": 2}, "tims"),
+        ({"_target_": "pathlib.Path"}, "give a class below contamination.audits.base.Audit"),
+    ],
+)
+def test_what_no_audit_can_be_given_is_named(stage, change, words):
+    node = {**stage.audit, **change}
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        run(replace(stage, audit=change if "_target_" in change else node))
+
+
+def test_a_field_may_be_given_without_its_node():
+    for file in (CONF / "audit").glob("*.yaml"):
+        fields = [name for name in yaml.safe_load(file.read_text()) if name != "_target_"]
+        own = [name for name in fields if name not in AuditStage.__dataclass_fields__]
+        words = [f"audit={file.stem}", *(f"{name}=1" for name in own), "model.path=x", "seed=1"]
+        long = [f"audit={file.stem}", *(f"audit.{name}=1" for name in own), *words[-2:]]
+        assert spelled_out(words) == long
+        assert spelled_out(long) == long
+    assert spelled_out(["audit=nowhere", "positives=a"]) == ["audit=nowhere", "positives=a"]
+    assert spelled_out(["positives=a"]) == ["positives=a"]

@@ -1,0 +1,169 @@
+"""The audit from end to end, on tiny models."""
+
+import json
+from dataclasses import replace
+from itertools import combinations
+
+import pandas as pd
+import pytest
+
+from contamination.audits.run import run
+from contamination.audits.unlearning.inputs import ORIGINAL
+from contamination.core.config import create
+from contamination.core.errors import ConfigError, DataError
+from contamination.core.models import load_tokenizer
+from contamination.detection.config import ReferenceConfig
+from tests.detection.model.served.server import Server
+
+
+def read(made, name):
+    return pd.read_parquet(made.path / f"{name}.parquet")
+
+
+def test_a_model_with_a_twin(stage, rows, folders):
+    given = stage(embedding=str(folders["clean"]))
+    made = run(given)
+    files = {*made.files}
+    assert files >= {"audit.md", "report.html", "chunks.parquet", "continuations.parquet"}
+    assert files >= {
+        f"{n}.parquet" for n in ("way", "membership", "screen", "completions", "utility")
+    }
+    chunks = read(made, "chunks")
+    assert chunks["member"].tolist() == [bool(row["label"]) for row in rows]
+    ways = read(made, "way").set_index("quantity")
+    for name in ("loss", "min_k"):
+        means = [
+            chunks.loc[chunks["member"], f"{name} of {m}"].mean()
+            for m in (ORIGINAL, "half", "clean")
+        ]
+        assert ways.loc[name, ["original", "after", "clean"]].tolist() == pytest.approx(means)
+        share = (means[0] - means[1]) / (means[0] - means[2])
+        assert ways.loc[name, "share"] == pytest.approx(share)
+        assert ways.loc[name, "share_low"] < share < ways.loc[name, "share_high"]
+    scores = {m: chunks[f"min_k of {m}"] for m in (ORIGINAL, "half")}
+    ratio = scores["half"] / scores[ORIGINAL]
+    assert (chunks["suspicious in half"] == ((ratio > 1 / 1.15) & (ratio < 1.15))).all()
+    assert (
+        read(made, "screen")["recall"][0]
+        == chunks.loc[chunks["member"], "suspicious in half"].mean()
+    )
+    auroc = read(made, "membership").set_index(["method", "model"])["auroc"]
+    assert auroc["loss", ORIGINAL] == 1
+    drawn = read(made, "continuations")
+    assert drawn.groupby(["model", "chunk"]).size().unique().tolist() == [2]
+    assert drawn["similarity"].between(-1, 1).all()
+    assert "similarity" in ways.index
+    assert "of the way from the original to the clean twin" in (made.path / "audit.md").read_text()
+    assert run(given).path == made.path
+
+
+@pytest.mark.slow
+def test_without_a_twin_and_without_labels_what_is_left_is_said(stage, rows):
+    texts = [{"text": row["text"]} for row in rows]
+    made = run(stage(texts=texts, clean=None, methods=["min_k"]))
+    assert {*made.files} & {"way.parquet", "membership.parquet", "utility.parquet"} == set()
+    said = (made.path / "audit.md").read_text()
+    assert "Who was a member" in said
+    assert "there is no clean twin" in said
+    assert "chunks suspicious" in said
+
+
+@pytest.mark.slow
+def test_several_models_and_validation_texts(stage, folders, golden, tmp_path):
+    file = tmp_path / "validation.jsonl"
+    file.write_text("".join(json.dumps({"text": f"A road of {n} miles."}) + "\n" for n in range(3)))
+    several = {"half": str(folders["half"]), "other": golden}
+    given = {"unlearned": several, "validation": str(file)}
+    made = run(stage(**given, completions=0, methods=["min_k"]))
+    assert read(made, "screen")["unlearned"].tolist() == ["half", "other"]
+    assert "The loss on validation text" in (made.path / "audit.md").read_text()
+    assert read(made, "utility")["model"].tolist() == [ORIGINAL, "half", "other", "clean"]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"unlearned": "{original}"}, ConfigError, "has the very weights of audit.original"),
+        ({"clean": "{original}"}, ConfigError, "has the very weights of audit.original"),
+        ({"unlearned": ["{half}", "{half}"]}, ConfigError, "would be called"),
+        ({"unlearned": []}, ConfigError, "audit.unlearned is empty"),
+        ({"original": None}, ConfigError, "audit.original is None"),
+        ({"original": 3}, ConfigError, "audit.original is 3"),
+        ({"original": {"path": "x", "kye": 1}}, ConfigError, "audit.original.kye"),
+        ({"screen": "zlib"}, ConfigError, "audit.screen is 'zlib'"),
+        ({"ratio": 1.0}, ConfigError, "audit.ratio is 1.0"),
+        ({"texts": [{"text": "a", "label": 1}, {"text": "b"}]}, DataError, "no text is left"),
+        ({"texts": [{"text": "a", "label": 2}]}, DataError, "label is 2"),
+        ({"texts": []}, DataError, r"audit\.texts is"),
+        ({"validation": "/none.jsonl"}, DataError, r"audit\.validation is"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_paragraph(stage, folders, given, error, said):
+    filled = {
+        name: json.loads(json.dumps(value).replace("{original}", str(folders["original"]))
+                         .replace("{half}", str(folders["half"])))
+        for name, value in given.items()
+    }  # fmt: skip
+    with pytest.raises(error, match=said) as caught:
+        run(stage(**filled))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_audit_of_other_scores_is_another_audit(stage, folders, golden):
+    """What changes a score, or whether it is ranked, names the folder."""
+    first = stage(completions=0, methods=["min_k", "reference"])
+    first = replace(first, reference=ReferenceConfig(golden))
+    least = replace(first.detection, min_scored_tokens=20)
+    other = ReferenceConfig(str(folders["clean"]))
+    found = []
+    for one in (first, replace(first, detection=least), replace(first, reference=other)):
+        prepared = create("audit", one.audit).prepare(one)
+        found.append((prepared.inputs, prepared.settings))
+    assert all(one != two for one, two in combinations(found, 2))
+
+
+def test_questions_of_a_file_are_answered_and_screened(stage, tmp_path, folders):
+    file = tmp_path / "questions.jsonl"
+    rows = [
+        {"question": "The heron waits in the", "answer": "reeds until the river", "label": 1},
+        {"question": "A ladder leans on", "answer": "the orchard wall", "label": 0},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = run(stage(questions=str(file), completions=0, methods=["min_k"]))
+    found = read(made, "answers").set_index(["model", "group"])["mean"]
+    assert found[ORIGINAL, "members"] > found["clean", "members"]
+    assert "half" in found.index.get_level_values("model")
+    file.write_text('{"question": "a"}\n')
+    with pytest.raises(DataError, match=r"needs a `question` and an `answer`"):
+        run(stage(questions=str(file)))
+
+
+def test_models_of_two_tokenizers_are_refused(stage, folders, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in folders["half"].iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    tokenizer = load_tokenizer("x", str(other))
+    tokenizer.add_tokens(["the"])
+    tokenizer.save_pretrained(other)
+    with pytest.raises(ConfigError, match="its tokenizer divides the texts in another way"):
+        run(stage(unlearned=str(other)))
+
+
+def test_a_text_shorter_than_a_prompt_is_scored_and_not_completed(stage, rows):
+    word = {"text": "Incomprehensibilities", "label": 0, "id": "word"}
+    made = run(stage(texts=[*rows[:3], word], clean=None, methods=["min_k"]))
+    assert "word" in {*read(made, "chunks")["chunk"]}
+    assert "word" not in {*read(made, "continuations")["chunk"]}
+
+
+@pytest.mark.slow
+def test_a_served_model_is_audited_as_its_files_are(stage, golden, rows):
+    given = {"texts": rows[:2], "clean": None, "methods": ["min_k"]}
+    local = run(stage(unlearned={"half": golden}, **given, completions=0))
+    with Server() as server:
+        node = {"url": server.url, "tokenizer": golden}
+        served = run(stage(unlearned={"half": node}, **given))
+    both = [read(made, "screen")["auroc_of_the_fall"][0] for made in (local, served)]
+    assert both[0] == pytest.approx(both[1])
+    assert len(read(served, "continuations")) == 2 * 2 * 2

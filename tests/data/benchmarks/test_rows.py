@@ -1,0 +1,376 @@
+"""TODO."""
+
+import json
+import logging
+from fnmatch import fnmatchcase
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from contamination.core.artifacts import Built, build
+from contamination.core.cli import CONF
+from contamination.core.config import convert
+from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.data.benchmark_parts import parts_of
+from contamination.data.config import ExamplesConfig, SourceConfig
+from contamination.detection.config import DetectionStage
+from contamination.detection.examples import open_examples
+from contamination.detection.tasks.online import OnlineStage
+from tests.data.benchmarks import layouts
+from tests.data.benchmarks.layouts import SEEN, UNSEEN, write
+
+
+def opened(benchmark, path, *overrides):
+    words = [f"examples={benchmark}", f"examples.path='{path}'", "model.path=x", *overrides]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return open_examples(convert(compose("detection", words), DetectionStage).examples)
+
+
+def test_wikimia_is_read_by_length_and_setting(tmp_path, caplog):
+    texts = opened("wikimia", layouts.wikimia(tmp_path))
+    assert len({t.example_id for t in texts}) == 2 * (4 + 3) == len(texts)
+    one = texts[2 * 2]
+    assert (one.example_id, one.benchmark) == ("wikimia/64/original/0", "wikimia/64/original")
+    assert (one.text, one.label) == (f"{UNSEEN} and 64 more.", False)
+    assert "wikimia has no length 256, setting paraphrased" in caplog.text
+    few = opened("wikimia", tmp_path, "examples.length=64", "examples.setting=[original]")
+    assert [*few] == [*texts[4:6]]  # ids and texts are the same whatever else is read
+
+
+def test_the_online_setting_reads_a_part_too(tmp_path):
+    folder = layouts.wikimia(tmp_path)
+    words = ["examples=wikimia", f"examples.path={folder}", "examples.length=32", "model.path=x"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        stage = convert(compose("online", [*words, "examples.setting=original"]), OnlineStage)
+    assert len(open_examples(stage.examples)) == 2
+
+
+def test_one_file_is_one_part_or_says_which(tmp_path):
+    file = layouts.wikimia(tmp_path) / "data" / "WikiMIA_length32.jsonl"
+    part = "examples.length=32", "examples.setting=original"
+    assert opened("wikimia", file, *part)[1].example_id == "wikimia/32/original/1"
+    with pytest.raises(ConfigError, match=r"as 7 parts.*no column length, setting.*length=32"):
+        opened("wikimia", file)
+    rows = [{"text": t, "label": n, "length": k} for n, t in enumerate("ab") for k in (8, 16)]
+    mine = write(tmp_path, {"mine.jsonl": rows}) / "mine.jsonl"
+    assert [t.benchmark for t in opened("jsonl", mine)] == ["jsonl/8", "jsonl/16"] * 2
+    short = opened("jsonl", mine, "examples.length=8", "examples.name=mine")
+    assert [t.example_id for t in short] == ["mine/8/0", "mine/8/2"]
+
+
+def test_mimirs_lines_are_strings_and_its_files_say_the_label(tmp_path):
+    folder = layouts.mimir(tmp_path)
+    texts = opened("mimir", folder, "examples.domain=[arxiv,github]")
+    assert [t.label for t in texts] == [True, True, False, False] * 2
+    assert texts[2].text == f"{UNSEEN}, says arxiv's ngram_13_0.8 line 0."
+    assert texts[2].example_id == "mimir/arxiv/ngram_13_0.8/non-member-0"
+    with pytest.raises(DataError, match=r"no file train/github_ngram_7_0.2.*It has cache_100"):
+        opened("mimir", folder, "examples.domain=github", "examples.setting=ngram_7_0.2")
+
+
+@pytest.mark.parametrize("name", ["stackmia", "bookmia"])
+def test_snippets(name, tmp_path):
+    texts = opened(name, getattr(layouts, name)(tmp_path))
+    assert {(t.text.rstrip("."), t.label) for t in texts} == {(SEEN, True), (UNSEEN, False)}
+    assert len({t.example_id for t in texts}) == len(texts)
+
+
+def test_files_of_one_part_have_ids_of_their_own(tmp_path):
+    rows = [{"snippet": SEEN, "label": 1}, {"snippet": UNSEEN, "label": 0}]
+    folder = write(tmp_path, {"a.jsonl": rows, "b.jsonl": rows[:1]})
+    ids = [t.example_id for t in opened("bookmia", folder, "~examples.columns.cluster")]
+    assert ids == ["bookmia/a.jsonl-0", "bookmia/a.jsonl-1", "bookmia/b.jsonl-0"]
+    with pytest.raises(DataError, match="no column 'book_id', as bookmia calls the cluster"):
+        opened("bookmia", folder)
+
+
+def test_a_cluster_is_a_column_of_any_rows(tmp_path):
+    assert [t.cluster for t in opened("bookmia", layouts.bookmia(tmp_path / "books"))] == ["0", "1"]
+    rows = [{"text": SEEN, "label": 1, "Cluster": "a"}, {"text": UNSEEN, "label": 0}]
+    file = write(tmp_path, {"own.jsonl": rows}) / "own.jsonl"
+    assert [t.cluster for t in opened("jsonl", file)] == ["a", ""]
+    assert [t.cluster for t in open_examples(ExamplesConfig(str(file)))] == ["a", ""]
+
+
+def test_rows_of_one_splits_files_are_numbered_through(tmp_path):
+    rows = [{"input": SEEN, "label": 1}, {"input": UNSEEN, "label": 0}]
+    names = [f"data/WikiMIA_length32-{n:05d}-of-00002.jsonl" for n in (0, 1)]
+    folder = write(tmp_path, dict.fromkeys(names, rows))
+    texts = opened("wikimia", folder, "examples.length=32", "examples.setting=original")
+    assert [t.example_id for t in texts] == [f"wikimia/32/original/{n}" for n in range(4)]
+
+
+def test_the_hub_is_asked_for_each_parts_split(monkeypatch):
+    asked = []
+
+    def load(path, subset, split, revision, read):
+        asked.append((path, split))
+        yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
+
+    monkeypatch.setattr("contamination.data.rows.hub.load", load)
+    texts = opened("wikimia", "hub", "examples.length=64")
+    assert asked == [
+        ("swj0419/WikiMIA", "WikiMIA_length64"),
+        ("zjysteven/WikiMIA_paraphrased_perturbed", "WikiMIA_length64_paraphrased"),
+    ]
+    assert texts[3].text == "WikiMIA_length64_paraphrased 1"
+
+
+def test_mimirs_files_are_brought_from_the_hub_without_a_script(tmp_path, monkeypatch):
+    asked, cache = [], tmp_path / "snapshot"
+    for file in layouts.mimir(tmp_path / "blobs").rglob("*.jsonl"):
+        name = file.relative_to(tmp_path / "blobs")
+        blob = file.rename(tmp_path / "blobs" / str(name).replace("/", "-").replace(".jsonl", ""))
+        (cache / name).parent.mkdir(parents=True, exist_ok=True)
+        (cache / name).symlink_to(blob)  # as the hub's client keeps them
+
+    def snapshot(field, name, files, kind):
+        names = [path.relative_to(cache).as_posix() for path in cache.rglob("*.jsonl")]
+        asked.append((name, *(n for n in names if fnmatchcase(n, files[0]))))
+        return cache
+
+    monkeypatch.setattr("contamination.data.benchmark_rows.snapshot", snapshot)
+    assert len(opened("mimir", "hub", "examples.domain=arxiv")) == 4
+    name, folder = "arxiv_ngram_13_0.8.jsonl", "cache_100_200_1000_512"
+    assert asked == [("iamgroot42/mimir", f"{folder}/{s}/{name}") for s in ("train", "test")]
+
+
+def test_a_built_benchmarks_files_are_read_whole(tmp_path):
+    rows = [{"id": f"{n}", "text": t, "label": n, "benchmark": "wiki"} for n, t in enumerate("ab")]
+    files = {
+        f"length{k}{end}.jsonl": [{**row, "length": k, "setting": s} for row in rows]
+        for k in (32, 64)
+        for s, end in (("original", ""), ("swap", "-swap"))
+    }
+    texts = opened("jsonl", write(tmp_path, files))
+    assert len({t.example_id for t in texts}) == 8
+    assert {t.benchmark for t in texts} >= {"wiki/32/original", "wiki/64/swap"}
+    part = opened("jsonl", tmp_path, "examples.length=64", "examples.setting=swap")
+    assert [t.example_id for t in part] == ["wiki/64/swap/0", "wiki/64/swap/1"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "said"),
+    [
+        ([{"txt": "a", "label": 1}], [], r"no column 'input'.*columns are txt, label.*columns\.te"),
+        ([{"input": "a"}], [], r"no column 'label'.*columns are input"),
+        ([{"input": "a", "label": 1}], [], r"1 members, and a benchmark needs members and non-m"),
+        ([{"input": "a", "label": 2}], [], "label is 2"),
+        ([], ["examples.length=512"], r"examples\.length is '512': wikimia has 32, 64, 128, 256"),
+        ([], ["examples.length=256", "examples.setting=paraphrased"], r"wikimia has no such part"),
+    ],
+)
+def test_bad_input_is_one_paragraph(rows, words, said, tmp_path, caplog):
+    caplog.set_level(logging.ERROR)
+    write(tmp_path, {"WikiMIA_length32.jsonl": rows})
+    words = words or ["examples.length=32", "examples.setting=original"]
+    with pytest.raises((ConfigError, DataError), match=said) as error:
+        opened("wikimia", tmp_path, *words)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_of_save_to_disk(tmp_path):
+    import datasets
+
+    rows = datasets.Dataset.from_list([{"input": SEEN, "label": 1}, {"input": UNSEEN, "label": 0}])
+    datasets.DatasetDict({"WikiMIA_length32": rows}).save_to_disk(tmp_path)
+    assert len(opened("wikimia", tmp_path, "examples.length=32", "examples.setting=original")) == 2
+    with pytest.raises(DataError, match="'WikiMIA_length64': the data set has WikiMIA_length32"):
+        opened("wikimia", tmp_path, "examples.length=64", "examples.setting=original")
+
+
+def own_columns(folder, **columns):
+    """A WikiMIA file whose rows have columns of other meanings."""
+    rows = [{"input": f"{text} {n}", "label": label, **{k: v(n) for k, v in columns.items()}}
+            for n in range(6) for label, text in ((0, UNSEEN), (1, SEEN))]  # fmt: skip
+    return write(folder, {"WikiMIA_length32.jsonl": rows})
+
+
+@pytest.mark.parametrize("length", [lambda n: 31 + n % 3, lambda n: 64, lambda n: 32.0, str])
+def test_a_files_name_says_the_part_whatever_columns_its_rows_have(tmp_path, length):
+    folder = own_columns(tmp_path, length=length, domain=lambda n: f"d{n}")
+    texts = opened("wikimia", folder, "examples.length=32", "examples.setting=original")
+    assert [t.example_id for t in texts] == [f"wikimia/32/original/{n}" for n in range(12)]
+
+
+def test_a_value_that_the_benchmark_does_not_have_is_none_of_its_parts(tmp_path):
+    file = own_columns(tmp_path, length=lambda n: 20 + n) / "WikiMIA_length32.jsonl"
+    assert len(opened("wikimia", file, "examples.length=32", "examples.setting=original")) == 12
+
+
+def test_rows_that_are_not_asked_for_are_said_and_never_all(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    rows = [{"text": f"{n} {label}", "label": label, "length": length}
+            for n, length in enumerate((32.0, 64, None)) for label in (0, 1)]  # fmt: skip
+    file = write(tmp_path, {"mine.jsonl": rows}) / "mine.jsonl"
+    assert len(opened("jsonl", file)) == 6
+    assert {t.benchmark for t in opened("jsonl", file, "examples.length=32")} == {"jsonl/32"}
+    assert "jsonl: rows of length 64, unknown are left out" in caplog.text
+    write(tmp_path, {"mine.jsonl": rows[:4]})
+    with pytest.raises(DataError, match=r"examples.length=33: no row .* They have length 32, 64"):
+        opened("jsonl", file, "examples.length=33")
+    with pytest.raises(DataError, match=r"examples.domain=law: no row .* They have domain unknown"):
+        opened("jsonl", file, "examples.domain=law")
+
+
+def test_a_list_in_place_of_rows_is_told(tmp_path):
+    (tmp_path / "WikiMIA_length32.json").write_text(json.dumps([{"input": SEEN, "label": 1}]))
+    with pytest.raises(DataError, match="it is a list, and not a row. Give JSON Lines"):
+        opened("wikimia", tmp_path, "examples.length=32", "examples.setting=original")
+
+
+MIMIR = ["arxiv/ngram_13_0.8", "wikipedia_(en)/ngram_13_0.8", "temporal_arxiv/2020_08",
+         "temporal_wiki/none", "c4/none", "full_pile/none"]  # fmt: skip
+
+
+def test_mimirs_converted_files_have_both_sides_in_a_row(tmp_path):
+    files = {f"{part}/0000": layouts.mimir_rows(part) for part in MIMIR}
+    folder = layouts.converted(tmp_path, files)
+    texts = opened("mimir", folder, "examples.domain=arxiv")
+    assert [t.example_id for t in texts] == [
+        f"mimir/arxiv/ngram_13_0.8/{side}-{n}" for side in ("member", "non-member") for n in (0, 1)
+    ]  # as from the other files
+    assert texts[2].text == f"{UNSEEN}, says arxiv/ngram_13_0.8 line 0."
+    assert [t.label for t in texts] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("part", MIMIR)
+@pytest.mark.parametrize("kind", ["converted", "lines", "jsonl"])
+def test_mimirs_configurations_are_known_in_each_layout(tmp_path, part, kind):
+    domain, setting = part.split("/")
+    rows = layouts.mimir_rows(part)
+    name = domain if setting == "none" else f"{domain}_{setting}"
+    path = {
+        "converted": lambda: layouts.converted(tmp_path, {f"{part}/0000": rows}),
+        "lines": lambda: write(
+            tmp_path,
+            {
+                f"cache_100_200_1000_512/{folder}/{name}.jsonl": [row[side] for row in rows]
+                for folder, side in (("train", "member"), ("test", "nonmember"))
+            },
+        ),
+        "jsonl": lambda: write(tmp_path, {"rows.jsonl": rows}) / "rows.jsonl",
+    }[kind]()
+    texts = opened("mimir", path, f"examples.domain='{domain}'", f"examples.setting={setting}")
+    assert {(t.label, t.text) for t in texts} == {
+        (label, row[side])
+        for row in rows
+        for label, side in ((True, "member"), (False, "nonmember"))
+    }
+    assert {t.benchmark for t in texts} == {f"mimir/{part}"}
+
+
+def test_a_domain_without_the_setting_is_told_what_it_has():
+    with pytest.raises(ConfigError, match=r"domain temporal_arxiv, setting 2020_08, 2021_01.*null"):
+        opened("mimir", "hub", "examples.domain=temporal_arxiv")
+
+
+def test_all_domains_are_those_that_have_the_setting(tmp_path, caplog):
+    domains = ("wikipedia_(en)", "github", "pile_cc", "pubmed_central", "arxiv", "dm_mathematics",
+               "hackernews")  # fmt: skip
+    assert len(opened("mimir", layouts.mimir(tmp_path, domains))) == 4 * 7
+    assert "left out" not in caplog.text
+
+
+def test_rows_of_a_converted_split_are_numbered_through(tmp_path):
+    rows = [{"input": SEEN, "label": 1}, {"input": UNSEEN, "label": 0}]
+    files = {f"default/WikiMIA_length32/{n:04d}": rows for n in range(2)}
+    folder = layouts.converted(tmp_path, {**files, "default/WikiMIA_length64/0000": rows})
+    texts = opened("wikimia", folder, "examples.length=32", "examples.setting=original")
+    assert [t.example_id for t in texts] == [f"wikimia/32/original/{n}" for n in range(4)]
+
+
+@pytest.mark.parametrize("name", ["wikimia", "wikimia_24"])
+def test_a_part_that_a_copy_lacks_is_said_and_the_others_are_read(tmp_path, caplog, name):
+    """WikiMIA-24 has no paraphrases."""
+    rows = [{"input": SEEN, "label": 1}, {"input": UNSEEN, "label": 0}]
+    files = {f"data/WikiMIA_length{n}.jsonl": rows for n in (32, 64, 128)}
+    texts = opened(name, write(tmp_path, files))
+    assert len(texts) == 6
+    lacking = ["length 256"] if name == "wikimia_24" else ["length 32, setting paraphrased"]
+    for words in lacking:
+        assert words in caplog.text
+    assert "tables are of the other parts alone" in caplog.text
+
+
+def test_a_part_that_the_hub_lacks_is_said_and_the_others_are_read(monkeypatch, caplog):
+    def load(path, subset, split, revision, read):
+        if "paraphrased" in split:
+            raise DataError(f"can't be read: Bad split: {split}. Available splits: []")
+        yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
+
+    monkeypatch.setattr("contamination.data.rows.hub.load", load)
+    assert len(opened("wikimia", "wjfu99/WikiMIA-24")) == 2 * 4
+    assert "no length 128, setting paraphrased" in caplog.text
+    with pytest.raises(DataError, match="Bad split"):
+        opened("wikimia", "wjfu99/WikiMIA-24", "examples.setting=paraphrased")
+
+
+def test_a_hub_that_does_not_answer_is_no_missing_part(monkeypatch):
+    def load(path, subset, split, revision, read):
+        if "paraphrased" in split:
+            raise DataError("can't be read: 503 Service Unavailable")
+        yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
+
+    monkeypatch.setattr("contamination.data.rows.hub.load", load)
+    with pytest.raises(DataError, match="503"):
+        opened("wikimia", "wjfu99/WikiMIA-24")
+
+
+def test_a_part_of_which_one_side_is_gone_is_an_error(tmp_path):
+    folder = layouts.mimir(tmp_path)
+    (folder / "cache_100_200_1000_512/test/github_ngram_13_0.8.jsonl").unlink()
+    with pytest.raises(DataError, match="no file test/github_ngram_13_0.8"):
+        opened("mimir", folder, "examples.domain=[arxiv,github]")
+
+
+def built(runs):
+    """A benchmark's artefact, as the builder leaves it, of two lengths."""
+
+    def make(folder):
+        (folder / "data").mkdir()
+        for length in (8, 16):
+            rows = [{"id": n, "text": f"{n} {length}", "label": n % 2} for n in range(4)]
+            rows = [{**row, "length": length} for row in rows]
+            write(folder / "data", {f"length{length}.jsonl": rows})
+        return Built([f"data/length{length}.jsonl" for length in (8, 16)])
+
+    return build(runs / "benchmark" / f"mine-{'0' * 12}", {}, {}, make).path
+
+
+@pytest.mark.parametrize("place", ["data", "data/length8.jsonl"])
+@pytest.mark.parametrize("benchmark", [True, False])
+def test_a_benchmark_that_was_built_is_read_whole_or_refused(tmp_path, place, benchmark):
+    folder = built(tmp_path)
+
+    def read():
+        if benchmark:
+            return opened("jsonl", folder / place)
+        return open_examples(ExamplesConfig(str(folder / "data" / "length8.jsonl")))
+
+    assert len(read()) == (8 if benchmark and place != "data/length8.jsonl" else 4)
+    file = folder / "data" / "length8.jsonl"
+    content = file.read_text()
+    file.write_text(content.replace('"label": 1', '"label": 0'))  # in each row, or the one that is
+    with pytest.raises(ArtifactError, match=r"is damaged: data/length8\.jsonl has the SHA-256"):
+        read()
+    file.write_text(content)
+    (folder / "data" / "length16.jsonl").unlink()
+    with pytest.raises(ArtifactError, match=r"is damaged: data/length16\.jsonl is missing"):
+        read()
+
+
+@pytest.mark.parametrize("text", ['{"name": "theirs", "schema": "v2"}', '["texts.jsonl"]', "-"])
+def test_another_programs_manifest_beside_texts_is_left_alone(tmp_path, text):
+    rows = [{"text": f"{n} words", "label": n % 2} for n in range(4)]
+    folder = write(tmp_path, {"texts.jsonl": rows})
+    (tmp_path / "manifest.json").write_text(text)
+    assert len(open_examples(ExamplesConfig(str(folder / "texts.jsonl")))) == 4
+
+
+def test_the_number_of_parts_is_limited():
+    values = [str(number) for number in range(100)]
+    has = {axis: values for axis in ("domain", "length", "setting")}
+    sources = [SourceConfig(has=has)]
+    with pytest.raises(ConfigError, match=r"have 1,000,000 combinations. Ask for fewer values"):
+        parts_of(ExamplesConfig("x", name="mine", sources=sources))

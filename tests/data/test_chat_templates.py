@@ -1,0 +1,166 @@
+"""Chat templates are rendered as by transformers, within limits."""
+
+import datetime
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from contamination.data import chat_templates
+from contamination.data.chat_templates import TemplateError, TemplateLimitError, rendered
+from tests.forks import in_fork
+
+CHAT = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+MESSAGES = [{"role": "user", "content": "Wh\u00fd?"}, {"role": "assistant", "content": "As \u65e5"}]
+
+
+def tokenizer(template):
+    return SimpleNamespace(
+        get_chat_template=lambda: template, special_tokens_map={"bos_token": "<s>"}
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"continue_final_message": True}])
+def test_a_chat_is_what_transformers_makes_of_it(options):
+    (own,), _ = render_jinja_template([MESSAGES], chat_template=CHAT, bos_token="<s>", **options)
+    assert rendered(tokenizer(CHAT), MESSAGES, **options) == own
+
+
+def test_a_template_may_refuse_a_chat():
+    refuses = "{{ raise_exception('no such\nrole') }}"
+    with pytest.raises(TemplateError, match="^no such role$") as error:
+        rendered(tokenizer(refuses), MESSAGES)
+    assert not isinstance(error.value, TemplateLimitError)
+    with pytest.raises(TemplateError, match="unexpected|expected token"):
+        rendered(tokenizer("{% if"), MESSAGES)
+
+
+LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        (LOOP, "did not end within"),
+        ("{{ 'a' * 10**10 }}", "needs more than 1 GiB"),
+        ("{{ 'a' * 2**25 }}", "writes 33,554,432 characters, and 16,777,216 are allowed"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "endless steps"),
+    ],
+)
+def test_a_template_ends_at_its_limits_and_the_next_is_rendered(template, words, monkeypatch):
+    if template == LOOP:
+        monkeypatch.setattr(chat_templates, "SECONDS", 0.2)
+    with pytest.raises(TemplateLimitError, match=words):
+        rendered(tokenizer(template), MESSAGES)
+    assert rendered(tokenizer("a"), MESSAGES) == "a"
+
+
+def test_a_process_that_was_ended_is_started_again():
+    assert rendered(tokenizer("a"), MESSAGES) == "a"
+    os.kill(chat_templates._process._child.pid, signal.SIGKILL)
+    with pytest.raises(TemplateLimitError, match="its process ended"):
+        rendered(tokenizer("a"), MESSAGES)
+    assert rendered(tokenizer("a"), MESSAGES) == "a"
+
+
+def test_modules_of_the_current_folder_are_not_imported(tmp_path):
+    (tmp_path / "json.py").write_text("open('imported', 'w').close()\n")
+    code = (
+        "import os, sys; from types import SimpleNamespace as S; from contamination.data import chat_templates; "
+        "sys.path.remove(''); os.chdir(sys.argv[1]); "
+        "print(chat_templates.rendered(S(get_chat_template=lambda: '{{ 1 + 1 }}', "
+        "special_tokens_map={}), []))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "2\n", done.stderr
+    assert not (tmp_path / "imported").exists()
+
+
+def rendering():
+    """The process that renders, once there is one."""
+    rendered(tokenizer("a"), MESSAGES)
+    return chat_templates._process._child.pid
+
+
+def test_a_forked_process_has_a_process_of_its_own():
+    process = rendering()
+    forked = in_fork(lambda: rendered(tokenizer("b"), MESSAGES) + f" {rendering()}")
+    text, number = forked.split()
+    assert text == "b"
+    assert int(number) != process == rendering()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_while_a_template_is_rendered_neither_waits_nor_takes_its_text():
+    process = rendering()
+    slow = "{% for i in range(9999) %}{% for j in range(999) %}{% endfor %}{% endfor %}slow"
+    texts = []
+    thread = threading.Thread(target=lambda: texts.append(rendered(tokenizer(slow), MESSAGES)))
+    thread.start()
+    while not chat_templates._process._lock.locked():
+        time.sleep(0.01)
+    assert in_fork(lambda: rendered(tokenizer("b"), MESSAGES)) == "b"
+    thread.join()
+    assert texts == ["slow"]
+    assert rendering() == process
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.arange(2), "array([0, 1]) (ndarray)"),
+        (datetime.date(2020, 1, 1), "datetime.date(2020, 1, 1) (date)"),
+        (b"a", "b'a' (bytes)"),
+        ({(1, 2): 3}, "{(1, 2): 3} (dict)"),
+    ],
+    ids=["array", "date", "bytes", "key"],
+)
+def test_a_message_that_is_not_json_is_refused(value, words):
+    message = re.escape(f"messages[0].x is {words}, which is not a JSON value")
+    with pytest.raises(TemplateError, match=message):
+        rendered(tokenizer(CHAT), [{"role": "user", "content": "Why?", "x": value}])
+
+
+def under_a_limit(gib):
+    """What a process writes that renders with a hard limit of memory."""
+    code = (
+        "import resource; from types import SimpleNamespace as S; "
+        "from contamination.data import chat_templates as c; limit = int({} * 2**30)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
+        "for template in ('{{{{ 1 + 1 }}}}', '{{{{ 9 * 10**9 * \"a\" }}}}'):\n"
+        "    tokenizer = S(get_chat_template=lambda: template, special_tokens_map={{}})\n"
+        "    try: print(c.rendered(tokenizer, []))\n"
+        "    except c.TemplateLimitError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(gib)],
+        cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.splitlines(), done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of memory")
+def test_templates_are_rendered_below_a_hard_limit_of_memory():
+    (text, refused), errors = under_a_limit(0.75)
+    assert text == "2"
+    assert re.search(r"needs more than 0\.\d+ GiB", refused)
+    assert not errors
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of memory")
+def test_a_limit_of_memory_that_is_too_low_is_named():
+    lines, errors = under_a_limit(0.06)
+    assert "The limit of memory (ulimit -v) is 0.06 GiB: raise it" in lines[0]
+    assert not errors

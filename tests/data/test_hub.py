@@ -1,0 +1,54 @@
+"""What the hub's caches hold is found and read without a network, in caches of their own."""
+
+import json
+import os
+import shutil
+
+import datasets
+import pytest
+
+from contamination.core import hub
+from contamination.core.errors import DataError
+from contamination.data.readers.hub import fetch_rows, load, rows_are_kept
+
+ROWS = [{"question": f"Is {n} a number?"} for n in range(5)]
+COMMIT = "c0ffee" * 6 + "c0ff"
+
+
+@pytest.fixture
+def data_sets(tmp_path, monkeypatch):
+    """A cache of `datasets` that holds owner/name, as if it had come from the hub."""
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    cache = tmp_path / "cache"
+    files = {"train": str(tmp_path / "rows.jsonl")}
+    datasets.load_dataset("json", data_files=files, cache_dir=str(tmp_path / "made"))
+    (info,) = tmp_path.glob("made/json/*/*/*/dataset_info.json")
+    place = cache / "owner___name" / "default" / "0.0.0" / COMMIT
+    shutil.copytree(info.parent, place)
+    (shard,) = place.glob("json-*")
+    shard.rename(place / shard.name.replace("json", "name"))
+    known = {**json.loads(info.read_text()), "dataset_name": "name"}
+    (place / "dataset_info.json").write_text(json.dumps(known))
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", cache)
+    return cache
+
+
+def test_fetched_rows_are_streamed_from_the_cache(data_sets):
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
+    assert rows_are_kept("owner/name")
+    assert not rows_are_kept("owner/other")
+    fetch_rows("owner/name", None, "train", None)
+    assert list(load("owner/name", None, "train", COMMIT)) == ROWS
+    with pytest.raises(DataError, match="hub's data set 'owner/other' .* can't be read"):
+        fetch_rows("owner/other", None, "train", None)
+
+
+def test_fetched_files_are_found_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert hub.kept("owner/name") is None
+    place = tmp_path / "models--owner--name"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text(COMMIT)
+    (place / "snapshots" / COMMIT).mkdir(parents=True)
+    assert hub.kept("owner/name") == place / "snapshots" / COMMIT
+    assert hub.kept("owner/name", kind="dataset") is None

@@ -1,0 +1,58 @@
+"""Lines of any length: whole, in linear time, up to a stated length."""
+
+import json
+
+import numpy as np
+import pytest
+
+from contamination.core.errors import DataError
+from contamination.data.readers import rows as rows_module
+from contamination.data.readers.rows import Reading, Shard, Tally, read
+
+
+class Counted(bytes):
+    """A block that counts the bytes that were copied to put others before it."""
+
+    copied = 0
+
+    def __radd__(self, before):
+        Counted.copied += len(before) + len(self)
+        return bytes(before) + bytes(self)
+
+
+def test_lines_are_those_of_split_wherever_blocks_end(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    whole = bytes(rng.choice([10, 97, 98], size=2000, p=[0.05, 0.5, 0.45]).astype(np.uint8))
+    (tmp_path / "a").write_bytes(whole)
+    for size in (1, 2, 7, 64, 5000):
+        monkeypatch.setattr(rows_module, "BLOCK_BYTES", size)
+        assert list(rows_module._lines(tmp_path / "a")) == [*whole.split(b"\n")[:-1], *last(whole)]
+
+
+def last(whole):
+    return [end] if (end := whole.rpartition(b"\n")[2]) else []
+
+
+def test_a_long_line_is_not_copied_once_a_block(tmp_path, monkeypatch):
+    blocks = [Counted(b"x" * 1000) for _ in range(500)]
+    monkeypatch.setattr(rows_module, "_blocks", lambda path: iter(blocks))
+    monkeypatch.setattr(Counted, "copied", 0)
+    assert list(map(len, rows_module._lines(tmp_path))) == [500_000]
+    assert Counted.copied <= 500_000
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_a_line_beyond_the_limit_is_counted_and_the_rest_is_read(tmp_path, monkeypatch, format):
+    monkeypatch.setattr(rows_module, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(rows_module, "LINE_BYTES", 100)
+    texts = ["one", "x" * 200, "three"]
+    rows = texts if format == "csv" else [json.dumps({"text": text}) for text in texts]
+    lines = ["text", *rows] if format == "csv" else rows
+    (tmp_path / "a").write_text("\n".join(lines) + "\n")
+    shard = Shard(tmp_path / "a", "a", format)
+    tally = Tally("skip", "on_error")
+    found = [row.value["text"] for row in read(shard, Reading(tally))]
+    assert found == ["one", "three"]
+    assert tally.skipped == {"line too long": 1}
+    with pytest.raises(DataError, match=r"a, (row|line) [23]: line too long \(more than 100 bytes"):
+        list(read(shard, Reading(Tally("stop", "on_error"))))

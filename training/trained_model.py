@@ -1,0 +1,221 @@
+"""The training stage's artefact as later stages open it.
+
+::
+
+    runs/model/<slug>-<hash>/     (of an adopted model: config.yaml, hf/ and manifest.json alone)
+    ├── config.yaml         the resolved config
+    ├── metrics.jsonl       one line a step (a record of the run: holds times, not in the digest)
+    ├── evaluations.jsonl   validation, members' and non-members' losses, where they were asked for
+    ├── exposures.parquet   the optimizer step at which each inserted copy was seen
+    ├── checkpoints/        to resume from; only while the run is unfinished
+    ├── exports/step-…/     the model at the chosen steps, Hugging Face folders
+    ├── hf/                 the trained model and its tokenizer, a Hugging Face folder
+    └── manifest.json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from contamination.core.artifacts import Artifact, is_complete, open_artifact
+from contamination.core.errors import require
+from contamination.core.hashing import file_digest, file_digests, files_digest
+from contamination.core.integrity import MANIFEST, refusal
+from contamination.core.models import resolve
+from contamination.core.stored_files import typed
+
+KIND = "model"
+HF = "hf"
+EXPORTS = "exports"
+EXPOSURES = "exposures.parquet"
+METRICS = "metrics.jsonl"
+EVALUATIONS = "evaluations.jsonl"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A finished model folder."""
+
+    artifact: Artifact
+
+    @property
+    def hf(self) -> Path:
+        """The model and tokenizer as a Hugging Face folder."""
+        return self.artifact.path / HF
+
+    @property
+    def exports(self) -> dict[int, Path]:
+        """Optimizer step → the model's Hugging Face folder at it, in order; the last is not in."""
+        inside = [name for name in self.artifact.files if name.startswith(f"{EXPORTS}/")]
+        found = sorted({name.split("/")[1] for name in inside})
+        place = self.artifact.path / EXPORTS
+        return {int(step.removeprefix("step-")): place / step for step in found}
+
+    @property
+    def digest(self) -> str:
+        """A hash of the weights, the tokenizer and the exposures."""
+        return self.artifact.digest
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The resolved config of the stage."""
+        return self.artifact.config()
+
+    @cached_property
+    def exposures(self) -> pd.DataFrame:
+        """The ledger with the optimizer step of each copy."""
+        return self.artifact.table(EXPOSURES)
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row a step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second, mfu."""
+        return self.artifact.lines(METRICS)
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """One row an evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
+        if EVALUATIONS not in self.artifact.records:
+            return pd.DataFrame({"step": []})
+        return self.artifact.lines(EVALUATIONS)
+
+
+def open_checkpoint(path: Path | str) -> Checkpoint:
+    """Open a finished model folder.
+
+    Raises:
+        ArtifactError: there is none, or it is unfinished.
+    """
+    return Checkpoint(open_artifact(path, KIND))
+
+
+def open_trained(field: str, path: Path | str) -> Checkpoint:
+    """Open a finished model folder that holds the record of a training.
+
+    Args:
+        field: the config field that holds `path`, for the error.
+        path: the folder.
+
+    Raises:
+        ArtifactError: there is none, or it is unfinished.
+        ConfigError: it is a model that was adopted, or one alone.
+    """
+    alone = (Path(path) / "config.json").is_file() and not is_complete(Path(path))
+    told = "a model alone does not say which texts it saw when. Give a folder of a training."
+    require(not alone, field, str(path), told)
+    found = open_checkpoint(path)
+    unknown = "this model was adopted, so nothing says which texts it saw when."
+    remedy = f"{unknown} Give a folder that the training stage wrote."
+    require(EXPOSURES in found.artifact.files, field, str(path), remedy)
+    return found
+
+
+def is_checkpoint(path: Path | str) -> bool:
+    """Whether `path` is a finished folder of this stage (rather than a plain model folder)."""
+    return is_complete(Path(path))
+
+
+def is_export(path: Path | str) -> bool:
+    """Whether `path` is the model at an earlier step, in a finished folder of this stage."""
+    folder = Path(path).resolve()
+    return folder.parent.name == EXPORTS and is_complete(folder.parent.parent)
+
+
+PAST, WHOLE = "past", "past_is_whole"
+WEIGHTS = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Ancestry:
+    """How a model is known.
+
+    Attributes:
+        names: its own names; any one of them is enough.
+        past: the names of what it was earlier in its training, and before, as far as recorded.
+        whole: whether the record goes back to random weights.
+    """
+
+    names: frozenset[str]
+    past: frozenset[str] = frozenset()
+    whole: bool = False
+
+    @property
+    def all_names(self) -> frozenset[str]:
+        """Its own names and those of its past, as far as that is known."""
+        return self.names | self.past
+
+    def recorded(self) -> dict[str, Any]:
+        """The entries for the manifest of a training that starts from it."""
+        return {PAST: sorted(self.all_names), WHOLE: self.whole}
+
+    def has_been(self, other: Ancestry) -> bool:
+        """Whether the other one is this model, an earlier step of it, or what it came from."""
+        return not other.names.isdisjoint(self.all_names)
+
+
+RANDOM = Ancestry(frozenset(), whole=True)
+"""The ancestry of random weights."""
+
+
+def ancestry_of(field: str, path: str) -> Ancestry:
+    """The ancestry of the model at `path`.
+
+    Args:
+        field: the config field that holds `path`, for errors.
+        path: a finished training's folder, the `hf` or an export in it, another Hugging Face
+            folder, a GGUF file, or a hub id.
+
+    Raises:
+        ConfigError: there is no such folder.
+        ArtifactError: the training's folder is none of this version's.
+    """
+    given = resolve(field, path)
+    folder = Path(given)
+    if folder.is_file():
+        return Ancestry(frozenset({file_digest(folder)}))
+    if not folder.is_dir():
+        return Ancestry(frozenset({f"hub:{given}"}))
+    if is_checkpoint(folder):
+        return _of(open_checkpoint(folder), HF)
+    if folder.name == HF and is_checkpoint(folder.parent):
+        return _of(open_checkpoint(folder.parent), HF)
+    if is_export(folder):
+        return _of(open_checkpoint(folder.parents[1]), f"{EXPORTS}/{folder.name}")
+    return Ancestry(_names(file_digests(folder)))
+
+
+def _of(trained: Checkpoint, part: str) -> Ancestry:
+    """The ancestry of the model in a part of a finished training's folder, by its manifest."""
+    artifact = trained.artifact
+    start = artifact.inputs.get("model")
+    before, whole = artifact.counts.get(PAST, [start] if start else []), artifact.counts.get(WHOLE)
+    try:
+        typed(before, list[str], f"counts.{PAST}")
+        typed(whole, bool | None, f"counts.{WHOLE}")
+    except ValueError as error:
+        raise refusal(artifact.path, f"in {MANIFEST} {error}") from error
+    exports = {f"{EXPORTS}/{path.name}" for path in trained.exports.values()}
+    earlier = [export for export in exports if part == HF or export < part]
+    own = {trained.digest} if part == HF else set()
+    return Ancestry(
+        _names(_files(trained, part)) | own,
+        frozenset(before).union(*(_names(_files(trained, export)) for export in earlier)),
+        not start if whole is None else whole,
+    )
+
+
+def _files(trained: Checkpoint, part: str) -> dict[str, str]:
+    """The digests of the files of one part, by their names in it."""
+    files, start = trained.artifact.files.items(), f"{part}/"
+    return {name.removeprefix(start): d for name, d in files if name.startswith(start)}
+
+
+def _names(files: Mapping[str, str]) -> frozenset[str]:
+    """The names of a folder with these files: the hash of all, and that of each weights file."""
+    weights = (digest for name, digest in files.items() if name.endswith(WEIGHTS))
+    return frozenset({files_digest(files), *weights} if files else ())
