@@ -87,7 +87,7 @@ class Cell:
     defaults: Collection[tuple[str, str]]
     """The (method, variant) that have the method's own hyperparameters."""
     flags: Mapping[str, pd.DataFrame]
-    """Checkpoint → `contamination.detection.flags.counted` of its scores."""
+    """Checkpoint → `detection.flags.counted` of its scores."""
 
     @property
     def inputs(self) -> dict[str, str]:

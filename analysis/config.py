@@ -36,7 +36,7 @@ class AnalysisConfig(Ranged, node="analysis"):
     """Coverage of the intervals."""
     fpr: list[float] = limited([0.001, 0.01, 0.05], RATES)
     """False-positive rates at which the true-positive rate is reported, where the non-members carry
-    it (`contamination.core.statistics.metrics.fewest_examples`)."""
+    it (`core.statistics.metrics.fewest_examples`)."""
     tpr: list[float] = limited([0.95], RATES)
     """True-positive rates at which the false-positive rate is reported."""
     blind_folds: int = limited(5, at_least(3))

@@ -34,7 +34,7 @@ def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list
     """A page a cell: `count` members and non-members, the model after the training beside before.
 
     The pages read stored passes; a cell whose passes or texts are gone has none, and the log says
-    why. See `contamination.detection.viewer.run`.
+    why. See `detection.viewer.run`.
     """
     written = []
     for cell in cells if count else ():

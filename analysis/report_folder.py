@@ -58,7 +58,7 @@ class Report:
 
     @cached_property
     def results(self) -> pd.DataFrame:
-        """One row an estimate of a cell; the columns are `contamination.analysis.statistics.results.COLUMNS`."""
+        """One row an estimate of a cell; the columns are `analysis.statistics.results.COLUMNS`."""
         return self._table("results")
 
     @cached_property
@@ -68,12 +68,12 @@ class Report:
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """One row a pair of methods; the columns are `contamination.analysis.statistics.paired.COLUMNS`."""
+        """One row a pair of methods; the columns are `analysis.statistics.paired.COLUMNS`."""
         return self._table("comparisons")
 
     @cached_property
     def trends(self) -> pd.DataFrame:
-        """One row a trend; the columns are `contamination.analysis.statistics.trends.COLUMNS`."""
+        """One row a trend; the columns are `analysis.statistics.trends.COLUMNS`."""
         return self._table("trends")
 
     @cached_property
@@ -83,7 +83,7 @@ class Report:
 
     @cached_property
     def flags(self) -> pd.DataFrame:
-        """One row a flag of some scores; the columns are `contamination.analysis.statistics.flagged.FLAG_COLUMNS`."""
+        """One row per flag of some scores, with the columns `flagged.FLAG_COLUMNS`."""
         return self._table("flags")
 
     @cached_property

@@ -99,8 +99,8 @@ class Prepared:
 class Audit(Ranged, ABC, node="audit"):
     """One kind of audit: a frozen dataclass whose fields are those of its file in conf/audit.
 
-    A field that names files is declared with `contamination.core.config.runtime`: their content names the folder
-    (`Prepared.inputs`), wherever they are. Fields have ranges (`contamination.core.config.limited`).
+    A field that names files is declared with `core.config.runtime`: their content names the folder
+    (`Prepared.inputs`), wherever they are. Fields have ranges (`core.config.limited`).
     """
 
     kind: ClassVar[str]

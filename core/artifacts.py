@@ -106,7 +106,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The config that a run folder was made from: plain data, whatever classes it names.
 
     Raises:
-        ArtifactError: it is missing, not YAML, or exceeds the limits of `contamination.core.stored_files`.
+        ArtifactError: it is missing, not YAML, or exceeds the limits of `core.stored_files`.
     """
     try:
         return read_yaml(folder / CONFIG)
@@ -199,7 +199,7 @@ def config_text(config: Any) -> str:
     """The config as YAML that `read_config` reads.
 
     Raises:
-        ConfigError: it exceeds a limit of `contamination.core.stored_files`.
+        ConfigError: it exceeds a limit of `core.stored_files`.
     """
     data = as_data(config)
     try:

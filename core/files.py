@@ -81,7 +81,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """The values in a file whose text `sealed` made.
 
     Raises:
-        ValueError: it is not what was written, or exceeds the limits of `contamination.core.stored_files`.
+        ValueError: it is not what was written, or exceeds the limits of `core.stored_files`.
         OSError: it can't be read.
     """
     return unsealed(read_text(path))

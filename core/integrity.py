@@ -56,7 +56,7 @@ class ForeignManifestError(ArtifactError):
 
 @dataclass(frozen=True)
 class _Manifest:
-    """What each manifest holds; see `contamination.core.artifacts.commit`."""
+    """What each manifest holds; see `core.artifacts.commit`."""
 
     kind: str
     schema: int

@@ -2,7 +2,7 @@
 
 `python -m <package>` imports the package for seconds before its command runs. Each package of this
 project that can be run imports this first. A signal then ends the process at once: there is
-nothing to save yet, or nothing left. While the command runs `contamination.core.signals` answers instead.
+nothing to save yet, or nothing left. While the command runs `core.signals` answers instead.
 A launcher's process ends with its launcher.
 """
 

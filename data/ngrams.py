@@ -205,7 +205,7 @@ BETWEEN = "\n"  # no normalised text holds one
 
 
 class Verbatim:
-    """Counts texts in other text; all are compared as `contamination.data.text.normalised` writes them.
+    """Counts texts in other text; all are compared as `data.text.normalised` writes them.
 
     A text without a visible character is never found.
     """

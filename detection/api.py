@@ -254,7 +254,7 @@ def score(
     Returns:
         One row a text, method and variant, in the order of the texts: example_id, method, variant,
         checkpoint_step, default, score, flag, ranked, benchmark, label, p_value and perhaps text.
-        See `contamination.detection.scores.Scores.table` and `contamination.detection.summary.p_values`.
+        See `detection.scores.Scores.table` and `detection.summary.p_values`.
 
     Raises:
         ConfigError: a method, a hyperparameter, a setting or a model that there isn't.
@@ -310,7 +310,7 @@ def evaluate(
 
     Returns:
         One row a benchmark (`all` is the mean over several, `pooled` all texts together), method,
-        variant and metric; see `contamination.detection.evaluation.tidy`.
+        variant and metric; see `detection.evaluation.tidy`.
 
     Raises:
         DataError: there are no members, or no non-members; or a text has no score under its id,

@@ -174,7 +174,7 @@ def group(
 ) -> Group:
     """By method and variant; none where the examples are of one kind. `name` seeds the draws.
 
-    `match` adds each method's AUROC after matching on what the texts tell (`contamination.detection.baselines.matching`),
+    `match` adds each method's AUROC after matching on what the texts tell (`baselines.matching`),
     and to the blind row what matching leaves of style; `baseline` makes that row. `looks` is at how
     many groups' blind rows a reader looks: that texts alone tell is said of one of them by chance
     in 5% of the cases (Bonferroni).

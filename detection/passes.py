@@ -28,7 +28,7 @@ class Pass:
 
     Attributes:
         model: the model's role: `target`, or another role that the configuration gives a path.
-        view: what is made of the text before it is scored: a name of `contamination.detection.views.VIEWS`.
+        view: what is made of the text before it is scored: a name of `detection.views.VIEWS`.
         parameters: the view's parameters, sorted by name.
     """
 

@@ -191,7 +191,7 @@ def p_values(table: pd.DataFrame) -> pd.Series[float]:
     """Of each ranked text against its benchmark's ranked non-members; NaN where there are none.
 
     A non-member is compared with the others, a piece with what is of no piece of the same. See
-    `conformal_p_values` and `clustered_p_values` in `contamination.core.statistics.significance`.
+    `conformal_p_values` and `clustered_p_values` in `core.statistics.significance`.
 
     Args:
         table: benchmark, label, ranked and score; `cluster` where texts are pieces.

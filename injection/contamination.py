@@ -7,7 +7,7 @@
   this one's whole text).
 - `document_id`: of another corpus the packed sequence that its document begins in; empty where
   only the proof found the text, among the packed tokens.
-- `example_id`, `rule`, `evidence`: see `contamination.injection.decontamination`.
+- `example_id`, `rule`, `evidence`: see `injection.decontamination`.
 - `occurrences`: how often the example's whole text stands in the document.
 
 Documents of another corpus are read from its packed sequences: each from its BOS on. Where the

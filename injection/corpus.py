@@ -239,7 +239,7 @@ class FinetuningSet(PackedCorpus):
 
     @cached_property
     def sequences(self) -> Any:
-        """The sequences, a `datasets.Dataset` of arrays (see `contamination.injection.finetuning.layout`)."""
+        """The sequences, a `datasets.Dataset` of arrays (see `injection.finetuning.layout`)."""
         from contamination.injection.packing import open_sequences
 
         with reading(self.artifact.path):

@@ -3,7 +3,7 @@
 What is looked for are an example's pieces: its formatted text; each of its template's fields that
 has 5 words or more; and its fields joined, as they may stand in another template. A field whose
 words another example has as well ("Yes", "Which of the following is true?") names no example and is
-no piece. Words of a template that many examples share are not compared (`contamination.injection.decontamination`):
+no piece. Words of a template that many examples share are not compared (`without_template`):
 they break a piece, and are none of its words in what follows. Four rules, over words (lowercased,
 punctuation stripped, split at whitespace):
 
@@ -19,7 +19,7 @@ punctuation stripped, split at whitespace):
 - `whole text`: a text of under 8 words has no 8-gram; all its words in a row are the match. A
   one-word text thus matches wherever its word stands. One without any word matches nothing.
 
-Whole formatted texts are also counted by their characters (`contamination.data.ngrams`). Such a natural
+Whole formatted texts are also counted by their characters (`data.ngrams`). Such a natural
 occurrence that no rule above finds, since it begins or ends within a word, is a match by the rule
 `verbatim`.
 

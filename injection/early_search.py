@@ -1,7 +1,7 @@
 """A search of the corpus's first documents before any is packed, for decontamination=off.
 
 A whole text of the pool that stands in a document is an error then. It is found as the documents
-are tokenised (`contamination.injection.tokenization.check_whole`); here it is found before other work of the cell
+are tokenised (`injection.tokenization.check_whole`); here it is found before other work of the cell
 that needs no documents of this corpus, such as making the base corpus. What is not found here, is
 found there.
 """

@@ -2,7 +2,7 @@
 
 The packed corpus is the clean stream in its own order with segments (separator, example,
 separator) between its tokens. A segment at clean position c, with s tokens inserted before it,
-starts at packed position c + s. Copies between documents are laid out in `contamination.injection.placement`.
+starts at packed position c + s. Copies between documents are laid out in `injection.placement`.
 """
 
 from __future__ import annotations

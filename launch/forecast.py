@@ -1,6 +1,6 @@
 """What a cell's runs will take: time, GPU hours, memory and disk, from its plan alone.
 
-Time is FLOPs (`contamination.launch.workload`) / those that the devices do in a second (`contamination.launch.forecast`). Memory is
+Time is FLOPs (`launch.workload`) / those that the devices do in a second. Memory is
 `training.memory`'s. Left out: reading documents, start, waiting. GB are 10^9 bytes.
 """
 

@@ -97,7 +97,7 @@ class Stages:
     ) -> Artifact:
         """The injection stage, in this process; `run` tells it from the cell's others.
 
-        `checked`: see `contamination.injection.run.run`.
+        `checked`: see `injection.run.run`.
         """
         return self.make("inject", run, partial(contamination.injection.run.run, stage, checked))
 

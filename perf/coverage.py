@@ -115,7 +115,7 @@ def main() -> int:
     """Print every figure; the exit status is 1 where a coverage is off.
 
     One cell's is off where it leaves 93 to 97%; below 25 + 25 examples and above an AUROC of 0.9
-    it may be more (`contamination.core.statistics.estimates.intervals`). A rate's is as `perf.rates.off` says. With
+    it may be more (`statistics.estimates`). A rate's is as `perf.rates.off` says. With
     `rates` as argument these alone are printed.
     """
     asked = sys.argv[1:]

@@ -7,7 +7,7 @@ here), a file at a time, in as many warm processes of one thread, in turns: medi
 are the processor's, so that a busy machine changes them little:
 
 - datatrove: its `JsonlReader` and its `DocumentTokenizer` (no shuffling), as one pipeline
-- ours: the task of `contamination.injection.tokenize_by_file`, without and with decontamination against 800 examples
+- ours: the task of `tokenize_by_file`, without and with decontamination against 800 examples
 
 The other rates are of one process. The plan divides 1.2T tokens (RedPajama) by them.
 """

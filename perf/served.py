@@ -33,7 +33,7 @@ TEXTS, REQUESTS, REPEATS, WORDS = 200, 16, 3, 64
 GOAL = 0.9
 LOSS = {"loss": {"_target_": "contamination.detection.methods.loss.Loss"}}
 SHOWN = {"echo": True, "logprobs": 1, "return_tokens_as_token_ids": True}
-"""What detection asks for: see `contamination.detection.models.served.completions`."""
+"""What detection asks for: see `detection.models.served.completions`."""
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ Training tokens a second in float32, of the same random weights, batches and sch
 ways take turns, step by step in one process; medians of the speeds, and of the ratios by step:
 
 - bare: forward, cross-entropy, backward, clipping and AdamW (fused), over batches that stand ready;
-- ours: `contamination.training.loop.optimizer_step` with the engine of `conf/deepspeed/zero0.yaml`; its batches
+- ours: `training.loop.optimizer_step` with the engine of `conf/deepspeed/zero0.yaml`; its batches
   come from a `datasets.Dataset`, as Trainer's do;
 - Trainer: `transformers.Trainer` with the same engine configuration, but for the clipping, which it
   leaves to the engine; the others' steps run where it calls back, outside its time.

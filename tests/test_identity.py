@@ -54,7 +54,7 @@ QUESTIONS = tuple(
     f"benchmark.boolq.{name}"
     for name in ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 )
-GIVES = contamination.detection.requirements.LocalModel.gives
+GIVES = contamination.detection.requirements.HFModel.gives
 READING = (
     *(f"examples.{name}" for name in ("format", "split", "subset", "on_error", "name", "domain")),
     *(f"examples.{name}" for name in ("length", "setting", "columns", "label_words", "papers")),
@@ -128,7 +128,8 @@ VALUES = {
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
     "cells.0.exports": ["another"], "benchmark": None,
-    "format._target_": "contamination.injection.export.token_formats.Megatron", "format.dtype": "uint32",
+    "format._target_": "contamination.injection.export.token_formats.Megatron",
+    "format.dtype": "uint32",
     "benchmark.boolq.chosen_by": "token", "benchmark.boolq.drawn_options": 3,
 }  # fmt: skip
 """Another value of a leaf for which `another` finds none that will do; None: there is none."""
@@ -145,9 +146,18 @@ def name(monkeypatch):
     def located(*arguments):
         raise Named(contamination.core.artifacts.locate(*arguments).name[-12:])  # the hash
 
-    for module in (contamination.injection.run, contamination.injection.export.run, contamination.injection.finetuning.run, contamination.training.run,
-                   contamination.training.masked_lm, contamination.detection.run, contamination.detection.tasks.accuracy,
-                   contamination.detection.tasks.extraction, contamination.analysis.run, contamination.analysis.wandb.read):  # fmt: skip
+    for module in (
+        contamination.injection.run,
+        contamination.injection.export.run,
+        contamination.injection.finetuning.run,
+        contamination.training.run,
+        contamination.training.masked_lm,
+        contamination.detection.run,
+        contamination.detection.tasks.accuracy,
+        contamination.detection.tasks.extraction,
+        contamination.analysis.run,
+        contamination.analysis.wandb.read,
+    ):
         monkeypatch.setattr(module, "locate", located)
 
     def opened(path):
@@ -196,10 +206,13 @@ def name(monkeypatch):
     ):
         monkeypatch.setattr(module, "open_node", open_node)
     monkeypatch.setattr(
-        contamination.detection.requirements, "LocalModel", SimpleNamespace(open=open_model)
+        contamination.detection.requirements, "HFModel", SimpleNamespace(open=open_model)
     )
-    monkeypatch.setattr(contamination.detection.requirements, "open_prefix", lambda path: SimpleNamespace(
-        identity=lambda _: path, digest=path))  # fmt: skip
+    monkeypatch.setattr(
+        contamination.detection.requirements,
+        "open_prefix",
+        lambda path: SimpleNamespace(identity=lambda _: path, digest=path),
+    )
     monkeypatch.setattr(contamination.detection.requirements, "_is_past", lambda *_: False)
     built = cache(
         lambda words: contamination.detection.methods.registry._variants(*json.loads(words))
@@ -254,26 +267,59 @@ METHODS = ",".join(path.stem for path in (CONF / "method").glob("*.yaml") if pat
 """Not all: `method=all` would leave out those for which the model writes."""
 DETECTED = ("examples.path=texts", "model.path=model")
 STAGES = {
-    "injection": (contamination.injection.run.run, lambda: composed(
-        "injection", InjectionStage, "benchmark=[boolq]", "rewording=swap")),
-    "finetuning": (contamination.injection.finetuning.run.run, lambda: composed(
-        "finetuning", FinetuningStage, "benchmark=[boolq]", "instructions=[nq_open]")),
-    "training": (contamination.training.run.run, lambda: composed(
-        "training", TrainingStage, "corpus_folder=corpus")),
-    "masked_lm": (contamination.training.masked_lm.train_masked_lm, lambda: MaskedLMStage("runs", "corpus")),
-    "detection": (contamination.detection.run.run, lambda: composed(
-        "detection", DetectionStage, *DETECTED, f"method=[{METHODS}]", "reference.path=reference",
-        "masked_lm.path=masked_lm", "prefix.path=prefix")),
-    "accuracy": (contamination.detection.tasks.accuracy.run, lambda: replace(
-        composed("accuracy", AccuracyStage, *DETECTED), benchmark={})),
-    "extraction": (contamination.detection.tasks.extraction.run, lambda: replace(
-        composed("extraction", ExtractionStage, *DETECTED), benchmark={})),
-    "analysis": (contamination.analysis.run.run, lambda: composed(
-        "analysis", AnalysisStage, "cells=[{corpus: a, model: b, clean: c, contaminated: d}]")),
-    "wandb": (contamination.analysis.wandb.read.write_wandb_report, lambda: WandbReport(project="a")),
-    "export": (contamination.injection.export.run.export, lambda: composed(
-        "export", ExportStage, "corpus_folder=corpus", "format=olmo")),
-}  # fmt: skip
+    "injection": (
+        contamination.injection.run.run,
+        lambda: composed("injection", InjectionStage, "benchmark=[boolq]", "rewording=swap"),
+    ),
+    "finetuning": (
+        contamination.injection.finetuning.run.run,
+        lambda: composed(
+            "finetuning", FinetuningStage, "benchmark=[boolq]", "instructions=[nq_open]"
+        ),
+    ),
+    "training": (
+        contamination.training.run.run,
+        lambda: composed("training", TrainingStage, "corpus_folder=corpus"),
+    ),
+    "masked_lm": (
+        contamination.training.masked_lm.train_masked_lm,
+        lambda: MaskedLMStage("runs", "corpus"),
+    ),
+    "detection": (
+        contamination.detection.run.run,
+        lambda: composed(
+            "detection",
+            DetectionStage,
+            *DETECTED,
+            f"method=[{METHODS}]",
+            "reference.path=reference",
+            "masked_lm.path=masked_lm",
+            "prefix.path=prefix",
+        ),
+    ),
+    "accuracy": (
+        contamination.detection.tasks.accuracy.run,
+        lambda: replace(composed("accuracy", AccuracyStage, *DETECTED), benchmark={}),
+    ),
+    "extraction": (
+        contamination.detection.tasks.extraction.run,
+        lambda: replace(composed("extraction", ExtractionStage, *DETECTED), benchmark={}),
+    ),
+    "analysis": (
+        contamination.analysis.run.run,
+        lambda: composed(
+            "analysis", AnalysisStage, "cells=[{corpus: a, model: b, clean: c, contaminated: d}]"
+        ),
+    ),
+    "wandb": (
+        contamination.analysis.wandb.read.write_wandb_report,
+        lambda: WandbReport(project="a"),
+    ),
+    "export": (
+        contamination.injection.export.run.export,
+        lambda: composed("export", ExportStage, "corpus_folder=corpus", "format=olmo"),
+    ),
+}
 
 
 def parts(value):

@@ -89,7 +89,7 @@ def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFr
     """One row a point: the place, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
-    non-members can't carry (`contamination.core.statistics.metrics.fewest_examples`) have no point.
+    non-members can't carry (`core.statistics.metrics.fewest_examples`) have no point.
     """
     draws = min(config.draws, MOST_DRAWS)
     own = derive(seed, "curves")

@@ -1,7 +1,7 @@
 """AUROC without the flagged examples: those that share text with a corpus beside their copies.
 
 A flagged non-member may have been seen, and a flagged member more often than its occurrences say
-(`injection.contamination`). Columns (`COLUMNS`) are those of `contamination.analysis.statistics.pooled`, of AUROC
+(`injection.contamination`). Columns (`COLUMNS`) are those of `analysis.statistics.pooled`, of AUROC
 over all members (occurrences `any`) alone, and:
 
 - `n_members`, `n_nonmembers`: of the examples that are left.

@@ -9,7 +9,7 @@ Columns (`COLUMNS`), where they need a word:
 - `difference`: the metric of `method_a` minus that of `method_b`, with its percentile interval.
 - `p_value`: two-sided: how often a draw lies further from the difference than the difference from
   zero, (1 + count) / (1 + draws): never 0. Of a rate the difference is that of the values, and the
-  draws' thresholds are smoothed (`contamination.core.statistics.metrics`), so a draw also lies off by what the
+  draws' thresholds are smoothed (`core.statistics.metrics`), so a draw also lies off by what the
   smoothing moves, and the interval, which is of the draws, may disagree with p. In 600 simulated
   pairs of methods whose scores have one distribution (normals that share half of their noise)
   p < 0.05 came in 2.7 to 4.5%: TPR at FPR ≤ 0.05 of 100 and 200 non-members, ≤ 0.01 of 500. Of
@@ -58,7 +58,7 @@ def comparison_rows(
 ) -> Iterator[dict[str, Any]]:
     """Every two methods of one condition, by each benchmark and metric.
 
-    `defaults` names the variant of each method (`contamination.analysis.methods.default_variants`).
+    `defaults` names the variant of each method (`analysis.methods.default_variants`).
     """
     for (benchmark, metric), by_method in _families(pooled, defaults).items():
         pairs = list(combinations(by_method, 2))

@@ -1,6 +1,6 @@
 """Cells that differ in their seed alone, pooled into one condition.
 
-Columns (`COLUMNS`) are those of `contamination.analysis.statistics.results`, but for:
+Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
 
 - `condition`: the cell's name without its seed.
 - `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ). Several
@@ -11,9 +11,9 @@ Columns (`COLUMNS`) are those of `contamination.analysis.statistics.results`, bu
   one seed it is that cell's own interval.
 - `joint_low`, `joint_high`: of a default variant's AUROC on the contaminated model, an interval
   that holds together with those of all other methods: so it holds for the one with the highest
-  AUROC, too (`contamination.core.statistics.estimates.joint_intervals`). NaN elsewhere.
+  AUROC, too (`core.statistics.estimates.joint_intervals`). NaN elsewhere.
 - `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
-  more facts of the cells (`contamination.analysis.cells.Cell`), missing (<NA>) where unknown.
+  more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
 
 What a few seeds can't tell: with 2 or 3 the drawn seeds show only part of the spread between
 seeds, while the examples' spread enters twice (through the seeds' values and within them). The two

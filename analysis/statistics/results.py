@@ -9,19 +9,19 @@ Columns (`COLUMNS`), where they need a word:
   non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
   compared on the same examples.
 - `default`: whether the variant stands for its method where methods are compared
-  (`contamination.analysis.methods.default_variants`).
+  (`analysis.methods.default_variants`).
 - `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
 - `ci_low`, `ci_high`: the bootstrap interval over examples. For AUROC it is Wilson's with the
   draws' variance. For the rates it is the draws' percentiles, moved to where a noisy threshold has
-  no bias, and at least as wide as Jeffreys' (`contamination.core.statistics.estimates.intervals`). The blind baseline's
+  no bias, and at least as wide as Jeffreys' (`core.statistics.estimates`). The blind baseline's
   draws are from shuffled labels (`detection.blind`).
 - `needs`: what the examples lack to carry the metric, such as "≥ 500 non-members"
-  (`contamination.core.statistics.metrics`); `value` and its interval are then NaN. Empty elsewhere. "all"
+  (`core.statistics.metrics`); `value` and its interval are then NaN. Empty elsewhere. "all"
   has a number where every benchmark of the cell carries the metric; else its `needs` names those
   that don't, such as "non-members in imdb".
 - `p_control`: of a control (the clean checkpoint's or the blind baseline's AUROC of all members),
   how likely chance has one AUROC as far from 0.5 anywhere in the report
-  (`contamination.analysis.statistics.controls`); NaN elsewhere.
+  (`analysis.statistics.controls`); NaN elsewhere.
 - `seed`: the cell's own seed.
 
 A benchmark without members or non-members has no row of its own, nor has a number of occurrences

@@ -9,11 +9,11 @@ Columns (`COLUMNS`), where they need a word:
 - `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
 - `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
   that were inserted, and the p-value of its one-sided test that scores rise with them
-  (`contamination.analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
+  (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
   the same number, and `note` says so). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds per doubling, and its interval
-  (`contamination.analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
+  (`analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
   benchmarks at once. NaN where the data are too few for it, and `note` says what they lack.
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level,
   over the levels that were measured (of "all": in every benchmark).
@@ -85,7 +85,7 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
 def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) -> DoseResponses:
     """The mean over cells that differ in their seed alone, with hierarchical draws.
 
-    Arguments are those of `contamination.analysis.statistics.pooled.pool`. A detector has a slope where it has
+    Arguments are those of `analysis.statistics.pooled.pool`. A detector has a slope where it has
     one in each of the cells that measured it.
     """
     gathered: dict[Detector, dict[int, DoseResponse]] = defaultdict(dict)

@@ -95,7 +95,7 @@ def _log(run: Any, results: pd.DataFrame) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Trained:
-    """The run that a cell's training made (`contamination.training.metrics` says how it is named)."""
+    """The run that a cell's training made (`training.metrics` says how it is named)."""
 
     id: str
     name: str
@@ -128,7 +128,7 @@ def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Tr
 
 
 def _last(model: Checkpoint) -> dict[str, float]:
-    """The last numbers of each kind, under the keys that `contamination.training.metrics` gives them."""
+    """The last numbers of each kind, under the keys that `training.metrics` gives them."""
     found: dict[str, float] = {}
     for kind, table in (("train", model.metrics), ("eval", model.evaluations)):
         for name in table.columns.drop("step"):

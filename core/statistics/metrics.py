@@ -40,7 +40,7 @@ class Metric:
     """Of a rate: what ties leave possible; None where they are few."""
     least_members: int = 1
     least_nonmembers: int = 1
-    """The fewest that carry the metric (`contamination.core.statistics.metrics.fewest_examples`)."""
+    """The fewest that carry the metric (`core.statistics.metrics.fewest_examples`)."""
 
     def needs(self, members: int, nonmembers: int) -> str:
         """What is missing to carry it, such as "≥ 500 non-members"; empty where nothing is."""

@@ -1,7 +1,7 @@
 """The blind baseline: can the texts alone tell members from non-members, without any model?
 
 Where they can, a detector's AUROC above 0.5 may show that difference rather than contamination
-(Das et al. 2024; Meeus et al. 2024). Several classifiers are tried (`contamination.detection.baselines.classifiers`);
+(Das et al. 2024; Meeus et al. 2024). Several classifiers are tried (`baselines.classifiers`);
 each text is scored by one that never saw it, chosen without it: of the folds, one is scored, and
 the classifier is chosen by cross-validation within the others and fitted on them.
 

@@ -54,7 +54,7 @@ class Smallest:
 
 @dataclass(frozen=True)
 class Scan:
-    """Reads the source's files, each one a piece of the task (see `contamination.core.tasks.Task`)."""
+    """Reads the source's files, each one a piece of the task (see `core.tasks.Task`)."""
 
     source: Source
     cut_offs: CutOffs

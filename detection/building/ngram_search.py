@@ -1,7 +1,7 @@
 """Which n-grams of some texts a corpus holds: the corpus streams by, the texts are indexed.
 
 So memory goes with the texts and not with the corpus, and the answer is exact: a hash proposes an
-n-gram, then its words are compared (`contamination.data.ngrams`). A Bloom filter of the corpus, as MIMIR's
+n-gram, then its words are compared (`data.ngrams`). A Bloom filter of the corpus, as MIMIR's
 authors use, calls some n-grams found that are not, and takes memory by the corpus.
 """
 
@@ -109,7 +109,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Search:
-    """Looks for the texts' n-grams in a corpus, piece by piece (see `contamination.core.tasks.Task`)."""
+    """Looks for the texts' n-grams in a corpus, piece by piece (see `core.tasks.Task`)."""
 
     texts: Sequence[str]
     ngram: int

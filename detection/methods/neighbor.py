@@ -18,7 +18,7 @@ class Neighbor(Method):
 
     score(x) = mean log p of a token of x − the mean over n neighbours x̃ of theirs, in nats a
     token. A neighbour is the text with some words replaced by what a masked language model puts
-    there (`contamination.data.perturbation.MaskedLM`).
+    there (`data.perturbation.MaskedLM`).
     """
 
     augmentation: str = limited("masked_lm", one_of(AUGMENTATIONS))

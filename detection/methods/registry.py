@@ -82,7 +82,7 @@ def _class(name: str, target: str) -> type[Method]:
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise ConfigError(
             f"method.{name}._target_ is {target!r}: there is no such class ({error}). Give one "
-            "below detection.methods, such as contamination.detection.methods.min_k.MinK, or your own."
+            "in detection.methods, such as contamination.detection.methods.min_k.MinK, or your own."
         ) from error
     known = isinstance(kind, type) and issubclass(kind, Method)
     if not known or inspect.isabstract(kind):

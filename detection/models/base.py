@@ -18,12 +18,12 @@ SERVED = "+served"  # what a digest ends with where it is of what a server said,
 
 
 class ModelHandle(ABC):
-    """A kind of model is a subclass in a file of its own, and an entry of `contamination.detection.models.KINDS`.
+    """A kind of model is a subclass in a file of its own, and an entry of `detection.models.KINDS`.
 
-    One that is not opened by its path alone is opened in `contamination.detection.models.open_node`.
+    One that is not opened by its path alone is opened in `detection.models.open_node`.
 
     Attributes:
-        gives: of `contamination.detection.passes.NUMBERS` those that its statistics hold, and what else a view
+        gives: of `detection.passes.NUMBERS` those that its statistics hold, and what else a view
             may ask for: `states`, hidden states behind keys and values that are kept, and
             `continuations`, what it writes after a prompt.
         field: the config field that named it, for errors.

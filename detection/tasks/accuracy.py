@@ -3,7 +3,7 @@
 Each example is answered by likelihood over its options (Shi et al. 2024, table 8): every option is
 put into the example's own template, and the one whose tokens the model finds likeliest is chosen.
 An option's tokens are those after the prompt's; where its first letters merge with the prompt's
-last ones into another token, that token is the option's. `contamination.detection.tasks.questions` says by what
+last ones into another token, that token is the option's. `detection.tasks.questions` says by what
 options are compared: the same forward serves every way.
 
 ::

@@ -52,7 +52,7 @@ def lines(table: pd.DataFrame, *, wilson: bool = False) -> dict[str, Line]:
 
     What is not there is left out: a difference needs both kinds. Members that were inserted no
     time are neither kind. With `wilson` the means are shares, which may be 0: their intervals are
-    Wilson's (`contamination.core.statistics.estimates.intervals`), which then have a width as well.
+    Wilson's (`core.statistics.estimates.intervals`), which then have a width as well.
     """
     groups = table.groupby("benchmark")
     found = {str(name): _line(str(name), rows, wilson=wilson) for name, rows in groups}

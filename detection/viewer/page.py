@@ -236,7 +236,7 @@ def page(facts: Mapping[str, str], shown: Mapping[str, Any]) -> str:
 
     Args:
         facts: what its head says, by name.
-        shown: what `contamination.detection.viewer.page.show` gives.
+        shown: what `detection.viewer.page.show` gives.
     """
     said = "".join(
         f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(fact)}</dd></div>"

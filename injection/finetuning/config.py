@@ -57,7 +57,7 @@ class FinetuningConfig(Ranged, node="finetuning"):
 
 @dataclass(frozen=True)
 class FinetuningStage:
-    """Everything that `contamination.injection.finetuning.run` needs."""
+    """Everything that `injection.finetuning.run` needs."""
 
     runs: str = runtime("runs")
     seed: int = runtime(0)  # the derived seeds stand in for it

@@ -101,7 +101,8 @@ def test_a_class_that_received_scores_name_is_not_imported(tmp_path, monkeypatch
 
 def test_ones_own_method_is_told_where_it_is_imported(tmp_path, monkeypatch):
     (tmp_path / "own_method.py").write_text(
-        "from contamination.detection.methods.loss import Loss\nclass Mine(Loss):\n    'Mine, of my paper.'\n"
+        "from contamination.detection.methods.loss import Loss\n"
+        "class Mine(Loss):\n    'Mine, of my paper.'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     classes = {"mine": "own_method.Mine"}

@@ -75,7 +75,8 @@ def test_a_process_that_was_ended_is_started_again():
 def test_modules_of_the_current_folder_are_not_imported(tmp_path):
     (tmp_path / "json.py").write_text("open('imported', 'w').close()\n")
     code = (
-        "import os, sys; from types import SimpleNamespace as S; from contamination.data import chat_templates; "
+        "import os, sys; from types import SimpleNamespace as S; "
+        "from contamination.data import chat_templates; "
         "sys.path.remove(''); os.chdir(sys.argv[1]); "
         "print(chat_templates.rendered(S(get_chat_template=lambda: '{{ 1 + 1 }}', "
         "special_tokens_map={}), []))"

@@ -30,7 +30,8 @@ def test_strings_frames_and_data_sets_give_what_the_command_gives(toy_folders, t
     folder = str(toy_folders["target"])
     stage = DetectionStage(
         runs=str(tmp_path / "runs"), model=ScoredModelConfig(folder),
-        method={"min_k": {"_target_": "contamination.detection.methods.min_k.MinK", "k": [0.1, 0.2]}},
+        method={"min_k": {"_target_": "contamination.detection.methods.min_k.MinK",
+                          "k": [0.1, 0.2]}},
         detection=DetectionConfig(device="cpu"),
         examples=ExamplesConfig(str(tmp_path / "texts.jsonl")),
     )  # fmt: skip

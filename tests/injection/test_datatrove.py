@@ -23,7 +23,10 @@ pytest.importorskip("datatrove", reason="pip install '.[datatrove]'")
 WHY_NOT = slurm_cluster.missing()
 SLURM = {"executor": "slurm", "partition": "main", "memory_gb": 1}
 SLOW = "tests.injection.by_file.SlowFiles"
-RUN = "import pickle, sys; from contamination.injection.run import run; run(pickle.load(open(sys.argv[1], 'rb')))"
+RUN = (
+    "import pickle, sys; from contamination.injection.run import run; "
+    "run(pickle.load(open(sys.argv[1], 'rb')))"
+)
 
 
 @pytest.fixture(scope="module")

@@ -421,4 +421,5 @@ def test_a_set_is_no_corpus_to_export_or_to_take_members_of(found, tuned):
         run(replace(tuned, benchmark={}, corpus_folder=str(found.artifact.path)))
     with pytest.raises(ConfigError, match=said):
         export(ExportStage(corpus_folder=str(found.artifact.path), format={
-            "_target_": "contamination.injection.export.token_formats.Megatron", "dtype": None}))  # fmt: skip
+            "_target_": "contamination.injection.export.token_formats.Megatron",
+            "dtype": None}))  # fmt: skip

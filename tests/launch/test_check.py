@@ -187,11 +187,22 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
 
 
 def test_every_stage_is_looked_at():
-    owners = (contamination.injection.corpus, contamination.injection.export.run, contamination.training.trained_model, contamination.training.masked_lm,
-              contamination.detection.pass_store, contamination.detection.views.reworded, contamination.detection.scores,
-              contamination.detection.tasks.accuracy, contamination.detection.tasks.extraction, contamination.detection.building.datasheet,
-              contamination.audits.run, contamination.analysis.report_folder, contamination.injection.corpus)  # fmt: skip
-    assert {owner.KIND for owner in owners} == {*ARTIFACTS}
+    owners = (
+        contamination.injection.corpus,
+        contamination.injection.export.run,
+        contamination.training.trained_model,
+        contamination.training.masked_lm,
+        contamination.detection.pass_store,
+        contamination.detection.views.reworded,
+        contamination.detection.scores,
+        contamination.detection.tasks.accuracy,
+        contamination.detection.tasks.extraction,
+        contamination.detection.building.datasheet,
+        contamination.audits.run,
+        contamination.analysis.report_folder,
+    )
+    kinds = {owner.KIND for owner in owners} | {contamination.injection.corpus.FINETUNING_KIND}
+    assert kinds == {*ARTIFACTS}
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from contamination.launch import cli
 
 ROOT = Path(__file__).resolve().parents[2]
+MAIN = "from contamination.launch.cli import main; main()"
 
 
 def call(monkeypatch, capsys, *words):
@@ -73,7 +74,7 @@ def test_each_tool_tells_how_it_is_called(monkeypatch, capsys, tool):
 def test_bash_is_told_what_may_follow(line, among):
     """In a process of its own: Hydra answers by ending it."""
     done = subprocess.run(
-        [sys.executable, "-c", "from contamination.launch.cli import main; main()", "-sc", "query=bash"],
+        [sys.executable, "-c", MAIN, "-sc", "query=bash"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "COMP_LINE": line},
         capture_output=True, text=True,
     )  # fmt: skip
@@ -83,7 +84,7 @@ def test_bash_is_told_what_may_follow(line, among):
 @pytest.mark.slow
 def test_the_script_for_bash_is_of_this_command(monkeypatch, capfd):
     done = subprocess.run(
-        [sys.executable, "-c", "from contamination.launch.cli import main; main()", "-sc", "install=bash"],
+        [sys.executable, "-c", MAIN, "-sc", "install=bash"],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.rstrip().endswith("-F hydra_bash_completion contamination"), done.stderr

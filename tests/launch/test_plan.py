@@ -68,7 +68,8 @@ def second_stage(tmp_path, *words):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     texts = (
         "{mine: {template: 'Q: {question}\\nA: {answer}', output_field: answer, rows: {_target_: "
-        f"contamination.data.readers.files.FileRows, path: {path}}}, fields: {{question: '{{question}}', "
+        f"contamination.data.readers.files.FileRows, path: {path}}}, "
+        "fields: {question: '{question}', "
         "answer: '{answer}'}}}"
     )
     own = ["benchmark=[boolq,truthfulqa]", "second_stage.members_in=both",

@@ -61,7 +61,8 @@ def benchmark(name):
 def corpus(tmp_path_factory):
     stage = InjectionStage(
         runs=str(tmp_path_factory.mktemp("runs")),
-        corpus={"name": "embedded", "_target_": "contamination.data.readers.embedded.EmbeddedCorpus",
+        corpus={"name": "embedded",
+                "_target_": "contamination.data.readers.embedded.EmbeddedCorpus",
                 "subsets": ["common_crawl"]},
         benchmark={name: benchmark(name) for name in BENCHMARKS},
         occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": 1},

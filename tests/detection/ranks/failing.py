@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Failing:
-    """Like `contamination.detection.workers.Slice`; None: there is nothing to do."""
+    """Like `detection.workers.Slice`; None: there is nothing to do."""
 
     error: Exception | None
 
