@@ -9,11 +9,15 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import contamination
 from contamination.core.artifacts import REVISION, code_revision
 from contamination.core.files import temporary
 from contamination.core.startup import PACKAGES
 
 HOME = Path(__file__).resolve().parents[1]
+"""The folder of `core`, `data` and so on: a checkout, or `contamination` of an installation."""
+INIT = Path("contamination", "__init__.py")
+"""The module of the import name, which finds the packages beside its folder."""
 
 
 def take(folder: Path) -> Path:
@@ -57,6 +61,8 @@ def _copy(files: Sequence[Path], place: Path) -> None:
     for file in files:
         (place / file.relative_to(HOME)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, place / file.relative_to(HOME))
+    (place / INIT).parent.mkdir(exist_ok=True)
+    shutil.copyfile(str(contamination.__file__), place / INIT)
     (place / REVISION).write_text(code_revision() + "\n")
     (place / "changes.diff").write_text(_changes())
 

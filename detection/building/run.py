@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -217,7 +218,7 @@ def _reworded(stage: BuildStage, sets: Sequence[LabelledSet]) -> list[LabelledSe
     rewording = _rewording(stage)
     if rewording is None:
         return []
-    name = str(stage.rewording["_target_"]).split(".")[-2]
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(rewording).__name__).lower()
     seed = derive(stage.seed, "rewording")
     return [reworded(one, name, rewording, stage.build.least_bleu, seed) for one in sets]
 

@@ -12,7 +12,6 @@ from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.data.texts import Text
 from contamination.detection.config import DetectionConfig
-from contamination.detection.forward.batches import run_batches
 from contamination.detection.models.base import LanguageModel, ModelHandle, Prompt, Tell
 from contamination.detection.passes import Copies, TokenStats
 from contamination.detection.resources import Resources
@@ -158,6 +157,8 @@ def run_written(
         DataError: the model's logits are not finite.
         ConfigError: a text alone does not fit into the device's memory.
     """
+    from contamination.detection.forward.batches import run_batches  # it imports torch
+
     prompts = [
         Prompt(ids, most, derive(seed, number))
         for ids, most, seed in zip(sequences, tokens, seeds, strict=True)

@@ -17,7 +17,7 @@ from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.report.html import html_table, stylesheet, unbroken
 
-TARGET = "tests.detection.audits.sample.Letters"
+TARGET = "tests.audits.sample.Letters"
 
 
 @pytest.fixture

@@ -24,12 +24,27 @@ from tests.bad_inputs.row import Row
 from tests.bad_inputs.table import ROWS
 
 MODULES = (
-    "contamination.core.cli", "launch.run", "contamination.launch.run", "contamination.launch.adopt", "injection.run", "training.run",
-    "training.models", "training.engine", "contamination.training.memory_plan", "detection.run",
-    "contamination.detection.building.run", "contamination.detection.building.overlap_selection",
-    "contamination.detection.tasks.accuracy", "contamination.audits.run", "contamination.detection.tasks.extraction", "detection.online", "contamination.detection.tasks.thresholds", "contamination.detection.viewer.run", "analysis.run",
-    "contamination.analysis.wandb.read", "transformers.models.llama.modeling_llama",
-)  # fmt: skip
+    "contamination.core.cli",
+    "contamination.launch.run",
+    "contamination.launch.adopt",
+    "contamination.injection.run",
+    "contamination.training.run",
+    "contamination.training.models",
+    "contamination.training.engine",
+    "contamination.training.memory_plan",
+    "contamination.detection.run",
+    "contamination.detection.building.run",
+    "contamination.detection.building.overlap_selection",
+    "contamination.detection.tasks.accuracy",
+    "contamination.audits.run",
+    "contamination.detection.tasks.extraction",
+    "contamination.detection.tasks.online",
+    "contamination.detection.tasks.thresholds",
+    "contamination.detection.viewer.run",
+    "contamination.analysis.run",
+    "contamination.analysis.wandb.read",
+    "transformers.models.llama.modeling_llama",
+)
 SECONDS = 60.0  # after which a child is killed: a row that hangs must not hang the tests
 
 

@@ -139,7 +139,7 @@ def test_create_makes_the_target_and_words_its_errors():
     assert create("occurrences", {**target, "count": 2}).count == 2
     made = create("a", {"_target_": "types.SimpleNamespace", "cells": [{"b": [1]}]})
     assert (type(made.cells), type(made.cells[0]), type(made.cells[0]["b"])) == (list, dict, list)
-    wrong = "x.occurrences can't be made from injection.occurrences."
+    wrong = "x.occurrences can't be made from contamination.injection.occurrences."
     for node, said in [
         ({**target, "count": -1}, "x.occurrences: occurrences.count is -1: give"),
         ({**target, "count": "1"}, f"{wrong}Fixed with {{'count': '1'}}: '<=' not supported"),

@@ -242,7 +242,7 @@ def spied(monkeypatch):
 
     for name, value in (("shuffled", spied_shuffled), ("_places", spied_places), ("NULLS", 6),
                         ("LEARNERS", 20), ("classifiers", lambda *_: {})):  # fmt: skip
-        monkeypatch.setattr(f"detection.blind.{name}", value)
+        monkeypatch.setattr(f"contamination.detection.baselines.blind.{name}", value)
     return run
 
 

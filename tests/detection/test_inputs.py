@@ -21,7 +21,7 @@ from contamination.detection.run import run
 from tests.detection.conftest import MEMORISED, UNSEEN
 
 METHODS = {
-    name: {"_target_": f"detection.methods.{name}.{kind}"}
+    name: {"_target_": f"contamination.detection.methods.{name}.{kind}"}
     for name, kind in (("loss", "Loss"), ("reference", "Reference"), ("recall", "Recall"))
 }
 

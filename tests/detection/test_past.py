@@ -24,7 +24,7 @@ from contamination.training.trained_model import RANDOM, ancestry_of
 from tests.detection.conftest import MEMORISED, UNSEEN
 
 METHODS = {
-    name: {"_target_": f"detection.methods.{name}.{name.capitalize()}"}
+    name: {"_target_": f"contamination.detection.methods.{name}.{name.capitalize()}"}
     for name in ("loss", "reference")
 }
 

@@ -227,7 +227,7 @@ def test_method_all_is_every_file():
 
 
 def test_the_package_is_imported_without_torch():
-    code = "import sys, detection, detection.run; sys.exit('torch' in sys.modules)"
+    code = "import sys, contamination.detection.run; sys.exit('torch' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, check=False).returncode == 0
     )

@@ -202,8 +202,9 @@ def answered(name: str, material: Path) -> Kind:
 
     from contamination.core.cli import composed
 
-    module = import_module(f"detection.{name}.run")
-    summary = import_module(f"detection.{name}.summary").summary
+    module = import_module(f"contamination.detection.tasks.{name}")
+    summaries = {"accuracy": "accuracy_summary", "extraction": "extraction"}
+    summary = import_module(f"contamination.detection.tasks.{summaries[name]}").summary
     schema = {"accuracy": "AccuracyStage", "extraction": "ExtractionStage"}[name]
     words = [f"runs={material}/runs", f"examples.path={material}/corpus",
              f"model.path={material}/hf", "benchmark=[user]"]  # fmt: skip

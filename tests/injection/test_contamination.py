@@ -286,7 +286,7 @@ def test_a_changed_count_and_an_unlisted_text_are_failures(pool, tmp_path, monke
 def test_an_export_has_the_natural_occurrences_too(pool, tmp_path, form):
     own = example(pool, member=False)
     corpus = run(stage_of(tmp_path, CASES["own paragraph"](own["text"])))
-    module = {"Megatron": "megatron", "Text": "text"}[form]
+    module = {"Megatron": "token_formats", "Text": "text_format"}[form]
     node = {"_target_": f"contamination.injection.export.{module}.{form}"}
     made = export(ExportStage(str(tmp_path / "runs"), str(corpus.path), node))
     assert made.counts["elsewhere"] == 1

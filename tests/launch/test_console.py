@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from contamination.launch import cli
+from tests.structure import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
 MAIN = "from contamination.launch.cli import main; main()"
@@ -17,7 +18,7 @@ MAIN = "from contamination.launch.cli import main; main()"
 def call(monkeypatch, capsys, *words):
     monkeypatch.setattr(sys, "argv", ["contamination", *words])
     for package in cli.PACKAGES.values():  # which other tests may have imported
-        monkeypatch.delitem(sys.modules, f"{package}.__main__", raising=False)
+        monkeypatch.delitem(sys.modules, f"contamination.{package}.__main__", raising=False)
     status = cli.main()
     return status, *capsys.readouterr()
 
@@ -129,9 +130,12 @@ def test_modules_of_the_current_folder_are_not_taken_for_ours(tmp_path):
 def test_the_wheel_holds_every_package_and_conf():
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     packages = {
-        str(file.parent.relative_to(ROOT)).replace("/", ".")
-        for top in (*cli.PACKAGES.values(), "core")
+        f"contamination.{file.parent.relative_to(ROOT)}".replace("/", ".")
+        for top in LAYERS
         for file in (ROOT / top).rglob("*.py")
     }
-    assert packages | {"conf"} == set(built["packages"])
-    assert built["package-data"]["conf"] == ["**/*.yaml"]
+    assert packages | {"contamination", "contamination.conf"} == set(built["packages"])
+    assert {"contamination", *(f"contamination.{top}" for top in (*LAYERS, "conf"))} == {
+        *built["package-dir"]
+    }
+    assert built["package-data"]["contamination.conf"] == ["**/*.yaml"]

@@ -157,7 +157,10 @@ def dry(tmp_path, monkeypatch, capsys):
 )
 def test_a_dry_run_prints_torchruns_commands(dry, words, said):
     commands = [line for line in dry(*words).splitlines() if "torch.distributed.run" in line]
-    stages = [re.search(r"-m (\w+) --config-path \S+/stages/(\S+)", c).groups() for c in commands]
+    stages = [
+        re.search(r"-m contamination\.(\w+) --config-path \S+/stages/(\S+)", c).groups()
+        for c in commands
+    ]
     assert stages == [
         ("training", "train-base"), ("training", "train-study"),
         ("detection", "detect-clean"), ("detection", "detect-contaminated"),

@@ -131,11 +131,11 @@ def test_what_is_submitted_is_what_was_described(launch, spool):
         for stage, job in cell.read_jobs().items():
             rules, call, timeouts = submitted(launch, job)
             assert (rules, timeouts) == ((2, 5), 5)
-            assert call[:3] == [sys.executable, "-m", "launch"]
+            assert call[:3] == [sys.executable, "-m", "contamination.launch"]
             assert call[call.index("--config-path") + 1] == str(cell.folder)
             assert call[-1] == f"launch.stage={stage}"
     _, call, _ = submitted(launch, "103")
-    assert call == [sys.executable, "-m", "launch", "report", str(launch.folder)]
+    assert call == [sys.executable, "-m", "contamination.launch", "report", str(launch.folder)]
 
 
 def test_slices_of_a_cells_detection_come_before_its_scores(launch, spool):

@@ -224,7 +224,7 @@ def test_a_signal_ends_it_with_a_checkpoint(epoch, tmp_path, monkeypatch, last):
     def deferred():
         yield lambda: len(record.steps) == last
 
-    monkeypatch.setattr(loop.stopping, "deferred", deferred)
+    monkeypatch.setattr(loop.signals, "deferred", deferred)
     with pytest.raises(
         StoppedError, match=f"at step {last} of 5. All of it is saved in {tmp_path}"
     ):

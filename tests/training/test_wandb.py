@@ -13,7 +13,7 @@ from contamination.core.artifacts import Built, build
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.training.config import WandbConfig
 from contamination.training.metrics import Record, _job_type
-from tests.analysis.mirror.test_wandb import needs_reader
+from tests.analysis.wandb.test_wandb import needs_reader
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from contamination.detection.tasks.extraction import (
     summary,
 )
 from tests.detection import naive
+from tests.detection.accuracy.test_accuracy import corpus  # noqa: F401
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.golden import GOLDEN, examples
 

@@ -24,7 +24,7 @@ TEXTS = {
     "u1": ("Nobody said whether this one was read.", None, "sea"),
 }
 METHODS = {
-    name: {"_target_": f"detection.methods.{target}"}
+    name: {"_target_": f"contamination.detection.methods.{target}"}
     for name, target in {"loss": "loss.Loss", "infilling": "infilling.Infilling"}.items()
 }
 
