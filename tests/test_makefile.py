@@ -9,7 +9,8 @@ import pytest
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
-OWN = "--editable .[embedded,build,dev]"
+OWN = "--editable .[embedded]"
+DEVELOPMENT = "--editable .[embedded,build,dev]"
 AT_HAND = "torch==1.2+cpu"
 CPU, FROM_INDEX, PROJECT = (AT_HAND, False), (AT_HAND, True), (OWN, False)  # end, PyTorch's index?
 # The Python of the system, as it makes a venv, and that venv's own, as it is asked for pip.
@@ -27,7 +28,7 @@ def make(tmp_path):
     python.write_text(PYTHON)
     python.chmod(0o755)
 
-    def run(refused, torch):
+    def run(refused, torch, target=".installed"):
         venv, calls = tmp_path / "venv", tmp_path / "calls"
         done = subprocess.run(
             [
@@ -37,7 +38,7 @@ def make(tmp_path):
                 f"VENV={venv}",
                 f"TORCH={torch}",
                 "TORCH_VERSION=1.2",
-                str(venv / ".installed"),
+                str(venv / target),
             ],
             cwd=Path(__file__).parents[1],
             capture_output=True,
@@ -79,3 +80,9 @@ def test_a_failure_of_the_project_itself_is_one(make):
     status, _, calls = make("*editable*", "cpu")
     assert status != 0
     assert calls_match(calls, CPU, PROJECT)
+
+
+def test_the_test_tools_are_installed_on_top_of_what_the_quickstart_needs(make):
+    status, _, calls = make("nothing", "cuda", ".installed-dev")
+    assert status == 0
+    assert calls_match(calls, PROJECT, (DEVELOPMENT, False))
