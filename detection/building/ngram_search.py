@@ -23,7 +23,7 @@ from contamination.injection.corpus import PackedCorpus
 from contamination.injection.token_stream import Ids
 
 CHUNK_CHARACTERS = 1 << 18
-BORDER = " \x00 "
+BORDER = " \uffff "
 """Between two documents: a word that no text has, so that no n-gram crosses."""
 CARRIED_TOKENS = 16
 """Tokens for each word of an n-gram that are read again at the start of the next block, at least:

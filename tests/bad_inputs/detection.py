@@ -19,7 +19,7 @@ detect = partial(bad, "detection")
 online = partial(bad, "detection online")
 accuracy = partial(bad, "detection accuracy")
 extraction = partial(bad, "detection extraction")
-audit = partial(bad, "detection audit")
+audit = partial(bad, "audits")
 thresholds = partial(bad, "detection thresholds")
 view = partial(bad, "detection view")
 

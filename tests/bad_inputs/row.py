@@ -117,7 +117,7 @@ GOOD = {
     "detection view": [*SCORED, "method=[loss]"],
     "detection accuracy": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],
     "detection extraction": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],
-    "detection audit": [
+    "audits": [
         "audit=books", *(f"{role}={M}/{role}.jsonl" for role in ("positives", "negatives", "suspects")),
         "length=8", "snippets=4", "method=[loss]", f"model.path={M}/hf",
     ],

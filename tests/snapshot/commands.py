@@ -97,11 +97,11 @@ COMMANDS = (
     Command("unlearn", ("training", "corpus_folder=<forget-set.finetuning>", f"model.path={MODEL}",
                         *FORGET)),
     Command("audit-unlearning", (
-        "detection", "audit", "audit=unlearning", f"original={MODEL}", "unlearned=<unlearn.model>",
+        "audits", "audit=unlearning", f"original={MODEL}", "unlearned=<unlearn.model>",
         "clean=<twin.model>", f"texts={CORPUS}", "completions=2", "completed_chunks=16",
         "completion_tokens=16", "chunk_words=24", "method=[loss,min_k]")),
     Command("audit-books", (
-        "detection", "audit", "audit=books", "positives=<material>/positives",
+        "audits", "audit=books", "positives=<material>/positives",
         "negatives=<material>/negatives", "suspects=<material>/suspects", "length=24", "snippets=8",
         f"model.path={QUICKSTART_MODEL}", "method=[loss,min_k]")),
     *(Command(f"export-{name}", ("injection", "export", f"corpus_folder={CORPUS}",
