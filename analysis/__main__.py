@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from contamination.analysis.config import AnalysisStage, WandbReport
 from contamination.core.cli import command
 from contamination.core.config import convert
+
+EXPERIMENT, ITS_NAME = re.compile(r"^\+*experiment(?==)"), "experiment_name"
+"""`wandb experiment=NAME` under a name by which Hydra does not look for conf/experiment/NAME."""
 
 
 def main(config: DictConfig) -> None:
@@ -22,7 +26,7 @@ def wandb(config: DictConfig) -> None:
     """Pull the results back from Weights & Biases, or from a local record of it."""
     from contamination.analysis.wandb.read import write_wandb_report
 
-    made = write_wandb_report(convert(config, WandbReport))
+    made = write_wandb_report(convert(_named(config), WandbReport))
     print(f"wrote {made.path}: {made.counts['cells']} cells, {made.counts['estimates']} estimates")
 
 
@@ -30,7 +34,14 @@ def view(config: DictConfig) -> None:
     """Save a view of a project in Weights & Biases, and print its address."""
     from contamination.analysis.wandb.view import ViewConfig, save_view
 
-    print(save_view(convert(config, ViewConfig)))
+    print(save_view(convert(_named(config), ViewConfig)))
+
+
+def _named(config: DictConfig) -> DictConfig:
+    """The config with the experiment's name where the dataclasses have it."""
+    with open_dict(config):
+        config.experiment = config.pop(ITS_NAME)
+    return config
 
 
 if __name__ == "__main__":
@@ -39,4 +50,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1] in tools:
         name = sys.argv.pop(1)
         run = tools[name]
+        sys.argv[1:] = [EXPERIMENT.sub(ITS_NAME, word) for word in sys.argv[1:]]
     sys.exit(command(name.replace("-", "_"), run))

@@ -1,4 +1,4 @@
-"""What the guides show is run as it stands."""
+"""What the guides show is run as it stands, and their commands and links lead somewhere."""
 
 import re
 import sys
@@ -9,10 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
 
+from contamination.core.cli import CONF
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
+from contamination.launch.field_reference import COMMANDS, command_schema
 from tests.detection.golden import GOLDEN
+from tests.doc_commands import ROOT, Command, commands, fault, pages
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SNIPPETS = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.S)
@@ -62,6 +67,148 @@ def test_stages_are_run(here, capsys):
     assert int(occurrences) >= 20
     assert (Path(folder) / "model.safetensors").is_file()
     assert len([*(here / "runs" / "model").iterdir()]) == 1
+
+
+PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_command_names_what_exists(page):
+    faults = {str(command): problem for command in commands(page) if (problem := fault(command))}
+    assert faults == {}
+
+
+@pytest.mark.slow
+def test_hydra_composes_each_command(monkeypatch):
+    """Of a sweep its first values; choices that have to be made are none of a page's errors."""
+    asked = {}
+
+    def note(command, overrides):
+        words = [
+            first(override) for override in overrides if "hydra" not in str(override.key_or_group)
+        ]
+        asked[COMMANDS[command][0], tuple(words)] = None
+        return ()
+
+    def first(override):
+        if not override.is_sweep_override():
+            return override.input_line
+        return f"{override.key_or_group}={next(iter(override.sweep_string_iterator()))}"
+
+    monkeypatch.setattr("tests.doc_commands._faults", note)
+    for page in pages():
+        for command in commands(page):
+            fault(command)
+    for command in COMMANDS:
+        command_schema(command)  # its dataclasses type their nodes
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        errors = {given: composing(*given) for given in asked}
+    assert {given: error for given, error in errors.items() if error} == {}
+
+
+def composing(file, words):
+    try:
+        compose(file, [*words])
+    except HydraException as error:
+        return "" if "You must specify" in str(error) else str(error)
+
+
+def test_pages_have_commands():
+    assert sum(len(commands(page)) for page in pages()) > 150
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("make instal", "no such target"),
+        ("contamination detct x=1", "no such command"),
+        ("contamination list metods", "no such list"),
+        ("contamination detect --model-ur http://x/v1", "no such field: model.ur"),
+        ("python -m lunch experiment=quickstart", "no module"),
+        ("python -m perf.no_such", "no module"),
+        ("python -m detection viw", "no command"),
+        ("python -m launch -m experiment=quickstrt", "no such choice"),
+        ("python -m launch -m experiment=quickstart,frequenc", "no such choice"),
+        ("python -m launch training.learning_rat=1", "no such field"),
+        ("python -m training model=tiny_llama corpus.paths=x", "no such field"),
+        ("python -m audits audit=books positive=DIR", "no such field"),
+        ("python -m detection method=[loss,min_k] method.min_k.q=1", "no such field"),
+        ("python -m launch corpus.paths=x", "no such field"),
+        ("pytest tests/no_such.py", "no such file"),
+    ],
+)
+def test_a_wrong_command_is_noticed(line, part):
+    assert part in (fault(Command("x.md", tuple(line.split()))) or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "contamination detect --model-url http://x/v1 --model-tokenizer DIR out=x",
+        "python -m launch corpus=local_jsonl corpus.paths=x",
+        "python -m launch -m experiment=paper/table3 corpus.paths=x seed=0,1",
+        "python -m detection method=all method.min_k.k=[0.1,0.2]",
+        "python -m launch cluster=slurm +cluster.jobs.all.exclude=x",
+        "python -m injection benchmark.boolq.on_error=skip",
+    ],
+)
+def test_a_right_command_is_not(line):
+    assert fault(Command("x.md", tuple(line.split()))) is None
+
+
+def test_a_line_may_be_split_commented_bracketed_and_piped(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.doc_commands.ROOT", tmp_path)
+    text = "Use `make  test`:\n```\nsrun python -m detection a=<id> \\\n  [b=2] … | jq # why\n```\n"
+    (tmp_path / "x.md").write_text(text + "```python\nmake no\n```\n")
+    words = {command.words for command in commands(tmp_path / "x.md")}
+    assert words == {("make", "test"), ("python", "-m", "detection", "a=x", "b=2")}
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.M | re.S)
+    titles = re.findall(r"^#+ +(.*?) *$", text, re.M)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in titles]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in plain}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_link_leads_to_a_page_and_a_heading(page):
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    broken = []
+    for target in targets:
+        path, _, anchor = target.partition("#")
+        other = (page.parent / path).resolve() if path else page
+        if re.match(r"https?:", target):
+            continue
+        if not other.exists() or (anchor and anchor not in anchors(other)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_the_index_lists_every_page():
+    index = (DOCS / "README.md").read_text()
+    linked = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)", index)}
+    assert {*DOCS.glob("*.md")} - linked - {DOCS / "README.md"} == set()
+    assert {*DOCS.glob("decisions/*.md")} - linked == set()
+    validation = DOCS / "validation"
+    inner = (validation / "README.md").read_text()
+    assert {p.name for p in validation.glob("*.md")} - {*re.findall(r"\]\((\w[\w.-]*)", inner)} == {
+        "README.md"
+    }
+
+
+PATHS = re.compile(
+    r"`((?:core|data|injection|training|detection|analysis|audits|launch|perf|conf|tests)/[\w/.-]*)`"
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_file_that_a_page_names_exists(page):
+    named = {
+        path for path in PATHS.findall(page.read_text()) if not re.search("my|data/length", path)
+    }
+    assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
 def test_every_table_is_whole():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from contamination.analysis.statistics.results import COLUMNS
 import subprocess
+import runpy
 import sys
 import pytest
 from contamination.core.artifacts import Artifact
@@ -313,3 +314,12 @@ def test_a_torn_record_is_named(tmp_path):
     (folder / "run-a.wandb").write_bytes(b"no record")
     with pytest.raises(DataError, match=r"run-a\.wandb can't be read"):
         wandb_read.read_results(WandbReport(local=str(tmp_path)))
+
+
+def test_an_experiment_is_named_whatever_conf_has_of_that_name(tmp_path, monkeypatch, capsys):
+    words = ["wandb", f"local={tmp_path}", "experiment=quickstart", f"runs={tmp_path}/runs"]
+    monkeypatch.setattr(sys, "argv", ["analysis", *words])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("contamination.analysis", run_name="__main__")
+    assert end.value.code == 2
+    assert "no run with results of quickstart" in capsys.readouterr().err
