@@ -22,6 +22,7 @@ import pytest
 from contamination.detection.scores import open_scores
 from contamination.launch.cells import CellFolder, Launch
 from contamination.launch.run_records import read_costs
+from contamination.launch.status import _short
 from tests.launch import slurm_cluster
 from tests.rounding import LONG_TRAINING
 from tests.small import SMALL, contents, report_of
@@ -283,7 +284,8 @@ def states(slurm: Slurm, runs: Path) -> dict[CellFolder, str]:
     found = {}
     for (name, cell), row in zip(named, lines, strict=False):
         problem = [line for line in lines if line.startswith(f"{name}: ")]
-        words = [line.removeprefix(name).lstrip(": ") for line in (row, *problem)]
+        said = [row.removeprefix(_short(name)), *(line.removeprefix(name) for line in problem)]
+        words = [line.lstrip(": ") for line in said]
         found[cell] = " ".join(" ".join(words).split())
     return found
 

@@ -83,6 +83,7 @@ def test_llama_cpp_scores_as_the_model_in_its_files(llama, stage):
 @takes(LLAMACPP)
 def test_llama_cpp_in_four_bits_is_near_the_same_weights_in_float32(stage, tmp_path):
     """It multiplies in 8 bits what transformers expands."""
+    pytest.importorskip("gguf", reason="needs the extra [gguf]")
     folder = str(tmp_path / "hf")
     load_model("model.path", str(SMOLLM2)).save_pretrained(folder)
     load_tokenizer("model.path", str(SMOLLM2)).save_pretrained(folder)
