@@ -16,20 +16,16 @@ A method goes by its label: with its variant where the results have several of t
 
 from __future__ import annotations
 
-from contamination.analysis.statistics.trends import OCCURRENCES
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
 import pandas as pd
-from contamination.analysis.methods import label
-from contamination.analysis.cells import CONTAMINATED
-from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.methods import methods_of
-from contamination.analysis.statistics.groups import occurrences_order
-from collections.abc import Mapping
-from collections.abc import Iterable
-from contamination.analysis.methods import Methods
+
+from contamination.analysis.cells import CLEAN, CONTAMINATED
+from contamination.analysis.methods import Methods, label, methods_of
+from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.statistics.results import COLUMNS
-from collections.abc import Iterator
-from contamination.analysis.cells import CLEAN
+from contamination.analysis.statistics.trends import OCCURRENCES
 
 BY_OCCURRENCES = f"by_{OCCURRENCES}/"
 ENDS = ("ci_low", "ci_high")

@@ -5,36 +5,29 @@ Online they come by the public API, offline by `wandb leet inspect`, the record'
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Iterable
-from typing import Any
-from dataclasses import dataclass
-from contamination.analysis.statistics.results import COLUMNS
-from contamination.analysis.wandb.keys import rows_of
-import pandas as pd
-from contamination.analysis.config import WandbReport
-from contamination.core.errors import DataError
-from pathlib import Path
-from functools import partial
-from contamination.core.errors import require
-import sys
+import hashlib
 import json
 import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from contamination.analysis.config import WandbReport
+from contamination.analysis.report_folder import KIND, REPORT, RESULTS, TABLES
+from contamination.analysis.statistics.results import COLUMNS
 from contamination.analysis.statistics.trends import OCCURRENCES
-import hashlib
-from contamination.core.artifacts import Artifact
-from contamination.core.artifacts import build
-from contamination.core.artifacts import locate
-from contamination.analysis.report_folder import KIND
-from contamination.analysis.report_folder import RESULTS
-from contamination.analysis.report_folder import REPORT
-from contamination.core.report.tables import write_tables
-from contamination.core.files import write_text
 from contamination.analysis.tables.estimates import cell_tables
-from contamination.analysis.report_folder import TABLES
-from contamination.core.artifacts import Built
 from contamination.analysis.tables.paper_tables import learning_rate_table
+from contamination.analysis.wandb.keys import rows_of
+from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.errors import DataError, require
+from contamination.core.files import write_text
+from contamination.core.report.tables import write_tables
 
 
 @dataclass(frozen=True)
@@ -126,6 +119,7 @@ def _online_runs(stage: WandbReport) -> Iterable[Run]:
 def _by_occurrences(run: Any) -> Iterable[Mapping[str, Any]]:
     """All rows of the history, not a sample; those of the training are left out."""
     return [row for row in run.scan_history() if row.get(OCCURRENCES) is not None]
+
 
 def write_wandb_report(stage: WandbReport) -> Artifact:
     """Pull the results and write their report, or reuse it where it is finished."""

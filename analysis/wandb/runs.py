@@ -6,37 +6,34 @@ Online, that run is continued. Offline, its record is a second folder with the s
 
 from __future__ import annotations
 
-import logging
-from contamination.analysis.wandb.keys import NEEDS
-from contamination.analysis.wandb.keys import P_VALUE
-from contamination.analysis.wandb.keys import ENDS
-from contamination.analysis.wandb.keys import SIZES
-from collections.abc import Sequence
-from contamination.analysis.wandb.keys import labels
-from contamination.analysis.cells import Cell
-from contamination.analysis.report_folder import CHARTS
-from contamination.analysis.tables.estimates import cell_tables
-from contamination.analysis.config import AnalysisStage
-from contamination.analysis.report_folder import Report
-from contamination.analysis.statistics.trends import OCCURRENCES
-from contamination.analysis.wandb.keys import curves
-from typing import Any
-import pandas as pd
-from contamination.analysis.wandb.keys import summary
-from contamination.analysis.wandb.keys import BY_OCCURRENCES
-from collections.abc import Mapping
 import dataclasses
-from contamination.training.trained_model import open_checkpoint
-from contamination.training.metrics import TRAIN
-from contamination.analysis.cells import CONTAMINATED
-from contamination.training.trained_model import Checkpoint
-from collections.abc import Iterator
-from pathlib import Path
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contamination.training.metrics import open_run
-from contamination.core.report.tables import Table
+from pathlib import Path
 from shutil import copy
-from contamination.core.report.tables import write_tables
+from typing import Any
+
+import pandas as pd
+
+from contamination.analysis.cells import CONTAMINATED, Cell
+from contamination.analysis.config import AnalysisStage
+from contamination.analysis.report_folder import CHARTS, Report
+from contamination.analysis.statistics.trends import OCCURRENCES
+from contamination.analysis.tables.estimates import cell_tables
+from contamination.analysis.wandb.keys import (
+    BY_OCCURRENCES,
+    ENDS,
+    NEEDS,
+    P_VALUE,
+    SIZES,
+    curves,
+    labels,
+    summary,
+)
+from contamination.core.report.tables import Table, write_tables
+from contamination.training.metrics import TRAIN, open_run
+from contamination.training.trained_model import Checkpoint, open_checkpoint
 
 log = logging.getLogger(__name__)
 
