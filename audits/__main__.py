@@ -1,4 +1,4 @@
-"""`python -m audits audit=NAME …`: an audit of a model with texts of one's own."""
+"""`python -m audits audit=NAME …`: audit a model with your own texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contamination.core.config import convert
 
 
 def main(config: DictConfig) -> None:
-    """Audit a model with texts of one's own, and print what was found."""
+    """Audit a model with your own texts, and print the findings."""
     from contamination.audits.base import AuditStage
     from contamination.audits.run import PAGE, findings, run
 
@@ -21,8 +21,9 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    from contamination.audits.base import spelled_out
+    from contamination.audits.base import register_installed_audits, spelled_out
     from contamination.detection.__main__ import run_launched
 
+    register_installed_audits(sys.argv[1:])
     sys.argv[1:] = spelled_out(sys.argv[1:])
     sys.exit(said(partial(run_launched, partial(command, "audit", main))))

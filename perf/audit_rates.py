@@ -19,8 +19,14 @@ import sys
 
 import numpy as np
 
-from contamination.audits.books.rates import DRAWS, Rates, correct, normal_p_values, rank_p_values
-from contamination.audits.books.selection import Validation, hold_out
+from contamination.audits.books.rates import (
+    DRAWS,
+    Rates,
+    correct_rate,
+    normal_p_values,
+    rank_p_values,
+)
+from contamination.audits.books.selection import ValidationScores, hold_out
 from contamination.core.statistics.bootstrap import Scores
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -74,7 +80,7 @@ def coverage(draws: int) -> None:
             )
             for place, share in enumerate(SHARES):
                 observed = rates(books(rng, 1, share, offset, effect), effect / 2).mean
-                own = correct(observed, SNIPPETS, *sides, seed=seed)
+                own = correct_rate(observed, SNIPPETS, *sides, seed=seed)
                 ends = [(own.low, own.high), of_means(rng, observed, sides), wilson(observed)]
                 held[place] += [low - 1e-9 <= share <= high + 1e-9 for low, high in ends]
         cells = " | ".join(" ".join(f"{100 * x / draws:3.0f}" for x in row) for row in held)
@@ -90,7 +96,7 @@ def null(draws: int) -> None:
             rng, found = np.random.default_rng(1), []
             for seed in range(draws):
                 sides = [[b[None] for b in books(rng, number, s, offset, 2.0)] for s in (1, 0)]
-                held_out = hold_out(Validation([("x", "")], sides[0], sides[1], seed))
+                held_out = hold_out(ValidationScores([("x", "")], sides[0], sides[1], seed))
                 negatives = Rates(held_out.negatives, np.full(number, float(SNIPPETS)))
                 suspect = held_out.rates(books(rng, 1, 0, offset, 2.0)[None, 0])[None]
                 count = np.array([float(SNIPPETS)])

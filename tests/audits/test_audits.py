@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from contamination.audits.base import AuditStage, spelled_out
-from contamination.audits.findings import VARIABLES, drawn, svg
 from contamination.audits.run import KIND, findings, run
 from contamination.core.artifacts import open_artifact
 from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.report.charts import CSS_VARIABLES, page_figure, svg_element
 from contamination.core.report.html import html_table, stylesheet, unbroken
 
 TARGET = "tests.audits.sample.Letters"
@@ -83,9 +83,9 @@ def test_the_page_needs_nothing_else_and_names_are_no_markup(stage):
 
 def test_a_name_is_drawn_as_it_is_whatever_its_letters():
     names = [r"$5 or $\bad{", "紅樓夢", "<script>"]
-    with drawn(4, 3) as (figure, axes):
+    with page_figure(4, 3) as (figure, axes):
         axes.set_yticks([1, 2, 3], names)
-        drawing = ElementTree.fromstring(svg(figure, "names"))
+        drawing = ElementTree.fromstring(svg_element(figure, "names"))
     assert {*names} <= {*drawing.itertext()}
 
 
@@ -93,10 +93,10 @@ def test_a_chart_has_the_pages_own_colours(stage):
     page = (run(stage).path / "report.html").read_text()
     chart = re.search(r"<svg.*?</svg>", page, re.DOTALL)[0]
     ElementTree.fromstring(chart)  # it is whole
-    assert not any(colour in chart.lower() for colour in VARIABLES)
+    assert not any(colour in chart.lower() for colour in CSS_VARIABLES)
     used = set(re.findall(r"var\((--\w+)\)", chart))
     assert "--member" in used
-    assert all(f"{name}:" in stylesheet() for name in {*VARIABLES.values(), *used})
+    assert all(f"{name}:" in stylesheet() for name in {*CSS_VARIABLES.values(), *used})
 
 
 def test_long_cells_are_broken_and_intervals_are_not():
@@ -119,7 +119,7 @@ def test_the_text_for_a_reader_has_all_but_the_charts(stage):
         ({"file": None}, "audit.file is None: give a file or a folder."),
         ({"times": 0}, "audit.times is 0: give 1 or more."),
         ({"tims": 2}, "tims"),
-        ({"_target_": "pathlib.Path"}, "give a class below contamination.audits.base.Audit"),
+        ({"_target_": "pathlib.Path"}, "give a subclass of contamination.audits.base.Audit"),
     ],
 )
 def test_what_no_audit_can_be_given_is_named(stage, change, words):

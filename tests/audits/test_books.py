@@ -98,7 +98,7 @@ def test_what_is_no_book_is_named_and_nothing_is_written(stage, tmp_path):
     first.write_text(whole)
     refused(stage, "audit.suspects", "nowhere", error=ConfigError, suspects="nowhere")
     (tmp_path / "none").mkdir()
-    refused(stage, "audit.suspects", "no book in it", ".epub", error=ConfigError,
+    refused(stage, "audit.suspects", "it has no book", ".epub", error=ConfigError,
             suspects=str(tmp_path / "none"))  # fmt: skip
     refused(stage, "audit.length is 1", error=ConfigError, length=1)
     refused(stage, "audit.null_model", "luck", error=ConfigError, null_model="luck")
