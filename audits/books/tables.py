@@ -87,9 +87,9 @@ def _candidates(result: BooksResult, blind: Interval) -> Table:
         pd.DataFrame(rows),
         note="AUROC is over snippets, with an interval that resamples books and is corrected for "
         "the choice among these methods. Accuracy (balanced), TPR and FPR are those on books held "
-        "out from the threshold's choice. Blind is a classifier that sees the texts alone: where it "
-        "separates positives from negatives, any method may do so too, "
-        "whatever the model was trained on.",
+        "out from the threshold's choice. Blind is a classifier that sees the texts alone: where "
+        "it separates positives from negatives, any method may do so too, whatever the model was "
+        "trained on.",
     )
 
 

@@ -3,16 +3,22 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.metadata import EntryPoint, EntryPoints
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 import yaml
 
-from contamination.audits.base import AuditStage, spelled_out
+from contamination.audits.base import (
+    ENTRY_POINTS,
+    AuditStage,
+    register_installed_audits,
+    spelled_out,
+)
 from contamination.audits.run import KIND, findings, run
 from contamination.core.artifacts import open_artifact
-from contamination.core.cli import CONF
+from contamination.core.cli import CONF, composed
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.report.charts import CSS_VARIABLES, page_figure, svg_element
 from contamination.core.report.html import html_table, stylesheet, unbroken
@@ -138,3 +144,25 @@ def test_a_field_may_be_given_without_its_node():
         assert spelled_out(long) == long
     assert spelled_out(["audit=nowhere", "positives=a"]) == ["audit=nowhere", "positives=a"]
     assert spelled_out(["positives=a"]) == ["positives=a"]
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Another package's audit `letters`, and one that can't be imported."""
+    points = EntryPoints(
+        EntryPoint(name, f"{module}:Letters", ENTRY_POINTS)
+        for name, module in (("letters", "tests.audits.sample"), ("broken", "nowhere"))
+    )
+    monkeypatch.setattr(
+        "contamination.audits.base.entry_points", lambda **given: points.select(**given)
+    )
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_audit_of_another_package_is_chosen_like_those_of_the_folder(tmp_path):
+    (tmp_path / "a.txt").write_text("abc")
+    words = ["audit=letters", f"file={tmp_path / 'a.txt'}", "times=2", f"runs={tmp_path}"]
+    register_installed_audits(words)
+    overrides = spelled_out(words)
+    assert overrides[1:3] == [f"audit.file={tmp_path / 'a.txt'}", "audit.times=2"]
+    assert run(composed("audit", overrides, AuditStage)).counts == {"letters": 6}

@@ -158,7 +158,7 @@ def test_a_jsonl_holds_a_book_a_line_or_one_book(stage, tmp_path):
 
 def test_tokens_are_the_models_own(stage):
     made = run(replace(stage, audit={**stage.audit, "unit": "tokens", "length": 20}))
-    assert re.search("6 of 20 tokens a book", (made.path / "audit.md").read_text())
+    assert re.search("6 of 20 tokens per book", (made.path / "audit.md").read_text())
 
 
 @pytest.mark.slow

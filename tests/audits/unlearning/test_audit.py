@@ -83,8 +83,8 @@ def test_several_models_and_validation_texts(stage, folders, golden, tmp_path):
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"unlearned": "{original}"}, ConfigError, "has the very weights of audit.original"),
-        ({"clean": "{original}"}, ConfigError, "has the very weights of audit.original"),
+        ({"unlearned": "{original}"}, ConfigError, "has the same weights as audit.original"),
+        ({"clean": "{original}"}, ConfigError, "has the same weights as audit.original"),
         ({"unlearned": ["{half}", "{half}"]}, ConfigError, "would be called"),
         ({"unlearned": []}, ConfigError, "audit.unlearned is empty"),
         ({"original": None}, ConfigError, "audit.original is None"),
