@@ -42,7 +42,7 @@ def charts(
 def _score_chart(models: AuditedModels, score: Quantity) -> InlineChart:
     """The distribution functions of the members' scores, a line per model."""
     mask = score.units.sides[True]
-    what = "members" if mask.any() else "chunks"
+    units = "members" if mask.any() else "chunks"
     mask = mask if mask.any() else np.ones(len(mask), bool)
     with page_figure(WIDTH, 3.6) as (figure, axes):
         for model in models:
@@ -51,9 +51,9 @@ def _score_chart(models: AuditedModels, score: Quantity) -> InlineChart:
             style = _line_style(models, model.name)
             axes.step(values, shares, where="post", label=model.name, **style)
         axes.set_xlabel(f"score by {score.name}; higher: more like a member")
-        axes.set_ylabel(f"share of the {what}")
+        axes.set_ylabel(f"share of the {units}")
         figure.legend(loc="outside right upper")
-        title = f"Scores of the {what}"
+        title = f"Scores of the {units}"
         svg = svg_element(figure, f"{title} by {score.name}, a line per model")
     caption = "The share of scores at most as high as that below."
     if models.clean is not None:

@@ -148,7 +148,7 @@ def ratio_screen(
     """
     flagged = suspicious(score_ratios(before, after), width)
     flags, member, nonmember = flagged.astype(float), units.sides[True], units.sides[False]
-    known = None if clean is None else member & still_known(before, after, clean)
+    known_members = None if clean is None else member & still_known(before, after, clean)
     rates: dict[str, Any] = dict.fromkeys(("precision", "recall", "false_alarms", "members"))
     if units.labelled:
         labelled = member | nonmember
@@ -162,8 +162,10 @@ def ratio_screen(
     return ScreenResult(
         suspicious=flagged,
         share=units.mean_of(flags, np.ones(len(flags), bool), "all", rate=True),
-        recall_of_known=None if known is None else units.mean_of(flags, known, "known", rate=True),
-        known=None if known is None else int(known.sum()),
+        recall_of_known=None
+        if known_members is None
+        else units.mean_of(flags, known_members, "known", rate=True),
+        known=None if known_members is None else int(known_members.sum()),
         **rates,
     )
 

@@ -72,8 +72,8 @@ def open_models(original: Any, unlearned: Any, clean: Any, runs: str) -> Audited
         ConfigError: a model does not exist, or two models are the same.
     """
     unlearned_models = [
-        _open_model(f"audit.unlearned{suffix}", name, given, runs)
-        for suffix, name, given in _named_models(unlearned)
+        _open_model(f"audit.unlearned{suffix}", name, model, runs)
+        for suffix, name, model in _named_models(unlearned)
     ]
     twin = None if clean is None else _open_model("audit.clean", CLEAN, clean, runs)
     original_model = _open_model("audit.original", ORIGINAL, original, runs)
@@ -126,37 +126,37 @@ def check_tokens(models: AuditedModels, texts: Sequence[Text]) -> None:
             )
 
 
-def _named_models(given: Any) -> list[tuple[str, str | None, Any]]:
+def _named_models(models: Any) -> list[tuple[str, str | None, Any]]:
     """For each model its suffix of the field's name, its name if it has one, and the model."""
-    if isinstance(given, Mapping) and not MODEL_FIELDS & given.keys():
-        return [(f".{name}", str(name), model) for name, model in given.items()]
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return [(f".{index}", None, model) for index, model in enumerate(given)]
-    return [("", None, given)]
+    if isinstance(models, Mapping) and not MODEL_FIELDS & models.keys():
+        return [(f".{name}", str(name), model) for name, model in models.items()]
+    if isinstance(models, Sequence) and not isinstance(models, str):
+        return [(f".{index}", None, model) for index, model in enumerate(models)]
+    return [("", None, models)]
 
 
-def _open_model(field: str, name: str | None, given: Any, runs: str) -> AuditedModel:
-    node = model_node(field, given)
+def _open_model(field: str, name: str | None, model: Any, runs: str) -> AuditedModel:
+    node = model_node(field, model)
     source = open_node(field, node, runs)
     return AuditedModel(name or source.slug, node, source)
 
 
-def model_node(field: str, given: Any) -> ScoredModelConfig:
+def model_node(field: str, model: Any) -> ScoredModelConfig:
     """The configuration of a model that is given as a path or as a mapping.
 
     Raises:
         ConfigError: it is neither, or has an unknown field.
     """
-    if isinstance(given, str):
-        return ScoredModelConfig(path=given)
-    if not isinstance(given, Mapping):
+    if isinstance(model, str):
+        return ScoredModelConfig(path=model)
+    if not isinstance(model, Mapping):
         raise ConfigError(
-            f"{field} is {given!r}: give a model folder, a hub id, or {{url: …, tokenizer: …}} for "
+            f"{field} is {model!r}: give a model folder, a hub id, or {{url: …, tokenizer: …}} for "
             "a model behind a server."
         )
-    for name in given.keys() - MODEL_FIELDS:
+    for name in model.keys() - MODEL_FIELDS:
         raise ConfigError(f"{field}.{name}: unknown field. {near_names(str(name), MODEL_FIELDS)}")
-    return ScoredModelConfig(**given)
+    return ScoredModelConfig(**model)
 
 
 def _check_names(unlearned: Sequence[AuditedModel]) -> None:

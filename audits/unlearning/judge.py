@@ -56,15 +56,15 @@ class Judge:
     """The judging model. Its answers are stored, so nothing is asked twice.
 
     Args:
-        given: `url`, and perhaps `name`, `key_env`, `requests`, `timeout_seconds`, `retries`.
+        server: `url`, and perhaps `name`, `key_env`, `requests`, `timeout_seconds`, `retries`.
         runs: the folder of all artefacts.
 
     Raises:
         ConfigError: the server or the model does not exist.
     """
 
-    def __init__(self, given: Mapping[str, Any], runs: Path) -> None:
-        self._client = Client(FIELD, model_node(FIELD, given))
+    def __init__(self, server: Mapping[str, Any], runs: Path) -> None:
+        self._client = Client(FIELD, model_node(FIELD, server))
         self.name = served_model(self._client, self._client.server.name).id
         identity = f"{self._client.url}\n{self.name}\n{QUESTION}"
         self.digest = hashlib.sha256(identity.encode()).hexdigest()

@@ -160,9 +160,9 @@ def utility(rows: pd.DataFrame, *, of_validation: bool) -> Table:
         "loss": lambda row: estimate_in(row, "loss"),
         "change": lambda row: estimate_in(row, "change"),
     }
-    what = "validation text" if of_validation else "the non-members"
+    texts = "validation text" if of_validation else "the non-members"
     note = "Nats per token, the mean over texts; the change from the original is paired."
-    return _table("utility", f"The loss on {what}", rows, columns, note)
+    return _table("utility", f"The loss on {texts}", rows, columns, note)
 
 
 def _table(
