@@ -41,18 +41,19 @@ from contamination.audits.unlearning.inputs import (
     read_texts,
     split_into_chunks,
 )
-from contamination.audits.unlearning.judge import Judge
 from contamination.audits.unlearning.quantities import (
     Quantity,
+    QuestionFile,
     answer_quantities,
+    answer_recall,
     corpus_questions,
     make_quantity,
+    read_questions,
     score_quantities,
     screened_score,
 )
-from contamination.audits.unlearning.questions import QuestionFile, answer_recall, read_questions
 from contamination.audits.unlearning.report import UnlearningFigures, report
-from contamination.audits.unlearning.text_similarity import Embedding
+from contamination.audits.unlearning.text_similarity import Embedding, Judge
 from contamination.core.config import PART, POSITIVE, Range, at_least, limited, runtime
 from contamination.core.errors import DataError, near_names, require
 from contamination.core.table_files import write_parquet

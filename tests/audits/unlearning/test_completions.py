@@ -11,8 +11,7 @@ from contamination.audits.unlearning.completions import (
     CompletionPlan,
     compare_continuations,
 )
-from contamination.audits.unlearning.judge import Judge, rating
-from contamination.audits.unlearning.text_similarity import Embedding
+from contamination.audits.unlearning.text_similarity import Embedding, Judge, rating
 from contamination.core.errors import ConfigError, ServerError
 from contamination.data.examples import make_text
 from tests.detection.model.served.server import Server
