@@ -177,15 +177,15 @@ def _ratio_sentence(figures: UnlearningFigures, name: str) -> str:
     row = rows.loc[figures.screened.name]
     if row["share_why"]:
         return (
-            "How far it went can't be told: the original and the clean twin score "
+            "The forget ratio can't be told: the original and the clean twin score "
             f"the members alike by {figures.screened.name}, so there was nothing to forget."
         )
     sentence = (
-        f"The members' {figures.screened.name} score went {estimate_in(row, 'share')} of "
-        "the way from the original to the clean twin (0: unchanged, 1: as if never trained on)"
+        f"The forget ratio of the members' {figures.screened.name} score is "
+        f"{estimate_in(row, 'share')} (0: as the original, 1: as the clean twin)"
     )
     if "beyond" in row and pd.notna(row["beyond"]):
-        sentence += f"; beyond what non-members moved, {estimate_in(row, 'beyond')}"
+        sentence += f"; beyond the change of non-members, {estimate_in(row, 'beyond')}"
     return f"{sentence}."
 
 
@@ -326,11 +326,11 @@ def _ratio_chart(models: AuditedModels, ratios: pd.DataFrame) -> InlineChart:
         axes.set_ylim(-0.7, len(rows) - 0.3)
         names = rows["unlearned"] + ": " + rows["quantity"]
         axes.set_yticks(heights, names)
-        axes.set_xlabel("share of the way from the original (0) to the clean twin (1)")
+        axes.set_xlabel("forget ratio, from the original (0) to the clean twin (1)")
         axes.set_xlim(edges)
         axes.tick_params(axis="y", colors=INK)
         title = "How far each model went"
-        svg = svg_element(figure, f"{title}: the share of the way, with intervals")
+        svg = svg_element(figure, f"{title}: forget ratios with intervals")
     caption = (
         "0, orange: as the original; 1, violet: as the clean twin. 95% intervals over texts; one "
         "that ends at the edge continues beyond it."

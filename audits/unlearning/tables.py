@@ -37,7 +37,7 @@ def forget_ratios(rows: pd.DataFrame) -> Table:
         "members: before": lambda row: decimals(row["original"]),
         "after": lambda row: decimals(row["after"]),
         "clean twin": lambda row: decimals(row["clean"]),
-        "share of the way": lambda row: ratio(row, "share"),
+        "forget ratio": lambda row: ratio(row, "share"),
     }
     if "beyond" in rows:
         columns |= {
@@ -48,11 +48,11 @@ def forget_ratios(rows: pd.DataFrame) -> Table:
         }
     note = (
         "Means of the members, then of the non-members, a control. Before: the original's; after: "
-        "the unlearned model's. Share of the way: (before − after) / (before − clean twin), with "
+        "the unlearned model's. Forget ratio: (before − after) / (before − clean twin), with "
         "Fieller's 95% interval over texts; 0: nothing was forgotten, 1: as if never trained on, "
         "above 1: further than the twin. Beyond non-members: the same of the differences between "
         "members and non-members, so that what changed for all texts does not count. "
-        f"{CANT_BE_TOLD.capitalize()}: the original and the twin are not told apart."
+        f"{CANT_BE_TOLD.capitalize()}: the original and the twin do not differ."
     )
     return _table("way", "How far each model went to the clean twin", rows, columns, note)
 
@@ -68,8 +68,8 @@ def membership(rows: pd.DataFrame) -> Table:
     }
     note = (
         "AUROC of members against non-members, the mean over benchmarks, with 95% intervals over "
-        "texts. 0.5: not told apart. Below it: members were pushed below texts that the model "
-        "never saw, which shows them as well."
+        "texts. 0.5: not separated. Below it: members were pushed below texts that the model "
+        "never saw, which reveals them as well."
     )
     if "distance" in rows:
         columns |= {

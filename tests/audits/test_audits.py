@@ -1,6 +1,7 @@
-"""TODO."""
+"""What all audits share: the artefact, the page, the Markdown, the command line."""
 
 import re
+from copy import deepcopy
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.metadata import EntryPoint, EntryPoints
@@ -9,6 +10,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 import yaml
+from hydra.core.config_store import ConfigStore
 
 from contamination.audits.base import (
     ENTRY_POINTS,
@@ -149,6 +151,7 @@ def test_a_field_may_be_given_without_its_node():
 @pytest.fixture
 def installed(monkeypatch):
     """Another package's audit `letters`, and one that can't be imported."""
+    monkeypatch.setattr(ConfigStore.instance(), "repo", deepcopy(ConfigStore.instance().repo))
     points = EntryPoints(
         EntryPoint(name, f"{module}:Letters", ENTRY_POINTS)
         for name, module in (("letters", "tests.audits.sample"), ("broken", "nowhere"))

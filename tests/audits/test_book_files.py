@@ -1,4 +1,4 @@
-"""TODO."""
+"""Reading books, their boilerplate, and drawing snippets."""
 
 import re
 import time

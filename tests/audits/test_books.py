@@ -1,4 +1,4 @@
-"""TODO."""
+"""The audit of books from files to its report."""
 
 import json
 import re
