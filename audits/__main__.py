@@ -20,10 +20,15 @@ def main(config: DictConfig) -> None:
     print(f"{findings(artifact)}\nwrote {artifact.path / PAGE}")
 
 
-if __name__ == "__main__":
+def run_command() -> int:
+    """Run the audit that the command line chooses; returns the exit status."""
     from contamination.audits.base import register_installed_audits, spelled_out
     from contamination.detection.__main__ import run_launched
 
     register_installed_audits(sys.argv[1:])
     sys.argv[1:] = spelled_out(sys.argv[1:])
-    sys.exit(said(partial(run_launched, partial(command, "audit", main))))
+    return run_launched(partial(command, "audit", main))
+
+
+if __name__ == "__main__":
+    sys.exit(said(run_command))

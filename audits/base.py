@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
-from importlib.metadata import entry_points
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from hydra.core.config_store import ConfigStore
 from contamination.core.artifacts import Artifact
 from contamination.core.cli import CONF
 from contamination.core.config import Ranged
-from contamination.core.errors import require
+from contamination.core.errors import ConfigError, require
 from contamination.core.report.document import ReportContent
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
@@ -171,13 +171,31 @@ def register_installed_audits(overrides: Sequence[str]) -> None:
     """Make audits of other packages known to Hydra, as further files of conf/audit.
 
     Only the audit that the overrides choose is imported, for the defaults of its fields.
+
+    Raises:
+        ConfigError: the chosen audit can't be imported, or is not an audit.
     """
     chosen = _chosen_audit(overrides)
     for entry_point in entry_points(group=ENTRY_POINTS):
         node: dict[str, Any] = {"_target_": entry_point.value.replace(":", ".")}
         if entry_point.name == chosen:
-            node |= {field.name: _default(field) for field in fields(entry_point.load())}
+            node |= {field.name: _default(field) for field in _load_fields(entry_point)}
         ConfigStore.instance().store(name=entry_point.name, node=node, group="audit")
+
+
+def _load_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
+    """The fields of an installed audit."""
+    try:
+        audit_class = entry_point.load()
+    except Exception as error:  # another package's import may fail in any way
+        raise ConfigError(
+            f"audit is {entry_point.name!r}: {entry_point.value} can't be imported "
+            f"({type(error).__name__}: {error}). Fix or remove the package that installs it."
+        ) from error
+    is_audit = isinstance(audit_class, type) and issubclass(audit_class, Audit)
+    remedy = f"make {entry_point.value} a dataclass below contamination.audits.base.Audit."
+    require(is_audit and is_dataclass(audit_class), "audit", entry_point.name, remedy)
+    return fields(audit_class)
 
 
 def _default(field: Field[Any]) -> Any:
@@ -214,4 +232,4 @@ def _audit_fields(name: str | None) -> set[str]:
     if file.is_file():
         return {*read_yaml(file)}
     installed = entry_points(group=ENTRY_POINTS, name=name)
-    return {field.name for entry_point in installed for field in fields(entry_point.load())}
+    return {field.name for entry_point in installed for field in _load_fields(entry_point)}

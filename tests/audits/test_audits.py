@@ -1,7 +1,6 @@
 """What all audits share: the artefact, the page, the Markdown, the command line."""
 
 import re
-from copy import deepcopy
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.metadata import EntryPoint, EntryPoints
@@ -151,7 +150,6 @@ def test_a_field_may_be_given_without_its_node():
 @pytest.fixture
 def installed(monkeypatch):
     """Another package's audit `letters`, and one that can't be imported."""
-    monkeypatch.setattr(ConfigStore.instance(), "repo", deepcopy(ConfigStore.instance().repo))
     points = EntryPoints(
         EntryPoint(name, f"{module}:Letters", ENTRY_POINTS)
         for name, module in (("letters", "tests.audits.sample"), ("broken", "nowhere"))
@@ -159,6 +157,8 @@ def installed(monkeypatch):
     monkeypatch.setattr(
         "contamination.audits.base.entry_points", lambda **given: points.select(**given)
     )
+    yield
+    ConfigStore.instance().repo.pop("audit", None)
 
 
 @pytest.mark.usefixtures("installed")
@@ -169,3 +169,9 @@ def test_an_audit_of_another_package_is_chosen_like_those_of_the_folder(tmp_path
     overrides = spelled_out(words)
     assert overrides[1:3] == [f"audit.file={tmp_path / 'a.txt'}", "audit.times=2"]
     assert run(composed("audit", overrides, AuditStage)).counts == {"letters": 6}
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_audit_that_cant_be_imported_is_an_error_where_it_is_chosen():
+    with pytest.raises(ConfigError, match=r"'broken': nowhere:Letters can't be imported"):
+        register_installed_audits(["audit=broken"])

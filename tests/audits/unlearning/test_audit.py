@@ -53,7 +53,7 @@ def test_a_model_with_a_twin(stage, rows, folders):
     assert drawn.groupby(["model", "chunk"]).size().unique().tolist() == [2]
     assert drawn["similarity"].between(-1, 1).all()
     assert "similarity" in ways.index
-    assert "of the way from the original to the clean twin" in (made.path / "audit.md").read_text()
+    assert "The forget ratio of the members' min_k score is" in (made.path / "audit.md").read_text()
     assert run(given).path == made.path
 
 
