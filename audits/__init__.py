@@ -1,8 +1,8 @@
-"""Audits of a model and texts of one's own: `python -m audits audit=NAME …`.
+"""Audits of a model with your own texts: `python -m audits audit=NAME …`.
 
-An audit is a class below `base.Audit` (a file or a package here) and a file of `conf/audit` that
-names it. It checks what it is given, then returns `Findings`: sentences, tables and charts. What
-they are written to is the same for all of them (`run`, `page`, `markdown`).
+An audit is a subclass of `base.Audit` (a module or a package here, or an entry point of another
+package) and a file of `conf/audit` that names it. It checks its input and returns the content of a
+report; `run` stores that in the same way for all audits.
 """
 
 import contamination.core.startup  # noqa: F401 (signals are answered from here on)

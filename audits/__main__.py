@@ -1,4 +1,4 @@
-"""`python -m audits audit=NAME …`: an audit of a model with texts of one's own."""
+"""`python -m audits audit=NAME …`: audit a model with your own texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contamination.core.config import convert
 
 
 def main(config: DictConfig) -> None:
-    """Audit a model with texts of one's own, and print what was found."""
+    """Audit a model with your own texts, and print the findings."""
     from contamination.audits.base import AuditStage
     from contamination.audits.run import PAGE, findings, run
 
@@ -20,9 +20,15 @@ def main(config: DictConfig) -> None:
     print(f"{findings(artifact)}\nwrote {artifact.path / PAGE}")
 
 
-if __name__ == "__main__":
-    from contamination.audits.base import spelled_out
+def run_command() -> int:
+    """Run the audit that the command line chooses; returns the exit status."""
+    from contamination.audits.base import register_installed_audits, spelled_out
     from contamination.detection.__main__ import run_launched
 
+    register_installed_audits(sys.argv[1:])
     sys.argv[1:] = spelled_out(sys.argv[1:])
-    sys.exit(said(partial(run_launched, partial(command, "audit", main))))
+    return run_launched(partial(command, "audit", main))
+
+
+if __name__ == "__main__":
+    sys.exit(said(run_command))

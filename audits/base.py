@@ -1,19 +1,26 @@
-"""What an audit is, and what every audit is given."""
+"""The base class of audits, their configuration and their result.
+
+Audits of other packages are installed as entry points of the group `contamination.audits`, as
+`NAME = "package.module:Class"`, and chosen by `audit=NAME` like those of `conf/audit`.
+"""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
-from contamination.audits.findings import Findings
+from hydra.core.config_store import ConfigStore
+
 from contamination.core.artifacts import Artifact
 from contamination.core.cli import CONF
 from contamination.core.config import Ranged
-from contamination.core.errors import require
+from contamination.core.errors import ConfigError, require
+from contamination.core.report.document import ReportContent
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Texts
@@ -29,14 +36,14 @@ from contamination.detection.config import (
 
 @dataclass(frozen=True)
 class AuditStage:
-    """Everything that one audit needs; the nodes are those of `DetectionStage`."""
+    """The configuration of one audit; its model and scoring nodes are those of `DetectionStage`."""
 
     audit: dict[str, Any]
-    """`_target_`, a class below `Audit`, and its fields."""
+    """`_target_`, which names a subclass of `Audit`, and its fields."""
 
     name: str = "run"
     seed: int = 0
-    """Every other seed is derived from it by name."""
+    """All other seeds are derived from it and a name."""
     runs: str = "runs"
     """The folder of all artefacts."""
     model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
@@ -46,30 +53,34 @@ class AuditStage:
     method: dict[str, Any] = field(default_factory=dict)
     detection: DetectionConfig = field(default_factory=DetectionConfig)
 
-    def scores(self, texts: Texts, what: str, model: ScoredModelConfig | None = None) -> Artifact:
-        """The texts scored by `method`, as `python -m detection` does it, or found scored.
+    def scores(
+        self, texts: Texts, description: str, model: ScoredModelConfig | None = None
+    ) -> Artifact:
+        """Score texts as `python -m detection` does; existing scores are reused.
 
         Args:
-            texts: of which each has an id of its own.
-            what: what they are, for the scores' config.yaml, where a path would stand.
-            model: what is scored; None: `model`.
+            texts: the texts, with unique ids.
+            description: of the texts, recorded in config.yaml in place of a path.
+            model: the model to score with; by default `self.model`.
         """
         from contamination.detection.run import run
 
-        return run(self._stage(what, model), examples=texts)
+        return run(self._detection_stage(description, model), examples=texts)
 
-    def scores_place(self, texts: Texts, what: str, model: ScoredModelConfig | None = None) -> Path:
-        """The folder of these `scores`, whose name tells all that can change them."""
+    def scores_folder(
+        self, texts: Texts, description: str, model: ScoredModelConfig | None = None
+    ) -> Path:
+        """The folder of the same `scores`; its name depends on all that can change them."""
         from contamination.detection.run import place
 
-        return place(self._stage(what, model), texts)
+        return place(self._detection_stage(description, model), texts)
 
-    def _stage(self, what: str, model: ScoredModelConfig | None) -> DetectionStage:
+    def _detection_stage(self, description: str, model: ScoredModelConfig | None) -> DetectionStage:
         return DetectionStage(
             name=self.name,
             seed=self.seed,
             runs=self.runs,
-            examples=ExamplesConfig(f"({what})"),
+            examples=ExamplesConfig(f"({description})"),
             model=model or self.model,
             reference=self.reference,
             masked_lm=self.masked_lm,
@@ -80,34 +91,50 @@ class AuditStage:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """An audit whose input is read and good.
+class AuditResult:
+    """The result of an audit.
 
     Attributes:
-        slug: what its folder is called, beside the audit's own name: the model, say.
-        inputs: the digests of all that it reads, by name.
-        find: does the work; it is given the audit's folder, which is unfinished by then.
-        settings: what else can change the findings, beside the audit's own fields and the seed.
+        content: what its Markdown file and its page say.
+        counts: numbers to record in the manifest.
+        files: names of further files that the audit has written into its folder.
+    """
+
+    content: ReportContent
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PreparedAudit:
+    """An audit whose input has been read and checked.
+
+    Attributes:
+        slug: names the audited model in the folder's name.
+        inputs: the digests of all that the audit reads, by name.
+        conduct: does the work, given the audit's unfinished folder.
+        settings: what else can change the result, besides the audit's own fields and the seed.
     """
 
     slug: str
     inputs: Mapping[str, str]
-    find: Callable[[Path], Findings]
+    conduct: Callable[[Path], AuditResult]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Audit(Ranged, ABC, node="audit"):
     """One kind of audit: a frozen dataclass whose fields are those of its file in conf/audit.
 
-    A field that names files is declared with `core.config.runtime`: their content names the folder
-    (`Prepared.inputs`), wherever they are. Fields have ranges (`core.config.limited`).
+    A field that names files is declared with `core.config.runtime`: the folder's name depends on
+    the files' content (`PreparedAudit.inputs`) and not on their paths. Other fields are declared
+    with a range (`core.config.limited`).
     """
 
     kind: ClassVar[str]
-    """What its folders begin with."""
+    """The first word of the names of its folders."""
 
     needed: ClassVar[Sequence[str]] = ()
-    """Fields, None by default, that must be given."""
+    """Fields that must be given, although their default is None."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,36 +142,94 @@ class Audit(Ranged, ABC, node="audit"):
             self.require(getattr(self, name) is not None, name, "give a file or a folder.")
 
     @abstractmethod
-    def prepare(self, stage: AuditStage) -> Prepared:
+    def prepare(self, stage: AuditStage) -> PreparedAudit:
         """Read and check all input.
 
         Raises:
-            UserError: what can't be used.
+            UserError: the input can't be used.
         """
 
 
-def audit_of(made: Any, node: Mapping[str, Any]) -> Audit:
-    """What the node `audit` made, if it is an audit."""
-    remedy = "give a class below contamination.audits.base.Audit; see conf/audit."
-    require(isinstance(made, Audit), "audit._target_", node["_target_"], remedy)
-    found: Audit = made
-    return found
+def check_audit(instance: Any, node: Mapping[str, Any]) -> Audit:
+    """Return the instance that the node `audit` describes if it is an audit.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    remedy = "give a subclass of contamination.audits.base.Audit; see conf/audit."
+    require(isinstance(instance, Audit), "audit._target_", node["_target_"], remedy)
+    audit: Audit = instance
+    return audit
 
 
+ENTRY_POINTS = "contamination.audits"
+"""The entry point group of audits that other packages install."""
 CHOICE = re.compile(r"audit=([\w/]+)")
 
 
-def spelled_out(words: Sequence[str]) -> list[str]:
-    """`positives=DIR` as `audit.positives=DIR`, where the chosen audit has such a field.
+def register_installed_audits(overrides: Sequence[str]) -> None:
+    """Make audits of other packages known to Hydra, as further files of conf/audit.
 
-    A field that has the name of a node of the stage, such as `model`, keeps its prefix.
+    Only the audit that the overrides choose is imported, for the defaults of its fields.
+
+    Raises:
+        ConfigError: the chosen audit can't be imported, or is not an audit.
     """
-    chosen = [found[1] for found in map(CHOICE.fullmatch, words) if found]
-    file = CONF / "audit" / f"{chosen[-1]}.yaml" if chosen else None
-    if file is None or not file.is_file():
-        return [*words]
-    own = {*read_yaml(file)} - {field.name for field in fields(AuditStage)}
-    short = re.compile(rf"(\+*)({'|'.join(map(re.escape, sorted(own)))})(?=[.=])")
-    return [
-        short.sub(r"\1audit.\2", word, count=1) if short.match(word) else word for word in words
-    ]
+    chosen = _chosen_audit(overrides)
+    for entry_point in entry_points(group=ENTRY_POINTS):
+        node: dict[str, Any] = {"_target_": entry_point.value.replace(":", ".")}
+        if entry_point.name == chosen:
+            node |= {field.name: _default(field) for field in _load_fields(entry_point)}
+        ConfigStore.instance().store(name=entry_point.name, node=node, group="audit")
+
+
+def _load_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
+    """The fields of an installed audit."""
+    try:
+        audit_class = entry_point.load()
+    except Exception as error:  # another package's import may fail in any way
+        raise ConfigError(
+            f"audit is {entry_point.name!r}: {entry_point.value} can't be imported "
+            f"({type(error).__name__}: {error}). Fix or remove the package that installs it."
+        ) from error
+    is_audit = isinstance(audit_class, type) and issubclass(audit_class, Audit)
+    remedy = f"make {entry_point.value} a dataclass below contamination.audits.base.Audit."
+    require(is_audit and is_dataclass(audit_class), "audit", entry_point.name, remedy)
+    return fields(audit_class)
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return "???" if field.default is MISSING else field.default
+
+
+def spelled_out(overrides: Sequence[str]) -> list[str]:
+    """The command line's overrides, with `positives=DIR` written as `audit.positives=DIR`.
+
+    A field of the chosen audit is recognised without its prefix, unless `AuditStage` has a field of
+    the same name, such as `model`.
+    """
+    names = _audit_fields(_chosen_audit(overrides)) - {field.name for field in fields(AuditStage)}
+    if not names:
+        return [*overrides]
+    alternatives = "|".join(map(re.escape, sorted(names)))
+    unprefixed = re.compile(rf"^(\+*)({alternatives})(?=[.=])")
+    return [unprefixed.sub(r"\1audit.\2", override) for override in overrides]
+
+
+def _chosen_audit(overrides: Sequence[str]) -> str | None:
+    """The last `audit=NAME` among the overrides."""
+    choices = [match[1] for match in map(CHOICE.fullmatch, overrides) if match]
+    return choices[-1] if choices else None
+
+
+def _audit_fields(name: str | None) -> set[str]:
+    """The fields of a file of conf/audit, or of an installed audit; none if there is neither."""
+    if name is None:
+        return set()
+    file = CONF / "audit" / f"{name}.yaml"
+    if file.is_file():
+        return {*read_yaml(file)}
+    installed = entry_points(group=ENTRY_POINTS, name=name)
+    return {field.name for entry_point in installed for field in _load_fields(entry_point)}

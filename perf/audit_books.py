@@ -1,4 +1,4 @@
-"""Does the audit of books tell the true shares? Books of embedded text, trained on in part.
+"""Compares the audit of books with known shares: books of embedded text, trained on in part.
 
     python -m perf.audit_books [redraws, 50] [models, 10] [copies, 4] [folder to keep]
 
@@ -7,16 +7,16 @@ Twenty "books" of 2,560 words are made of the embedded documents, each of one ki
 other documents. For each of the models it is then trained on some of the books' chapters (320 words
 each), so many copies of each among other text: on all chapters of 5 positives, on none of 5
 negatives, and on the share in SHARES of 10 suspects. A book's true share is that of its words that
-was trained on, which is exact, since chapters are equally long; the audit's snippets (160 tokens)
-begin anywhere, and may stand in two chapters.
+was trained on, which is exact because chapters are equally long; the audit's snippets (160 tokens)
+begin anywhere, and may span two chapters.
 
-What is redrawn: for each model the books' roles, the chapters that are trained on, and the order of
-training; for each redraw (redraws / models a model) which of the wholly trained books are positives
-and which suspects, the same of the untrained ones, and all snippets. The models share the
+For each model, these are drawn: the books' roles, the chapters that are trained on, and the order
+of training. For each redraw (redraws / models per model): which of the wholly trained books are
+positives and which suspects, the same of the untrained ones, and all snippets. The models share the
 pretrained one and the books.
 
-Printed is how often the 95% interval of the corrected rate holds the true share, and how often that
-of the contamination rate itself does (Wilson's, of its snippets), with both's mean error.
+It prints how often the 95% interval of the corrected rate covers the true share, and how often that
+of the contamination rate itself does (Wilson's, of its snippets), with the mean error of both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from contamination.training import train
 KINDS = ("wikipedia", "common_crawl", "book", "law")
 BOOKS, CHAPTERS, CHAPTER_WORDS = 20, 8, 320
 SHARES = (0.0, 0.0, 0.0, 0.25, 0.25, 0.5, 0.5, 1.0, 1.0, 1.0)
-"""Of the suspects; the other books are as many positives as negatives."""
+"""The suspects' shares; half of the other books are positives, half negatives."""
 BASE_TOKENS, OTHER_TOKENS = 1_000_000, 200_000
 WIDTH = 256
 RECIPE = (
@@ -63,7 +63,7 @@ Books = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A model, and the share of each book that it was trained on."""
 
     path: Path
@@ -71,23 +71,23 @@ class Trained:
 
 
 def chapters() -> tuple[list[list[str]], list[str]]:
-    """Each book's chapters, as many books of each kind; and the documents that are in no book."""
+    """Each book's chapters, equally many books per kind; and the documents that are in no book."""
     books: list[list[str]] = []
-    begun: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    left, whole = dict.fromkeys(KINDS, BOOKS // len(KINDS)), CHAPTERS * CHAPTER_WORDS
-    kept = []
+    words_by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    books_left = dict.fromkeys(KINDS, BOOKS // len(KINDS))
+    book_words, unused = CHAPTERS * CHAPTER_WORDS, []
     for document in EmbeddedCorpus(subsets=KINDS).documents():
-        own = begun[document.subset]
-        if not left[document.subset]:
-            kept.append(document.text)
+        words = words_by_kind[document.subset]
+        if not books_left[document.subset]:
+            unused.append(document.text)
             continue
-        own += document.text.split()
-        if len(own) >= whole:
-            starts = range(0, whole, CHAPTER_WORDS)
-            books.append([" ".join(own[s : s + CHAPTER_WORDS]) for s in starts])
-            own.clear()
-            left[document.subset] -= 1
-    return books, kept
+        words += document.text.split()
+        if len(words) >= book_words:
+            starts = range(0, book_words, CHAPTER_WORDS)
+            books.append([" ".join(words[start : start + CHAPTER_WORDS]) for start in starts])
+            words.clear()
+            books_left[document.subset] -= 1
+    return books, unused
 
 
 def pretrained(folder: Path, texts: Sequence[str]) -> Path:
@@ -99,9 +99,9 @@ def pretrained(folder: Path, texts: Sequence[str]) -> Path:
 
 def trained(
     folder: Path, base: Path, texts: tuple[Books, Sequence[str]], copies: int, seed: int
-) -> Trained:
+) -> TrainedModel:
     """The pretrained model after some chapters of some of the books, among other texts."""
-    books, other = texts
+    books, other_texts = texts
     rng = np.random.default_rng(derive(seed, "books"))
     wholes = (BOOKS - len(SHARES)) // 2
     shares = rng.permutation([*SHARES, *[1.0] * wholes, *[0.0] * wholes])
@@ -111,19 +111,19 @@ def trained(
         for chapter in rng.permutation(CHAPTERS)[: round(share * CHAPTERS)]
     ]
     tokenizer = Tokenizer(str(base)).hf
-    rest = [*_until(tokenizer, other, OTHER_TOKENS)]
+    rest = [*_until(tokenizer, other_texts, OTHER_TOKENS)]
     documents = [*seen * copies, *rest]
     file = folder / f"seen-{copies}-{seed}.jsonl"
-    file.write_text(_lines([documents[place] for place in rng.permutation(len(documents))]))
+    file.write_text(_lines([documents[index] for index in rng.permutation(len(documents))]))
     tokens = sum(map(len, tokenizer([*seen, *rest])["input_ids"][: len(seen)])) * copies
     tokens += OTHER_TOKENS
     corpus = _packed(folder, file, tokens // WIDTH * WIDTH, f"tokenizer.path={base}")
     words = (f"runs={folder}/runs", f"corpus_folder={corpus}", f"model.path={base}", f"seed={seed}")
-    return Trained(train(*words, *RECIPE).artifact.path, [float(share) for share in shares])
+    return TrainedModel(train(*words, *RECIPE).artifact.path, [float(share) for share in shares])
 
 
 def _until(tokenizer: Any, texts: Sequence[str], tokens: int) -> Iterator[str]:
-    """Texts with so many tokens, or a few more."""
+    """The first texts that have at least so many tokens together."""
     for text in texts:
         if tokens <= 0:
             return
@@ -144,54 +144,54 @@ def _lines(texts: Sequence[str]) -> str:
     return "".join(f"{json.dumps({'text': text})}\n" for text in texts)
 
 
-def redraw(folder: Path, model: Trained, books: Books, seed: int) -> pd.DataFrame:
-    """One audit: a row a suspect, with its true share."""
+def redraw(folder: Path, model: TrainedModel, books: Books, seed: int) -> pd.DataFrame:
+    """The result of one audit: a row per suspect, with its true share."""
     rng = np.random.default_rng(derive(seed, "roles"))
     shares, wholes = np.array(model.shares), (BOOKS - len(SHARES)) // 2
     roles = {
         role: rng.permutation(np.flatnonzero(shares == share))[:wholes].tolist()
         for role, share in (("positives", 1.0), ("negatives", 0.0))
     }
-    known = {place for own in roles.values() for place in own}
-    roles["suspects"] = [place for place in range(BOOKS) if place not in known]
-    for role, own in roles.items():
-        rows = [{"title": f"Book {i}", "text": "\n\n".join(books[i])} for i in own]
+    validation = {*roles["positives"], *roles["negatives"]}
+    roles["suspects"] = [index for index in range(BOOKS) if index not in validation]
+    for role, indices in roles.items():
+        rows = [{"title": f"Book {i}", "text": "\n\n".join(books[i])} for i in indices]
         (folder / f"{role}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    given = [f"audit.{role}={folder / role}.jsonl" for role in roles]
-    words = [*AUDIT, *given, f"model.path={model.path}", f"runs={folder}/runs", f"seed={seed}"]
-    made = run(composed("audit", words, AuditStage))
-    table = pd.read_parquet(made.path / "suspects.parquet")
-    place = table["title"].str.removeprefix("Book ").astype(int)
-    return table.assign(share=shares[place], redraw=seed, folder=str(made.path))
+    files = [f"audit.{role}={folder / role}.jsonl" for role in roles]
+    words = [*AUDIT, *files, f"model.path={model.path}", f"runs={folder}/runs", f"seed={seed}"]
+    artifact = run(composed("audit", words, AuditStage))
+    table = pd.read_parquet(artifact.path / "suspects.parquet")
+    index = table["title"].str.removeprefix("Book ").astype(int)
+    return table.assign(share=shares[index], redraw=seed, folder=str(artifact.path))
 
 
-def held(table: pd.DataFrame) -> pd.DataFrame:
-    """How often each interval holds the true share, and the mean errors, by share and over all."""
+def coverage(table: pd.DataFrame) -> pd.DataFrame:
+    """How often each interval covers the true share, and the mean errors, by share and over all."""
     z, n, rate = 1.96, table["snippets"], table["contamination_rate"]
     centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + (z / (2 * n)) ** 2)
-    own = table.assign(
-        told=table["corrected"].notna(),
-        corrected_holds=table["share"].between(table["low"].fillna(0), table["high"].fillna(1)),
-        rate_holds=table["share"].between(centre - half - 1e-9, centre + half + 1e-9),
+    measures = table.assign(
+        estimated=table["corrected"].notna(),
+        corrected_covers=table["share"].between(table["low"].fillna(0), table["high"].fillna(1)),
+        rate_covers=table["share"].between(centre - half - 1e-9, centre + half + 1e-9),
         width=table["high"].fillna(1) - table["low"].fillna(0),
         corrected_error=(table["corrected"] - table["share"]).abs(),
         rate_error=(rate - table["share"]).abs(),
     )
     columns = [
-        "told", "corrected_holds", "rate_holds", "width", "corrected", "contamination_rate",
+        "estimated", "corrected_covers", "rate_covers", "width", "corrected", "contamination_rate",
         "corrected_error", "rate_error",
     ]  # fmt: skip
-    by_share = own.groupby("share")[columns].mean()
-    return pd.concat([by_share, own[columns].mean().rename("all").to_frame().T])
+    by_share = measures.groupby("share")[columns].mean()
+    return pd.concat([by_share, measures[columns].mean().rename("all").to_frame().T])
 
 
 def main() -> None:
-    """All redraws."""
-    given, usual = sys.argv[1:4], ("50", "10", "4")
-    redraws, models, copies = (int(word) for word in [*given, *usual[len(given) :]])
-    with tempfile.TemporaryDirectory() as place:
-        folder, begun = Path(sys.argv[4] if len(sys.argv) > 4 else place), time.monotonic()
+    """Print the coverage over all redraws."""
+    arguments, defaults = sys.argv[1:4], ("50", "10", "4")
+    redraws, models, copies = map(int, [*arguments, *defaults[len(arguments) :]])
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, start = Path(sys.argv[4] if len(sys.argv) > 4 else temporary), time.monotonic()
         folder.mkdir(exist_ok=True)
         books, rest = chapters()
         half = len(rest) // 2
@@ -199,11 +199,11 @@ def main() -> None:
         tables = []
         for number in range(models):
             model = trained(folder, base, (books, rest[half:]), copies, number)
-            own = range(number * redraws // models, (number + 1) * redraws // models)
-            tables += [redraw(folder, model, books, seed) for seed in own]
-            print(f"model {number + 1} of {models}: {time.monotonic() - begun:.0f} s", flush=True)
+            seeds = range(number * redraws // models, (number + 1) * redraws // models)
+            tables += [redraw(folder, model, books, seed) for seed in seeds]
+            print(f"model {number + 1} of {models}: {time.monotonic() - start:.0f} s", flush=True)
         print(Path(tables[0]["folder"].iloc[0], "audit.md").read_text())
-        print(held(pd.concat(tables)).round(3).to_string())
+        print(coverage(pd.concat(tables)).round(3).to_string())
 
 
 if __name__ == "__main__":

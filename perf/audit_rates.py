@@ -1,16 +1,16 @@
-"""Do the audit of books' intervals and p-values keep their word? Simulated books of known shares.
+"""Coverage of the intervals and p-values of the audit of books, with simulated books.
 
     python -m perf.audit_rates [draws, default 300]
 
-Snippets of a book score N(b, 1), those that were trained on N(b + d, 1), where b is the book's own,
-N(0, offset). Each draw has its validation books, as many positives as negatives, and a suspect of
-each share; the threshold is d / 2, and a book has 50 snippets. For each setting and share, three
-numbers: how often, in percent, the share is held by the 95% interval of the corrected rate, by that
+A book's snippets have scores N(b, 1), and N(b + d, 1) if they were trained on, where the book's own
+b ~ N(0, offset). Each draw has its validation books, as many positives as negatives, and a suspect
+of each share; the threshold is d / 2, and a book has 50 snippets. For each setting and share, three
+percentages are printed: how often the share is in the 95% interval of the corrected rate, in that
 of the same estimate if t and f were the means over validation books (which resampled books alone
-would make uncertain), and by Wilson's interval of the contamination rate itself.
+would make uncertain), and in Wilson's interval of the contamination rate itself.
 
-Below: how often, in percent, p is at most 0.05 and 0.2 for suspects that were not trained on, with
-thresholds and folds chosen on the draw's own books; by ranks and by the normal model.
+Below: the percentage of p-values of at most 0.05 and 0.2 for suspects that were not trained on,
+with thresholds and folds chosen on the draw's own books; by ranks and by the normal model.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ import sys
 
 import numpy as np
 
-from contamination.audits.books.rates import DRAWS, Rates, correct, normal_p_values, rank_p_values
-from contamination.audits.books.selection import Validation, hold_out
+from contamination.audits.books.rates import (
+    DRAWS,
+    Rates,
+    correct_rate,
+    normal_p_values,
+    rank_p_values,
+)
+from contamination.audits.books.selection import ValidationScores, hold_out
 from contamination.core.statistics.bootstrap import Scores
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -32,9 +38,9 @@ Rng = np.random.Generator
 def books(rng: Rng, number: int, share: float, offset: float, effect: float) -> Scores:
     """Scores (number × SNIPPETS)."""
     trained = rng.random((number, SNIPPETS)) < share
-    own = rng.normal(0, offset, (number, 1)) + effect * trained
-    found: Scores = rng.normal(size=trained.shape) + own
-    return found
+    means = rng.normal(0, offset, (number, 1)) + effect * trained
+    scores: Scores = rng.normal(size=trained.shape) + means
+    return scores
 
 
 def rates(scores: Scores, threshold: float) -> Rates:
@@ -43,20 +49,21 @@ def rates(scores: Scores, threshold: float) -> Rates:
     return Rates(above, np.full(len(scores), float(SNIPPETS)))
 
 
-def of_means(rng: Rng, observed: float, sides: tuple[Rates, Rates]) -> tuple[float, float]:
+def interval_of_means(rng: Rng, observed: float, sides: tuple[Rates, Rates]) -> tuple[float, float]:
     """The interval by resampled books and snippets, with t and f the means over the books."""
     t, f = (
-        s.values[rng.integers(0, len(s.values), (DRAWS, len(s.values)))].mean(axis=1) for s in sides
+        side.values[rng.integers(0, len(side.values), (DRAWS, len(side.values)))].mean(axis=1)
+        for side in sides
     )
     drawn = rng.binomial(SNIPPETS, observed, DRAWS) / SNIPPETS
-    told = t > f
-    shares = np.clip((drawn - f)[told] / (t - f)[told], 0, 1)
+    defined = t > f
+    shares = np.clip((drawn - f)[defined] / (t - f)[defined], 0, 1)
     low, high = np.quantile(shares, [0.025, 0.975])
     return float(low), float(high)
 
 
 def wilson(rate: float) -> tuple[float, float]:
-    """The interval of a share of SNIPPETS."""
+    """Wilson's interval of a share of SNIPPETS."""
     z, n = 1.96, SNIPPETS
     half = z * np.sqrt(rate * (1 - rate) / n + (z / (2 * n)) ** 2)
     middle = rate + z**2 / (2 * n)
@@ -64,47 +71,51 @@ def wilson(rate: float) -> tuple[float, float]:
 
 
 def coverage(draws: int) -> None:
-    """The first table."""
+    """Print the coverage of the intervals."""
     for effect, offset, number in SETTINGS:
-        rng, held = np.random.default_rng(0), np.zeros((len(SHARES), 3))
+        rng, covered = np.random.default_rng(0), np.zeros((len(SHARES), 3))
         for seed in range(draws):
             sides = (
                 rates(books(rng, number, 1, offset, effect), effect / 2),
                 rates(books(rng, number, 0, offset, effect), effect / 2),
             )
-            for place, share in enumerate(SHARES):
+            for row, share in enumerate(SHARES):
                 observed = rates(books(rng, 1, share, offset, effect), effect / 2).mean
-                own = correct(observed, SNIPPETS, *sides, seed=seed)
-                ends = [(own.low, own.high), of_means(rng, observed, sides), wilson(observed)]
-                held[place] += [low - 1e-9 <= share <= high + 1e-9 for low, high in ends]
-        cells = " | ".join(" ".join(f"{100 * x / draws:3.0f}" for x in row) for row in held)
+                corrected = correct_rate(observed, SNIPPETS, *sides, seed=seed)
+                ends = [
+                    (corrected.low, corrected.high),
+                    interval_of_means(rng, observed, sides),
+                    wilson(observed),
+                ]
+                covered[row] += [low - 1e-9 <= share <= high + 1e-9 for low, high in ends]
+        cells = " | ".join(" ".join(f"{100 * x / draws:3.0f}" for x in row) for row in covered)
         print(
             f"d {effect:.0f}, offset {offset}, {number:2} + {number:2} books: {cells}", flush=True
         )
 
 
 def null(draws: int) -> None:
-    """The second table."""
+    """Print how often p-values of suspects that were not trained on are small."""
     for offset in (0.0, 0.3, 0.7):
         for number in (5, 10, 50):
-            rng, found = np.random.default_rng(1), []
+            rng, p_values = np.random.default_rng(1), []
             for seed in range(draws):
                 sides = [[b[None] for b in books(rng, number, s, offset, 2.0)] for s in (1, 0)]
-                held_out = hold_out(Validation([("x", "")], sides[0], sides[1], seed))
+                held_out = hold_out(ValidationScores([("x", "")], sides[0], sides[1], seed))
                 negatives = Rates(held_out.negatives, np.full(number, float(SNIPPETS)))
                 suspect = held_out.rates(books(rng, 1, 0, offset, 2.0)[None, 0])[None]
                 count = np.array([float(SNIPPETS)])
                 ranks = rank_p_values(suspect, count, negatives, held_out.fold)
-                found.append([*ranks, *normal_p_values(suspect.mean(axis=1), count, negatives)])
+                p_values.append([*ranks, *normal_p_values(suspect.mean(axis=1), count, negatives)])
             levels = [
-                [100 * (np.array(found)[:, i] <= a).mean() for a in (0.05, 0.2)] for i in (0, 1)
+                [100 * (np.array(p_values)[:, i] <= a).mean() for a in (0.05, 0.2)] for i in (0, 1)
             ]
             cells = " | ".join(" ".join(f"{x:4.1f}" for x in row) for row in levels)
             print(f"offset {offset}, {number:2} + {number:2} books: {cells}", flush=True)
 
 
 def main() -> None:
-    """Both tables."""
+    """Print both tables."""
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     coverage(draws)
     null(draws)

@@ -4,13 +4,13 @@
     python -m perf.audit_unlearning coverage
 
 The first contaminates the quickstart's model, trains its clean twin (the same cell, its members
-inserted no time), unlearns the members in each way that the training stage has, and audits all of
-them together: at most 20 minutes on two cores. `continued` is plain training on the twin's corpus,
-which each unlearner must beat; `halfway` has the mean of the original's and the twin's weights.
+never inserted), unlearns the members by each objective of the training stage, and audits all models
+together: at most 20 minutes on two cores. `continued` is plain training on the twin's corpus, which
+each unlearner must beat; `halfway` has the mean of the original's and the twin's weights.
 
-`coverage` simulates the share of the way where it is known, 0 (unlearned = original) and 1
-(unlearned = clean) among others, and counts how often the interval holds it, and how often a share
-is told where the original is as the twin. The exit status is 1 where that is off.
+`coverage` simulates known forget ratios, among them 0 (unlearned = original) and 1 (unlearned =
+clean). It counts how often the interval covers them, and how often a ratio is estimated although
+the original is like the twin. The exit status is 1 if these rates are out of bounds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import pandas as pd
 from contamination.audits.base import AuditStage
 from contamination.audits.run import MARKDOWN
 from contamination.audits.run import run as audit
-from contamination.audits.unlearning.estimates import Units
-from contamination.audits.unlearning.forget_ratio import travelled
+from contamination.audits.unlearning.estimates import AuditUnits
+from contamination.audits.unlearning.forget_ratio import forget_ratio
 from contamination.core.cli import made
 from contamination.core.statistics.bootstrap import Scores
 from contamination.injection.corpus import open_corpus
@@ -38,7 +38,7 @@ from contamination.training.run import run as train
 from contamination.training.trained_model import open_checkpoint
 
 QUICKSTART = ("experiment=quickstart", "method=[loss]", "wandb.mode=disabled")
-NO_TIME = ("occurrences=fixed", "occurrences.count=0")
+NO_OCCURRENCES = ("occurrences=fixed", "occurrences.count=0")
 METHODS = "method=[loss,zlib,min_k,min_k_plus_plus]"
 RECIPE = ("training.batch_sequences=4", "training.micro_batch_sequences=4", "wandb.mode=disabled")
 UNLEARNERS = {
@@ -49,29 +49,29 @@ UNLEARNERS = {
 }
 """Recipes by `training.objective`. They are not tuned: some lose all other text as well."""
 RETAINING = ("difference", "npo", "relabel")
-"""Those that are given text to keep."""
+"""Those that need text to retain."""
 Words = tuple[str, ...]
 SHAPES = ("normal", "skewed", "rate")
 REPETITIONS = 1_000
 WITHIN = 0.92, 0.98
-"""What a coverage must lie within."""
-FALSELY_TOLD = 0.06
-"""The most that an original as clean as its twin may be told apart: 2.5% and chance."""
+"""The bounds of the coverage."""
+FALSELY_ESTIMATED = 0.06
+"""The largest rate of ratios although original and twin are alike: 2.5%, and chance."""
 
 
 def main(runs: str) -> None:
     """Make the models, audit them and print the audit."""
-    own = (f"runs={runs}",)
-    original, corpus = _cell(own)
-    clean, retained = _cell((*own, *NO_TIME))
+    run_words = (f"runs={runs}",)
+    original, corpus = _cell(run_words)
+    clean, retained = _cell((*run_words, *NO_OCCURRENCES))
     models = {
-        "continued": _trained(own, original, retained, ("training.learning_rate=4e-4",)),
-        **_unlearned(own, original, _forgotten(own, corpus), retained),
-        "halfway": _halfway(original, clean, Path(runs) / "halfway"),
+        "continued": _trained(run_words, original, retained, ("training.learning_rate=4e-4",)),
+        **_unlearned(run_words, original, _forgotten(run_words, corpus), retained),
+        "halfway": _average_models(original, clean, Path(runs) / "halfway"),
     }
-    given = ",".join(f"{name}: '{path}'" for name, path in models.items())
+    unlearned = ",".join(f"{name}: '{path}'" for name, path in models.items())
     words = [
-        *(*own, METHODS, "audit=unlearning", f"audit.unlearned={{{given}}}"),
+        *(*run_words, METHODS, "audit=unlearning", f"audit.unlearned={{{unlearned}}}"),
         *(f"audit.original={original}", f"audit.clean={clean}", f"audit.texts={corpus}"),
     ]
     print((made("audit", words, AuditStage, audit) / MARKDOWN).read_text())
@@ -93,37 +93,37 @@ def _cell(words: Words) -> tuple[Path, Path]:
     return Path(cell.model), Path(cell.corpus)
 
 
-def _forgotten(own: Words, corpus: Path) -> Path:
+def _forgotten(runs: Words, corpus: Path) -> Path:
     """The corpus's members as a fine-tuning set."""
     width = open_corpus(corpus).sequence_tokens
-    how = ("finetuning.format=text", f"finetuning.sequence_tokens={width}")
-    words = (*own, f"corpus_folder={corpus}", "instructions=[]", *how)
+    set_words = ("finetuning.format=text", f"finetuning.sequence_tokens={width}")
+    words = (*runs, f"corpus_folder={corpus}", "instructions=[]", *set_words)
     return made("finetuning", words, FinetuningStage, make_set)
 
 
-def _trained(own: Words, model: Path, texts: Path, words: Words) -> Path:
+def _trained(runs: Words, model: Path, texts: Path, words: Words) -> Path:
     """The model trained further."""
-    given = (f"model.path={model}", f"corpus_folder={texts}")
-    return made("training", (*own, *RECIPE, *given, *words), TrainingStage, train)
+    model_words = (f"model.path={model}", f"corpus_folder={texts}")
+    return made("training", (*runs, *RECIPE, *model_words, *words), TrainingStage, train)
 
 
-def _unlearned(own: Words, model: Path, forget: Path, retained: Path) -> dict[str, Path]:
+def _unlearned(runs: Words, model: Path, forget: Path, retained: Path) -> dict[str, Path]:
     """The model after each unlearner."""
-    found, kept = {}, (f"training.retain_folder={retained}",)
-    reinforced = _trained(own, model, forget, ("training.learning_rate=4e-4", "training.epochs=3"))
+    models, retain = {}, (f"training.retain_folder={retained}",)
+    reinforced = _trained(runs, model, forget, ("training.learning_rate=4e-4", "training.epochs=3"))
     for name, recipe in UNLEARNERS.items():
-        words = (*recipe, f"training.objective={name}", *kept * (name in RETAINING))
+        words = (*recipe, f"training.objective={name}", *retain * (name in RETAINING))
         if name == "relabel":
             words += (f"training.reinforced_path={reinforced}",)
-        found[name] = _trained(own, model, forget, words)
-    return found
+        models[name] = _trained(runs, model, forget, words)
+    return models
 
 
-def _halfway(one: Path, other: Path, out: Path) -> Path:
-    """A model with the mean of the weights of both."""
+def _average_models(model: Path, other: Path, out: Path) -> Path:
+    """A model with the mean of both models' weights."""
     from safetensors.torch import load_file, save_file
 
-    folders = [open_checkpoint(path).hf for path in (one, other)]
+    folders = [open_checkpoint(path).hf for path in (model, other)]
     shutil.copytree(folders[0], out, dirs_exist_ok=True)
     for file in out.glob("*.safetensors"):
         first, second = (load_file(folder / file.name) for folder in folders)
@@ -133,36 +133,38 @@ def _halfway(one: Path, other: Path, out: Path) -> Path:
 
 
 def coverage() -> int:
-    """Print how often the interval holds the true share; 1 where that is off."""
-    bad = False
-    print(f"{'shape':8} {'texts':>5} {'share':>5} {'told':>6} {'held':>6}")
+    """Print how often the interval covers the true ratio; returns 1 if that is out of bounds."""
+    failed = False
+    print(f"{'shape':8} {'texts':>5} {'share':>5} {'made':>6} {'cover':>6}")
     for shape in SHAPES:
         for texts in (20, 50, 100, 400):
             for share in (0.0, 0.5, 1.0):
-                told, held = _held(shape, texts, share, gap=0.4)
-                bad |= told > REPETITIONS / 2 and not WITHIN[0] <= held / told <= WITHIN[1]
-                rate = held / max(1, told)
-                print(f"{shape:8} {texts:>5} {share:>5} {told / REPETITIONS:>6.3f} {rate:>6.3f}")
-            told, _ = _held(shape, texts, 0.0, gap=0.0)
-            bad |= told > FALSELY_TOLD * REPETITIONS
-            print(f"{shape:8} {texts:>5} {'none':>5} {told / REPETITIONS:>6.3f} {'-':>6}")
-    return int(bad)
+                estimated, covered = _simulated_coverage(shape, texts, share, gap=0.4)
+                rate = covered / max(1, estimated)
+                failed |= estimated > REPETITIONS / 2 and not WITHIN[0] <= rate <= WITHIN[1]
+                print(
+                    f"{shape:8} {texts:>5} {share:>5} {estimated / REPETITIONS:>6.3f} {rate:>6.3f}"
+                )
+            estimated, _ = _simulated_coverage(shape, texts, 0.0, gap=0.0)
+            failed |= estimated > FALSELY_ESTIMATED * REPETITIONS
+            print(f"{shape:8} {texts:>5} {'none':>5} {estimated / REPETITIONS:>6.3f} {'-':>6}")
+    return int(failed)
 
 
-def _held(shape: str, texts: int, share: float, gap: float) -> tuple[int, int]:
-    """How often a share is told, and how often the interval then holds the true one."""
-    rng, told, held = np.random.default_rng(texts), 0, 0
+def _simulated_coverage(shape: str, texts: int, share: float, gap: float) -> tuple[int, int]:
+    """How often the ratio is estimated, and how often its interval then covers the true one."""
+    rng, estimated, covered = np.random.default_rng(texts), 0, 0
     rows = {"text_id": map(str, range(texts)), "benchmark": "", "member": True}
-    units = Units(pd.DataFrame(rows).astype({"member": "boolean"}), 0)
-    draw = partial(_drawn, rng, shape, texts, gap)
+    units = AuditUnits(pd.DataFrame(rows).astype({"member": "boolean"}), 0)
+    draw = partial(_draw_figures, rng, shape, texts, gap)
     for _ in range(REPETITIONS):
-        found = travelled([units.mean(values, True) for values in draw(share)], texts)
-        told += not found.why
-        held += not found.why and found.low <= share <= found.high
-    return told, held
+        ratio = forget_ratio([units.mean(values, True) for values in draw(share)], texts)
+        estimated += not ratio.reason
+        covered += not ratio.reason and ratio.low <= share <= ratio.high
+    return estimated, covered
 
 
-def _drawn(
+def _draw_figures(
     rng: np.random.Generator, shape: str, texts: int, gap: float, share: float
 ) -> list[Scores]:
     """The texts' figures by the original, the unlearned model and the twin."""
@@ -170,9 +172,13 @@ def _drawn(
         means = 0.1 + gap * np.array([1, 1 - share, 0])
         return [(rng.random(texts) < mean).astype(float) for mean in means]
     base = rng.normal(size=texts) / 2
-    way = gap * (rng.exponential(size=texts) if shape == "skewed" else 1 + rng.normal(size=texts))
+    effect = gap * (
+        rng.exponential(size=texts) if shape == "skewed" else 1 + rng.normal(size=texts)
+    )
     noise = 0.3 * rng.normal(size=(3, texts))
-    return [base + part * way + own for part, own in zip((1, 1 - share, 0), noise, strict=True)]
+    return [
+        base + part * effect + errors for part, errors in zip((1, 1 - share, 0), noise, strict=True)
+    ]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""EPUB: a zip of XHTML pages, whose order the package's spine names (EPUB 3.3, section 5.7).
+"""Reads EPUB: a zip of XHTML pages, whose order is the package's spine (EPUB 3.3, section 5.7).
 
-Only text that a reader sees is taken: a paragraph a line, without scripts, styles and page titles.
+Only text that a reader sees is returned: one line per paragraph, without scripts, styles and page
+titles.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from contamination.data.html_text import START, TEXT, tokens
 
 @dataclass(frozen=True)
 class Limits:
-    """The fields of the audit that limit what is read.
+    """The audit's limits on the sizes of what is read.
 
     Attributes:
         max_page_bytes: of a file within an EPUB, unpacked.
@@ -33,11 +34,11 @@ class Limits:
     max_book_bytes: int = 1 << 28
 
     def check(self, field: str, what: str, size: int) -> None:
-        """Raise a ValueError that names the field if `what` is larger than it allows."""
-        most: int = getattr(self, field)
-        if size > most:
+        """Raise a ValueError that names the field if `what` is larger than its limit."""
+        limit: int = getattr(self, field)
+        if size > limit:
             raise ValueError(
-                f"{what} is larger than audit.{field}={most} bytes: raise the limit if you trust "
+                f"{what} is larger than audit.{field}={limit} bytes: raise the limit if you trust "
                 "the file"
             )
 
@@ -46,40 +47,41 @@ LIMITS = Limits()
 """The defaults."""
 
 CONTAINER = "META-INF/container.xml"
-UNSEEN = {"script", "style", "head", "title", "svg", "math"}
+HIDDEN = {"script", "style", "head", "title", "svg", "math"}
 BLOCKS = {
     *("address", "article", "aside", "blockquote", "body", "br", "caption", "dd", "div", "dl"),
     *("dt", "figcaption", "figure", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr"),
     *("li", "main", "nav", "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul"),
 }
-"""Elements that begin and end a line."""
+"""Elements that begin and end a line of text."""
 SPACE = re.compile(r"\s+")
 DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.-]+)")
-"""The encoding that a page's first line names."""
+"""The encoding that a page's XML declaration names."""
 FIRST_LINE_BYTES = 1024
 ENCODINGS = re.compile(
     r"ascii|utf-8(-sig)?|utf-16(-[lb]e)?|iso8859-\d+|cp125\d|koi8-[ru]|gb2312|gbk|gb18030|big5"
     r"|shift_jis|euc_(jp|kr)"
 )
-"""Those of web pages, by Python's names; others, such as punycode, may take quadratic time."""
-PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""How a file in an EPUB may be packed (EPUB 3.3, section 4.2.2). Of others zipfile unpacks a block
-of the archive at once, whatever becomes of it."""
-MOST_PAGES = 10_000
-"""Of a spine."""
+"""Encodings of web pages, by their Python names. Others, such as punycode, may take quadratic time.
+"""
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""The compression methods of EPUB (EPUB 3.3, section 4.2.2). With others zipfile unpacks a whole
+block of the archive at once, however large it becomes."""
+MAX_PAGES = 10_000
+"""The most pages that a spine may name."""
 ENTITY = "an XML entity is declared in it, and none is needed there"
-BAD = (
+READ_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, EOFError, KeyError),
     *(ExpatError, ElementTree.ParseError, RuntimeError),
 )
-"""What reading a file raises that is no whole EPUB; a RuntimeError where it is encrypted."""
+"""What reading a broken EPUB raises; a RuntimeError if it is encrypted."""
 
 
 def read_epub(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
-    """The book's title and text, its pages in the order of the spine.
+    """Yield the book's title and its text, with the pages in the order of the spine.
 
     Raises:
-        ValueError: the file is no EPUB that can be read, or larger than the limits.
+        ValueError: the file can't be read as an EPUB, or is larger than the limits.
     """
     try:
         with zipfile.ZipFile(path) as book:
@@ -87,34 +89,34 @@ def read_epub(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
             package = _package(container)
             root = _parsed(_unpacked(book, package, limits))
             pages = [*_pages(book, _spine(root, PurePosixPath(package)), limits)]
-    except BAD as error:
+    except READ_ERRORS as error:
         raise ValueError(f"it can't be read as an EPUB ({str(error).strip()})") from error
     yield _title(root) or path.stem, "\n".join(page for page in pages if page)
 
 
 def _pages(book: zipfile.ZipFile, names: Iterable[str], limits: Limits) -> Iterator[str]:
-    """The text of each page; one that the spine names several times is read once."""
-    total = 0
-    read: dict[str, tuple[int, str]] = {}
+    """The text of each page; a page that the spine names several times is read once."""
+    total_bytes = 0
+    sizes_and_texts: dict[str, tuple[int, str]] = {}
     for name in names:
-        if name not in read:
+        if name not in sizes_and_texts:
             page = _unpacked(book, name, limits)
-            limits.check("max_book_bytes", "the book", total + len(page))
+            limits.check("max_book_bytes", "the book", total_bytes + len(page))
             try:
-                read[name] = len(page), _text(_decoded(page))
+                sizes_and_texts[name] = len(page), _text(_decoded(page))
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-        size, text = read[name]
-        total += size
-        limits.check("max_book_bytes", "the book", total)
+        size, text = sizes_and_texts[name]
+        total_bytes += size
+        limits.check("max_book_bytes", "the book", total_bytes)
         yield text
 
 
 def _unpacked(book: zipfile.ZipFile, name: str, limits: Limits) -> bytes:
-    """The content of a file in the archive, of which no more is unpacked than the limit."""
+    """The content of a file in the archive; no more than the limit is unpacked."""
     member = book.getinfo(name)
-    if member.compress_type not in PACKINGS:
-        raise ValueError(f"{name} is packed neither by deflate nor not at all, as EPUB has it")
+    if member.compress_type not in COMPRESSIONS:
+        raise ValueError(f"{name} is packed neither by deflate nor stored, as EPUB requires")
     limits.check("max_page_bytes", name, member.file_size)
     with book.open(member) as stream:
         content = stream.read(limits.max_page_bytes + 1)  # without a number it unpacks gigabytes
@@ -123,49 +125,49 @@ def _unpacked(book: zipfile.ZipFile, name: str, limits: Limits) -> bytes:
 
 
 def _parsed(document: bytes) -> ElementTree.Element:
-    """An XML document, which declares no entity: those can stand for any length of text."""
+    """Parse an XML document without entity declarations: entities can expand to any length."""
     parser = ParserCreate()
-    parser.EntityDeclHandler = _refused
+    parser.EntityDeclHandler = _refuse_entity
     parser.Parse(document, True)
     return ElementTree.fromstring(document)
 
 
-def _refused(*_: object) -> None:
+def _refuse_entity(*_: object) -> None:
     raise ValueError(ENTITY)
 
 
 def _package(container: ElementTree.Element) -> str:
     """The path of the package document, which the container names first."""
-    found = container.find(".//{*}rootfile")
-    if found is None:
+    rootfile = container.find(".//{*}rootfile")
+    if rootfile is None:
         raise KeyError(f"{CONTAINER} names no package")
-    return found.attrib["full-path"]
+    return rootfile.attrib["full-path"]
 
 
 def _spine(root: ElementTree.Element, package: PurePosixPath) -> Iterator[str]:
-    """The paths of the spine's pages; those beside the main text (linear="no") are left out."""
+    """The paths of the spine's pages, without those beside the main text (linear="no")."""
     hrefs = {
         item.attrib["id"]: item.attrib["href"] for item in root.iterfind("{*}manifest/{*}item")
     }
     entries = root.findall("{*}spine/{*}itemref")
-    if len(entries) > MOST_PAGES:
-        raise ValueError(f"its spine names {len(entries):,} pages, and {MOST_PAGES:,} are read")
+    if len(entries) > MAX_PAGES:
+        raise ValueError(f"its spine names {len(entries):,} pages, and {MAX_PAGES:,} are read")
     for entry in entries:
         if entry.get("linear") != "no":
-            place = package.parent / unquote(hrefs[entry.attrib["idref"]])
-            yield posixpath.normpath(str(place))  # without "..", which a zip has none of
+            page = package.parent / unquote(hrefs[entry.attrib["idref"]])
+            yield posixpath.normpath(str(page))  # names in a zip have no ".."
 
 
 def _title(root: ElementTree.Element) -> str:
-    found = root.find("{*}metadata/{http://purl.org/dc/elements/1.1/}title")
-    return " ".join((found.text or "").split()) if found is not None else ""
+    title = root.find("{*}metadata/{http://purl.org/dc/elements/1.1/}title")
+    return " ".join((title.text or "").split()) if title is not None else ""
 
 
 def _decoded(page: bytes) -> str:
-    """By its byte order mark, else by its declaration, else as UTF-8.
+    """The page decoded by its byte order mark, else by its declaration, else as UTF-8.
 
     Raises:
-        ValueError: it is in no such encoding.
+        ValueError: the encoding is not one of web pages, or the page is not in it.
     """
     if page.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return page.decode("utf-16")
@@ -181,20 +183,20 @@ def _decoded(page: bytes) -> str:
 
 
 def _text(page: str) -> str:
-    """A page's text, a paragraph a line.
+    """The text of a page, one line per paragraph.
 
     Raises:
         ValueError: the page is cut off.
     """
     parts: list[str] = []
-    unseen = 0
+    hidden_depth = 0
     for kind, value in tokens(page):
         if kind == TEXT:
-            if not unseen:
+            if not hidden_depth:
                 parts.append(SPACE.sub(" ", value))
         else:
-            if value in UNSEEN:
-                unseen = max(0, unseen + (1 if kind == START else -1))
+            if value in HIDDEN:
+                hidden_depth = max(0, hidden_depth + (1 if kind == START else -1))
             if value in BLOCKS:
                 parts.append("\n")
     lines = (" ".join(line.split()) for line in "".join(parts).split("\n"))

@@ -1,4 +1,4 @@
-"""The books of a role, read and known to be different books."""
+"""Reads the books of each role, removes text that several share, and checks that they differ."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import numpy as np
 from contamination.audits.books.epub import LIMITS, Limits, read_epub
 from contamination.audits.books.shared_text import (
     GRAM,
-    PLACES,
+    POSITIONS,
+    BoilerplateRun,
     Keys,
-    Run,
     gram_keys,
-    shared,
+    shared_fraction,
     without_boilerplate,
 )
 from contamination.core.errors import ConfigError, DataError
@@ -29,19 +29,19 @@ from contamination.data.examples import lines_digest
 
 
 def read_jsonl(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
-    """Each line's `title` and `text`; or the file's name and all lines' `text`, one below another.
+    """The title and text of each line, or without titles one book: the file's name and all texts.
 
     Raises:
-        ValueError: there is no line; one is no object with a `text`, or its title is no string; or
-            some lines have a title and others none; or a line is larger than the limit.
+        ValueError: the file is empty, a line is not an object with a `text`, a title is not a
+            string, only some lines have a title, or a line is larger than the limit.
     """
     rows = [_row(number, line) for number, line in _lines(path, limits) if line.strip()]
     if not rows:
         raise ValueError("it is empty")
-    titled = ["title" in row for row in rows]
-    if all(titled):
+    have_title = ["title" in row for row in rows]
+    if all(have_title):
         yield from ((row["title"], row["text"]) for row in rows)
-    elif any(titled):
+    elif any(have_title):
         raise ValueError("some lines have a `title`, others none: give all lines one, or none")
     else:
         yield path.stem, "\n".join(row["text"] for row in rows)
@@ -50,8 +50,8 @@ def read_jsonl(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]
 def _lines(path: Path, limits: Limits) -> Iterator[tuple[int, str]]:
     """The lines with their numbers from 1."""
     with path.open("rb") as stream:
-        read = partial(stream.readline, limits.max_book_bytes + 1)
-        for number, line in enumerate(iter(read, b""), 1):
+        read_line = partial(stream.readline, limits.max_book_bytes + 1)
+        for number, line in enumerate(iter(read_line, b""), 1):
             limits.check("max_book_bytes", f"line {number}", len(line))
             yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
 
@@ -69,10 +69,10 @@ def _row(number: int, line: str) -> dict[str, Any]:
 
 
 def read_text(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
-    """The file's text, of UTF-8.
+    """The file's name and its text in UTF-8.
 
     Raises:
-        ValueError: it is none, or larger than the limit.
+        ValueError: the file is not UTF-8, or larger than the limit.
     """
     limits.check("max_book_bytes", "it", path.stat().st_size)
     yield path.stem, path.read_bytes().decode("utf-8-sig")
@@ -80,107 +80,120 @@ def read_text(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
 
 Reader = Callable[[Path, Limits], Iterator[tuple[str, str]]]
 READERS: Mapping[str, Reader] = {".txt": read_text, ".epub": read_epub, ".jsonl": read_jsonl}
-"""By the file's suffix."""
+"""Suffix → a function that yields the title and text of each book in a file."""
 
 ROLES = {"positives": True, "negatives": False, "suspects": None}
 """Role → whether its books are members."""
-SAME = 0.2
-"""Books are one where so large a share of the shorter one's GRAM-grams stands in the other."""
+SAME_BOOK = 0.2
+"""Two files are one book if this share of the shorter one's n-grams is in the other too."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Book:
-    """A book: the field that gave it, its title, its text, and where it stands.
+    """A book.
 
     Attributes:
-        set_aside: what its text has lost, since other books have it too (see `boilerplate`).
+        role: positives, negatives or suspects.
+        title: the book's, unique over all roles.
+        text: without the boilerplate.
+        file: the path of its file.
+        boilerplate: runs of words removed from the text, because other books have them too.
     """
 
     role: str
     title: str
     text: str
     file: str
-    set_aside: tuple[Run, ...] = ()
+    boilerplate: tuple[BoilerplateRun, ...] = ()
 
     @property
     def name(self) -> str:
-        """Role and title, which no other book has."""
+        """Role and title, which are unique."""
         return f"{self.role}/{self.title}"
 
 
 def open_books(paths: Mapping[str, str], limits: Limits = LIMITS) -> list[Book]:
-    """The books of each role (role → a folder or a file), in the order of their titles.
+    """Read the books of each role, ordered by role and title.
 
-    What several of them have in common at their beginnings and ends is set aside.
+    Text that several of them share at their beginnings or ends is removed.
+
+    Args:
+        paths: role → a folder or a file.
+        limits: of the sizes of files.
 
     Raises:
-        ConfigError: there is no such folder, or no book in it.
-        DataError: a file that can't be read or exceeds a limit, a book without text, two books of
-            one title, or one book twice.
+        ConfigError: a folder does not exist, or has no book.
+        DataError: a file can't be read or exceeds a limit, a book has no text, two books have the
+            same title, or two files are the same book.
     """
-    books = [book for role, path in paths.items() for book in _books(role, path, limits)]
+    books = [book for role, path in paths.items() for book in _read_role(role, path, limits)]
     _check_titles(books)
     stripped = without_boilerplate([book.text for book in books])
     books = [
-        replace(book, text=text, set_aside=runs)
+        replace(book, text=text, boilerplate=runs)
         for book, (text, runs) in zip(books, stripped, strict=True)
     ]
-    _check_apart(books)
+    _check_different(books)
     return books
 
 
-def set_aside(books: Iterable[Book]) -> list[str]:
-    """A sentence for the beginnings, and one for the ends, that were set aside."""
-    sentences = []
-    for place in PLACES:
-        runs = [(book, run) for book in books for run in book.set_aside if run.place == place]
+def describe_boilerplate(books: Iterable[Book]) -> list[str]:
+    """A phrase about the removed beginnings, and one about the removed ends, if there are any."""
+    phrases = []
+    for position in POSITIONS:
+        runs = [(b, run) for b in books for run in b.boilerplate if run.position == position]
         if runs:
             book, longest = max(runs, key=lambda pair: pair[1].words)
-            sentences.append(
-                f"{longest.words:,} words or fewer at the {place} of {len(runs)} books, since "
+            phrases.append(
+                f"{longest.words:,} words or fewer at the {position} of {len(runs)} books, since "
                 f"others have them too; such as those of {book.title!r}, which begin "
-                f"{longest.begins!r}"
+                f"{longest.first_words!r}"
             )
-    return sentences
+    return phrases
 
 
 def books_digest(books: Iterable[Book]) -> str:
     """A hash of roles, titles and texts."""
-    each = ((b.role, b.title, hashlib.sha256(b.text.encode()).hexdigest()) for b in books)
-    return lines_digest(json.dumps(row) for row in sorted(each))
+    rows = sorted(
+        (book.role, book.title, hashlib.sha256(book.text.encode()).hexdigest()) for book in books
+    )
+    return lines_digest(json.dumps(row) for row in rows)
 
 
-def _books(role: str, path: str, limits: Limits) -> list[Book]:
-    place = Path(path).expanduser()
-    if not place.exists():
-        raise ConfigError(f"audit.{role} is {path!r}: there is no such folder. Give one of books.")
-    inside = sorted(place.iterdir()) if place.is_dir() else [place]
-    files = [f for f in inside if f.suffix.lower() in READERS and f.is_file()]
-    found = [book for file in files for book in _read(role, file, limits)]
-    if not found:
+def _read_role(role: str, path: str, limits: Limits) -> list[Book]:
+    folder = Path(path).expanduser()
+    if not folder.exists():
         raise ConfigError(
-            f"audit.{role} is {path!r}: there is no book in it. Give a folder of books, each a "
+            f"audit.{role} is {path!r}: there is no such folder. Give a folder of books."
+        )
+    entries = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+    files = [entry for entry in entries if entry.suffix.lower() in READERS and entry.is_file()]
+    books = [book for file in files for book in _read_file(role, file, limits)]
+    if not books:
+        raise ConfigError(
+            f"audit.{role} is {path!r}: it has no book. Give a folder of books, each a "
             f"{', '.join(READERS)} file, or one such file."
         )
-    if others := [f.name for f in inside if f not in files and not f.name.startswith(".")]:
-        log.warning("audit.%s: %d in %s are no %s files and left out, such as %s",
-                    role, len(others), path, ", ".join(READERS), others[0])  # fmt: skip
-    return sorted(found, key=lambda book: book.title)
+    unread = [e.name for e in entries if e not in files and not e.name.startswith(".")]
+    if unread:
+        log.warning("audit.%s: %d in %s are not %s files and left out, such as %s",
+                    role, len(unread), path, ", ".join(READERS), unread[0])  # fmt: skip
+    return sorted(books, key=lambda book: book.title)
 
 
-def _read(role: str, file: Path, limits: Limits) -> Iterator[Book]:
+def _read_file(role: str, file: Path, limits: Limits) -> Iterator[Book]:
     try:
         for title, text in READERS[file.suffix.lower()](file, limits):
             if not text.strip():
                 raise ValueError(f"the book {title!r} has no text")
             if "\0" in text:
-                raise ValueError("it holds null characters, as UTF-16 does: save it as UTF-8")
-            f"{title}{text}".encode()  # JSON may spell half of a surrogate pair
+                raise ValueError("it contains null characters, as UTF-16 does: save it as UTF-8")
+            f"{title}{text}".encode()  # fails for half of a surrogate pair, which JSON allows
             yield Book(role, " ".join(title.split()) or file.stem, text, str(file))
     except (ValueError, OSError) as error:
         raise DataError(
-            f"audit.{role}: {file} can't be used: {error}. Mend the file, or take it out."
+            f"audit.{role}: {file} can't be used: {error}. Fix the file, or remove it."
         ) from error
 
 
@@ -191,30 +204,33 @@ def _check_titles(books: Sequence[Book]) -> None:
         if first is not book:
             raise DataError(
                 f"audit.{book.role}: two books are called {book.title!r}, in {first.file} and in "
-                f"{book.file}. Take one out, or give them different names."
+                f"{book.file}. Remove one, or give them different titles."
             )
 
 
-def _check_apart(books: Sequence[Book]) -> None:
-    """Raise a DataError where two books are one, by the GRAM-grams that they share."""
+def _check_different(books: Sequence[Book]) -> None:
+    """Raise a DataError if two files are the same book, by the n-grams that they share."""
     keys = [gram_keys(book.text) for book in books]
-    shares = {pair: shared(keys[pair[0]], keys[pair[1]]) for pair in _sharing(keys)}
-    (one, other), share = max(shares.items(), key=lambda pair: pair[1], default=((0, 0), 0.0))
-    if share >= SAME:
+    fractions = {
+        (i, j): shared_fraction(keys[i], keys[j]) for i, j in _pairs_with_common_keys(keys)
+    }
+    (i, j), fraction = max(fractions.items(), key=lambda item: item[1], default=((0, 0), 0.0))
+    if fraction >= SAME_BOOK:
         raise DataError(
-            f"audit.{books[other].role}: {books[other].title!r} and {books[one].title!r} (of "
-            f"audit.{books[one].role}) are the same book: {share:.0%} of the shorter one's "
-            f"runs of {GRAM} words stand in the other. Take one out; or, if they share what is "
-            "no book's own, such as a licence in two books or one that is nearly all of a book, "
-            "take that out of the files."
+            f"audit.{books[j].role}: {books[j].title!r} and {books[i].title!r} (of "
+            f"audit.{books[i].role}) are the same book: {fraction:.0%} of the shorter one's "
+            f"runs of {GRAM} words are in the other. Remove one; or, if they share text that "
+            "belongs to neither, such as a licence in two books or one that is nearly all of a "
+            "book, remove that from the files."
         )
 
 
-def _sharing(keys: Sequence[Keys]) -> Iterator[tuple[int, int]]:
+def _pairs_with_common_keys(keys: Sequence[Keys]) -> list[tuple[int, int]]:
     """The pairs of books that share any key."""
-    every = np.concatenate(keys)
-    owner = np.repeat(np.arange(len(keys)), [len(own) for own in keys])
-    order = np.argsort(every, kind="stable")
-    edges = np.flatnonzero(np.diff(every[order])) + 1
-    groups = {tuple(group.tolist()) for group in np.split(owner[order], edges) if len(group) > 1}
-    yield from sorted({pair for group in groups for pair in combinations(group, 2)})
+    all_keys = np.concatenate(keys)
+    book_index = np.repeat(np.arange(len(keys)), [len(book_keys) for book_keys in keys])
+    order = np.argsort(all_keys, kind="stable")
+    edges = np.flatnonzero(np.diff(all_keys[order])) + 1
+    groups = np.split(book_index[order], edges)
+    books_by_key = {tuple(group.tolist()) for group in groups if len(group) > 1}
+    return sorted({pair for books in books_by_key for pair in combinations(books, 2)})

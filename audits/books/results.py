@@ -1,4 +1,4 @@
-"""From scores of snippets to what is said of each suspect; no files, no model."""
+"""Contamination rates, p-values and shares of the suspects, computed from scores of snippets."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import numpy as np
 
 from contamination.audits.books.rates import (
     RANKS,
-    Corrected,
+    CorrectedRate,
     Rates,
-    correct,
+    correct_rate,
     normal_p_values,
     q_values,
     rank_p_values,
     separates,
 )
-from contamination.audits.books.selection import HeldOut, Judged, Rule, Validation, hold_out
+from contamination.audits.books.selection import (
+    CandidateAccuracy,
+    HeldOutRates,
+    SnippetRule,
+    ValidationScores,
+    hold_out,
+)
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores
 from contamination.detection.evaluation import Key
@@ -25,12 +31,12 @@ from contamination.detection.evaluation import Key
 
 @dataclass(frozen=True)
 class BookScores:
-    """A book's snippets as the candidates score them.
+    """The scores of a book's snippets.
 
     Attributes:
         title: the book's.
-        scores: C × snippets.
-        independent: as how many snippets they count: fewer than there are where they overlap.
+        scores: candidates × snippets.
+        independent: as how many independent snippets they count, fewer if they overlap.
     """
 
     title: str
@@ -40,102 +46,120 @@ class BookScores:
 
 @dataclass(frozen=True)
 class Suspect:
-    """What is said of a suspect.
+    """The result for one suspect.
 
     Attributes:
         title: the book's.
-        snippets: how many were scored.
+        snippets: the number of its scored snippets.
         rate: its contamination rate, the share of its snippets above the threshold.
         corrected: the share of it that was trained on; None where that can't be told.
-        p: how likely a book that was not trained on has such a rate.
+        p: the probability that a book that was not trained on has such a rate.
         q: the same with Benjamini and Hochberg's correction over the suspects.
     """
 
     title: str
     snippets: int
     rate: float
-    corrected: Corrected | None
+    corrected: CorrectedRate | None
     p: float
     q: float
 
 
 @dataclass(frozen=True)
-class Result:
-    """All that is said.
+class BooksResult:
+    """The result for all books.
 
     Attributes:
-        candidates: as they are tried.
-        rule: the candidate and the threshold that are used.
-        judged: each candidate.
+        candidates: methods and variants, in the order of the scores' rows.
+        rule: the chosen candidate and threshold.
+        accuracies: of each candidate.
         positives: rates of the positives by rules that were chosen without them.
         negatives: those of the negatives.
-        told: whether the positives' are above the negatives' for certain.
+        separated: whether the positives' rates are significantly above the negatives'.
         suspects: the highest contamination rate first.
-        least_p: each suspect's p if all its snippets were above the threshold: it has no lower one.
+        lowest_p: each suspect's p if all its snippets were above the threshold.
     """
 
     candidates: Sequence[Key]
-    rule: Rule
-    judged: Sequence[Judged]
+    rule: SnippetRule
+    accuracies: Sequence[CandidateAccuracy]
     positives: Rates
     negatives: Rates
-    told: bool
+    separated: bool
     suspects: Sequence[Suspect]
-    least_p: Scores
+    lowest_p: Scores
 
     def needed_together(self, alpha: float) -> int | None:
-        """How many suspects must have their least p for one of them to be found.
+        """How many suspects must have their lowest p for one of them to be found.
 
-        1: each can be found whatever the others' p. None: none can be found, even if all have.
+        1: each can be found whatever the p of the others. None: none can be found, even if all have
+        their lowest p.
         """
-        least = np.sort(self.least_p)
-        ranks = np.arange(1, len(least) + 1)
-        enough = ranks[least * len(least) / ranks <= alpha]
-        return int(enough[0]) if len(enough) else None
+        ascending = np.sort(self.lowest_p)
+        ranks = np.arange(1, len(ascending) + 1)
+        sufficient = ranks[ascending * len(ascending) / ranks <= alpha]
+        return int(sufficient[0]) if len(sufficient) else None
 
     @property
-    def chosen(self) -> Judged:
-        """The candidate that is used."""
-        return self.judged[self.rule.candidate]
+    def chosen(self) -> CandidateAccuracy:
+        """The accuracy of the chosen candidate."""
+        return self.accuracies[self.rule.candidate]
 
 
-def audited(
+def audit_books(
     candidates: Sequence[Key],
     positives: Sequence[BookScores],
     negatives: Sequence[BookScores],
     suspects: Sequence[BookScores],
     null_model: str = RANKS,
     seed: int = 0,
-) -> Result:
-    """Choose on the validation books, and say of each suspect what share was trained on.
+) -> BooksResult:
+    """Choose a rule on the validation books, and estimate each suspect's share with it.
 
     Args:
         candidates: methods and variants, in the order of the scores' rows.
         positives: books that were trained on, 2 or more.
         negatives: books that were not, 2 or more.
         suspects: 1 or more.
-        null_model: of the p-values, one of `significance.NULL_MODELS`.
+        null_model: of the p-values, one of `rates.NULL_MODELS`.
         seed: draws the folds and the intervals.
     """
-    scores = [[book.scores for book in side] for side in (positives, negatives)]
-    validation = Validation(candidates, scores[0], scores[1], derive(seed, "validation"))
-    held_out, rule = hold_out(validation), validation.chosen()
-    t, f = _rates(held_out.positives, positives), _rates(held_out.negatives, negatives)
-    rates = np.array([held_out.rates(book.scores) for book in suspects])
-    counts = np.array([book.independent for book in suspects], float)
-    p, least_p = (
-        _p_values(own, counts, held_out, f, null_model) for own in (rates, np.ones_like(rates))
+    positive_scores, negative_scores = (
+        [book.scores for book in books] for books in (positives, negatives)
     )
-    told = separates(t, f)
-    found = []
-    for book, own, q in zip(suspects, p, q_values(p), strict=True):
-        rate, observed = rule.rate(book.scores), float(held_out.rates(book.scores).mean())
-        share = None
-        if told:
-            share = correct(observed, book.independent, t, f, derive(seed, "interval", book.title))
-        found.append(Suspect(book.title, book.scores.shape[1], rate, share, float(own), float(q)))
-    found.sort(key=lambda suspect: (-suspect.rate, suspect.title))
-    return Result(candidates, rule, validation.judged(), t, f, told, found, least_p)
+    seed_of_folds = derive(seed, "validation")
+    validation = ValidationScores(candidates, positive_scores, negative_scores, seed_of_folds)
+    held_out, rule = hold_out(validation), validation.choose_rule()
+    positive_rates = _rates(held_out.positives, positives)
+    negative_rates = _rates(held_out.negatives, negatives)
+    rates = np.array([held_out.rates(book.scores) for book in suspects])
+    snippets = np.array([book.independent for book in suspects], float)
+    p_values, lowest_p = (
+        _p_values(suspect_rates, snippets, held_out, negative_rates, null_model)
+        for suspect_rates in (rates, np.ones_like(rates))
+    )
+    separated = separates(positive_rates, negative_rates)
+    results = []
+    for book, p, q in zip(suspects, p_values, q_values(p_values), strict=True):
+        observed, share = float(held_out.rates(book.scores).mean()), None
+        if separated:
+            seed_of_interval = derive(seed, "interval", book.title)
+            share = correct_rate(
+                observed, book.independent, positive_rates, negative_rates, seed_of_interval
+            )
+        rate = rule.rate(book.scores)
+        results.append(Suspect(book.title, book.scores.shape[1], rate, share, float(p), float(q)))
+    results.sort(key=lambda suspect: (-suspect.rate, suspect.title))
+    return BooksResult(
+        candidates,
+        rule,
+        validation.accuracies(),
+        positive_rates,
+        negative_rates,
+        separated,
+        results,
+        lowest_p,
+    )
 
 
 def _rates(values: Scores, books: Sequence[BookScores]) -> Rates:
@@ -143,7 +167,7 @@ def _rates(values: Scores, books: Sequence[BookScores]) -> Rates:
 
 
 def _p_values(
-    rates: Scores, snippets: Scores, held_out: HeldOut, negatives: Rates, null_model: str
+    rates: Scores, snippets: Scores, held_out: HeldOutRates, negatives: Rates, null_model: str
 ) -> Scores:
     if null_model == RANKS:
         return rank_p_values(rates, snippets, negatives, held_out.fold)

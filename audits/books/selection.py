@@ -1,15 +1,15 @@
-"""Method, k, m and threshold, chosen on validation books and judged on books held out from that.
+"""The choice of a method, its variant and a threshold on validation books, with cross-validation.
 
-The books are divided into folds, each with positives and negatives. For each fold, all is chosen on
-the books of the others: of each candidate (a method and variant) the threshold with the highest
-balanced accuracy, and among candidates the one with the highest accuracy in a cross-validation over
-those folds alone. So no book has a part in what it is judged by. What is then used on the suspects
-is chosen in the same way on all validation books.
+The books are divided into folds, each with positives and negatives. For each fold, the choice is
+made on the books of the others: for each candidate (a method and variant) the threshold with the
+highest balanced accuracy, and among candidates the one with the highest accuracy in a
+cross-validation over those folds alone. So no book takes part in the choice that it is evaluated
+with. The rule for the suspects is chosen in the same way on all validation books.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,46 +27,61 @@ Folds = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Side:
-    """The validation books of one label: the candidates' scores, an array C × snippets a book."""
+class LabelledBooks:
+    """The validation books of one label.
+
+    Attributes:
+        books: each book's scores, candidates × snippets.
+        fold: of each book.
+    """
 
     books: Sequence[Scores]
     fold: Folds
 
     def scores(self, candidate: int, without: Iterable[int]) -> Scores:
-        """Those of a candidate over the books that are in none of these folds."""
-        kept = ~np.isin(self.fold, [*without])
+        """A candidate's scores of all snippets of the books that are in none of these folds."""
+        included = ~np.isin(self.fold, [*without])
         return np.concatenate(
-            [b[candidate] for b, keep in zip(self.books, kept, strict=True) if keep]
+            [book[candidate] for book, use in zip(self.books, included, strict=True) if use]
         )
 
     def rates(self, candidate: int, threshold: float, fold: int) -> Scores:
-        """The share above the threshold of each book of a fold."""
-        own = np.flatnonzero(self.fold == fold).tolist()
-        return np.array([(self.books[place][candidate] >= threshold).mean() for place in own])
+        """Of each book of a fold, the share of its snippets above the threshold."""
+        indices = np.flatnonzero(self.fold == fold).tolist()
+        return np.array([(self.books[i][candidate] >= threshold).mean() for i in indices])
 
 
 @dataclass(frozen=True)
-class Rule:
-    """What says of a snippet that it was trained on: a candidate's score reaches the threshold."""
+class SnippetRule:
+    """A snippet counts as trained on if a candidate's score of it reaches the threshold.
+
+    Attributes:
+        candidate: its index.
+        threshold: of its scores.
+    """
 
     candidate: int
     threshold: float
 
     def rate(self, scores: Scores) -> float:
-        """The share of a book's snippets (C × snippets) above the threshold."""
+        """The share of a book's snippets above the threshold, from candidates × snippets scores."""
         return float((scores[self.candidate] >= self.threshold).mean())
 
 
 @dataclass(frozen=True)
-class Judged:
-    """How good a candidate is.
+class CandidateAccuracy:
+    """How well a candidate separates the validation books.
 
     Attributes:
+        candidate: method and variant.
         threshold: chosen on all validation books.
-        auroc, low, high: over all pairs of snippets, with an interval that resamples books. Those
-            of all candidates hold together in 95%: so does that of the one that is chosen.
-        accuracy, tpr, fpr: on books held out from the threshold's choice, means over books.
+        auroc: over all pairs of snippets.
+        low: the lower end of its interval, which resamples books. The intervals of all candidates
+            jointly have 95% coverage, so that the chosen one's has it too.
+        high: the upper end.
+        accuracy: balanced, on books held out from the threshold's choice; a mean over books.
+        tpr: the same of the true positive rate.
+        fpr: the same of the false positive rate.
     """
 
     candidate: Key
@@ -79,12 +94,13 @@ class Judged:
     fpr: float
 
 
-class Validation:
-    """The scores of the validation books.
+class ValidationScores:
+    """The scores of the validation books, divided into folds.
 
     Args:
         candidates: methods and variants.
-        positives, negatives: of each book, the candidates' scores (C × snippets).
+        positives: of each book, candidates × snippets scores.
+        negatives: the same.
         seed: draws the folds.
     """
 
@@ -97,106 +113,112 @@ class Validation:
     ) -> None:
         self.candidates, self.seed = candidates, seed
         self.folds = min(FOLDS, len(positives), len(negatives))
-        self.positives = Side(positives, self._fold("positives", len(positives)))
-        self.negatives = Side(negatives, self._fold("negatives", len(negatives)))
+        self.positives = LabelledBooks(positives, self._draw_folds("positives", len(positives)))
+        self.negatives = LabelledBooks(negatives, self._draw_folds("negatives", len(negatives)))
         self._thresholds: dict[tuple[int, frozenset[int]], float] = {}
 
-    def _fold(self, name: str, books: int) -> Folds:
+    def _draw_folds(self, name: str, books: int) -> Folds:
         order = np.random.default_rng(derive(self.seed, "folds", name)).permutation(books)
         return np.asarray(order % self.folds, np.intp)
 
     def threshold(self, candidate: int, without: Iterable[int] = ()) -> float:
-        """The most accurate one on the books that are in none of these folds."""
+        """A candidate's most accurate threshold on the books that are in none of these folds."""
         left_out = frozenset(without)
         if (candidate, left_out) not in self._thresholds:
-            members = self.positives.scores(candidate, left_out)
-            others = self.negatives.scores(candidate, left_out)
-            self._thresholds[candidate, left_out] = choose(members, others, "accuracy")
+            positives = self.positives.scores(candidate, left_out)
+            negatives = self.negatives.scores(candidate, left_out)
+            self._thresholds[candidate, left_out] = choose(positives, negatives, "accuracy")
         return self._thresholds[candidate, left_out]
 
-    def chosen(self, without: Iterable[int] = ()) -> Rule:
-        """The candidate that is most accurate in a cross-validation without these folds."""
-        accuracies = [self.held_out(c, without)[0] for c in range(len(self.candidates))]
+    def choose_rule(self, without: Iterable[int] = ()) -> SnippetRule:
+        """The most accurate candidate in a cross-validation without these folds, as a rule."""
+        accuracies = [self.held_out_accuracy(c, without)[0] for c in range(len(self.candidates))]
         best = int(np.argmax(accuracies))
-        return Rule(best, self.threshold(best, without))
+        return SnippetRule(best, self.threshold(best, without))
 
-    def held_out(self, candidate: int, without: Iterable[int] = ()) -> tuple[float, float, float]:
-        """A candidate's balanced accuracy, TPR and FPR on books held out in turn: mean over books.
+    def held_out_accuracy(
+        self, candidate: int, without: Iterable[int] = ()
+    ) -> tuple[float, float, float]:
+        """A candidate's balanced accuracy, TPR and FPR in a cross-validation, means over books.
 
-        Of the folds in `without` no book is used.
+        No book of the folds in `without` is used.
         """
         left_out = [*without]
         folds = [fold for fold in range(self.folds) if fold not in left_out]
-        rates = [
-            np.concatenate(
-                [side.rates(candidate, self.threshold(candidate, [f, *left_out]), f) for f in folds]
-            ).mean()
-            for side in (self.positives, self.negatives)
-        ]
-        return (rates[0] + 1 - rates[1]) / 2, float(rates[0]), float(rates[1])
+        thresholds = {fold: self.threshold(candidate, [fold, *left_out]) for fold in folds}
+        tpr, fpr = (
+            float(
+                np.concatenate(
+                    [books.rates(candidate, thresholds[fold], fold) for fold in folds]
+                ).mean()
+            )
+            for books in (self.positives, self.negatives)
+        )
+        return (tpr + 1 - fpr) / 2, tpr, fpr
 
-    def judged(self) -> list[Judged]:
-        """Each candidate, in order."""
+    def accuracies(self) -> list[CandidateAccuracy]:
+        """The accuracy of each candidate, in order."""
         aurocs = [self._auroc(candidate) for candidate in range(len(self.candidates))]
-        ends = zip(*joint_intervals(aurocs, CONFIDENCE), strict=True)
+        intervals = zip(*joint_intervals(aurocs, CONFIDENCE), strict=True)
         return [
-            Judged(
+            CandidateAccuracy(
                 key,
                 self.threshold(candidate),
                 auroc.value,
                 float(low),
                 float(high),
-                *self.held_out(candidate),
+                *self.held_out_accuracy(candidate),
             )
             for candidate, (key, auroc, (low, high)) in enumerate(
-                zip(self.candidates, aurocs, ends, strict=True)
+                zip(self.candidates, aurocs, intervals, strict=True)
             )
         ]
 
     def _auroc(self, candidate: int) -> Estimate:
-        """Over all pairs of snippets; the draws resample positives and negatives (books)."""
-        sides = (self.positives.books, self.negatives.books)
-        pairs = np.array(
-            [[auroc_value(p[candidate], n[candidate]) for n in sides[1]] for p in sides[0]]
+        """The AUROC over all pairs of snippets; its draws resample books."""
+        positives, negatives = self.positives.books, self.negatives.books
+        book_aurocs = np.array(
+            [[auroc_value(p[candidate], n[candidate]) for n in negatives] for p in positives]
         )
-        weights = [np.array([book.shape[1] for book in side], float) for side in sides]
-        drawn = resample(len(sides[0]), len(sides[1]), DRAWS, derive(self.seed, "AUROC"))
-        rows, columns = drawn.members * weights[0], drawn.nonmembers * weights[1]
-        draws = np.einsum("dm,mn,dn->d", rows, pairs, columns, optimize=True)
-        draws /= rows.sum(axis=1) * columns.sum(axis=1)
-        value = float(weights[0] @ pairs @ weights[1] / (weights[0].sum() * weights[1].sum()))
+        sizes_p, sizes_n = (
+            np.array([book.shape[1] for book in books], float) for books in (positives, negatives)
+        )
+        drawn = resample(len(positives), len(negatives), DRAWS, derive(self.seed, "AUROC"))
+        weights_p, weights_n = drawn.members * sizes_p, drawn.nonmembers * sizes_n
+        draws = np.einsum("dp,pn,dn->d", weights_p, book_aurocs, weights_n, optimize=True)
+        draws /= weights_p.sum(axis=1) * weights_n.sum(axis=1)
+        value = float(sizes_p @ book_aurocs @ sizes_n / (sizes_p.sum() * sizes_n.sum()))
         assert AUROC.trials is not None
-        sizes = len(sides[0]), len(sides[1])
-        return Estimate(*sizes, value, draws, AUROC.trials(*(int(w.sum()) for w in weights)))
+        trials = AUROC.trials(int(sizes_p.sum()), int(sizes_n.sum()))
+        return Estimate(len(positives), len(negatives), value, draws, trials)
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """What choosing as a whole does on books that had no part in it.
+class HeldOutRates:
+    """The rates of the validation books by rules that were chosen without them.
 
     Attributes:
-        rules: what was chosen without each fold.
+        rules: the rule chosen without each fold (K).
         positives: the positives' rates by the rule of their fold.
-        negatives: the negatives'.
-        fold: the negatives' folds.
+        negatives: the same of the negatives.
+        fold: of each negative.
     """
 
-    rules: Sequence[Rule]
+    rules: Sequence[SnippetRule]
     positives: Scores
     negatives: Scores
     fold: Folds
 
     def rates(self, scores: Scores) -> Scores:
-        """Another book's rate by each fold's rule (K)."""
+        """The rate of another book by each fold's rule, shape (K,)."""
         return np.array([rule.rate(scores) for rule in self.rules])
 
 
-def hold_out(validation: Validation) -> HeldOut:
-    """Choose without each fold, and judge its books."""
-    rules = [validation.chosen([fold]) for fold in range(validation.folds)]
-    sides: Mapping[str, Side] = {"p": validation.positives, "n": validation.negatives}
-    rates = {
-        name: np.array([rules[f].rate(book) for f, book in zip(side.fold, side.books, strict=True)])
-        for name, side in sides.items()
-    }
-    return HeldOut(rules, rates["p"], rates["n"], validation.negatives.fold)
+def hold_out(validation: ValidationScores) -> HeldOutRates:
+    """Choose a rule without each fold, and apply it to the fold's books."""
+    rules = [validation.choose_rule([fold]) for fold in range(validation.folds)]
+    positives, negatives = (
+        np.array([rules[f].rate(book) for f, book in zip(books.fold, books.books, strict=True)])
+        for books in (validation.positives, validation.negatives)
+    )
+    return HeldOutRates(rules, positives, negatives, validation.negatives.fold)

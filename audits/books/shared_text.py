@@ -1,9 +1,10 @@
-"""Text at the beginning or the end of several books that is none of theirs, such as a licence.
+"""Text that books share: n-gram keys that tell whether two files are one book, and boilerplate.
 
-It is found from the books alone: runs of words that stand at the beginnings (or ends) of
-LEAST_BOOKS books or more, and reach from the first word (or last). What two books alone share may
-be the work itself. Neither is a run set aside that is longer than any licence, or nearly all of one
-of the books that have it: then it is left in all of them, and two files may hold one book.
+Boilerplate, such as a licence, is text at the beginning or the end of several books that belongs to
+none of them. It is found from the books alone: runs of words that MIN_BOOKS books or more share and
+that reach from the first word (or to the last). Text that only two books share may be the work
+itself. A run is kept if it is longer than any licence, or if it is nearly all of one of the books
+that have it: then two files may be the same book.
 """
 
 from __future__ import annotations
@@ -18,185 +19,207 @@ import numpy as np
 from numpy.typing import NDArray
 
 GRAM = 13
-"""Words in a row that two texts share by no accident (Brown et al. 2020, appendix C)."""
+"""The length of n-grams in words; so long a run is not shared by chance (Brown et al. 2020,
+appendix C)."""
 ONE_IN = 4
-"""Of all GRAM-grams, those that are compared."""
-FAR_EAST = "\u2e80"
-"""The first letter of those scripts in Unicode that no space parts."""
-FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""In long texts one in so many n-grams is compared."""
+FIRST_CJK = "\u2e80"
+"""The first character of the Unicode blocks of scripts that are written without spaces."""
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 Keys = NDArray[np.uint64]
 
 
-def _parted(letter: str) -> str:
-    if not letter.isalnum():
+def _spaced(character: str) -> str:
+    """The character, between spaces where it is a word of its own; a space for punctuation."""
+    if not character.isalnum():
         return " "
-    return letter if letter < FAR_EAST else f" {letter} "
+    return character if character < FIRST_CJK else f" {character} "
 
 
 def gram_keys(text: str) -> Keys:
-    """Hashes of one in ONE_IN of the text's runs of GRAM words, each once, in order.
+    """Sorted unique hashes of the text's n-grams of GRAM words; of a long text, one in ONE_IN.
 
-    Case and punctuation don't count. A text of fewer words has one key, of all of them. A Chinese
-    or Japanese letter is a word, since no space parts them.
+    Case and punctuation don't count. A text with fewer words has a single key. A Chinese or
+    Japanese character is a word, because these scripts are written without spaces.
     """
-    words = "".join(map(_parted, text.casefold())).split()
+    words = "".join(map(_spaced, text.casefold())).split()
     keys: Keys = np.unique(gram_hashes(words))
     return _sample(keys) if len(words) > 40 * GRAM else keys
 
 
 def gram_hashes(words: Sequence[str]) -> Keys:
-    """The hash of each run of GRAM words, in order; of fewer words one, of all of them."""
-    numbers = {w: int.from_bytes(hashlib.sha256(w.encode()).digest()[:8], "big") for w in {*words}}
-    hashes = np.array([numbers[word] for word in words], np.uint64)
-    length = min(GRAM, len(hashes))
-    found = np.zeros(len(hashes) - length + 1 if length else 0, np.uint64)
-    for place in range(length):  # modulo 2**64
-        found = found * FACTOR + hashes[place : place + len(found)]
-    return found
+    """The hash of each n-gram of GRAM words, in order; one of all words if there are fewer."""
+    number_of = {
+        word: int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") for word in {*words}
+    }
+    numbers = np.array([number_of[word] for word in words], np.uint64)
+    length = min(GRAM, len(numbers))
+    hashes = np.zeros(len(numbers) - length + 1 if length else 0, np.uint64)
+    for offset in range(length):  # a polynomial modulo 2**64
+        hashes = hashes * HASH_FACTOR + numbers[offset : offset + len(hashes)]
+    return hashes
 
 
-def shared(one: Keys, other: Keys) -> float:
-    """The share of the shorter text's keys that are the other's, too.
+def shared_fraction(keys: Keys, other_keys: Keys) -> float:
+    """The fraction of the shorter text's keys that the other text has too.
 
-    Of a long text only a sample is known: then only the same sample of a short one can be found.
+    Of a long text only a sample is known, and then the same sample of the other text is compared.
     """
-    sampled = _sample(one), _sample(other)
-    whole = [len(own) > len(kept) for own, kept in zip((one, other), sampled, strict=True)]
-    pair = (one, other) if all(whole) else sampled
-    common = np.intersect1d(*pair, assume_unique=True)
-    return len(common) / max(1, min(map(len, pair)))
+    samples = _sample(keys), _sample(other_keys)
+    complete = len(keys) > len(samples[0]) and len(other_keys) > len(samples[1])
+    compared = (keys, other_keys) if complete else samples
+    common = np.intersect1d(*compared, assume_unique=True)
+    return len(common) / max(1, min(map(len, compared)))
 
 
 def _sample(keys: Keys) -> Keys:
-    """The keys that are kept of a long text: whichever text they are in, the same ones."""
-    kept: Keys = keys[(keys >> np.uint64(32)) % np.uint64(ONE_IN) == 0]
-    return kept
+    """The keys that are compared of a long text; which ones depends on the keys alone."""
+    sample: Keys = keys[(keys >> np.uint64(32)) % np.uint64(ONE_IN) == 0]
+    return sample
 
 
-WORD = re.compile(rf"[^\W_{FAR_EAST}-\U0010ffff]+|[^\W_]")
-"""A word as `grams` has it."""
-MOST_WORDS = 5_000
-"""Of a run. Project Gutenberg's licence has 2,900, Creative Commons' legal code 3,400."""
-MOST_CHARACTERS = 16 * MOST_WORDS
-"""That are searched for the last MOST_WORDS words of a text."""
+WORD = re.compile(rf"[^\W_{FIRST_CJK}-\U0010ffff]+|[^\W_]")
+"""A word as `gram_keys` counts them."""
+MAX_WORDS = 5_000
+"""The longest boilerplate. Project Gutenberg's licence has 2,900 words, Creative Commons' legal
+code 3,400."""
+MAX_CHARACTERS = 16 * MAX_WORDS
+"""The characters that are searched for the last MAX_WORDS words of a text."""
 GAP_WORDS = 50
-"""Within a run, such as the book's title within a licence."""
-LEAST_BOOKS = 3
-"""That share a run."""
-LEAST_LEFT = 0.1
-"""The share of a book's words that must be left. A book that has fewer words of its own is itself
-what the others share."""
-PLACES = BEGINNING, END = "beginning", "end"
+"""The longest gap within a run, such as the book's title within a licence."""
+MIN_BOOKS = 3
+"""The fewest books that share a run."""
+MIN_OWN_WORDS = 0.1
+"""The share of a book's words that must not be boilerplate. A book with a smaller share is itself
+the text that the others share."""
+POSITIONS = BEGINNING, END = "beginning", "end"
 FIRST_WORDS = 8
-"""Of a run, for the reader."""
+"""The number of words that describe a run."""
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Run:
-    """Words of a book that were set aside.
+class BoilerplateRun:
+    """Words that were removed from a book.
 
     Attributes:
-        place: BEGINNING or END.
-        words: how many.
-        begins: the first of them.
+        position: BEGINNING or END.
+        words: their number.
+        first_words: the first of them.
         books: how many books share some of them, this one included.
     """
 
-    place: str
+    position: str
     words: int
-    begins: str
+    first_words: str
     books: int
 
 
-def without_boilerplate(texts: Sequence[str]) -> list[tuple[str, tuple[Run, ...]]]:
-    """Each text without what it shares with others at its beginning and end, and these runs."""
-    places = {
-        BEGINNING: Place(texts, [_first(t) for t in texts]),
-        END: Place(texts, [_last(t) for t in texts], backwards=True),
+def without_boilerplate(
+    texts: Sequence[str],
+) -> list[tuple[str, tuple[BoilerplateRun, ...]]]:
+    """Each text without the boilerplate at its beginning and end, and the removed runs."""
+    edges = {
+        BEGINNING: SharedEdges(texts, [_first_spans(text) for text in texts]),
+        END: SharedEdges(texts, [_last_spans(text) for text in texts], backwards=True),
     }
-    while works := [n for n, text in enumerate(texts) if _is_the_work(n, text, places.values())]:
-        for place in places.values():
-            place.keep(works)
-    return [_stripped(n, text, places) for n, text in enumerate(texts)]
+    while works := [i for i, text in enumerate(texts) if _is_the_work(i, text, edges.values())]:
+        for shared_edges in edges.values():
+            shared_edges.exempt(works)
+    return [_stripped(index, text, edges) for index, text in enumerate(texts)]
 
 
-class Place:
-    """The beginnings of all texts, or their ends, and what several of them share there."""
+class SharedEdges:
+    """The words at the beginnings (or the ends) of all texts, and how many texts share them.
+
+    Args:
+        texts: all texts.
+        spans: of each text, the spans of the words at its beginning or end.
+        backwards: whether these are the ends.
+    """
 
     def __init__(
         self, texts: Sequence[str], spans: Sequence[list[Span]], *, backwards: bool = False
     ) -> None:
         self.spans = spans
-        """Where in each text the words are that are searched."""
         self._backwards = backwards
-        pairs = zip(texts, spans, strict=True)
-        self._grams = [gram_hashes([t[a:b].casefold() for a, b in own]) for t, own in pairs]
-        once_each = np.concatenate([np.unique(own) for own in self._grams])
-        self._hashes, self._books = np.unique(once_each, return_counts=True)
+        self._hashes_by_text = [
+            gram_hashes([text[start:end].casefold() for start, end in text_spans])
+            for text, text_spans in zip(texts, spans, strict=True)
+        ]
+        unique_per_text = [np.unique(hashes) for hashes in self._hashes_by_text]
+        self._hashes, self._book_counts = np.unique(
+            np.concatenate(unique_per_text), return_counts=True
+        )
 
-    def books(self, number: int) -> NDArray[np.intp]:
-        """Of each word of a text how many texts have some GRAM words around it; 1: no other one."""
-        words, own = len(self.spans[number]), self._grams[number]
-        books = self._books[np.searchsorted(self._hashes, own)]
-        around = np.ones(words, np.intp)
-        for step in range(min(GRAM, words) if len(own) else 0):
-            np.maximum(around[step : step + len(own)], books, out=around[step : step + len(own)])
-        return around
+    def book_counts(self, index: int) -> NDArray[np.intp]:
+        """For each word of a text, how many texts have an n-gram that contains it; at least 1."""
+        words, hashes = len(self.spans[index]), self._hashes_by_text[index]
+        counts = self._book_counts[np.searchsorted(self._hashes, hashes)]
+        word_counts = np.ones(words, np.intp)
+        for offset in range(min(GRAM, words) if len(hashes) else 0):
+            covered = word_counts[offset : offset + len(hashes)]
+            np.maximum(covered, counts, out=covered)
+        return word_counts
 
-    def reach(self, number: int) -> int:
-        """How many words of a text's run; 0: it has none."""
-        books = self.books(number)
-        return _reach(books[::-1] if self._backwards else books)
+    def run_length(self, index: int) -> int:
+        """The number of words of a text's run of shared words; 0 if it has none."""
+        counts = self.book_counts(index)
+        return _run_length(counts[::-1] if self._backwards else counts)
 
-    def keep(self, numbers: Sequence[int]) -> None:
-        """Take nothing that is in these texts for boilerplate."""
-        works = np.concatenate([self._grams[number] for number in numbers])
-        self._books[np.isin(self._hashes, works)] = 1
+    def exempt(self, indices: Sequence[int]) -> None:
+        """Count nothing of these texts as boilerplate, in any text."""
+        works = np.concatenate([self._hashes_by_text[index] for index in indices])
+        self._book_counts[np.isin(self._hashes, works)] = 1
 
 
-def _is_the_work(number: int, text: str, places: Iterable[Place]) -> bool:
-    """Whether what a text shares is nearly all of it."""
-    shared = sum(place.reach(number) for place in places)
-    if not shared:
+def _is_the_work(index: int, text: str, edges: Iterable[SharedEdges]) -> bool:
+    """Whether the shared words of a text are nearly all of it."""
+    shared_words = sum(shared_edges.run_length(index) for shared_edges in edges)
+    if not shared_words:
         return False
-    total = sum(1 for _ in WORD.finditer(text))
-    return total - shared < max(LEAST_LEFT * total, 1)
+    all_words = sum(1 for _ in WORD.finditer(text))
+    return all_words - shared_words < max(MIN_OWN_WORDS * all_words, 1)
 
 
-def _first(text: str) -> list[Span]:
-    return [word.span() for word in islice(WORD.finditer(text), MOST_WORDS)]
+def _first_spans(text: str) -> list[Span]:
+    return [word.span() for word in islice(WORD.finditer(text), MAX_WORDS)]
 
 
-def _last(text: str) -> list[Span]:
-    begin = max(0, len(text) - MOST_CHARACTERS)
-    return [word.span() for word in WORD.finditer(text, begin)][-MOST_WORDS:]
+def _last_spans(text: str) -> list[Span]:
+    start = max(0, len(text) - MAX_CHARACTERS)
+    return [word.span() for word in WORD.finditer(text, start)][-MAX_WORDS:]
 
 
-def _stripped(number: int, text: str, places: Mapping[str, Place]) -> tuple[str, tuple[Run, ...]]:
-    first, last = places[BEGINNING].spans[number], places[END].spans[number]
-    lengths = places[BEGINNING].reach(number), places[END].reach(number)
-    start = first[lengths[0]][0] if lengths[0] else 0
-    stop = last[-lengths[1] - 1][1] if lengths[1] else len(text)
-    runs = []
-    if length := lengths[0]:
-        books = places[BEGINNING].books(number)[:length]
-        runs.append(_run(BEGINNING, text, first[:length], books))
-    if length := lengths[1]:
-        books = places[END].books(number)[-length:]
-        runs.append(_run(END, text, last[-length:], books))
+def _stripped(
+    index: int, text: str, edges: Mapping[str, SharedEdges]
+) -> tuple[str, tuple[BoilerplateRun, ...]]:
+    first_spans, last_spans = edges[BEGINNING].spans[index], edges[END].spans[index]
+    start, stop, runs = 0, len(text), []
+    if length := edges[BEGINNING].run_length(index):
+        start = first_spans[length][0]
+        counts = edges[BEGINNING].book_counts(index)[:length]
+        runs.append(_boilerplate_run(BEGINNING, text, first_spans[:length], counts))
+    if length := edges[END].run_length(index):
+        stop = last_spans[-length - 1][1]
+        counts = edges[END].book_counts(index)[-length:]
+        runs.append(_boilerplate_run(END, text, last_spans[-length:], counts))
     return text[start:stop], tuple(runs)
 
 
-def _run(place: str, text: str, spans: Sequence[Span], books: NDArray[np.intp]) -> Run:
-    begins = text[spans[0][0] : spans[:FIRST_WORDS][-1][1]]
-    return Run(place, len(spans), " ".join(begins.split()), int(books.max()))
+def _boilerplate_run(
+    position: str, text: str, spans: Sequence[Span], book_counts: NDArray[np.intp]
+) -> BoilerplateRun:
+    first_words = text[spans[0][0] : spans[:FIRST_WORDS][-1][1]]
+    return BoilerplateRun(
+        position, len(spans), " ".join(first_words.split()), int(book_counts.max())
+    )
 
 
-def _reach(books: NDArray[np.intp]) -> int:
-    """How many words from the first on are shared, but for gaps; 0: none, or too many."""
-    places = np.flatnonzero(books >= LEAST_BOOKS)
-    ends = np.flatnonzero(np.diff(places, prepend=-1) > GAP_WORDS)
-    shared = places[: ends[0]] if len(ends) else places
-    reach = int(shared[-1]) + 1 if len(shared) else 0
-    return reach if reach + GAP_WORDS < MOST_WORDS else 0
+def _run_length(book_counts: NDArray[np.intp]) -> int:
+    """How many words from the first on are shared, gaps included; 0 if none or too many are."""
+    shared = np.flatnonzero(book_counts >= MIN_BOOKS)
+    gaps = np.flatnonzero(np.diff(shared, prepend=-1) > GAP_WORDS)
+    before_gap = shared[: gaps[0]] if len(gaps) else shared
+    length = int(before_gap[-1]) + 1 if len(before_gap) else 0
+    return length if length + GAP_WORDS < MAX_WORDS else 0

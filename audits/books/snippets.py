@@ -16,17 +16,17 @@ from contamination.data.text import word_spans
 from contamination.data.texts import Text
 
 Spans = Sequence[tuple[int, int]]
-"""Where a book's words or tokens stand in its text."""
+"""The start and end of each word or token of a book, in characters."""
 
 
 @dataclass(frozen=True)
-class Drawn:
+class BookSnippets:
     """A book's snippets.
 
     Attributes:
         texts: the snippets, in the book's order.
-        independent: as how many snippets they count: fewer than there are where they overlap.
-        units: words or tokens of the whole book.
+        independent: as how many independent snippets they count, fewer if they overlap.
+        units: the number of words or tokens of the whole book.
     """
 
     texts: Sequence[Text]
@@ -35,68 +35,78 @@ class Drawn:
 
     @property
     def overlaps(self) -> bool:
-        """Whether snippets share words, because the book is too short for so many."""
+        """Whether snippets share words, because the book is too short for that many."""
         return self.independent < len(self.texts)
 
 
-def words(text: str) -> Spans:
-    """The places of the words (see `core.words`)."""
+def split_words(text: str) -> Spans:
+    """The spans of the words (see `data.text.word_spans`)."""
     return [*word_spans(text)]
 
 
-def tokens(tokenizer: Callable[..., Mapping[str, Spans]]) -> Callable[[str], Spans]:
-    """What gives the places of a tokenizer's tokens, without special ones."""
+def token_splitter(tokenizer: Callable[..., Mapping[str, Spans]]) -> Callable[[str], Spans]:
+    """A function that returns the spans of a text's tokens, without special tokens."""
 
-    def spans(text: str) -> Spans:
-        made = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        return [(start, end) for start, end in made["offset_mapping"] if end > start]
+    def split_tokens(text: str) -> Spans:
+        encoding = tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        return [(start, end) for start, end in encoding["offset_mapping"] if end > start]
 
-    return spans
+    return split_tokens
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How snippets are drawn: how many of which length, in which unit, and what finds the units."""
+class SnippetPlan:
+    """How snippets are drawn.
+
+    Attributes:
+        number: of a book, at most.
+        length: of a snippet, in units.
+        unit: the plural of its name, for errors.
+        split: returns the spans of a text's units.
+        seed: of the draws.
+    """
 
     number: int
     length: int
     unit: str
-    divide: Callable[[str], Spans]
+    split: Callable[[str], Spans]
     seed: int
 
 
-def draw(book: Book, plan: Plan) -> Drawn:
-    """Up to `number` snippets of `length` units of a book.
+def draw_snippets(book: Book, plan: SnippetPlan) -> BookSnippets:
+    """Draw up to `plan.number` snippets of `plan.length` units from a book.
 
-    They don't overlap where the book has `number` × `length` units; all ways to place them are then
-    equally likely. In a shorter book they begin at different places, drawn at random.
+    They don't overlap if the book has `number` × `length` units; all ways to place them are then
+    equally likely. In a shorter book they begin at different positions, drawn at random.
 
     Raises:
         DataError: the book is shorter than a snippet.
     """
-    spans, length = plan.divide(book.text), plan.length
+    spans, length = plan.split(book.text), plan.length
     if len(spans) < length:
         raise DataError(
             f"audit.{book.role}: {book.title!r} ({book.file}) has {len(spans):,} {plan.unit}, "
-            f"fewer than a snippet's {length:,}. Take it out, or give a smaller audit.length."
+            f"fewer than a snippet's {length:,}. Remove it, or give a smaller audit.length."
         )
     rng = np.random.default_rng(derive(plan.seed, "snippets", book.name))
     starts = _starts(len(spans), length, plan.number, rng)
-    pieces = [(spans[start][0], spans[start + length - 1][1]) for start in starts]
+    snippet_spans = [(spans[start][0], spans[start + length - 1][1]) for start in starts]
     label = ROLES[book.role]
     texts = [
-        make_text(f"{book.name}#{place}", book.text[start:end], label, "")
-        for place, (start, end) in enumerate(pieces)
+        make_text(f"{book.name}#{number}", book.text[start:end], label, "")
+        for number, (start, end) in enumerate(snippet_spans)
     ]
-    return Drawn(texts, min(len(texts), len(spans) // length), len(spans))
+    return BookSnippets(texts, min(len(texts), len(spans) // length), len(spans))
 
 
 def _starts(units: int, length: int, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The first units of the snippets, ascending."""
-    free = units - number * (length - 1)
-    if units >= number * length:  # each snippet as one unit among those between them
-        places = np.sort(rng.choice(free, number, replace=False))
-        found: NDArray[np.int64] = places + np.arange(number) * (length - 1)
-        return found
-    room = units - length + 1
-    return np.sort(rng.choice(room, min(number, room), replace=False))
+    """The index of each snippet's first unit, ascending."""
+    if units >= number * length:  # draw with each snippet shrunk to one unit, then expand them
+        shrunk_units = units - number * (length - 1)
+        shrunk_starts = np.sort(rng.choice(shrunk_units, number, replace=False))
+        starts: NDArray[np.int64] = shrunk_starts + np.arange(number) * (length - 1)
+        return starts
+    possible_starts = units - length + 1
+    return np.sort(rng.choice(possible_starts, min(number, possible_starts), replace=False))

@@ -1,1 +1,1 @@
-"""What an unlearned model still knows, beside the model before and a clean twin."""
+"""The audit of unlearning: what an unlearned model still knows, compared with a clean twin."""

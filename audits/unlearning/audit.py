@@ -1,8 +1,8 @@
-"""The audit of unlearning: what is left of the texts, beside controls and a clean twin.
+"""The audit of unlearning: what is left of the texts, compared with controls and a clean twin.
 
-The ratio screen, completions and questions are those of Shi et al. (2024, section 7). What the
-testbed adds is a twin that it trained itself on the same corpus without the texts: what a model
-would be that had never seen them.
+The ratio screen, completions and questions are those of Shi et al. (2024, section 7). The testbed
+adds a twin that it trained itself on the same corpus without the texts: what a model would be that
+had never seen them.
 """
 
 from __future__ import annotations
@@ -16,43 +16,44 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from contamination.audits.base import Audit, AuditStage, Prepared
-from contamination.audits.findings import Findings
+from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.audits.unlearning import comparison
 from contamination.audits.unlearning.completions import (
     EMBEDDING,
     JUDGE,
+    OTHER,
     ROUGE,
     TITLES,
-    Prompts,
-    compared,
-    losses,
-    rows_of,
-    truths,
+    CompletionPlan,
+    compare_continuations,
+    mean_losses,
+    sample_continuations,
+    true_continuations,
+    unlabelled_units,
     validation_texts,
-    written,
 )
-from contamination.audits.unlearning.forget_ratio import Screened, screened
+from contamination.audits.unlearning.forget_ratio import ScreenResult, ratio_screen
 from contamination.audits.unlearning.inputs import (
-    Models,
+    AuditedModels,
     check_tokens,
-    chunks_of,
-    drawn,
+    choose_chunks,
     open_models,
-    texts_at,
+    read_texts,
+    split_into_chunks,
 )
-from contamination.audits.unlearning.judge import Judge
 from contamination.audits.unlearning.quantities import (
     Quantity,
-    answered,
-    by_name,
-    quantity,
-    questions_of,
-    scored,
+    QuestionFile,
+    answer_quantities,
+    answer_recall,
+    corpus_questions,
+    make_quantity,
+    read_questions,
+    score_quantities,
+    screened_score,
 )
-from contamination.audits.unlearning.questions import Questions, answers, questions_at
-from contamination.audits.unlearning.report import Found, findings
-from contamination.audits.unlearning.text_similarity import Embedding
+from contamination.audits.unlearning.report import UnlearningFigures, report
+from contamination.audits.unlearning.text_similarity import Embedding, Judge
 from contamination.core.config import PART, POSITIVE, Range, at_least, limited, runtime
 from contamination.core.errors import DataError, near_names, require
 from contamination.core.table_files import write_parquet
@@ -60,188 +61,201 @@ from contamination.data.examples import examples_digest, lines_digest
 from contamination.data.texts import Texts
 
 CHUNKS, COMPLETIONS = "chunks.parquet", "continuations.parquet"
+SuspiciousUnits = Mapping[str, set[str]]
+"""By unlearned model, the units that its screen finds suspicious."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """An audit whose input is good.
+class UnlearningInputs:
+    """The checked input of an audit, and the measurements on it.
 
     Attributes:
-        audit: what it is told.
-        stage: the same of the stage.
+        audit: the audit's fields.
+        stage: the stage.
         models: the models.
         texts: the chunks.
-        chunks: a row each.
-        compare: how completions are compared beside ROUGE-L, by name.
+        chunks: a row each: chunk, text_id, benchmark, member.
+        similarities: measures of completions besides ROUGE-L, by name.
         validation: the texts whose loss is measured; None: the non-members.
-        questions: those of a file; None: a corpus's own, or none.
+        questions: those of a file; None: the corpus's own, or none.
     """
 
     audit: Unlearning
     stage: AuditStage
-    models: Models
+    models: AuditedModels
     texts: Texts
     chunks: pd.DataFrame
-    compare: Mapping[str, Any]
+    similarities: Mapping[str, Any]
     validation: Texts | None
-    questions: Questions | None
+    questions: QuestionFile | None
 
     @property
-    def inputs(self) -> dict[str, str]:
-        """The digests of all that is read."""
+    def digests(self) -> dict[str, str]:
+        """The digests of all that is read, by name."""
         labels = (f"{row.chunk} {row.text_id} {row.member}" for row in self.chunks.itertuples())
-        own = {"texts": examples_digest(self.texts), "labels": lines_digest(sorted(labels))}
-        own |= {name: way.digest for name, way in self.compare.items()}
+        digests = {"texts": examples_digest(self.texts), "labels": lines_digest(sorted(labels))}
+        digests |= {name: similarity.digest for name, similarity in self.similarities.items()}
         if self.validation is not None:
-            own["validation"] = examples_digest(self.validation)
+            digests["validation"] = examples_digest(self.validation)
         if self.questions is not None:
-            own["questions"] = self.questions.digest
-        own |= {f"model {m.name}": m.source.digest for m in self.models}
-        for model in self.models:  # by other methods, settings or a reference they are others
-            place = self.stage.scores_place(self.texts, "chunks", model.node)
-            own[f"scores of {model.name}"] = place.name.rpartition("-")[2]
-        return own
+            digests["questions"] = self.questions.digest
+        digests |= {f"model {model.name}": model.source.digest for model in self.models}
+        for model in self.models:  # the hash depends on methods, settings and the reference
+            folder = self.stage.scores_folder(self.texts, "chunks", model.node)
+            digests[f"scores of {model.name}"] = folder.name.rpartition("-")[2]
+        return digests
 
-    def findings(self, folder: Path) -> Findings:
-        """Everything: the tables, the files and what may be concluded."""
-        scores = [*scored(self.stage, self.models, self.texts, self.chunks, self.stage.seed)]
-        main = by_name(scores, self.audit.screen)
-        if main.units.table.empty:
-            raise DataError(self._nothing())
-        screens = self._screens(main)
-        listed, completed = _listed(main, screens), [*self._completed(folder)]
-        asked, about = self._asked(listed)
+    def conduct(self, folder: Path) -> AuditResult:
+        """Measure everything, write the files and report."""
+        scores = [
+            *score_quantities(self.stage, self.models, self.texts, self.chunks, self.stage.seed)
+        ]
+        score = screened_score(scores, self.audit.screen)
+        if score.units.table.empty:
+            raise DataError(self._no_chunk_is_ranked())
+        screens = self._screens(score)
+        suspicious, completions = _suspicious_units(score, screens), [*self._complete(folder)]
+        answers, suspicious_questions = self._ask(suspicious)
         self._write_chunks(folder, scores, screens)
-        found = Found(
+        figures = UnlearningFigures(
             models=self.models,
-            main=main,
-            scores=scores,
-            screens=comparison.screens(screens, main, self.models.original.name),
-            ways=self._ways([*scores, *completed, *asked]),
+            screened=score,
+            screens=comparison.screen_table(screens, score, self.models.original.name),
+            ratios=self._forget_ratios([*scores, *completions, *answers]),
             membership=self._membership(scores),
-            completions=comparison.groups(self.models, completed, listed),
-            answers=comparison.groups(self.models, asked, about),
+            completions=comparison.group_table(self.models, completions, suspicious),
+            answers=comparison.group_table(self.models, answers, suspicious_questions),
             utility=self._utility(),
             chunks=self.chunks,
-            compared=[TITLES[name] for name in self.compare],
-            audit=self.audit,
+            texts=str(self.audit.texts),
+            of_validation=self.audit.validation is not None,
+            method=self.audit.screen,
+            ratio=self.audit.ratio,
+            completions_per_chunk=self.audit.completions,
+            similarities=[TITLES[name] for name in self.similarities],
         )
-        files = [CHUNKS, *([COMPLETIONS] if completed else [])]
-        return findings(found, files)
+        return report(figures, [CHUNKS, *([COMPLETIONS] if completions else [])])
 
-    def _nothing(self) -> str:
-        least = self.stage.detection.min_scored_tokens
+    def _no_chunk_is_ranked(self) -> str:
+        min_tokens = self.stage.detection.min_scored_tokens
         return (
             f"audit.texts is {self.audit.texts!r}: no text is left: each is blank or has fewer "
-            f"than detection.min_scored_tokens={least} scored tokens. Give longer texts."
+            f"than detection.min_scored_tokens={min_tokens} scored tokens. Give longer texts."
         )
 
-    def _screens(self, main: Quantity) -> dict[str, Screened]:
-        """What the ratio screen finds with each unlearned model."""
-        before, clean = main.values[self.models.original.name], self.models.clean
-        twin, width = None if clean is None else main.values[clean.name], self.audit.ratio
+    def _screens(self, score: Quantity) -> dict[str, ScreenResult]:
+        """The result of the ratio screen by unlearned model."""
+        before, clean = score.values[self.models.original.name], self.models.clean
+        twin, width = None if clean is None else score.values[clean.name], self.audit.ratio
         return {
-            model.name: screened(main.units, before, main.values[model.name], twin, width)
+            model.name: ratio_screen(score.units, before, score.values[model.name], twin, width)
             for model in self.models.unlearned
         }
 
-    def _completed(self, folder: Path) -> Iterator[Quantity]:
-        """How alike completions are, a quantity a way; every completion stands in a file."""
+    def _complete(self, folder: Path) -> Iterator[Quantity]:
+        """The similarity of completions by each measure; writes all completions into a file."""
         if not self.audit.completions:
             return
-        prompts = self.audit.prompts
-        rest = [place for place, text in enumerate(self.texts) if prompts.rest(text.text)]
-        rows = self.chunks.iloc[rest].reset_index(drop=True)
-        places = [rest[n] for n in drawn(rows, self.audit.completed_chunks, self.stage.seed)]
-        if not places:
+        plan = self.audit.completion_plan
+        completable = [
+            index for index, text in enumerate(self.texts) if plan.true_continuation(text.text)
+        ]
+        rows = self.chunks.iloc[completable].reset_index(drop=True)
+        chosen = choose_chunks(rows, self.audit.completed_chunks, self.stage.seed)
+        if not chosen:
             return
-        texts = self.texts.take(places)
-        true, runs = truths(self.models.original, texts, prompts), Path(self.stage.runs)
+        texts = self.texts.take([completable[index] for index in chosen])
+        true = true_continuations(self.models.original, texts, plan)
+        runs, settings, seed = Path(self.stage.runs), self.stage.detection, self.stage.seed
         tables = {}
         for model in self.models:
-            settings, seed = self.stage.detection, self.stage.seed
-            found = written(model, texts, prompts, runs, settings, seed)
-            tables[model.name] = compared(texts, found, true, self.compare)
-        whole = pd.concat([t.assign(model=name) for name, t in tables.items()], ignore_index=True)
-        write_parquet(folder / COMPLETIONS, pa.Table.from_pandas(whole, preserve_index=False))
-        for name in (ROUGE, *(n for n in TITLES if n in whole.columns and n != ROUGE)):
-            means = {m: self._means(t, name) for m, t in tables.items()}
-            yield quantity(TITLES[name], means, self.stage.seed)
+            continuations = sample_continuations(model, texts, plan, runs, settings, seed)
+            tables[model.name] = compare_continuations(
+                texts, continuations, true, self.similarities
+            )
+        table = pd.concat(
+            [rows.assign(model=name) for name, rows in tables.items()], ignore_index=True
+        )
+        write_parquet(folder / COMPLETIONS, pa.Table.from_pandas(table, preserve_index=False))
+        for measure in (ROUGE, *(name for name in TITLES if name in table and name != ROUGE)):
+            means = {name: self._chunk_means(rows, measure) for name, rows in tables.items()}
+            yield make_quantity(TITLES[measure], means, seed)
 
-    def _means(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
+    def _chunk_means(self, table: pd.DataFrame, measure: str) -> pd.DataFrame:
         """Each chunk's mean over its completions."""
-        means = table.groupby("chunk")[name].mean().rename("value").reset_index()
+        means = table.groupby("chunk")[measure].mean().rename("value").reset_index()
         return self.chunks.merge(means, on="chunk").rename(columns={"chunk": "unit"})
 
-    def _asked(
-        self, listed: Mapping[str, set[str]]
-    ) -> tuple[list[Quantity], Mapping[str, set[str]]]:
-        """What questions show, and which of them each unlearned model's screen finds."""
-        stage, path = self.stage, str(self.audit.texts)
+    def _ask(self, suspicious: SuspiciousUnits) -> tuple[list[Quantity], SuspiciousUnits]:
+        """The answers to questions, and which of these each unlearned model's screen finds."""
         if self.questions is not None:
-            return self._asked_of_a_file(self.questions)
-        asked = questions_of(path) if self.audit.questions else None
-        if asked is None:
+            return self._ask_file(self.questions)
+        path = str(self.audit.texts)
+        questions = corpus_questions(path) if self.audit.questions else None
+        if questions is None:
             return [], {}
-        return answered(stage, self.models, path, asked, stage.seed), self._of_texts(listed)
+        answers = answer_quantities(self.stage, self.models, path, questions, self.stage.seed)
+        return answers, self._suspicious_texts(suspicious)
 
-    def _asked_of_a_file(self, asked: Questions) -> tuple[list[Quantity], Mapping[str, set[str]]]:
+    def _ask_file(self, questions: QuestionFile) -> tuple[list[Quantity], SuspiciousUnits]:
         stage, models = self.stage, self.models
-        scores = scored(stage, models, asked.texts, asked.rows, stage.seed)
-        screens = self._screens(main := by_name([*scores], self.audit.screen))
-        return [answers(stage, models, asked, stage.seed)], _listed(main, screens)
+        scores = score_quantities(stage, models, questions.texts, questions.rows, stage.seed)
+        score = screened_score([*scores], self.audit.screen)
+        answers = answer_recall(stage, models, questions, stage.seed)
+        return [answers], _suspicious_units(score, self._screens(score))
 
-    def _of_texts(self, listed: Mapping[str, set[str]]) -> dict[str, set[str]]:
-        """The texts with a suspicious chunk."""
-        text = dict(zip(self.chunks["chunk"], self.chunks["text_id"], strict=True))
-        return {name: {text[chunk] for chunk in own} for name, own in listed.items()}
+    def _suspicious_texts(self, suspicious: SuspiciousUnits) -> dict[str, set[str]]:
+        """By unlearned model, the texts with a suspicious chunk."""
+        text_of = dict(zip(self.chunks["chunk"], self.chunks["text_id"], strict=True))
+        return {name: {text_of[chunk] for chunk in chunks} for name, chunks in suspicious.items()}
 
     def _membership(self, scores: Sequence[Quantity]) -> pd.DataFrame | None:
-        if not all(one.units.labelled for one in scores):
+        if not all(score.units.labelled for score in scores):
             return None
-        return comparison.membership(self.models, scores, self.stage.seed)
+        return comparison.membership_table(self.models, scores, self.stage.seed)
 
-    def _ways(self, quantities: Sequence[Quantity]) -> pd.DataFrame | None:
+    def _forget_ratios(self, quantities: Sequence[Quantity]) -> pd.DataFrame | None:
         if self.models.clean is None:
             return None
-        found = comparison.ways(
-            self.models, [q for q in quantities if q.name != TITLES["rouge_l_other"]]
-        )
-        return None if found.empty else found
+        compared = [quantity for quantity in quantities if quantity.name != TITLES[OTHER]]
+        table = comparison.forget_ratio_table(self.models, compared)
+        return None if table.empty else table
 
     def _utility(self) -> pd.DataFrame | None:
-        """The loss on validation texts, else on the non-members; None: there are neither."""
-        others = (~self.chunks["member"].fillna(True)).to_numpy(bool)
-        texts = (
-            self.texts.take(np.flatnonzero(others)) if self.validation is None else self.validation
-        )
+        """The loss on validation texts, or else on the non-members; None if there are neither."""
+        nonmembers = (~self.chunks["member"].fillna(True)).to_numpy(bool)
+        texts = self.validation
+        if texts is None:
+            texts = self.texts.take(np.flatnonzero(nonmembers))
         if not len(texts):
             return None
-        rows = rows_of(texts)
+        rows = unlabelled_units(texts)
         if self.validation is None:
-            rows["text_id"] = self.chunks.loc[others, "text_id"].to_numpy()
-        values = {m.name: rows.assign(value=losses(self.stage, m, texts)) for m in self.models}
-        return comparison.utility(self.models, quantity("loss", values, self.stage.seed))
+            rows["text_id"] = self.chunks.loc[nonmembers, "text_id"].to_numpy()
+        losses = {
+            model.name: rows.assign(value=mean_losses(self.stage, model, texts))
+            for model in self.models
+        }
+        return comparison.utility_table(self.models, make_quantity("loss", losses, self.stage.seed))
 
     def _write_chunks(
-        self, folder: Path, scores: Sequence[Quantity], screens: Mapping[str, Screened]
+        self, folder: Path, scores: Sequence[Quantity], screens: Mapping[str, ScreenResult]
     ) -> None:
-        """Each chunk's row: what it is, its score by each method and model, and the screens."""
-        found = self.chunks
-        for one in scores:
-            columns = {f"{one.name} of {m}": values for m, values in one.values.items()}
-            units = one.units.table["unit"].rename("chunk")
-            found = found.merge(pd.DataFrame({"chunk": units, **columns}), how="left", on="chunk")
-        main = by_name(scores, self.audit.screen).units.table["unit"]
+        """Write a row per chunk: its label, its score by each method and model, and the screens."""
+        table = self.chunks
+        for score in scores:
+            columns = {f"{score.name} of {model}": values for model, values in score.values.items()}
+            units = score.units.table["unit"].rename("chunk")
+            table = table.merge(pd.DataFrame({"chunk": units, **columns}), how="left", on="chunk")
+        screened_units = screened_score(scores, self.audit.screen).units.table["unit"]
         for name, screen in screens.items():
-            listed = dict(zip(main, screen.suspicious, strict=True))
-            found[f"suspicious in {name}"] = found["chunk"].map(listed).astype("boolean")
-        write_parquet(folder / CHUNKS, pa.Table.from_pandas(found, preserve_index=False))
+            is_suspicious = dict(zip(screened_units, screen.suspicious, strict=True))
+            table[f"suspicious in {name}"] = table["chunk"].map(is_suspicious).astype("boolean")
+        write_parquet(folder / CHUNKS, pa.Table.from_pandas(table, preserve_index=False))
 
 
-def _listed(main: Quantity, screens: Mapping[str, Screened]) -> dict[str, set[str]]:
-    """The suspicious units by unlearned model."""
-    units = main.units.table["unit"]
+def _suspicious_units(score: Quantity, screens: Mapping[str, ScreenResult]) -> dict[str, set[str]]:
+    units = score.units.table["unit"]
     return {name: set(units[screen.suspicious]) for name, screen in screens.items()}
 
 
@@ -251,21 +265,21 @@ WIDTH = Range(lambda value: value > 1, "give a number above 1.")
 
 @dataclass(frozen=True)
 class Unlearning(Audit):
-    """What the audit is told; see conf/audit/unlearning.yaml."""
+    """How well models have unlearned texts (Shi et al. 2024); see conf/audit/unlearning.yaml."""
 
     kind: ClassVar[str] = "unlearning"
     needed: ClassVar[Sequence[str]] = ("original", "unlearned", "texts")
 
     original: Any = runtime(None)
-    """The model before: a path, or a mapping of `ScoredModelConfig`'s fields."""
+    """The model before unlearning: a path, or a mapping of `ScoredModelConfig`'s fields."""
     unlearned: Any = runtime(None)
-    """The model after; several as a list, or as a mapping of names to models."""
+    """The model after it; several as a list, or as a mapping of names to models."""
     clean: Any = runtime(None)
     """A twin of the original that was never trained on the texts."""
     texts: Any = runtime(None)
     """A corpus folder, or rows of `text` and perhaps `label`, `id`, `benchmark`."""
     validation: str | None = runtime(None)
-    """Text that no model was trained on; null: the non-members."""
+    """Text that no model was trained on, whose loss is measured; null: the non-members."""
     chunk_words: int = limited(512, at_least(1))
     screen: str = "min_k"
     """The method whose scores the ratio screen compares."""
@@ -277,46 +291,53 @@ class Unlearning(Audit):
     completion_tokens: int = limited(512, at_least(1))
     temperature: float = limited(1.0, POSITIVE)
     questions: str | None = runtime(CORPUS)
-    """Of the `corpus`, where `texts` is one; or a file of questions and answers; null: none."""
+    """Those of the `corpus`, if `texts` is one; or a file of questions and answers; null: none."""
     embedding: str | None = runtime(None)
     """A sentence encoder."""
     judge: dict[str, Any] | None = runtime(None)
     """A chat model behind a server: `url` and other fields of `ScoredModelConfig`."""
 
-    def prepare(self, stage: AuditStage) -> Prepared:
-        """Read and check the models and the texts."""
+    def prepare(self, stage: AuditStage) -> PreparedAudit:
+        """Read and check the models and the texts.
+
+        Raises:
+            UserError: a model or a text can't be used.
+        """
         remedy = "this audit's models are audit.original, audit.unlearned and audit.clean."
         require(stage.model.given is None, "model", stage.model.given, remedy)
         require(self.screen in stage.method, "audit.screen", self.screen,
                 f"it is none of `method`. {near_names(self.screen, stage.method)}")  # fmt: skip
         models = open_models(self.original, self.unlearned, self.clean, stage.runs)
-        examples = texts_at("audit.texts", str(self.texts))
-        texts, chunks = chunks_of(examples, self.chunk_words)
+        examples = read_texts("audit.texts", str(self.texts))
+        texts, chunks = split_into_chunks(examples, self.chunk_words)
         check_tokens(models, texts)
-        ways: dict[str, Any] = {}
+        similarities: dict[str, Any] = {}
         if self.embedding is not None:
-            ways[EMBEDDING] = Embedding(self.embedding, stage.detection.device)
+            similarities[EMBEDDING] = Embedding(self.embedding, stage.detection.device)
         if self.judge is not None:
-            ways[JUDGE] = Judge(self.judge, Path(stage.runs))
+            similarities[JUDGE] = Judge(self.judge, Path(stage.runs))
         validation = validation_texts(self.validation) if self.validation else None
-        asked = self.questions
-        questions = None if asked in (None, CORPUS) else questions_at(str(asked))
-        work = Work(self, stage, models, texts, chunks, ways, validation, questions)
-        return Prepared(
+        questions = (
+            None if self.questions in (None, CORPUS) else read_questions(str(self.questions))
+        )
+        inputs = UnlearningInputs(
+            self, stage, models, texts, chunks, similarities, validation, questions
+        )
+        return PreparedAudit(
             slug=models.original.source.slug,
-            inputs=work.inputs,
-            find=work.findings,
+            inputs=inputs.digests,
+            conduct=inputs.conduct,
             settings={
                 "method": stage.method,
                 "detection": stage.detection.of_a_pass,
-                "corpus_questions": asked == CORPUS,
+                "corpus_questions": self.questions == CORPUS,
             },
         )
 
     @property
-    def prompts(self) -> Prompts:
-        """How chunks are completed."""
-        return Prompts(
+    def completion_plan(self) -> CompletionPlan:
+        """How continuations of chunks are sampled."""
+        return CompletionPlan(
             number=self.completions,
             words=self.prompt_words,
             share=self.prompt_share,

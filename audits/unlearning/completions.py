@@ -1,8 +1,8 @@
-"""What a model writes behind each chunk's first words, beside what really follows.
+"""Continuations that models write of each chunk's first words, and losses on other text.
 
-Shi et al. (2024, section 7.1): 20 continuations of a 200-word prompt, drawn at random, compared
-with the true one by a sentence embedding and by a judge. Here also by ROUGE-L, and beside a
-control: the same continuations compared with what follows in another chunk.
+Shi et al. (2024, section 7.1) draw 20 continuations of a 200-word prompt, and compare them with the
+true one by a sentence embedding and by a judge. Here ROUGE-L is added, and a control: the same
+continuations compared with the true continuation of another chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.base import AuditStage
-from contamination.audits.unlearning.inputs import AuditedModel, texts_at
+from contamination.audits.unlearning.inputs import AuditedModel, read_texts
 from contamination.audits.unlearning.text_similarity import rouge_l
 from contamination.core.artifacts import is_complete
 from contamination.core.statistics.bootstrap import Scores
@@ -29,8 +29,8 @@ from contamination.detection.passes import ORIGINAL, Continuation, Pass
 from contamination.detection.resources import Resources
 from contamination.injection.corpus import open_corpus
 
-Compare = Callable[[Sequence[tuple[str, str]]], Scores]
-"""(written, true) → how alike they are, higher = more; NaN where that can't be told."""
+Similarity = Callable[[Sequence[tuple[str, str]]], Scores]
+"""Pairs of written and true text → their similarity, higher is more similar; NaN if unknown."""
 ROUGE, OTHER, EMBEDDING, JUDGE = "rouge_l", "rouge_l_other", "similarity", "judged_alike"
 TITLES = {
     ROUGE: "ROUGE-L",
@@ -41,15 +41,15 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Prompts:
-    """How chunks are completed.
+class CompletionPlan:
+    """How continuations of chunks are sampled.
 
     Attributes:
-        number: continuations of a chunk.
-        words: of the prompt, at most.
-        share: of a chunk's words that are the prompt, at most.
-        tokens: of a continuation, at most; no more than the rest has.
-        temperature: of the draws.
+        number: continuations per chunk.
+        words: the most words of a prompt.
+        share: the largest share of a chunk's words that are its prompt.
+        tokens: the most tokens of a continuation, which has no more than the true one.
+        temperature: of sampling.
     """
 
     number: int
@@ -59,118 +59,134 @@ class Prompts:
     temperature: float
 
     @property
-    def wanted(self) -> Pass:
-        """The pass that writes them."""
-        given = {"share": self.share, "words": self.words, "tokens": self.tokens}
-        return Pass("target", "sampled", n=self.number, temperature=self.temperature, **given)
+    def sampling_pass(self) -> Pass:
+        """The pass that samples them."""
+        return Pass(
+            "target",
+            "sampled",
+            n=self.number,
+            temperature=self.temperature,
+            share=self.share,
+            words=self.words,
+            tokens=self.tokens,
+        )
 
-    def rest(self, text: str) -> str:
-        """What really follows the prompt; empty where nothing does."""
+    def true_continuation(self, text: str) -> str:
+        """The text after the prompt; empty if the prompt is all of it."""
         return halves(text, self.share, self.words)[1].strip()
 
 
-def truths(model: AuditedModel, texts: Sequence[Text], prompts: Prompts) -> dict[str, str]:
-    """What follows each chunk's prompt, as many tokens as the model may write, by SHA-256."""
+def true_continuations(
+    model: AuditedModel, texts: Sequence[Text], plan: CompletionPlan
+) -> dict[str, str]:
+    """The true continuation of each chunk's prompt by the chunk's SHA-256.
+
+    It is cut to as many tokens as the model may write.
+    """
     context = model.source.context
-    most = min(prompts.tokens, sys.maxsize if context is None else context // 2)
-    tokenizer, rests = model.source.tokenizer(), [prompts.rest(text.text) for text in texts]
-    rows = tokenizer(rests, add_special_tokens=False, verbose=False)["input_ids"]
-    cut = [
-        rest if len(ids) <= most else tokenizer.decode(ids[:most])
-        for rest, ids in zip(rests, rows, strict=True)
-    ]
-    return {text.sha256: rest for text, rest in zip(texts, cut, strict=True)}
+    max_tokens = min(plan.tokens, sys.maxsize if context is None else context // 2)
+    tokenizer = model.source.tokenizer()
+    continuations = [plan.true_continuation(text.text) for text in texts]
+    rows = tokenizer(continuations, add_special_tokens=False, verbose=False)["input_ids"]
+    return {
+        text.sha256: continuation if len(ids) <= max_tokens else tokenizer.decode(ids[:max_tokens])
+        for text, continuation, ids in zip(texts, continuations, rows, strict=True)
+    }
 
 
-def written(
+def sample_continuations(
     model: AuditedModel,
     texts: Texts,
-    prompts: Prompts,
+    plan: CompletionPlan,
     runs: Path,
     settings: DetectionConfig,
     seed: int,
 ) -> dict[str, tuple[str, ...]]:
-    """The continuations of each chunk by its SHA-256; the pass is kept, so nothing is lost."""
+    """Sampled continuations of each chunk by its SHA-256; the pass is stored and reused."""
     resources = Resources(seed=seed)
     collector = Collector(runs, {"target": model.source}, texts, settings, resources)
-    found = collector.collect([prompts.wanted])[prompts.wanted]
+    copies_by_text = collector.collect([plan.sampling_pass])[plan.sampling_pass]
     return {
-        sha256: tuple(one.text for one in copies if isinstance(one, Continuation))
-        for sha256, copies in found.items()
+        sha256: tuple(copy.text for copy in copies if isinstance(copy, Continuation))
+        for sha256, copies in copies_by_text.items()
     }
 
 
-def compared(
+def compare_continuations(
     texts: Sequence[Text],
-    found: Mapping[str, Sequence[str]],
+    continuations: Mapping[str, Sequence[str]],
     true: Mapping[str, str],
-    compare: Mapping[str, Compare],
+    similarities: Mapping[str, Similarity],
 ) -> pd.DataFrame:
-    """A row a continuation: chunk, number, written, and how alike it is in each way.
+    """The similarity of sampled continuations to the true ones.
 
     Args:
         texts: the chunks.
-        found: their continuations.
-        true: what really follows.
-        compare: further ways by name.
+        continuations: the sampled continuations of each chunk, by its SHA-256.
+        true: the true continuation of each.
+        similarities: further measures besides ROUGE-L, by name.
+
+    Returns:
+        A row per continuation: chunk, number, written, and each measure.
     """
-    other = _others([true[text.sha256] for text in texts])
+    controls = _continuations_of_others([true[text.sha256] for text in texts])
     rows = [
-        (text.example_id, number, one, true[text.sha256], another)
-        for text, another in zip(texts, other, strict=True)
-        for number, one in enumerate(found[text.sha256])
+        (text.example_id, number, continuation, true[text.sha256], control)
+        for text, control in zip(texts, controls, strict=True)
+        for number, continuation in enumerate(continuations[text.sha256])
     ]
     table = pd.DataFrame(rows, columns=["chunk", "number", "written", "true", "other"])
     pairs = list(zip(table["written"], table["true"], strict=True))
-    table[ROUGE] = rouge(pairs)
-    table[OTHER] = rouge(list(zip(table["written"], table["other"], strict=True)))
-    for name, way in compare.items():
-        table[name] = way(pairs)
+    table[ROUGE] = rouge_f1(pairs)
+    table[OTHER] = rouge_f1(list(zip(table["written"], table["other"], strict=True)))
+    for name, similarity in similarities.items():
+        table[name] = similarity(pairs)
     return table.drop(columns=["true", "other"])
 
 
-def rouge(pairs: Sequence[tuple[str, str]]) -> Scores:
+def rouge_f1(pairs: Sequence[tuple[str, str]]) -> Scores:
     """ROUGE-L's F1 of each pair."""
     return np.array([rouge_l(*pair).f1 for pair in pairs], np.float64)
 
 
-def _others(true: Sequence[str]) -> list[str]:
-    """For each chunk what follows in another: the next longer one, so that lengths are near."""
-    order = sorted(range(len(true)), key=lambda place: (len(true[place]), true[place]))
-    after = dict(zip(order, [*order[1:], *order[:1]], strict=True))
-    return [true[after[place]] for place in range(len(true))]
+def _continuations_of_others(true: Sequence[str]) -> list[str]:
+    """For each chunk another chunk's continuation: the next longer, so that lengths are similar."""
+    order = sorted(range(len(true)), key=lambda index: (len(true[index]), true[index]))
+    next_longer = dict(zip(order, [*order[1:], *order[:1]], strict=True))
+    return [true[next_longer[index]] for index in range(len(true))]
 
 
-MOST = 500  # sequences of a packed corpus: more than enough to tell losses apart
+MAX_SEQUENCES = 500
+"""The most sequences of a packed corpus that are used: losses need no more."""
 
 
 def validation_texts(path: str) -> Texts:
-    """The texts of a file, or the packed sequences of a corpus folder, of which MOST at most."""
+    """The texts of a file, or up to MAX_SEQUENCES packed sequences of a corpus folder."""
     if not is_complete(Path(path).expanduser()):
-        return texts_at("audit.validation", path)
+        return read_texts("audit.validation", path)
     return Texts.of(_sequences(Path(path).expanduser()))
 
 
 def _sequences(folder: Path) -> Iterator[Text]:
     corpus = open_corpus(folder)
-    places = np.linspace(0, len(corpus.sequences) - 1, min(MOST, len(corpus.sequences)))
-    for place in sorted({*places.astype(int).tolist()}):
-        ids = corpus.sequences[place]["input_ids"]
+    indices = np.linspace(0, len(corpus.sequences) - 1, min(MAX_SEQUENCES, len(corpus.sequences)))
+    for index in sorted({*indices.astype(int).tolist()}):
+        ids = corpus.sequences[index]["input_ids"]
         text = corpus.tokenizer.hf.decode(ids, skip_special_tokens=True)
-        yield make_text(f"sequence {place}", text, None, "validation")
+        yield make_text(f"sequence {index}", text, None, "validation")
 
 
-def losses(stage: AuditStage, model: AuditedModel, texts: Texts) -> Scores:
-    """The mean loss a token of each text, in nats; a longer text than the context is cut."""
+def mean_losses(stage: AuditStage, model: AuditedModel, texts: Texts) -> Scores:
+    """The mean loss per token of each text, in nats; texts longer than the context are cut."""
     settings = replace(stage.detection, long_texts="truncate")
     collector = Collector(Path(stage.runs), {"target": model.source}, texts, settings)
-    found = collector.collect([ORIGINAL])[ORIGINAL]
-    means = {sha256: -float(stats.logprob.mean()) for sha256, (stats,) in found.items()}
-    return np.array([means[text.sha256] for text in texts], np.float64)
+    stats_by_text = collector.collect([ORIGINAL])[ORIGINAL]
+    losses = {sha256: -float(stats.logprob.mean()) for sha256, (stats,) in stats_by_text.items()}
+    return np.array([losses[text.sha256] for text in texts], np.float64)
 
 
-def rows_of(texts: Texts) -> pd.DataFrame:
-    """The texts as units."""
+def unlabelled_units(texts: Texts) -> pd.DataFrame:
+    """The texts as units without labels, a row each: `unit` and `UNITS`."""
     ids = [text.example_id for text in texts]
     member = pd.array([None] * len(ids), "boolean")
     return pd.DataFrame({"unit": ids, "text_id": ids, "benchmark": "", "member": member})

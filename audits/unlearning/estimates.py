@@ -1,8 +1,8 @@
-"""Means, AUROC and their draws over texts: all chunks of a text are drawn together.
+"""Means and AUROC with bootstrap draws over texts: all chunks of a text are drawn together.
 
 Every model is estimated on the same units and the same draws, so that each difference between
-models is paired. Where every benchmark has LEAST members and as many non-members, a figure is the
-mean over benchmarks; else all texts are one group.
+models is paired. If every benchmark has MIN_TEXTS members and as many non-members, an estimate is
+the mean over benchmarks; otherwise all texts are pooled.
 
 Shapes: D draws, U units (chunks, or questions).
 """
@@ -22,55 +22,74 @@ from contamination.core.statistics.estimates import Estimate, mean
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.evaluation import DRAWS
 
-LEAST = 8
-"""Texts of a side of a benchmark: draws from fewer vary too little, and from one not at all."""
+MIN_TEXTS = 8
+"""The fewest members, and non-members, of a benchmark: draws from fewer texts vary too little."""
 Mask = NDArray[np.bool_]
 UNITS = ("text_id", "benchmark", "member")
-"""What a unit's row says: the text it is of, that one's benchmark, and whether it is a member."""
+"""The columns of units: the text, its benchmark, and whether it is a member."""
 
 
 @dataclass(frozen=True)
-class Side:
-    """Some units of one group (`rows`, their places), and how often each is drawn (D×U)."""
+class UnitSample:
+    """Some of the units, with bootstrap draws of their texts.
+
+    Attributes:
+        rows: the units' indices.
+        drawn: how often each draw has each unit (D×U).
+        texts: the number of texts.
+    """
 
     rows: NDArray[np.intp]
     drawn: Counts
     texts: int
 
     def mean(self, values: Scores, *, rate: bool = False) -> Estimate:
-        """The mean over the units; that of a rate, 0 or 1, can be as certain as its texts allow."""
-        own, totals = values[self.rows], self.drawn.sum(axis=1)
-        trials = self.texts if rate else None
-        return Estimate(self.texts, 0, float(own.mean()), self.drawn @ own / totals, trials)
+        """The mean over the units; a mean of 0s and 1s (`rate`) has the texts as its trials."""
+        sample_values, totals = values[self.rows], self.drawn.sum(axis=1)
+        draws = self.drawn @ sample_values / totals
+        return Estimate(
+            self.texts, 0, float(sample_values.mean()), draws, self.texts if rate else None
+        )
 
 
 @dataclass(frozen=True)
-class Group:
-    """The units of one benchmark, or of all: members, non-members."""
+class LabelledUnits:
+    """The members and non-members of one benchmark, or of all."""
 
-    members: Side
-    nonmembers: Side
+    members: UnitSample
+    nonmembers: UnitSample
 
     def auroc(self, values: Scores) -> Estimate:
         """The AUROC of members against non-members."""
-        sides = self.members, self.nonmembers
-        own = [values[side.rows] for side in sides]
-        ranked = rank(own[0], own[1], Resample(sides[0].drawn, sides[1].drawn))
-        pairs = np.prod([side.drawn.sum(axis=1, dtype=np.float64) for side in sides], axis=0)
-        draws = AUROC.draws(ranked) * (len(own[0]) * len(own[1])) / pairs
-        texts = sides[0].texts, sides[1].texts
+        members, nonmembers = self.members, self.nonmembers
+        member_values, nonmember_values = values[members.rows], values[nonmembers.rows]
+        resample = Resample(members.drawn, nonmembers.drawn)
+        ranked = rank(member_values, nonmember_values, resample)
+        drawn_pairs = members.drawn.sum(axis=1, dtype=np.float64) * nonmembers.drawn.sum(
+            axis=1, dtype=np.float64
+        )
+        all_pairs = len(member_values) * len(nonmember_values)
+        draws = AUROC.draws(ranked) * all_pairs / drawn_pairs
+        value = AUROC.value(member_values, nonmember_values)
+        texts = members.texts, nonmembers.texts
         assert AUROC.trials is not None
-        return Estimate(*texts, AUROC.value(own[0], own[1]), draws, AUROC.trials(*texts))
+        return Estimate(*texts, value, draws, AUROC.trials(*texts))
 
 
-class Units:
-    """Units, one row each with `UNITS`, and their draws."""
+class AuditUnits:
+    """The units that models are compared on, and their bootstrap draws.
+
+    Args:
+        table: a row per unit, with the columns `UNITS`.
+        seed: of the draws.
+    """
 
     def __init__(self, table: pd.DataFrame, seed: int) -> None:
         self.table = table.reset_index(drop=True)
         self._seed = seed
         self.sides = {True: self._mask(True), False: self._mask(False)}
-        self.groups = [*self._groups()]
+        """The masks of members (True) and of non-members."""
+        self.benchmarks = [*self._benchmarks()]
 
     @property
     def labelled(self) -> bool:
@@ -78,65 +97,67 @@ class Units:
         return all(mask.any() for mask in self.sides.values())
 
     def texts(self, *, controls: bool) -> int:
-        """How many texts are members, or are the fewer of them and the non-members (`controls`)."""
+        """The number of member texts, or if smaller that of non-member texts (`controls`)."""
         sides = (True, False) if controls else (True,)
-        return min(self._texts(self.sides[side]) for side in sides)
+        return min(self._count_texts(self.sides[side]) for side in sides)
 
     def mean(self, values: Scores, member: bool) -> Estimate:
         """The mean of the members, or of the non-members."""
-        sides = [group.members if member else group.nonmembers for group in self.groups]
-        return _over([side.mean(values) for side in sides])
+        samples = [
+            benchmark.members if member else benchmark.nonmembers for benchmark in self.benchmarks
+        ]
+        return _over_benchmarks([sample.mean(values) for sample in samples])
 
     def auroc(self, values: Scores) -> Estimate:
         """The AUROC of members against non-members."""
-        return _over([group.auroc(values) for group in self.groups])
+        return _over_benchmarks([benchmark.auroc(values) for benchmark in self.benchmarks])
 
     def mean_of(
         self, values: Scores, mask: Mask, name: str, *, rate: bool = False
     ) -> Estimate | None:
-        """The mean over the units of a mask, all benchmarks together; None: there are none.
+        """The mean over the units of a mask, all benchmarks together; None if it has no unit.
 
         Args:
             values: of all units.
-            mask: which units.
-            name: of the draws: masks of one name and one size are drawn alike.
+            mask: selects the units.
+            name: of the draws: masks with the same name and size have the same draws.
             rate: whether the values are 0 or 1.
         """
-        return self._side(mask, name).mean(values, rate=rate) if mask.any() else None
+        return self._sample(mask, name).mean(values, rate=rate) if mask.any() else None
 
-    def _texts(self, mask: Mask) -> int:
+    def _count_texts(self, mask: Mask) -> int:
         return int(self.table.loc[mask, "text_id"].nunique())
 
     def _mask(self, member: bool) -> Mask:
-        found: Mask = (self.table["member"].fillna(not member) == member).to_numpy(bool)
-        return found
+        mask: Mask = (self.table["member"].fillna(not member) == member).to_numpy(bool)
+        return mask
 
-    def _groups(self) -> Iterator[Group]:
+    def _benchmarks(self) -> Iterator[LabelledUnits]:
         names = self.table["benchmark"].to_numpy()
-        each = [names == name for name in np.unique(names)]
-        sizes = [self._texts(own & mask) for own in each for mask in self.sides.values()]
-        if min(sizes, default=LEAST) < LEAST:
-            each = [np.ones(len(names), bool)]
-        for number, own in enumerate(each):
-            members, others = (
-                self._side(own & self.sides[member], f"{side} {number}")
+        masks = [names == name for name in np.unique(names)]
+        sizes = [self._count_texts(mask & side) for mask in masks for side in self.sides.values()]
+        if min(sizes, default=MIN_TEXTS) < MIN_TEXTS:
+            masks = [np.ones(len(names), bool)]
+        for number, mask in enumerate(masks):
+            members, nonmembers = (
+                self._sample(mask & self.sides[member], f"{side} {number}")
                 for member, side in ((True, "members"), (False, "non-members"))
             )
-            yield Group(members, others)
+            yield LabelledUnits(members, nonmembers)
 
-    def _side(self, mask: Mask, name: str) -> Side:
+    def _sample(self, mask: Mask, name: str) -> UnitSample:
         rows = np.flatnonzero(mask)
         _, text = np.unique(self.table["text_id"].to_numpy(str)[rows], return_inverse=True)
         texts = int(text.max(initial=-1)) + 1
         drawn = draw_counts(max(1, texts), DRAWS, derive(self._seed, "audit", name))
-        return Side(rows, drawn[:, text], texts)
+        return UnitSample(rows, drawn[:, text], texts)
 
 
-def _over(groups: Sequence[Estimate]) -> Estimate:
-    return groups[0] if len(groups) == 1 else mean(groups)
+def _over_benchmarks(estimates: Sequence[Estimate]) -> Estimate:
+    return estimates[0] if len(estimates) == 1 else mean(estimates)
 
 
-def minus(one: Estimate, other: Estimate) -> Estimate:
-    """The difference, draw by draw; its interval is that of the draws."""
-    draws = one.draws - other.draws
-    return replace(one, value=one.value - other.value, draws=draws, trials=None, steps=None)
+def difference(minuend: Estimate, subtrahend: Estimate) -> Estimate:
+    """The paired difference, draw by draw; its interval is that of the draws."""
+    value, draws = minuend.value - subtrahend.value, minuend.draws - subtrahend.draws
+    return replace(minuend, value=value, draws=draws, trials=None, steps=None)

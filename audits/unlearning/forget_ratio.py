@@ -1,11 +1,16 @@
-"""How far unlearning went: from the original model's figure to that of a clean twin.
+"""The forget ratio, and the ratio screen for chunks that an unlearned model still knows.
 
-    share travelled = (original − unlearned) / (original − clean)
+The forget ratio is how far unlearning went from the original model's figure to a clean twin's:
+
+    forget ratio = (original − unlearned) / (original − clean)
 
 0: as the original; 1: as a model that was never trained on the texts. Its interval is Fieller's
 (1954) for a ratio of two means, with the variances and covariance of the paired bootstrap draws and
-Student's t. It holds the truth in 92 to 97% of simulations from 20 texts on; percentiles of the
-draws' ratios do so only where the denominator is far from 0.
+Student's t. It covers the true ratio in 92 to 97% of simulations from 20 texts on; percentiles of
+the draws' ratios do so only where the denominator is far from 0.
+
+The ratio screen is that of Shi et al. (2024, section 7.1): a chunk is suspicious if its score after
+unlearning is nearly the same as before.
 """
 
 from __future__ import annotations
@@ -18,92 +23,96 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from contamination.audits.unlearning.estimates import Units
+from contamination.audits.unlearning.estimates import AuditUnits
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate
 from contamination.detection.evaluation import CONFIDENCE
 
 SAME = "original ≈ clean"
-"""Why there is no share: there is no way to travel."""
-LEAST = 1e-5
-"""The shortest way, in standard deviations over texts: scores in float32 are no more exact."""
+"""The reason if the denominator is not distinguishable from 0."""
+MIN_DENOMINATOR = 1e-5
+"""In standard deviations over texts: scores in float32 are no more exact."""
 
 
 @dataclass(frozen=True)
-class Travelled:
-    """The share with its interval; without one (NaN), `why` says why it can't be told."""
+class ForgetRatio:
+    """A forget ratio with its interval; all NaN if it can't be estimated, for the `reason`."""
 
-    share: float
+    value: float
     low: float
     high: float
-    why: str = ""
+    reason: str = ""
 
 
-def travelled(figures: Sequence[Estimate], texts: int, confidence: float = CONFIDENCE) -> Travelled:
-    """The share of the way.
+def forget_ratio(
+    figures: Sequence[Estimate], texts: int, confidence: float = CONFIDENCE
+) -> ForgetRatio:
+    """The forget ratio of a figure, with Fieller's interval.
 
     Args:
-        figures: such as the members' mean score: of the original, of the unlearned model and of the
-            clean twin, on the same draws.
-        texts: how many were drawn.
+        figures: the figure (such as the members' mean score) of the original, of the unlearned
+            model and of the clean twin, on the same draws.
+        texts: the number of texts that were drawn.
         confidence: of the interval.
     """
     original, unlearned, clean = figures
-    way, gone = original.value - clean.value, original.value - unlearned.value
+    numerator, denominator = original.value - unlearned.value, original.value - clean.value
     draws = np.stack([original.draws - unlearned.draws, original.draws - clean.draws])
     if texts < 2 or not np.isfinite(draws).all():
-        return Travelled(np.nan, np.nan, np.nan, "fewer than 2 texts")
-    spread = np.cov(draws) * texts / (texts - 1)
+        return ForgetRatio(np.nan, np.nan, np.nan, "fewer than 2 texts")
+    covariance = np.cov(draws) * texts / (texts - 1)
     quantile = float(student.ppf((1 + confidence) / 2, texts - 1))
-    limits = fieller(gone, way, spread, quantile)
-    if limits is None or way <= LEAST * np.sqrt(texts) * original.draws.std():
-        return Travelled(np.nan, np.nan, np.nan, SAME)
-    return Travelled(gone / way, *limits)
+    limits = fieller(numerator, denominator, covariance, quantile)
+    if limits is None or denominator <= MIN_DENOMINATOR * np.sqrt(texts) * original.draws.std():
+        return ForgetRatio(np.nan, np.nan, np.nan, SAME)
+    return ForgetRatio(numerator / denominator, *limits)
 
 
 def fieller(
-    above: float, below: float, covariance: np.ndarray, quantile: float
+    numerator: float, denominator: float, covariance: np.ndarray, quantile: float
 ) -> tuple[float, float] | None:
-    """All θ with (above − θ·below)² ≤ quantile² · var(above − θ·below), if they are an interval.
+    """All θ with (numerator − θ·denominator)² ≤ quantile² · its variance, if they are an interval.
 
-    None: `below` is not told apart from 0, so that any θ may be.
+    None: the denominator is not distinguishable from 0, so that θ is unbounded.
     """
-    (var_above, both), (_, var_below) = covariance * quantile**2
-    a, b, c = below**2 - var_below, above * below - both, above**2 - var_above
-    if a <= 1e-12 * below**2:
+    (var_numerator, cov), (_, var_denominator) = covariance * quantile**2
+    a = denominator**2 - var_denominator
+    b = numerator * denominator - cov
+    c = numerator**2 - var_numerator
+    if a <= 1e-12 * denominator**2:
         return None
     root = float(np.sqrt(max(0.0, b**2 - a * c)))
     return float((b - root) / a), float((b + root) / a)
 
 
-def ratios(before: Scores, after: Scores) -> Scores:
-    """Of the scores after to those before, both mean log-probabilities; 1 where both are 0."""
-    both = (before == 0) & (after == 0)
+def score_ratios(before: Scores, after: Scores) -> Scores:
+    """The scores after divided by those before, mean log-probabilities; 1 where both are 0."""
+    both_zero = (before == 0) & (after == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Scores = np.where(both, 1.0, after / before)
-    return found
+        ratios: Scores = np.where(both_zero, 1.0, after / before)
+    return ratios
 
 
-def suspicious(ratio: Scores, width: float) -> NDArray[np.bool_]:
-    """Whether each ratio lies in (1 / width, width)."""
-    found: NDArray[np.bool_] = (ratio > 1 / width) & (ratio < width)
-    return found
+def suspicious(ratios: Scores, width: float) -> NDArray[np.bool_]:
+    """Whether each ratio is in the open interval (1 / width, width)."""
+    mask: NDArray[np.bool_] = (ratios > 1 / width) & (ratios < width)
+    return mask
 
 
 @dataclass(frozen=True)
-class Screened:
-    """What the screen finds with one unlearned model; None: no labels, or none of that kind.
+class ScreenResult:
+    """The result of the screen for one unlearned model; a rate is None without the labels it needs.
 
     Attributes:
-        suspicious: which chunks.
-        share: of them among all chunks.
-        precision: of the suspicious chunks the share of members.
-        recall: of the members the share that is suspicious.
-        false_alarms: the same of the non-members.
-        members: the share of members among all chunks: the precision of a screen that says nothing.
-        kept: of the members that the model still knows (see `still_known`) the share that is
-            suspicious.
-        known: how many those are.
+        suspicious: which chunks are.
+        share: of the suspicious chunks among all chunks.
+        precision: the share of members among suspicious chunks.
+        recall: the share of suspicious chunks among members.
+        false_alarms: the same among non-members.
+        members: the share of members among all chunks: the precision of an uninformative screen.
+        recall_of_known: the share of suspicious chunks among the members that the model still knows
+            (`still_known`).
+        known: the number of those.
     """
 
     suspicious: NDArray[np.bool_]
@@ -112,59 +121,65 @@ class Screened:
     recall: Estimate | None
     false_alarms: Estimate | None
     members: Estimate | None
-    kept: Estimate | None
+    recall_of_known: Estimate | None
     known: int | None
 
     def rates(self) -> Iterator[tuple[str, Estimate | None]]:
-        """Every rate by name."""
-        for name in ("share", "precision", "members", "recall", "false_alarms", "kept"):
-            yield name, getattr(self, name)
+        """Every rate with its column's name."""
+        yield "share", self.share
+        yield "precision", self.precision
+        yield "members", self.members
+        yield "recall", self.recall
+        yield "false_alarms", self.false_alarms
+        yield "kept", self.recall_of_known
 
 
-def screened(
-    units: Units, before: Scores, after: Scores, clean: Scores | None, width: float
-) -> Screened:
-    """What the screen finds.
+def ratio_screen(
+    units: AuditUnits, before: Scores, after: Scores, clean: Scores | None, width: float
+) -> ScreenResult:
+    """Apply the ratio screen, and compute its rates where there are labels.
 
     Args:
         units: the chunks.
-        before: the original's scores of them.
-        after: the unlearned model's.
-        clean: the twin's.
-        width: w.
+        before: their scores by the original.
+        after: by the unlearned model.
+        clean: by the clean twin, or None.
+        width: a ratio between 1 / width and width is suspicious.
     """
-    flagged = suspicious(ratios(before, after), width)
-    hits, member, other = flagged.astype(float), units.sides[True], units.sides[False]
-    known = None if clean is None else member & still_known(before, after, clean)
+    flagged = suspicious(score_ratios(before, after), width)
+    flags, member, nonmember = flagged.astype(float), units.sides[True], units.sides[False]
+    known_members = None if clean is None else member & still_known(before, after, clean)
     rates: dict[str, Any] = dict.fromkeys(("precision", "recall", "false_alarms", "members"))
     if units.labelled:
-        labelled = member | other
+        labelled = member | nonmember
         is_member = member.astype(float)
         rates = {
             "precision": units.mean_of(is_member, flagged & labelled, "suspicious", rate=True),
             "members": units.mean_of(is_member, labelled, "labelled", rate=True),
-            "recall": units.mean_of(hits, member, "members", rate=True),
-            "false_alarms": units.mean_of(hits, other, "non-members", rate=True),
+            "recall": units.mean_of(flags, member, "members", rate=True),
+            "false_alarms": units.mean_of(flags, nonmember, "non-members", rate=True),
         }
-    return Screened(
+    return ScreenResult(
         suspicious=flagged,
-        share=units.mean_of(hits, np.ones(len(hits), bool), "all", rate=True),
-        kept=None if known is None else units.mean_of(hits, known, "known", rate=True),
-        known=None if known is None else int(known.sum()),
+        share=units.mean_of(flags, np.ones(len(flags), bool), "all", rate=True),
+        recall_of_known=None
+        if known_members is None
+        else units.mean_of(flags, known_members, "known", rate=True),
+        known=None if known_members is None else int(known_members.sum()),
         **rates,
     )
 
 
 def still_known(before: Scores, after: Scores, clean: Scores) -> NDArray[np.bool_]:
-    """Chunks that the original knew, and whose score is nearer to the original's than the twin's.
+    """Chunks that the original knew, and that are nearer to the original's score than the twin's.
 
     The original knew those that it scores above the twin.
     """
-    found: NDArray[np.bool_] = (before > clean) & (after > (before + clean) / 2)
-    return found
+    mask: NDArray[np.bool_] = (before > clean) & (after > (before + clean) / 2)
+    return mask
 
 
-def moved(before: Scores, after: Scores) -> Scores:
-    """How far a chunk fell, before − after: both models together may tell who was forgotten."""
-    found: Scores = before - after
-    return found
+def score_falls(before: Scores, after: Scores) -> Scores:
+    """How far each chunk's score fell, before − after, which may reveal what was forgotten."""
+    falls: Scores = before - after
+    return falls

@@ -1,4 +1,4 @@
-"""The models and the texts of an audit, read and checked."""
+"""Reads and checks the models and the texts of the audit of unlearning."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from contamination.detection.models import open_node
 from contamination.detection.models.base import ModelHandle
 
 ORIGINAL, CLEAN = "original", "clean"
-"""Two of the models, as tables name them."""
-NODE = {field.name for field in fields(ScoredModelConfig)}
+"""The names of two of the models in tables."""
+MODEL_FIELDS = {field.name for field in fields(ScoredModelConfig)}
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class AuditedModel:
     """One of the audit's models.
 
     Attributes:
-        name: as tables name it.
-        node: where it is.
-        source: the model, not yet loaded.
+        name: its name in tables.
+        node: its configuration.
+        source: a handle of the model, which is not loaded yet.
     """
 
     name: str
@@ -41,54 +41,61 @@ class AuditedModel:
 
 
 @dataclass(frozen=True)
-class Models:
-    """The model before, those after, and the twin that was never trained on the texts, if any."""
+class AuditedModels:
+    """The models of an audit.
+
+    Attributes:
+        original: the model before unlearning.
+        unlearned: the models after it.
+        clean: a twin of the original that was never trained on the texts, or None.
+    """
 
     original: AuditedModel
     unlearned: Sequence[AuditedModel]
     clean: AuditedModel | None
 
     def __iter__(self) -> Iterator[AuditedModel]:
-        """All of them, in the tables' order."""
+        """Iterate over all models in the order of the tables."""
         yield from (self.original, *self.unlearned, *([self.clean] if self.clean else []))
 
 
-def open_models(original: Any, unlearned: Any, clean: Any, runs: str) -> Models:
-    """The models, each a path or a mapping of `ScoredModelConfig`'s fields.
+def open_models(original: Any, unlearned: Any, clean: Any, runs: str) -> AuditedModels:
+    """Open the models, each given as a path or as a mapping of `ScoredModelConfig`'s fields.
 
     Args:
-        original: the model before.
-        unlearned: the model after; several as a list, or as a mapping of names to models.
+        original: the model before unlearning.
+        unlearned: the model after it; several as a list, or as a mapping of names to models.
         clean: the twin, or None.
         runs: the folder of all artefacts.
 
     Raises:
-        ConfigError: a model that there isn't, or two that are one.
+        ConfigError: a model does not exist, or two models are the same.
     """
-    after = [
-        _opened(f"audit.unlearned{at}", name, given, runs)
-        for at, name, given in _several(unlearned)
+    unlearned_models = [
+        _open_model(f"audit.unlearned{suffix}", name, model, runs)
+        for suffix, name, model in _named_models(unlearned)
     ]
-    twin = None if clean is None else _opened("audit.clean", CLEAN, clean, runs)
-    found = Models(_opened("audit.original", ORIGINAL, original, runs), after, twin)
-    _check_names(after)
-    _check_different(found)
-    return found
+    twin = None if clean is None else _open_model("audit.clean", CLEAN, clean, runs)
+    original_model = _open_model("audit.original", ORIGINAL, original, runs)
+    models = AuditedModels(original_model, unlearned_models, twin)
+    _check_names(unlearned_models)
+    _check_different(models)
+    return models
 
 
-def texts_at(field: str, path: str) -> Texts:
-    """The examples of a file or a corpus folder; errors name the audit's field.
+def read_texts(field: str, path: str) -> Texts:
+    """Read the examples of a file or a corpus folder; errors name the audit's field.
 
     Raises:
         UserError: see `open_examples`.
     """
-    with naming(field):
+    with errors_naming(field):
         return open_examples(ExamplesConfig(path))
 
 
 @contextmanager
-def naming(field: str) -> Iterator[None]:
-    """Within it an error about `examples.path` names the audit's own field."""
+def errors_naming(field: str) -> Iterator[None]:
+    """A context in which errors about `examples.path` name the audit's own field instead."""
     try:
         yield
     except UserError as error:
@@ -96,138 +103,143 @@ def naming(field: str) -> Iterator[None]:
         raise
 
 
-def check_tokens(models: Models, texts: Sequence[Text]) -> None:
-    """See that all models read the same tokens.
+def check_tokens(models: AuditedModels, texts: Sequence[Text]) -> None:
+    """Check that all models divide the texts into the same tokens.
 
     Raises:
-        ConfigError: one does not: its scores are about other tokens.
+        ConfigError: a model does not, so its scores can't be compared.
     """
-    own = [text.text for text in texts]
-    wanted, *others = models
-    tokenizers: dict[str, Any] = {wanted.source.tokenizer_digest: wanted.source.tokenizer()}
-    ids = tokenizers[wanted.source.tokenizer_digest](own, verbose=False)["input_ids"]
-    for other in others:
-        digest = other.source.tokenizer_digest
-        if digest in tokenizers:
+    plain_texts = [text.text for text in texts]
+    original, *compared_models = models
+    ids = original.source.tokenizer()(plain_texts, verbose=False)["input_ids"]
+    checked_tokenizers = {original.source.tokenizer_digest}
+    for model in compared_models:
+        if model.source.tokenizer_digest in checked_tokenizers:
             continue
-        tokenizers[digest] = other.source.tokenizer()
-        if tokenizers[digest](own, verbose=False)["input_ids"] != ids:
+        checked_tokenizers.add(model.source.tokenizer_digest)
+        if model.source.tokenizer()(plain_texts, verbose=False)["input_ids"] != ids:
             raise ConfigError(
-                f"{other.source.field} is {other.node.given!r}: its tokenizer divides the texts in "
-                f"another way than that of audit.original ({wanted.node.given!r}), so their scores "
-                "are about other tokens and can't be compared. Give models of one tokenizer."
+                f"{model.source.field} is {model.node.given!r}: its tokenizer divides the texts in "
+                f"another way than that of audit.original ({original.node.given!r}), so their "
+                "scores are about other tokens and can't be compared. Give models with the same "
+                "tokenizer."
             )
 
 
-def _several(given: Any) -> list[tuple[str, str | None, Any]]:
-    """What follows the field's name, the model's name if it has one, and the model."""
-    if isinstance(given, Mapping) and not NODE & given.keys():
-        return [(f".{name}", str(name), one) for name, one in given.items()]
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return [(f".{place}", None, one) for place, one in enumerate(given)]
-    return [("", None, given)]
+def _named_models(models: Any) -> list[tuple[str, str | None, Any]]:
+    """For each model its suffix of the field's name, its name if it has one, and the model."""
+    if isinstance(models, Mapping) and not MODEL_FIELDS & models.keys():
+        return [(f".{name}", str(name), model) for name, model in models.items()]
+    if isinstance(models, Sequence) and not isinstance(models, str):
+        return [(f".{index}", None, model) for index, model in enumerate(models)]
+    return [("", None, models)]
 
 
-def _opened(field: str, name: str | None, given: Any, runs: str) -> AuditedModel:
-    node = as_node(field, given)
+def _open_model(field: str, name: str | None, model: Any, runs: str) -> AuditedModel:
+    node = model_node(field, model)
     source = open_node(field, node, runs)
     return AuditedModel(name or source.slug, node, source)
 
 
-def as_node(field: str, given: Any) -> ScoredModelConfig:
-    """The model, given as a path or as a mapping.
+def model_node(field: str, model: Any) -> ScoredModelConfig:
+    """The configuration of a model that is given as a path or as a mapping.
 
     Raises:
-        ConfigError: it is neither, or has a field that there isn't.
+        ConfigError: it is neither, or has an unknown field.
     """
-    if isinstance(given, str):
-        return ScoredModelConfig(path=given)
-    if not isinstance(given, Mapping):
+    if isinstance(model, str):
+        return ScoredModelConfig(path=model)
+    if not isinstance(model, Mapping):
         raise ConfigError(
-            f"{field} is {given!r}: give a model folder, a hub id, or {{url: …, tokenizer: …}} for "
+            f"{field} is {model!r}: give a model folder, a hub id, or {{url: …, tokenizer: …}} for "
             "a model behind a server."
         )
-    for name in given.keys() - NODE:
-        raise ConfigError(f"{field}.{name}: unknown field. {near_names(str(name), NODE)}")
-    return ScoredModelConfig(**given)
+    for name in model.keys() - MODEL_FIELDS:
+        raise ConfigError(f"{field}.{name}: unknown field. {near_names(str(name), MODEL_FIELDS)}")
+    return ScoredModelConfig(**model)
 
 
-def _check_names(after: Sequence[AuditedModel]) -> None:
-    names = [model.name for model in after]
-    for model in after:
+def _check_names(unlearned: Sequence[AuditedModel]) -> None:
+    names = [model.name for model in unlearned]
+    for model in unlearned:
         if names.count(model.name) > 1 or model.name in (ORIGINAL, CLEAN):
             raise ConfigError(
                 f"{model.source.field} is {model.node.given!r}: two of the models would be called "
                 f"{model.name!r}. Name them, such as audit.unlearned={{ascent: …, npo: …}}."
             )
-    if not after:
+    if not unlearned:
         raise ConfigError("audit.unlearned is empty: give at least one model.")
 
 
-def _check_different(models: Models) -> None:
-    """Raise a ConfigError where a model is another one's copy; a perfect one may be the twin's."""
-    seen: dict[str, AuditedModel] = {}
+def _check_different(models: AuditedModels) -> None:
+    """Raise a ConfigError if two models have the same weights, except an unlearned and the twin."""
+    first_by_digest: dict[str, AuditedModel] = {}
     for model in models:
-        other = seen.setdefault(model.source.digest, model)
-        if other is not model and (model is not models.clean or other is models.original):
+        first = first_by_digest.setdefault(model.source.digest, model)
+        if first is not model and (model is not models.clean or first is models.original):
             raise ConfigError(
-                f"{model.source.field} is {model.node.given!r}: it has the very weights of "
-                f"{other.source.field} ({other.node.given!r}), so there is nothing to compare. "
+                f"{model.source.field} is {model.node.given!r}: it has the same weights as "
+                f"{first.source.field} ({first.node.given!r}), so there is nothing to compare. "
                 "Give the model before, a model after it, and a twin of the model before that was "
                 "never trained on the texts."
             )
 
 
-BETWEEN = "#"
-"""What stands between a text's id and its chunk's number."""
+SEPARATOR = "#"
+"""Between a text's id and its chunk's number."""
 
 
-def chunks_of(texts: Iterable[Text], words: int) -> tuple[Texts, pd.DataFrame]:
-    """The chunks as texts, and a row each: chunk, text_id, benchmark, member (None: unknown).
+def split_into_chunks(texts: Iterable[Text], words: int) -> tuple[Texts, pd.DataFrame]:
+    """Divide texts into chunks of so many words.
 
-    Only the last chunk of a text has fewer words; one of fewer than half of them joins the chunk
-    before, so that none is a scrap.
+    Only the last chunk of a text has fewer words; if it has less than half as many, it joins the
+    chunk before it.
+
+    Returns:
+        The chunks as texts, and a row per chunk: chunk, text_id, benchmark, member (None: unknown).
 
     Raises:
-        DataError: two chunks would have one id.
+        DataError: two chunks would have the same id.
     """
-    found, rows = [], []
+    chunks, rows = [], []
     for text in texts:
-        parts = cut(text.text, words)
+        parts = cut_text(text.text, words)
         for number, part in enumerate(parts):
-            name = text.example_id if len(parts) == 1 else f"{text.example_id}{BETWEEN}{number}"
-            found.append(make_text(name, part, text.label, text.benchmark))
+            name = text.example_id if len(parts) == 1 else f"{text.example_id}{SEPARATOR}{number}"
+            chunks.append(make_text(name, part, text.label, text.benchmark))
             rows.append((name, text.example_id, text.benchmark, text.label))
     columns = ["chunk", "text_id", "benchmark", "member"]
     table = pd.DataFrame(rows, columns=columns).astype({"member": "boolean"})
-    if (twice := table["chunk"].duplicated()).any():
+    if (duplicated := table["chunk"].duplicated()).any():
         raise DataError(
-            f"audit.texts: {table['chunk'][twice].iloc[0]!r} names two chunks, one of them a part "
-            f"of a longer text. Give ids without {BETWEEN}."
+            f"audit.texts: {table['chunk'][duplicated].iloc[0]!r} names two chunks, one of them a "
+            f"part of a longer text. Give ids without {SEPARATOR}."
         )
-    return Texts.of(found), table
+    return Texts.of(chunks), table
 
 
-def cut(text: str, words: int) -> list[str]:
-    """The text's chunks; what stands between two of them is dropped."""
-    found = [match.span() for match in NON_BLANK_RUN.finditer(text)]
-    if len(found) <= words:
+def cut_text(text: str, words: int) -> list[str]:
+    """The text's chunks, without the white space between them."""
+    spans = [match.span() for match in NON_BLANK_RUN.finditer(text)]
+    if len(spans) <= words:
         return [text]
-    starts = [*range(0, len(found), words)]
-    if len(found) - starts[-1] < words / 2:
+    starts = [*range(0, len(spans), words)]
+    if len(spans) - starts[-1] < words / 2:
         starts.pop()
-    ends = [*starts[1:], len(found)]
-    return [text[found[a][0] : found[b - 1][1]] for a, b in zip(starts, ends, strict=True)]
+    ends = [*starts[1:], len(spans)]
+    return [
+        text[spans[start][0] : spans[end - 1][1]] for start, end in zip(starts, ends, strict=True)
+    ]
 
 
-def drawn(table: pd.DataFrame, most: int, seed: int) -> Sequence[int]:
-    """The places of at most so many chunks, drawn evenly from members, non-members and others.
+def choose_chunks(table: pd.DataFrame, limit: int, seed: int) -> Sequence[int]:
+    """The indices of at most `limit` chunks, drawn evenly from members, non-members and unlabelled.
 
-    A chunk's draw follows from the seed and its name alone.
+    A chunk's draw depends on the seed and its name alone.
     """
-    number = derive(seed, "completed")
-    order = table["chunk"].map(lambda name: unit_hash(f"{number} {name}"))
-    kinds = table["member"].astype(str).where(table["member"].notna(), "")
-    rank = order.groupby(kinds).rank(method="first")  # 1, 2, … within a kind
-    first = pd.DataFrame({"rank": rank, "order": order}).sort_values(["rank", "order"])
-    return sorted(first.index[:most].tolist())
+    chunk_seed = derive(seed, "completed")
+    hashes = table["chunk"].map(lambda name: unit_hash(f"{chunk_seed} {name}"))
+    labels = table["member"].astype(str).where(table["member"].notna(), "")
+    rank = hashes.groupby(labels).rank(method="first")  # 1, 2, … within a label
+    ordered = pd.DataFrame({"rank": rank, "hash": hashes}).sort_values(["rank", "hash"])
+    return sorted(ordered.index[:limit].tolist())

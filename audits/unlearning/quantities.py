@@ -1,7 +1,13 @@
-"""What is compared: one number a unit and model, higher = the model knows more of the unit."""
+"""The quantities that models are compared by: scores of chunks, and answers to questions.
+
+A quantity is a number per unit (a chunk, or a question) and model; higher means that the model
+knows more of the unit. Shi et al. (2024, section 7.2) ask about what was to be forgotten, screen
+question and answer as one text, and compare answers with the right ones by ROUGE-L's recall.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,16 +17,23 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.base import AuditStage
-from contamination.audits.unlearning.estimates import UNITS, Units
-from contamination.audits.unlearning.inputs import AuditedModel, Models
+from contamination.audits.unlearning.estimates import UNITS, AuditUnits
+from contamination.audits.unlearning.inputs import AuditedModel, AuditedModels, errors_naming
 from contamination.audits.unlearning.text_similarity import rouge_l
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import DataError, near_names
 from contamination.core.statistics.bootstrap import Scores
 from contamination.data.config import ExamplesConfig
+from contamination.data.examples import lines_digest, texts_of
+from contamination.data.readers.rows import Row, Tally
+from contamination.data.rows import raw_rows
+from contamination.data.text import is_blank
 from contamination.data.texts import Texts
+from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks import accuracy, extraction
+from contamination.detection.tasks.accuracy import prompt_tokens
+from contamination.detection.tasks.extraction import QUESTION, Target, written
 from contamination.detection.tasks.questions import Asked, ask
 from contamination.injection.corpus import open_corpus
 
@@ -30,79 +43,83 @@ SCORE, ACCURACY, ANSWERS = "score", "accuracy", "answers by ROUGE-L recall"
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of every model on the same units.
+    """Numbers of every model on the same units.
 
     Attributes:
-        name: as tables name it.
-        units: what it is about.
+        name: its name in tables.
+        units: what the numbers are about.
         values: by the model's name, in the units' order.
         is_score: whether it is a method's score, which ranks members against non-members.
     """
 
     name: str
-    units: Units
+    units: AuditUnits
     values: Mapping[str, Scores]
     is_score: bool = False
 
 
-def quantity(name: str, tables: Mapping[str, pd.DataFrame], seed: int) -> Quantity:
-    """The quantity of units that all models have a number of.
+def make_quantity(
+    name: str, tables: Mapping[str, pd.DataFrame], seed: int, *, is_score: bool = False
+) -> Quantity:
+    """A quantity over the units for which all models have a value.
 
     Args:
-        name: its name.
-        tables: by model a row a unit: `unit`, `UNITS` and `value`.
+        name: its name in tables.
+        tables: by model, a row per unit: `unit`, `UNITS` and `value`.
         seed: of the draws.
+        is_score: see `Quantity`.
     """
-    whole = [table.dropna(subset="value").set_index("unit") for table in tables.values()]
-    shared = [unit for unit in whole[0].index if all(unit in table.index for table in whole)]
-    rows = whole[0].loc[shared].reset_index()[["unit", *UNITS]]
+    by_unit = [table.dropna(subset="value").set_index("unit") for table in tables.values()]
+    first = by_unit[0]
+    common = [unit for unit in first.index if all(unit in table.index for table in by_unit)]
+    rows = first.loc[common].reset_index()[["unit", *UNITS]]
     values = {
-        model: table.loc[shared, "value"].to_numpy(np.float64)
-        for model, table in zip(tables, whole, strict=True)
+        model: table.loc[common, "value"].to_numpy(np.float64)
+        for model, table in zip(tables, by_unit, strict=True)
     }
-    return Quantity(name, Units(rows, seed), values)
+    return Quantity(name, AuditUnits(rows, seed), values, is_score)
 
 
-def scored(
-    stage: AuditStage, models: Models, texts: Texts, chunks: pd.DataFrame, seed: int
+def score_quantities(
+    stage: AuditStage, models: AuditedModels, texts: Texts, chunks: pd.DataFrame, seed: int
 ) -> Iterator[Quantity]:
-    """Each method's score of the chunks that are ranked, with the method's own hyperparameters."""
+    """Each method's scores of the ranked chunks, with the method's default hyperparameters."""
     tables = {model.name: _scores(stage, model, texts) for model in models}
     methods = [set(table["method"]) for table in tables.values()]
     for name in sorted(set.intersection(*methods)):
-        own = {
+        scored_chunks = {
             model: chunks.merge(table[table["method"] == name], left_on="chunk", right_on="unit")
             for model, table in tables.items()
         }
-        found = quantity(name, own, seed)
-        yield Quantity(name, found.units, found.values, is_score=True)
+        yield make_quantity(name, scored_chunks, seed, is_score=True)
 
 
 def _scores(stage: AuditStage, model: AuditedModel, texts: Texts) -> pd.DataFrame:
-    """A row a chunk and method: unit, method and value, which is NaN where it is not ranked."""
-    made = stage.scores(texts, f"the chunks of {stage.audit['texts']}", model.node)
-    table = open_scores(made.path).table
+    """A row per chunk and method: unit, method and value, NaN for chunks that are not ranked."""
+    scores = stage.scores(texts, f"the chunks of {stage.audit['texts']}", model.node)
+    table = open_scores(scores.path).table
     table = table[table["default"]].astype({"example_id": str, "method": str})
     value = table["score"].where(table["ranked"])
     return pd.DataFrame({"unit": table["example_id"], "method": table["method"], "value": value})
 
 
-def by_name(found: Sequence[Quantity], name: str) -> Quantity:
-    """The method's scores.
+def screened_score(scores: Sequence[Quantity], method: str) -> Quantity:
+    """The scores of the method that the screen reads.
 
     Raises:
-        DataError: nothing is scored by it.
+        DataError: no chunk has a score of it.
     """
-    known = {one.name: one for one in found}
-    if name not in known:
+    score_by_method = {score.name: score for score in scores}
+    if method not in score_by_method:
         raise DataError(
-            f"audit.screen is {name!r}: no chunk has a score of it. {near_names(name, known)}"
+            f"audit.screen is {method!r}: no chunk has a score of it. "
+            f"{near_names(method, score_by_method)}"
         )
-    return known[name]
+    return score_by_method[method]
 
 
-def questions_of(path: str) -> Asked | None:
-    """The questions of a corpus folder; None: it is none, or has none to ask."""
+def corpus_questions(path: str) -> Asked | None:
+    """The questions of a corpus folder; None if it is not one, or has no questions."""
     folder = Path(path).expanduser()
     if not is_complete(folder):
         return None
@@ -110,44 +127,149 @@ def questions_of(path: str) -> Asked | None:
     return asked if asked.questions else None
 
 
-def answered(
-    stage: AuditStage, models: Models, path: str, asked: Asked, seed: int
+def answer_quantities(
+    stage: AuditStage, models: AuditedModels, path: str, asked: Asked, seed: int
 ) -> list[Quantity]:
-    """Accuracy, and how much of each answer is written behind its question."""
-    chosen = {model.name: _accuracy(stage, model, path) for model in models}
-    wrote = {model.name: _answers(stage, model, path, asked) for model in models}
-    return [quantity(ACCURACY, chosen, seed), quantity(ANSWERS, wrote, seed)]
+    """Accuracy, and how much of each right answer the models write after its question."""
+    accuracies = {model.name: _accuracy(stage, model, path) for model in models}
+    recalls = {model.name: _answer_recalls(stage, model, path, asked) for model in models}
+    return [make_quantity(ACCURACY, accuracies, seed), make_quantity(ANSWERS, recalls, seed)]
 
 
 def _accuracy(stage: AuditStage, model: AuditedModel, path: str) -> pd.DataFrame:
-    own = accuracy.AccuracyStage(
+    accuracy_stage = accuracy.AccuracyStage(
         runs=stage.runs,
         examples=ExamplesConfig(path),
         model=model.node,
         detection=stage.detection,
     )
-    table = accuracy.run(own).table(accuracy.FILE)
+    table = accuracy.run(accuracy_stage).table(accuracy.FILE)
     exposed = ~table["member"] | (table["occurrences"] > 0)
     return _units(table[exposed]).assign(value=table["correct"].astype(float))
 
 
-def _answers(stage: AuditStage, model: AuditedModel, path: str, asked: Asked) -> pd.DataFrame:
-    """ROUGE-L's recall of the right answer (Shi et al. 2024, section 7.2), greedy decoding."""
-    own = extraction.ExtractionStage(
+def _answer_recalls(
+    stage: AuditStage, model: AuditedModel, path: str, asked: Asked
+) -> pd.DataFrame:
+    """ROUGE-L's recall of the right answers (Shi et al. 2024, section 7.2) in greedy decoding."""
+    extraction_stage = extraction.ExtractionStage(
         runs=stage.runs,
         examples=ExamplesConfig(path),
         model=model.node,
         detection=stage.detection,
         extraction=extraction.ExtractionConfig(target=extraction.ANSWER),
     )
-    table = extraction.run(own).table(extraction.FILE)
-    right = {one.example_id: one.options[one.answer] for one in asked.questions}
-    recall = [rouge_l(row.written, right[row.example_id]).recall for row in table.itertuples()]
-    return _units(table).assign(value=recall)
+    table = extraction.run(extraction_stage).table(extraction.FILE)
+    answers = {
+        question.example_id: question.options[question.answer] for question in asked.questions
+    }
+    recalls = [rouge_l(row.written, answers[row.example_id]).recall for row in table.itertuples()]
+    return _units(table).assign(value=recalls)
 
 
 def _units(table: pd.DataFrame) -> pd.DataFrame:
-    """Examples as units: each is a text of its own."""
-    ids = table["example_id"].astype(str)
-    known = {"benchmark": table["benchmark"], "member": table["member"].astype("boolean")}
-    return pd.DataFrame({"unit": ids, "text_id": ids, **known})
+    """Examples as units, each a text of its own."""
+    ids, member = table["example_id"].astype(str), table["member"].astype("boolean")
+    benchmark = table["benchmark"]
+    return pd.DataFrame({"unit": ids, "text_id": ids, "benchmark": benchmark, "member": member})
+
+
+FIELD = "audit.questions"
+
+
+@dataclass(frozen=True)
+class QuestionFile:
+    """The questions of a file.
+
+    Attributes:
+        questions: the questions.
+        answers: their answers, in the same order.
+        texts: question and answer together, in the same order.
+    """
+
+    questions: Sequence[str]
+    answers: Sequence[str]
+    texts: Texts
+
+    @property
+    def digest(self) -> str:
+        """A hash of questions, answers, ids, labels and benchmarks."""
+        return lines_digest(
+            json.dumps([question, answer, text.example_id, text.label, text.benchmark])
+            for question, answer, text in zip(self.questions, self.answers, self.texts, strict=True)
+        )
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """A row per question, each a chunk of its own: chunk, text_id, benchmark, member."""
+        rows = [
+            (text.example_id, text.example_id, text.benchmark, text.label) for text in self.texts
+        ]
+        columns = ["chunk", "text_id", "benchmark", "member"]
+        return pd.DataFrame(rows, columns=columns).astype({"member": "boolean"})
+
+
+def read_questions(path: str) -> QuestionFile:
+    """Read a file of rows with `question`, `answer`, and perhaps `id`, `label` and `benchmark`.
+
+    Raises:
+        DataError: a row lacks a question or an answer, or can't be used.
+    """
+    with errors_naming(FIELD):
+        rows = [*raw_rows(ExamplesConfig(path), Tally("stop", FIELD))]
+        pairs = [_question_and_answer(row) for row in rows]
+        joined = (
+            row._replace(value={**row.value, "text": " ".join(pair)})
+            for row, pair in zip(rows, pairs, strict=True)
+        )
+        source = f"{FIELD} is {path!r}"
+        texts = texts_of(joined, Tally("stop", FIELD), source)
+    return QuestionFile([q for q, _ in pairs], [a for _, a in pairs], texts)
+
+
+def answer_recall(
+    stage: AuditStage, models: AuditedModels, questions: QuestionFile, seed: int
+) -> Quantity:
+    """ROUGE-L's recall of each right answer in as many tokens of greedy decoding."""
+    rows = questions.rows.rename(columns={"chunk": "unit"})
+    tables = {model.name: rows.assign(value=_recalls(stage, model, questions)) for model in models}
+    return make_quantity(ANSWERS, tables, seed)
+
+
+def _recalls(stage: AuditStage, model: AuditedModel, questions: QuestionFile) -> list[float]:
+    loaded = LoadedModel(model.source, stage.detection)
+    written_ids = written(loaded, _targets(loaded, questions))
+    written_answers = [
+        loaded.tokenizer.decode(ids, skip_special_tokens=True) for ids in written_ids
+    ]
+    return [
+        rouge_l(written_answer, answer).recall
+        for written_answer, answer in zip(written_answers, questions.answers, strict=True)
+    ]
+
+
+def _targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target]:
+    """Each answer's tokens, after those of its question."""
+    tokenizer, context = loaded.tokenizer, loaded.source.context
+    question_ids = tokenizer(list(questions.questions), verbose=False)["input_ids"]
+    text_ids = tokenizer([text.text for text in questions.texts], verbose=False)["input_ids"]
+    targets = []
+    for text, ids_of_question, ids in zip(questions.texts, question_ids, text_ids, strict=True):
+        if context is not None and len(ids) > context:
+            raise DataError(
+                f"{FIELD}: {text.example_id!r} has {len(ids)} tokens with its answer, more than "
+                f"the context of {loaded.source.path}, {context}. Shorten it, or leave it out."
+            )
+        prompt = max(1, prompt_tokens(ids_of_question, [ids]))
+        targets.append(Target(text, None, QUESTION, ids[:prompt], ids[prompt:]))
+    return targets
+
+
+def _question_and_answer(row: Row) -> tuple[str, str]:
+    pair = row.value.get("question"), row.value.get("answer")
+    if not all(isinstance(value, str) and not is_blank(value) for value in pair):
+        raise DataError(
+            f"{row.where}: {FIELD} needs a `question` and an `answer`, both text; its fields are "
+            f"{', '.join(map(str, row.value)) or 'none'}."
+        )
+    return str(pair[0]).strip(), str(pair[1]).strip()

@@ -1,28 +1,36 @@
-"""What the audit says: conclusions, warnings, tables, and what it can't prove."""
+"""The report of the audit: conclusions, warnings, charts, and what it can't prove."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from contamination.audits.findings import Findings, Table
+from contamination.audits.base import AuditResult
 from contamination.audits.unlearning import tables
-from contamination.audits.unlearning.charts import charts
-from contamination.audits.unlearning.inputs import Models
+from contamination.audits.unlearning.inputs import AuditedModels
 from contamination.audits.unlearning.quantities import Quantity
-from contamination.audits.unlearning.tables import interval_words, number
-
-if TYPE_CHECKING:
-    from contamination.audits.unlearning.audit import Unlearning
+from contamination.audits.unlearning.tables import decimals, estimate_in
+from contamination.core.report.charts import (
+    INK,
+    MEMBER,
+    NONMEMBER,
+    SERIES,
+    InlineChart,
+    page_figure,
+    svg_element,
+)
+from contamination.core.report.document import ReportContent
+from contamination.core.report.tables import Table
 
 LIMITS = (
-    "That a text is forgotten. The audit finds what is still there; what it does not find, another "
-    "method, prompt or threshold may.",
-    "That the screen is right. A chunk that was never known is scored alike before and after, as "
-    "one that was kept: the ratio can't tell them apart.",
+    "That a text is forgotten. The audit finds what is still there; another method, prompt or "
+    "threshold may find more.",
+    "That the screen is right. A chunk that was never known has similar scores before and after, "
+    "like one that is still known: the ratio can't tell them apart.",
     "That all twins are alike. The clean twin is one training of one seed; the intervals resample "
     "texts, not trainings.",
 )
@@ -34,190 +42,297 @@ NO_LABELS = (
     "Who was a member: the texts have no labels of both kinds, so no rate of the screen is known, "
     "and there is no control."
 )
-HARM = 0.05  # nats a token: a rise of the loss that is said in red
+HARM = 0.05
+"""The rise of the loss on other text, in nats per token, above which a warning is given."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """All figures.
+class UnlearningFigures:
+    """All figures of the audit, and the settings that its report names.
 
     Attributes:
         models: the audited models.
-        main: the scores that the screen reads.
-        scores: all scores.
-        screens: see `comparison.screens`.
-        ways: see `comparison.ways`; None: no twin, or no members.
-        membership: see `comparison.membership`; None: no labels of both kinds.
-        completions: see `comparison.groups`; empty: none were drawn.
-        answers: the same; empty: nothing was asked.
-        utility: see `comparison.utility`; None: there is no text for it.
+        screened: the scores that the screen reads.
+        screens: see `comparison.screen_table`.
+        ratios: see `comparison.forget_ratio_table`; None without a twin or without members.
+        membership: see `comparison.membership_table`; None without labels of both kinds.
+        completions: see `comparison.group_table`; empty if none were drawn.
+        answers: the same; empty if nothing was asked.
+        utility: see `comparison.utility_table`; None if there is no text for it.
         chunks: a row each.
-        compared: how completions were compared beside ROUGE-L.
-        audit: what the audit was told.
+        texts: the file or corpus folder of the texts.
+        of_validation: whether the loss is on validation text, and not on the non-members.
+        method: of the scores that the screen reads.
+        ratio: the width of the screen.
+        completions_per_chunk: how many were drawn.
+        similarities: the names of the measures of completions besides ROUGE-L.
     """
 
-    models: Models
-    main: Quantity
-    scores: Sequence[Quantity]
+    models: AuditedModels
+    screened: Quantity
     screens: pd.DataFrame
-    ways: pd.DataFrame | None
+    ratios: pd.DataFrame | None
     membership: pd.DataFrame | None
     completions: pd.DataFrame
     answers: pd.DataFrame
     utility: pd.DataFrame | None
     chunks: pd.DataFrame
-    compared: Sequence[str]
-    audit: Unlearning
+    texts: str
+    of_validation: bool
+    method: str
+    ratio: float
+    completions_per_chunk: int
+    similarities: Sequence[str]
 
     @property
     def names(self) -> list[str]:
-        """The unlearned models'."""
+        """The names of the unlearned models."""
         return [model.name for model in self.models.unlearned]
 
 
-def findings(found: Found, files: Sequence[str]) -> Findings:
-    """The findings, with the names of the files that are written already."""
-    audit, labelled = found.audit, found.membership is not None
+def report(figures: UnlearningFigures, files: Sequence[str]) -> AuditResult:
+    """The figures in sentences, tables and charts.
+
+    Args:
+        figures: all figures.
+        files: the names of the files that the audit has written.
+    """
+    labelled = figures.membership is not None
     limits = [*LIMITS]
-    limits += [] if found.models.clean else [NO_TWIN]
+    limits += [] if figures.models.clean else [NO_TWIN]
     limits += [] if labelled else [NO_LABELS]
-    members = found.chunks["member"]
-    return Findings(
-        title=f"What is left after unlearning: {', '.join(found.names)}",
-        conclusions=[f"**{name}**. {' '.join(_conclusions(found, name))}" for name in found.names],
-        warnings=[*_warnings(found)],
-        tables=[*_tables(found)],
-        charts=[*charts(found.models, found.main, found.ways)],
+    members = figures.chunks["member"]
+    content = ReportContent(
+        title=f"What is left after unlearning: {', '.join(figures.names)}",
+        conclusions=[
+            f"**{name}**. {' '.join(_conclusions(figures, name))}" for name in figures.names
+        ],
+        warnings=[*_warnings(figures)],
+        tables=[*_tables(figures)],
+        charts=[*charts(figures.models, figures.screened, figures.ratios)],
         limits=limits,
         facts={
-            **{model.name: model.source.path for model in found.models},
-            "texts": str(audit.texts),
-            "chunks": f"{len(found.chunks)}, of {found.chunks['text_id'].nunique()} texts",
+            **{model.name: model.source.path for model in figures.models},
+            "texts": figures.texts,
+            "chunks": f"{len(figures.chunks)}, of {figures.chunks['text_id'].nunique()} texts",
             "members": f"{int(members.fillna(False).sum())} chunks",
             "non-members": f"{int((~members.fillna(True)).sum())} chunks",
-            "screen": f"{audit.screen}, ratio {audit.ratio:g}",
-            "completions": f"{audit.completions} a chunk, compared by "
-            + ", ".join(["ROUGE-L", *found.compared]),
+            "screen": f"{figures.method}, ratio {figures.ratio:g}",
+            "completions": f"{figures.completions_per_chunk} per chunk, compared by "
+            + ", ".join(["ROUGE-L", *figures.similarities]),
         },
-        counts={"chunks": len(found.chunks), "unlearned": len(found.names)},
-        files=files,
     )
+    counts = {"chunks": len(figures.chunks), "unlearned": len(figures.names)}
+    return AuditResult(content, counts, files)
 
 
-def _tables(found: Found) -> Iterator[Table]:
-    if found.ways is not None:
-        yield tables.ways(found.ways)
-    if found.membership is not None:
-        yield tables.membership(found.membership)
-    yield tables.screens(found.screens, found.audit.screen, found.audit.ratio)
-    if not found.completions.empty:
-        yield tables.groups(found.completions, "completions", found.audit.completions)
-    if not found.answers.empty:
-        yield tables.groups(found.answers, "answers", 0)
-    if found.utility is not None:
-        yield tables.utility(found.utility, of_validation=found.audit.validation is not None)
+def _tables(figures: UnlearningFigures) -> Iterator[Table]:
+    if figures.ratios is not None:
+        yield tables.forget_ratios(figures.ratios)
+    if figures.membership is not None:
+        yield tables.membership(figures.membership)
+    yield tables.screens(figures.screens, figures.method, figures.ratio)
+    if not figures.completions.empty:
+        yield tables.groups(figures.completions, "completions", figures.completions_per_chunk)
+    if not figures.answers.empty:
+        yield tables.groups(figures.answers, "answers", 0)
+    if figures.utility is not None:
+        yield tables.utility(figures.utility, of_validation=figures.of_validation)
 
 
-def _conclusions(found: Found, name: str) -> Iterator[str]:
-    """What may be said of one unlearned model."""
-    if found.membership is not None:
-        yield _auroc(found, name)
-    if found.ways is not None:
-        yield _way(found, name)
-    yield _screen(found, name)
+def _conclusions(figures: UnlearningFigures, name: str) -> Iterator[str]:
+    """The sentences about one unlearned model."""
+    if figures.membership is not None:
+        yield _membership_sentence(figures, name)
+    if figures.ratios is not None:
+        yield _ratio_sentence(figures, name)
+    yield _screen_sentence(figures, name)
 
 
-def _auroc(found: Found, name: str) -> str:
-    assert found.membership is not None
-    own = found.membership[found.membership["method"] == found.main.name].set_index("model")
-    before, after = own.loc[found.models.original.name], own.loc[name]
-    twin = f" (clean twin {number(own.loc['clean', 'auroc'])})" if found.models.clean else ""
-    said = (
-        f"Members against non-members by {found.main.name}: AUROC "
-        f"{number(before['auroc'])} before, {interval_words(after, 'auroc')} after{twin}."
+def _membership_sentence(figures: UnlearningFigures, name: str) -> str:
+    assert figures.membership is not None
+    rows = figures.membership[figures.membership["method"] == figures.screened.name]
+    rows = rows.set_index("model")
+    before, after = rows.loc[figures.models.original.name], rows.loc[name]
+    twin = f" (clean twin {decimals(rows.loc['clean', 'auroc'])})" if figures.models.clean else ""
+    sentence = (
+        f"Members against non-members by {figures.screened.name}: AUROC "
+        f"{decimals(before['auroc'])} before, {estimate_in(after, 'auroc')} after{twin}."
     )
     if after["auroc_high"] < 0.5:
         return (
-            f"{said} **Forgotten too well**: its members score below non-members, which itself "
+            f"{sentence} **Forgotten too well**: its members score below non-members, which itself "
             "shows who was a member."
         )
     if after["auroc_low"] > 0.5:
-        return f"{said} Its members can still be told from non-members."
-    return f"{said} This score does not tell its members from non-members."
+        return f"{sentence} Its members can still be told from non-members."
+    return f"{sentence} This score does not tell its members from non-members."
 
 
-def _way(found: Found, name: str) -> str:
-    assert found.ways is not None
-    rows = found.ways[found.ways["unlearned"] == name].set_index("quantity")
-    if found.main.name not in rows.index:
+def _ratio_sentence(figures: UnlearningFigures, name: str) -> str:
+    assert figures.ratios is not None
+    rows = figures.ratios[figures.ratios["unlearned"] == name].set_index("quantity")
+    if figures.screened.name not in rows.index:
         return "No member is left to compare with the clean twin."
-    row = rows.loc[found.main.name]
+    row = rows.loc[figures.screened.name]
     if row["share_why"]:
         return (
-            "How far it went can't be told: the original and the clean twin score "
-            f"the members alike by {found.main.name}, so there was nothing to forget."
+            "The forget ratio can't be told: the original and the clean twin score "
+            f"the members alike by {figures.screened.name}, so there was nothing to forget."
         )
-    said = (
-        f"The members' {found.main.name} score went {interval_words(row, 'share')} of "
-        "the way from the original to the clean twin (0: unchanged, 1: as if never trained on)"
+    sentence = (
+        f"The forget ratio of the members' {figures.screened.name} score is "
+        f"{estimate_in(row, 'share')} (0: as the original, 1: as the clean twin)"
     )
     if "beyond" in row and pd.notna(row["beyond"]):
-        said += f"; beyond what non-members moved, {interval_words(row, 'beyond')}"
-    return f"{said}."
+        sentence += f"; beyond the change of non-members, {estimate_in(row, 'beyond')}"
+    return f"{sentence}."
 
 
-def _screen(found: Found, name: str) -> str:
-    row = found.screens.set_index("unlearned").loc[name]
-    said = (
+def _screen_sentence(figures: UnlearningFigures, name: str) -> str:
+    row = figures.screens.set_index("unlearned").loc[name]
+    sentence = (
         f"The ratio screen finds {int(row['suspicious'])} of {int(row['chunks'])} chunks suspicious"
     )
     if pd.isna(row["precision"]):
-        return f"{said}." if found.membership is None else f"{said}: none, so it has no precision."
+        return (
+            f"{sentence}."
+            if figures.membership is None
+            else f"{sentence}: none, so it has no precision."
+        )
     return (
-        f"{said}: a share of {interval_words(row, 'precision')} of them are members (all chunks: "
-        f"{number(row['members'])}), and {interval_words(row, 'recall')} of the members are found "
-        f"(of the non-members {number(row['false_alarms'])})."
+        f"{sentence}: a share of {estimate_in(row, 'precision')} of them are members (all chunks: "
+        f"{decimals(row['members'])}), and {estimate_in(row, 'recall')} of the members are found "
+        f"(of the non-members {decimals(row['false_alarms'])})."
     )
 
 
-def _warnings(found: Found) -> Iterator[str]:
-    yield from _labels(found)
-    yield from _same(found)
-    if left_out := len(found.chunks) - len(found.main.units.table):
-        yield f"{left_out} of {len(found.chunks)} chunks are too short or blank: not ranked."
-    if found.utility is not None:
-        yield from _harm(found, found.utility.set_index("model"))
+def _warnings(figures: UnlearningFigures) -> Iterator[str]:
+    yield from _label_warnings(figures)
+    yield from _equality_warnings(figures)
+    if left_out := len(figures.chunks) - len(figures.screened.units.table):
+        yield f"{left_out} of {len(figures.chunks)} chunks are too short or blank: not ranked."
+    if figures.utility is not None:
+        yield from _harm_warnings(figures, figures.utility.set_index("model"))
 
 
-def _harm(found: Found, utility: pd.DataFrame) -> Iterator[str]:
-    """Models of a higher loss on other text than the original."""
-    harmed = [name for name in found.names if utility.loc[name, "change_low"] > HARM]
+def _harm_warnings(figures: UnlearningFigures, utility: pd.DataFrame) -> Iterator[str]:
+    """Warnings about models with a higher loss on other text than the original."""
+    harmed = [name for name in figures.names if utility.loc[name, "change_low"] > HARM]
     if harmed:
         rises = (f"{name} by {utility.loc[name, 'change']:.3f}" for name in harmed)
         yield (
             "Harmed by unlearning: the loss on other text is above the original's: "
-            f"{', '.join(rises)} nats a token. What such a model no longer says may be damage, and "
-            "not forgetting."
+            f"{', '.join(rises)} nats per token. What such a model no longer says may be "
+            "damage, and not forgetting."
         )
-    twin = found.models.clean
+    twin = figures.models.clean
     if twin is not None and utility.loc[twin.name, "change_low"] > HARM:
         yield (
             "The clean twin is worse than the original on other text too, by "
-            f"{utility.loc[twin.name, 'change']:.3f} nats a token: it lacks more than the members, "
-            "such as their format. Read what was travelled beyond non-members."
+            f"{utility.loc[twin.name, 'change']:.3f} nats per token: it lacks more than the "
+            "members, such as their format. See the forget ratio beyond non-members."
         )
 
 
-def _labels(found: Found) -> Iterator[str]:
-    if found.membership is None:
+def _label_warnings(figures: UnlearningFigures) -> Iterator[str]:
+    if figures.membership is None:
         yield (
             "The texts have no labels of both kinds (1: to be forgotten, 0: never trained on): the "
             "tables show how chunks changed, and not whether members did."
         )
 
 
-def _same(found: Found) -> Iterator[str]:
-    before = found.main.values[found.models.original.name]
-    for name in found.names:
-        if (found.main.values[name] == before).all():
+def _equality_warnings(figures: UnlearningFigures) -> Iterator[str]:
+    before = figures.screened.values[figures.models.original.name]
+    for name in figures.names:
+        if (figures.screened.values[name] == before).all():
             yield f"{name} scores every chunk as the original does: they may be one model."
+
+
+WIDTH = 9.0
+DASHES = ("-", "--", ":", "-.")
+
+
+def charts(
+    models: AuditedModels, score: Quantity, ratios: pd.DataFrame | None
+) -> Iterator[InlineChart]:
+    """The charts of one method's scores.
+
+    Args:
+        models: the models.
+        score: the scores that the screen reads.
+        ratios: see `comparison.forget_ratio_table`; None or without a ratio: no chart of ratios.
+    """
+    yield _score_chart(models, score)
+    if ratios is not None and len(estimated := _estimated_ratios(ratios, score.name)):
+        yield _ratio_chart(models, estimated)
+
+
+def _score_chart(models: AuditedModels, score: Quantity) -> InlineChart:
+    """The distribution functions of the members' scores, a line per model."""
+    mask = score.units.sides[True]
+    units = "members" if mask.any() else "chunks"
+    mask = mask if mask.any() else np.ones(len(mask), bool)
+    with page_figure(WIDTH, 3.6) as (figure, axes):
+        for model in models:
+            values = np.sort(score.values[model.name][mask])
+            shares = np.arange(1, len(values) + 1) / len(values)
+            style = _line_style(models, model.name)
+            axes.step(values, shares, where="post", label=model.name, **style)
+        axes.set_xlabel(f"score by {score.name}; higher: more like a member")
+        axes.set_ylabel(f"share of the {units}")
+        figure.legend(loc="outside right upper")
+        title = f"Scores of the {units}"
+        svg = svg_element(figure, f"{title} by {score.name}, a line per model")
+    caption = "The share of scores at most as high as that below."
+    if models.clean is not None:
+        caption += (
+            " A model that forgot lies on the clean twin's line. One that lies there need not have "
+            "forgotten: the scores of non-members may have moved as far."
+        )
+    return InlineChart("scores", title, svg, caption)
+
+
+def _line_style(models: AuditedModels, name: str) -> dict[str, Any]:
+    if name == models.original.name:
+        return {"color": MEMBER}
+    if models.clean is not None and name == models.clean.name:
+        return {"color": NONMEMBER}
+    index = [model.name for model in models.unlearned].index(name)
+    repetition = index // len(SERIES)  # the colours repeat with other dashes
+    dashes = DASHES[(index + repetition) % len(DASHES)]
+    return {"color": SERIES[index % len(SERIES)], "linestyle": dashes}
+
+
+def _estimated_ratios(ratios: pd.DataFrame, method: str) -> pd.DataFrame:
+    """The rows with a ratio, without other methods' scores: the table has those."""
+    return ratios[ratios["share"].notna() & ratios["method"].isin([method, ""])]
+
+
+def _ratio_chart(models: AuditedModels, ratios: pd.DataFrame) -> InlineChart:
+    """The forget ratios with their intervals, a row per model and quantity."""
+    rows = ratios.iloc[::-1]
+    heights = np.arange(len(rows))
+    edges = min(-0.5, rows["share"].min() - 0.5), max(1.5, rows["share"].max() + 0.5)
+    with page_figure(WIDTH, 1.2 + 0.28 * len(rows)) as (figure, axes):
+        for y, (_, row) in zip(heights, rows.iterrows(), strict=True):
+            colour = _line_style(models, row["unlearned"])["color"]
+            ends = np.clip(row[["share_low", "share_high"]].astype(float), *edges)
+            axes.plot(ends, [y] * 2, color=colour)
+            axes.plot([row["share"]], [y], "o", color=colour, markersize=4)
+        for value, colour in ((0, MEMBER), (1, NONMEMBER)):
+            axes.axvline(value, color=colour, linewidth=1.2)
+        axes.set_ylim(-0.7, len(rows) - 0.3)
+        names = rows["unlearned"] + ": " + rows["quantity"]
+        axes.set_yticks(heights, names)
+        axes.set_xlabel("forget ratio, from the original (0) to the clean twin (1)")
+        axes.set_xlim(edges)
+        axes.tick_params(axis="y", colors=INK)
+        title = "How far each model went"
+        svg = svg_element(figure, f"{title}: forget ratios with intervals")
+    caption = (
+        "0, orange: as the original; 1, violet: as the clean twin. 95% intervals over texts; one "
+        "that ends at the edge continues beyond it."
+    )
+    return InlineChart("way", title, svg, caption)

@@ -1,4 +1,4 @@
-"""The audit's tables, as they are shown."""
+"""The audit's tables as text, made from the numbers of `comparison`."""
 
 from __future__ import annotations
 
@@ -7,75 +7,75 @@ from typing import Any
 
 import pandas as pd
 
-from contamination.audits.findings import Table
 from contamination.audits.unlearning.forget_ratio import SAME
+from contamination.core.report.tables import NOTHING, Table
 
 Row = Mapping[Any, Any]
-CANT, NONE = "can't be told", "–"
+CANT_BE_TOLD = "can't be told"
 
 
-def number(value: float) -> str:
-    """Three decimals; a dash where there is none."""
-    return NONE if pd.isna(value) else f"{value:.3f}"
+def decimals(value: float) -> str:
+    """The value with three decimals; a dash if it is missing."""
+    return NOTHING if pd.isna(value) else f"{value:.3f}"
 
 
-def interval_words(row: Row, name: str) -> str:
-    """A value with its 95% interval, if it has one."""
+def estimate_in(row: Row, name: str) -> str:
+    """The value of a column with its 95% interval, if it has one."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return number(value) if pd.isna(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+    return decimals(value) if pd.isna(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def ways(rows: pd.DataFrame) -> Table:
+def forget_ratios(rows: pd.DataFrame) -> Table:
     """How far each unlearned model went, by quantity."""
 
-    def share(row: Row, name: str) -> str:
-        return CANT if row.get(f"{name}_why") == SAME else interval_words(row, name)
+    def ratio(row: Row, name: str) -> str:
+        return CANT_BE_TOLD if row.get(f"{name}_why") == SAME else estimate_in(row, name)
 
     columns: dict[str, Callable[[Row], str]] = {
         "unlearned": lambda row: row["unlearned"],
         "quantity": lambda row: row["quantity"],
-        "members: before": lambda row: number(row["original"]),
-        "after": lambda row: number(row["after"]),
-        "clean twin": lambda row: number(row["clean"]),
-        "share of the way": lambda row: share(row, "share"),
+        "members: before": lambda row: decimals(row["original"]),
+        "after": lambda row: decimals(row["after"]),
+        "clean twin": lambda row: decimals(row["clean"]),
+        "forget ratio": lambda row: ratio(row, "share"),
     }
     if "beyond" in rows:
         columns |= {
-            "non-members: before": lambda row: number(row["non_members_original"]),
-            "after ": lambda row: number(row["non_members_after"]),
-            "clean twin ": lambda row: number(row["non_members_clean"]),
-            "beyond non-members": lambda row: share(row, "beyond"),
+            "non-members: before": lambda row: decimals(row["non_members_original"]),
+            "after ": lambda row: decimals(row["non_members_after"]),
+            "clean twin ": lambda row: decimals(row["non_members_clean"]),
+            "beyond non-members": lambda row: ratio(row, "beyond"),
         }
     note = (
         "Means of the members, then of the non-members, a control. Before: the original's; after: "
-        "the unlearned model's. Share of the way: (before − after) / (before − clean twin), with "
+        "the unlearned model's. Forget ratio: (before − after) / (before − clean twin), with "
         "Fieller's 95% interval over texts; 0: nothing was forgotten, 1: as if never trained on, "
         "above 1: further than the twin. Beyond non-members: the same of the differences between "
         "members and non-members, so that what changed for all texts does not count. "
-        f"{CANT.capitalize()}: the original and the twin are not told apart."
+        f"{CANT_BE_TOLD.capitalize()}: the original and the twin do not differ."
     )
     return _table("way", "How far each model went to the clean twin", rows, columns, note)
 
 
 def membership(rows: pd.DataFrame) -> Table:
-    """Members against non-members, model by model."""
+    """How well each model's scores separate members from non-members."""
     columns: dict[str, Callable[[Row], str]] = {
         "method": lambda row: row["method"],
         "model": lambda row: row["model"],
-        "AUROC": lambda row: interval_words(row, "auroc"),
-        "mean score of members": lambda row: number(row["members"]),
-        "of non-members": lambda row: number(row["non_members"]),
+        "AUROC": lambda row: estimate_in(row, "auroc"),
+        "mean score of members": lambda row: decimals(row["members"]),
+        "of non-members": lambda row: decimals(row["non_members"]),
     }
     note = (
         "AUROC of members against non-members, the mean over benchmarks, with 95% intervals over "
-        "texts. 0.5: not told apart. Below it: members were pushed below texts that the model "
-        "never saw, which shows them as well."
+        "texts. 0.5: not separated. Below it: members were pushed below texts that the model "
+        "never saw, which reveals them as well."
     )
     if "distance" in rows:
         columns |= {
-            "distance to the twin": lambda row: number(row["distance"]),
-            "p": lambda row: number(row["p"]),
-            "p (Holm)": lambda row: number(row["p_holm"]),
+            "distance to the twin": lambda row: decimals(row["distance"]),
+            "p": lambda row: decimals(row["p"]),
+            "p (Holm)": lambda row: decimals(row["p_holm"]),
         }
         note += (
             " Distance: Kolmogorov and Smirnov's, of the members' scores by the model and by the "
@@ -87,7 +87,7 @@ def membership(rows: pd.DataFrame) -> Table:
 
 
 def screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
-    """What the ratio screen finds."""
+    """The result of the ratio screen by unlearned model."""
     columns: dict[str, Callable[[Row], str]] = {
         "unlearned": lambda row: row["unlearned"],
         "chunks": lambda row: str(row["chunks"]),
@@ -99,11 +99,11 @@ def screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
     )
     if "auroc_of_the_fall" in rows:
         columns |= {
-            "precision": lambda row: interval_words(row, "precision"),
-            "of all chunks": lambda row: number(row["members"]),
-            "recall": lambda row: interval_words(row, "recall"),
-            "false alarms": lambda row: interval_words(row, "false_alarms"),
-            "AUROC of the fall": lambda row: interval_words(row, "auroc_of_the_fall"),
+            "precision": lambda row: estimate_in(row, "precision"),
+            "of all chunks": lambda row: decimals(row["members"]),
+            "recall": lambda row: estimate_in(row, "recall"),
+            "false alarms": lambda row: estimate_in(row, "false_alarms"),
+            "AUROC of the fall": lambda row: estimate_in(row, "auroc_of_the_fall"),
         }
         note += (
             " Precision: the share of members among suspicious chunks, beside that among all "
@@ -113,7 +113,7 @@ def screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
         )
     if rows["known"].notna().any():
         columns["recall of what is known"] = lambda row: (
-            f"{interval_words(row, 'kept')} ({row['known']})"
+            f"{estimate_in(row, 'kept')} ({row['known']})"
         )
         note += (
             " What is known: members (their number) whose score is nearer to the original's than "
@@ -122,41 +122,47 @@ def screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
     return _table("screen", "The ratio screen", rows, columns, note)
 
 
-def groups(rows: pd.DataFrame, name: str, number_of: int) -> Table:
-    """Means by group: completions, or answers."""
+def groups(rows: pd.DataFrame, name: str, completions: int) -> Table:
+    """Means by group of completions or of answers.
+
+    Args:
+        rows: see `comparison.group_table`.
+        name: of the table, "completions" or "answers".
+        completions: the number of completions of a chunk.
+    """
     columns: dict[str, Callable[[Row], str]] = {
         "quantity": lambda row: row["quantity"],
         "model": lambda row: row["model"],
         "group": lambda row: row["group"],
         "number": lambda row: str(row["units"]),
-        "mean": lambda row: interval_words(row, "mean"),
+        "mean": lambda row: estimate_in(row, "mean"),
     }
     if name == "completions":
-        title = f"Completions: {number_of} drawn a chunk, beside what really follows"
+        title = f"Completions: {completions} drawn per chunk, compared with what really follows"
         note = (
-            "ROUGE-L: F1. With another chunk: the same completions beside what follows elsewhere, "
-            "which is what chance gives."
+            "ROUGE-L: F1. With another chunk: the same completions compared with what follows in "
+            "another chunk, which is what chance gives."
         )
     else:
         title = "Questions: accuracy, and how much of the answer is written"
         note = (
             "Accuracy by each benchmark's own convention. ROUGE-L recall: the share of the "
-            "answer's words that greedy decoding writes behind the question, in as many tokens."
+            "answer's words that greedy decoding writes after the question, in as many tokens."
         )
     note += " Suspicious, not: by the ratio screen of this model. 95% intervals over texts."
     return _table(name, title, rows, columns, note)
 
 
 def utility(rows: pd.DataFrame, *, of_validation: bool) -> Table:
-    """What unlearning has cost."""
+    """The loss on other text by model, and its change from the original's."""
     columns: dict[str, Callable[[Row], str]] = {
         "model": lambda row: row["model"],
-        "loss": lambda row: interval_words(row, "loss"),
-        "change": lambda row: interval_words(row, "change"),
+        "loss": lambda row: estimate_in(row, "loss"),
+        "change": lambda row: estimate_in(row, "change"),
     }
-    what = "validation text" if of_validation else "the non-members"
-    note = "Nats a token, the mean over texts; the change from the original is paired."
-    return _table("utility", f"The loss on {what}", rows, columns, note)
+    texts = "validation text" if of_validation else "the non-members"
+    note = "Nats per token, the mean over texts; the change from the original is paired."
+    return _table("utility", f"The loss on {texts}", rows, columns, note)
 
 
 def _table(
@@ -169,4 +175,4 @@ def _table(
     records = rows.to_dict("records")
     lines = [[show(row) for show in columns.values()] for row in records]
     header = [name.strip() for name in columns]
-    return Table(name, title, rows.reset_index(drop=True), header, lines, note)
+    return Table(name, title, header, lines, rows.reset_index(drop=True), note=note)

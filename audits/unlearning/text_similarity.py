@@ -1,31 +1,42 @@
-"""How alike two texts are in meaning: the cosine of their sentence embeddings.
+"""Similarity of two texts: the cosine of their sentence embeddings, a judge's rating, and ROUGE-L.
 
-An embedding is the mean of an encoder's last hidden states over a text's tokens. The paper takes
-SimCSE (Gao et al. 2021). Any model of Hugging Face will do, but cosines of one that was not made
-for sentences are all high: read them beside those of non-members.
+An embedding is the mean of an encoder's last hidden states over a text's tokens. Shi et al. (2024)
+use SimCSE (Gao et al. 2021). Any Hugging Face encoder works, but cosines of one that was not
+trained on sentences are all high: compare them with those of non-members. As a judge they let GPT-4
+rate the similarity from 1 to 5 (section 7.1), and count ratings of 4 or more.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contamination.core.errors import ConfigError
+from contamination.audits.unlearning.inputs import model_node
+from contamination.core.artifacts import file_name
+from contamination.core.errors import ConfigError, ServerError
 from contamination.core.models import load, load_tokenizer, model_digest
 from contamination.core.progress import progress
 from contamination.core.statistics.bootstrap import Scores
+from contamination.detection.models.served.answer_store import Answers
+from contamination.detection.models.served.client import Client
+from contamination.detection.models.served.completions import served_model
+from contamination.detection.models.served.responses import Chat
+from contamination.detection.models.served.transport import in_parallel
 
-FIELD = "audit.embedding"
-AT_ONCE = 32
-LONGEST = 512  # tokens, where the model names no limit; what is longer is cut
+EMBEDDING_FIELD = "audit.embedding"
+BATCH_TEXTS = 32
+MAX_ENCODER_TOKENS = 512  # unless the model has a lower limit; longer texts are cut
 
 
 class Embedding:
-    """An encoder, loaded when it is first asked.
+    """An encoder of texts, loaded when it is first called.
 
     Args:
         path: a Hugging Face folder or a hub id.
@@ -34,49 +45,50 @@ class Embedding:
 
     def __init__(self, path: str, device: str) -> None:
         self.path, self.device = path, device
-        self.digest = model_digest(FIELD, path)
-        self._known: dict[str, np.ndarray] = {}
+        self.digest = model_digest(EMBEDDING_FIELD, path)
+        self._vectors: dict[str, np.ndarray] = {}
         self._model: Any = None
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """The cosine of each pair; 0 where a text is empty."""
-        self._read(sorted({text for pair in pairs for text in pair} - self._known.keys(), key=len))
-        return np.array([float(self._known[a] @ self._known[b]) for a, b in pairs], np.float64)
+        texts = {text for pair in pairs for text in pair}
+        self._embed(sorted(texts - self._vectors.keys(), key=len))
+        return np.array([float(self._vectors[a] @ self._vectors[b]) for a, b in pairs], np.float64)
 
-    def _read(self, texts: Sequence[str]) -> None:
+    def _embed(self, texts: Sequence[str]) -> None:
         bar = progress(desc="embeddings", total=len(texts), unit="text")
         with bar:
-            for start in range(0, len(texts), AT_ONCE):
-                some = texts[start : start + AT_ONCE]
-                self._known.update(zip(some, self._embedded(some), strict=True))
-                bar.update(len(some))
+            for start in range(0, len(texts), BATCH_TEXTS):
+                batch = texts[start : start + BATCH_TEXTS]
+                self._vectors.update(zip(batch, self._unit_vectors(batch), strict=True))
+                bar.update(len(batch))
 
-    def _embedded(self, texts: Sequence[str]) -> np.ndarray:
-        """Unit vectors, one a text; zeros for one without tokens."""
+    def _unit_vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """A unit vector per text; zeros for blank texts."""
         import torch
 
-        model, tokenizer, device = self._loaded()
-        rows = tokenizer(list(texts), truncation=True, max_length=self._longest())["input_ids"]
+        model, tokenizer, device = self._load()
+        rows = tokenizer(list(texts), truncation=True, max_length=self._max_tokens())["input_ids"]
         width = max(1, max(map(len, rows)))
         ids = torch.zeros((len(rows), width), dtype=torch.long)
         mask = torch.zeros((len(rows), width), dtype=torch.long)
-        for place, row in enumerate(rows):
-            ids[place, : len(row)], mask[place, : len(row)] = torch.tensor(row), 1
-        mask[mask.sum(1) == 0, 0] = 1  # something to attend to; its vector is dropped below
+        for index, row in enumerate(rows):
+            ids[index, : len(row)], mask[index, : len(row)] = torch.tensor(row), 1
+        mask[mask.sum(1) == 0, 0] = 1  # attention needs a token; the vector is set to 0 below
         with torch.inference_mode():
             states = model(input_ids=ids.to(device), attention_mask=mask.to(device))
         weights = mask.to(device)[:, :, None].float()
         means = (states.last_hidden_state.float() * weights).sum(1) / weights.sum(1)
-        units = torch.nn.functional.normalize(means, dim=1).cpu().numpy().astype(np.float64)
-        units[[not text.strip() for text in texts]] = 0
-        return units
+        vectors = torch.nn.functional.normalize(means, dim=1).cpu().numpy().astype(np.float64)
+        vectors[[not text.strip() for text in texts]] = 0
+        return vectors
 
-    def _longest(self) -> int:
-        model, tokenizer, _ = self._loaded()
-        named = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
-        return int(min([LONGEST, *(one for one in named if one)]))
+    def _max_tokens(self) -> int:
+        model, tokenizer, _ = self._load()
+        positions = getattr(model.config, "max_position_embeddings", None)
+        return int(min(filter(None, [MAX_ENCODER_TOKENS, tokenizer.model_max_length, positions])))
 
-    def _loaded(self) -> tuple[Any, Any, Any]:
+    def _load(self) -> tuple[Any, Any, Any]:
         from contamination.detection.models.causal_lm import chosen_device  # it imports torch
 
         if self._model is None:
@@ -86,23 +98,23 @@ class Embedding:
 
 
 def open_encoder(path: str) -> tuple[Any, Any]:
-    """The encoder, whole, and its tokenizer.
+    """Load an encoder and its tokenizer.
 
     Raises:
-        ConfigError: it can't be loaded, or weights are missing.
+        ConfigError: the encoder can't be loaded, or weights are missing.
     """
     import torch
     from transformers import AutoModel
 
     options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
-    model, loaded = load(AutoModel, FIELD, path, **options)
-    missing = [name for name in loaded["missing_keys"] if "pooler" not in name]  # not read here
+    model, loaded = load(AutoModel, EMBEDDING_FIELD, path, **options)
+    missing = [name for name in loaded["missing_keys"] if "pooler" not in name]  # unused here
     if missing:
         raise ConfigError(
-            f"{FIELD} is {path!r}: its files lack {missing[0]}, so its embeddings would be random. "
-            "Give a whole Hugging Face folder."
+            f"{EMBEDDING_FIELD} is {path!r}: its files lack {missing[0]}, so its embeddings would "
+            "be random. Give a complete Hugging Face folder."
         )
-    return model.eval(), load_tokenizer(FIELD, path)
+    return model.eval(), load_tokenizer(EMBEDDING_FIELD, path)
 
 
 WORD = re.compile(r"[^\W_]+")
@@ -110,27 +122,32 @@ WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True)
 class RougeL:
-    """With L words in common, in one order: L / |reference|, L / |written|, and both's F1."""
+    """ROUGE-L of a text and its reference, from the length L of their longest common subsequence.
+
+    Attributes:
+        recall: L / the reference's words.
+        precision: L / the text's words.
+    """
 
     recall: float
     precision: float
 
     @property
     def f1(self) -> float:
-        """Their harmonic mean; 0 where nothing is common."""
-        both = self.recall + self.precision
-        return 2 * self.recall * self.precision / both if both else 0.0
+        """The harmonic mean of recall and precision; 0 if nothing is common."""
+        total = self.recall + self.precision
+        return 2 * self.recall * self.precision / total if total else 0.0
 
 
 def rouge_l(written: str, reference: str) -> RougeL:
-    """Lin's equations 2 and 3; 0 where either has no word.
+    """ROUGE-L (Lin 2004, equations 2 and 3); 0 if either text has no word.
 
-    Words are runs of letters and digits, in lower case: on English those of the package rouge-score
+    Words are runs of letters and digits in lower case: in English those of the package rouge-score
     without its stemmer.
     """
-    own, wanted = words(written), words(reference)
-    common = longest_common(own, wanted)
-    return RougeL(common / max(1, len(wanted)), common / max(1, len(own)))
+    written_words, reference_words = words(written), words(reference)
+    common = longest_common(written_words, reference_words)
+    return RougeL(common / max(1, len(reference_words)), common / max(1, len(written_words)))
 
 
 def words(text: str) -> list[str]:
@@ -138,14 +155,120 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The length of their longest common subsequence, a row of bits a word (Hyyrö 2004)."""
-    places: dict[str, int] = {}
-    for place, word in enumerate(one):
-        places[word] = places.get(word, 0) | 1 << place
-    every = (1 << len(one)) - 1
-    row = every
-    for word in other:
-        kept = row & places.get(word, 0)
-        row = (row + kept | row - kept) & every
-    return len(one) - row.bit_count()
+def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
+    """The length of the longest common subsequence, by Hyyrö's (2004) bit-parallel algorithm."""
+    positions: dict[str, int] = {}  # word → a bit for each of its positions in `first`
+    for position, word in enumerate(first):
+        positions[word] = positions.get(word, 0) | 1 << position
+    all_bits = (1 << len(first)) - 1
+    row = all_bits
+    for word in second:
+        matches = row & positions.get(word, 0)
+        row = (row + matches | row - matches) & all_bits
+    return len(first) - row.bit_count()
+
+
+JUDGE_FIELD, KIND = "audit.judge", "judge"
+MIN_ALIKE = 4
+"""The lowest rating that counts as alike."""
+MAX_ANSWER_TOKENS = 16
+"""The longest answer."""
+MAX_QUOTED_CHARACTERS = 60
+"""How much of an answer without a rating is quoted."""
+QUESTION = """How similar are these two continuations of one text, in what they say? Answer with a
+single number from 1 to 5: 1 = nothing in common, 2 = the same topic, 3 = some of the same content,
+4 = mostly the same content, 5 = the same content.
+
+Continuation A:
+{true}
+
+Continuation B:
+{written}
+
+Number:"""
+RATING = re.compile(r"(?<![\d.])[1-5](?![\d.]*\d)")
+SCALE = re.compile("1 = .*2 = ", re.DOTALL)
+"""Matches answers that repeat the question, as those of models too weak to judge."""
+
+
+log = logging.getLogger(__name__)
+
+
+class Judge:
+    """The judging model. Its answers are stored, so nothing is asked twice.
+
+    Args:
+        server: `url`, and perhaps `name`, `key_env`, `requests`, `timeout_seconds`, `retries`.
+        runs: the folder of all artefacts.
+
+    Raises:
+        ConfigError: the server or the model does not exist.
+    """
+
+    def __init__(self, server: Mapping[str, Any], runs: Path) -> None:
+        self._client = Client(JUDGE_FIELD, model_node(JUDGE_FIELD, server))
+        self.name = served_model(self._client, self._client.server.name).id
+        identity = f"{self._client.url}\n{self.name}\n{QUESTION}"
+        self.digest = hashlib.sha256(identity.encode()).hexdigest()
+        self._answers = Answers(runs / KIND / f"{file_name(self.name)}-{self.digest[:12]}")
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
+        """1 for pairs that are alike, 0 for others; NaN and a warning if there is no rating.
+
+        Raises:
+            ServerError: the server fails, or rates no pair at all.
+        """
+        questions = [QUESTION.format(written=pair[0], true=pair[1]) for pair in pairs]
+        keys = [hashlib.sha256(question.encode()).hexdigest()[:32] for question in questions]
+        unanswered = {
+            key: question
+            for key, question in zip(keys, questions, strict=True)
+            if key not in self._answers
+        }
+        unanswered_keys, requests = list(unanswered), self._client.server.requests
+        bar = progress(desc=KIND, total=len(unanswered), unit="pair")
+        with bar:
+            for index, answer in in_parallel(self._ask, list(unanswered.values()), requests):
+                self._answers[unanswered_keys[index]] = answer
+                bar.update()
+        answers = [self._answers[key] for key in keys]
+        alike = np.array([_alike(answer) for answer in answers], np.float64)
+        self._check_rated(alike, answers)
+        return alike
+
+    def _check_rated(self, alike: Scores, answers: Sequence[str]) -> None:
+        unrated = np.flatnonzero(np.isnan(alike))
+        if not len(unrated):
+            return
+        first = self._client.hidden(answers[unrated[0]])[:MAX_QUOTED_CHARACTERS]
+        problem = (
+            f"{len(unrated)} of {len(alike)} pairs got no rating from 1 to 5 from {self.name}; its "
+            f"answer for the first of them is {first!r}"
+        )
+        if len(unrated) == len(alike):
+            raise ServerError(
+                f"{JUDGE_FIELD}.url is {self._client.server.url!r}: {problem}. Give "
+                "a model that answers with a number, or leave the judge out."
+            )
+        log.warning("%s. They are left out.", problem)
+
+    def _ask(self, question: str) -> str:
+        message = {"role": "user", "content": question}
+        body = {
+            "model": self.name,
+            "messages": [message],
+            "max_tokens": MAX_ANSWER_TOKENS,
+            "temperature": 0,
+        }
+        return self._client.post("chat/completions", body, Chat).choices[0].written
+
+
+def rating(answer: str) -> int | None:
+    """The first number from 1 to 5 in the answer; None if there is none or it repeats the scale."""
+    match = RATING.search(answer)
+    return int(match[0]) if match and not SCALE.search(answer) else None
+
+
+def _alike(answer: str) -> float:
+    number = rating(answer)
+    return np.nan if number is None else float(number >= MIN_ALIKE)

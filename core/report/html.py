@@ -1,4 +1,7 @@
-"""Web pages that hold all that they need: a template filled with text, styles, code and data."""
+"""HTML pages that need no other file and no network: the skeleton, its elements and their escaping.
+
+Templates are Jinja's and escape what they are given. Functions that return `str` return HTML.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,87 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SKELETON, ELEMENTS = "skeleton.html", "elements.html"
+"""Names for `{% extends %}` and `{% import %}` in the templates of pages."""
+TEMPLATES = {
+    SKELETON: """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{{ title }}</title>
+<style>{{ css }}</style>
+</head>
+<body>
+{% block body %}{% endblock %}
+</body>
+</html>
+""",
+    ELEMENTS: """\
+{% macro table(header, lines) -%}
+<div class="scroll"><table><thead><tr>
+{%- for text in header %}<th>{{ text | bold }}</th>{% endfor -%}
+</tr></thead><tbody>
+{%- for line in lines %}
+<tr>
+{%- for text in line %}<td{% if text | length > LONG %} class=long{% endif %}>{{ text | bold }}</td>
+{%- endfor -%}
+</tr>
+{%- endfor -%}
+</tbody></table></div>
+{%- endmacro %}
+{% macro facts(facts) -%}
+<dl>{% for name, fact in facts.items() %}<dt>{{ name }}</dt><dd>{{ fact }}</dd>{% endfor %}</dl>
+{%- endmacro %}
+""",
+}
+LONG = 40
+"""Table cells with more characters than this are broken into lines."""
+
+
+def render(template: str, values: Mapping[str, object]) -> str:
+    """Fill a Jinja template, which may extend `SKELETON` and import `ELEMENTS`.
+
+    Args:
+        template: the template's source.
+        values: by the template's names. Each is escaped, unless it is a `Markup`.
+
+    Raises:
+        jinja2.UndefinedError: the template uses a name without a value.
+    """
+    return _environment().from_string(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
+    environment = Environment(
+        loader=DictLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.globals["LONG"] = LONG
+    environment.filters["bold"] = lambda text: Markup(marked(text))
+    environment.filters["keep_intervals"] = unbroken
+    return environment
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """The template with each `{{name}}` replaced by the part of that name."""
-    first, *pieces = template.split("{{")
-    found = [first]
-    for piece in pieces:  # one pass: what a part holds is never looked at again
-        name, _, rest = piece.partition("}}")
-        found += [parts[name], rest]
-    return "".join(found)
+    """The template with each `{{name}}` replaced by the part of that name, which is HTML."""
+    return render(template, {name: Markup(part) for name, part in parts.items()})
 
 
 def script_json(value: object) -> str:
@@ -25,41 +98,33 @@ def script_json(value: object) -> str:
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
-def stylesheet() -> str:
-    """What the looks of all reports have in common: colours for light and dark, text, tables."""
-    return files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+def stylesheet(name: str = "page.css") -> str:
+    """A style sheet of this folder. The default is shared by all reports: colours, text, tables."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def marked(text: str) -> str:
-    """The only Markdown in sentences and tables: **bold**."""
-    bits = html.escape(text).split("**")
-    return "".join(f"<strong>{bit}</strong>" if i % 2 else bit for i, bit in enumerate(bits))
+    """The escaped text, in which Markdown's **bold** is bold; no other Markdown is read."""
+    parts = html.escape(text).split("**")
+    return "".join(f"<strong>{part}</strong>" if i % 2 else part for i, part in enumerate(parts))
 
 
 def unbroken(text: str) -> str:
-    """An estimate and its interval stay on one line."""
+    """The text with non-breaking spaces that keep an estimate and its interval on one line."""
     return re.sub(r" \[([-+.%\d]+), ", "\u00a0[\\1,\u00a0", text)
-
-
-LONG = 40
-"""Characters of a table's cell from which on it is broken into lines."""
 
 
 def html_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table that scrolls by itself where it is too wide."""
-    head = "".join(f"<th>{marked(text)}</th>" for text in header)
-    body = "\n".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in lines)
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _cell(text: str) -> str:
-    return f"<td{' class=long' * (len(text) > LONG)}>{marked(text)}</td>"
+    return str(_elements().table(header, lines))
 
 
 def facts_list(facts: Mapping[str, str]) -> str:
-    """Facts as terms with what they are."""
-    parts = [f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items()]
-    return f"<dl>{''.join(parts)}</dl>"
+    """A list of facts: each name as a term, with the fact as its definition."""
+    return str(_elements().facts(facts))
+
+
+@cache
+def _elements() -> Any:
+    """The macros of `ELEMENTS`, as functions."""
+    return _environment().get_template(ELEMENTS).module

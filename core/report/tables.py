@@ -1,4 +1,4 @@
-"""What a table is, and its files: Markdown, LaTeX (for a paper) and CSV (the rows behind it)."""
+"""Tables of reports, and their Markdown, LaTeX (for a paper) and CSV (the rows behind them)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pandas as pd
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import columns, fit
 
-SPECIAL = {
+LATEX_CHARACTERS = {
     "\\": r"\textbackslash{}",
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    **{character: f"\\{character}" for character in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
@@ -29,21 +29,34 @@ SPECIAL = {
     "\n": " ",
     "\t": " ",
 }
-"""What LaTeX would take for a command, or lacks in its default fonts."""
+"""LaTeX of the characters that it reads as commands or that its default fonts lack."""
 
 
 def escape(text: str) -> str:
-    """The text as LaTeX prints it; **bold** of Markdown stays bold."""
-    escaped = "".join(SPECIAL.get(mark, mark) for mark in text)
-    return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", escaped)
+    """The text escaped for LaTeX; Markdown's **bold** stays bold."""
+    latex_text = "".join(LATEX_CHARACTERS.get(character, character) for character in text)
+    return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", latex_text)
 
 
 def latex(
-    name: str, title: str, header: Sequence[str], lines: Sequence[Sequence[str]], place: str = ""
+    name: str,
+    title: str,
+    header: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    condition: str = "",
 ) -> str:
-    """A floating table: `title` is its caption and `name`, after `place`, its label."""
-    label = re.sub(r"[^A-Za-z0-9.-]+", "-", "-".join(part for part in (place, name) if part))
-    caption = f"{title} ({place})" if place else title
+    """A floating table; the condition, if any, is added to its caption and its label.
+
+    Args:
+        name: the table's label.
+        title: its caption.
+        header: the columns' names.
+        lines: the texts of each row.
+        condition: the condition or cell that the table is about.
+    """
+    label = "-".join(part for part in (condition, name) if part)
+    label = re.sub(r"[^A-Za-z0-9.-]+", "-", label)
+    caption = f"{title} ({condition})" if condition else title
     return "\n".join(
         [
             r"\begin{table}",
@@ -52,9 +65,9 @@ def latex(
             rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
             r"\toprule",
-            _row(header),
+            _latex_row(header),
             r"\midrule",
-            *map(_row, lines),
+            *map(_latex_row, lines),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table}",
@@ -62,35 +75,47 @@ def latex(
     )
 
 
-def _row(texts: Sequence[str]) -> str:
+def _latex_row(texts: Sequence[str]) -> str:
     # A row that begins with a bracket would be read as an argument of the `\\` before it.
     return " & ".join(re.sub(r"^\[", "{[}", escape(text)) for text in texts) + r" \\"
 
 
 def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """The table with padded columns, so that it reads well as plain text too."""
+    """A Markdown table with padded columns, so that it reads well as plain text too."""
     head, *rows = [[escaped(text) for text in row] for row in (header, *lines)]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     rule = ["-" * width for width in widths]
-    every = [head, rule, *rows]
-    padded = [[text.ljust(w) for text, w in zip(row, widths, strict=True)] for row in every]
-    return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+    padded_rows = [
+        [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        for row in (head, rule, *rows)
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in padded_rows)
 
 
 def escaped(text: str) -> str:
-    """A user's name in one cell of a Markdown table: no mark-up of its own."""
+    """The text on one line, escaped for a cell of a Markdown table; **bold** is left as it is."""
     return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 
 
 NOTHING = "–"
-"""Stands where there was nothing to measure."""
+"""The text of a cell without a value."""
 ESTIMATE = ("value", "ci_low", "ci_high", "needs")
-"""The columns that `estimate_text` takes."""
+"""The columns of results whose values `estimate_text` takes, in order."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One cell's table: text as shown, and the rows of the results that it shows."""
+    """A table as text, with the data that it shows.
+
+    Attributes:
+        name: of its files.
+        title: shown above it.
+        header: the columns' names.
+        lines: the texts of each row.
+        data: the results behind the texts, unrounded; they may have more columns and rows.
+        least: names of the columns that a narrow terminal leaves out first.
+        note: how to read the table, shown below it, or "".
+    """
 
     name: str
     title: str
@@ -98,54 +123,68 @@ class Table:
     lines: Sequence[Sequence[str]]
     data: pd.DataFrame
     least: Sequence[str] = ()
-    """Columns that a narrow terminal leaves out first."""
+    note: str = ""
 
     def on_terminal(self) -> str:
-        """The columns that fit the terminal, with a line that names the others; else Markdown."""
+        """The columns that fit the terminal and a line that names the others.
+
+        Returns Markdown if standard output is not a terminal.
+        """
         if columns() is None:
             return self.markdown()
         return "\n".join(fit(self.header, self.lines, least=self.least).lines())
 
     def markdown(self) -> str:
-        """The table with padded columns, so that it reads well as plain text too."""
+        """The table in Markdown, without its title and note."""
         return markdown_table(self.header, self.lines)
 
-    def latex(self, place: str = "") -> str:
-        """The table for a paper; `place` (a condition) goes into its caption and its label."""
-        return latex(self.name, self.title, self.header, self.lines, place)
+    def latex(self, condition: str = "") -> str:
+        """The table for a paper; the condition is added to its caption and its label."""
+        return latex(self.name, self.title, self.header, self.lines, condition)
 
 
 def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Path]:
-    """`<table>.md` and `.tex` with a part a place, and `.csv` with the tidy rows of all places.
+    """Write each table as `<name>.md`, `<name>.tex` and `<name>.csv`; returns their paths.
 
-    A place is a cell or a condition; "" holds the tables over all of them.
+    Args:
+        folder: created if it does not exist.
+        tables: by condition or cell, "" for those over all of them. Tables of one name share the
+            files: a section per condition in Markdown and LaTeX, and all rows in the CSV.
     """
     folder.mkdir(exist_ok=True)
-    by_name: dict[str, dict[str, Table]] = {}
-    for place, some in tables.items():
-        for table in some:
-            by_name.setdefault(table.name, {})[place] = table
+    tables_by_name: dict[str, dict[str, Table]] = {}
+    for condition, condition_tables in tables.items():
+        for table in condition_tables:
+            tables_by_name.setdefault(table.name, {})[condition] = table
     written: list[Path] = []
-    for name, places in by_name.items():
+    for name, by_condition in tables_by_name.items():
         paths = {suffix: folder / f"{name}.{suffix}" for suffix in ("md", "csv", "tex")}
-        paths["md"].write_text("\n".join(_section(*part) for part in places.items()))
-        data = pd.concat([table.data for table in places.values()])
-        write_csv(paths["csv"], data)
-        paths["tex"].write_text("\n\n".join(t.latex(p) for p, t in places.items()) + "\n")
+        sections = (_section(condition, table) for condition, table in by_condition.items())
+        paths["md"].write_text("\n".join(sections))
+        write_csv(paths["csv"], pd.concat([table.data for table in by_condition.values()]))
+        latex_tables = (table.latex(condition) for condition, table in by_condition.items())
+        paths["tex"].write_text("\n\n".join(latex_tables) + "\n")
         written += paths.values()
     return written
 
 
+def _section(condition: str, table: Table) -> str:
+    heading = f"## {condition}\n\n" if condition else ""
+    return f"{heading}{table.title}\n\n{table.markdown()}\n"
+
+
 def estimate_text(value: float, low: float, high: float, needs: str) -> str:
-    """An estimate: 0.91 [0.88, 0.93], or what the examples lack to carry it."""
+    """An estimate with its interval, such as "0.91 [0.88, 0.93]", or what it needs to be made.
+
+    Args:
+        value: the estimate.
+        low: the lower end of its interval.
+        high: the upper end.
+        needs: what the examples lack for an estimate, such as "20 non-members"; "" if nothing.
+    """
     return f"needs {needs}" if needs else with_interval(value, low, high)
 
 
 def with_interval(value: float, low: float, high: float) -> str:
-    """0.91 [0.88, 0.93]."""
+    """A value with its interval, such as "0.91 [0.88, 0.93]"."""
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
-
-
-def _section(place: str, table: Table) -> str:
-    heading = f"## {place}\n\n" if place else ""
-    return f"{heading}{table.title}\n\n{table.markdown()}\n"

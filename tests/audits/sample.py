@@ -9,10 +9,12 @@ from typing import ClassVar
 
 import pandas as pd
 
-from contamination.audits.base import Audit, AuditStage, Prepared
-from contamination.audits.findings import MEMBER, Chart, Findings, Table, drawn, svg
+from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.core.config import at_least, limited, runtime
 from contamination.core.hashing import file_digest
+from contamination.core.report.charts import MEMBER, InlineChart, page_figure, svg_element
+from contamination.core.report.document import ReportContent
+from contamination.core.report.tables import Table
 
 
 @dataclass(frozen=True)
@@ -25,25 +27,29 @@ class Letters(Audit):
     file: str | None = runtime(None)
     times: int = limited(1, at_least(1))
 
-    def prepare(self, stage: AuditStage) -> Prepared:
+    def prepare(self, stage: AuditStage) -> PreparedAudit:
         path = Path(str(self.file))
-        return Prepared("model", {"file": file_digest(path)}, lambda folder: self._find(path))
+        return PreparedAudit("model", {"file": file_digest(path)}, lambda folder: self._count(path))
 
-    def _find(self, path: Path) -> Findings:
+    def _count(self, path: Path) -> AuditResult:
         count = len(path.read_text()) * self.times
         rows = pd.DataFrame({"title": ["<b>a|b</b>"], "letters": [count]})
         lines = [["<b>a|b</b>", str(count)]]
-        with drawn(4, 3) as (figure, axes):
+        with page_figure(4, 3) as (figure, axes):
             axes.hist([1, 2, 3], color=MEMBER, label="<letters> & more")
             axes.legend()
-            chart = Chart("letters", "Letters <of it>", svg(figure, 'the "letters"'), "How many.")
-        return Findings(
+            chart = InlineChart(
+                "letters", "Letters <of it>", svg_element(figure, 'the "letters"'), "How many."
+            )
+        content = ReportContent(
             title="Letters of <file>",
             conclusions=[f"There are **{count}** letters & <no> more."],
             warnings=["Few | letters."],
-            tables=[Table("letters", "All letters", rows, ["title", "letters"], lines, "A note.")],
+            tables=[
+                Table("letters", "All letters", ["title", "letters"], lines, rows, note="A note.")
+            ],
             charts=[chart],
             limits=["It can't read."],
             facts={"file <name>": "a & b"},
-            counts={"letters": count},
         )
+        return AuditResult(content, {"letters": count})

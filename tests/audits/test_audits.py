@@ -1,20 +1,27 @@
-"""TODO."""
+"""What all audits share: the artefact, the page, the Markdown, the command line."""
 
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.metadata import EntryPoint, EntryPoints
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 import yaml
+from hydra.core.config_store import ConfigStore
 
-from contamination.audits.base import AuditStage, spelled_out
-from contamination.audits.findings import VARIABLES, drawn, svg
+from contamination.audits.base import (
+    ENTRY_POINTS,
+    AuditStage,
+    register_installed_audits,
+    spelled_out,
+)
 from contamination.audits.run import KIND, findings, run
 from contamination.core.artifacts import open_artifact
-from contamination.core.cli import CONF
+from contamination.core.cli import CONF, composed
 from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.report.charts import CSS_VARIABLES, page_figure, svg_element
 from contamination.core.report.html import html_table, stylesheet, unbroken
 
 TARGET = "tests.audits.sample.Letters"
@@ -83,9 +90,9 @@ def test_the_page_needs_nothing_else_and_names_are_no_markup(stage):
 
 def test_a_name_is_drawn_as_it_is_whatever_its_letters():
     names = [r"$5 or $\bad{", "紅樓夢", "<script>"]
-    with drawn(4, 3) as (figure, axes):
+    with page_figure(4, 3) as (figure, axes):
         axes.set_yticks([1, 2, 3], names)
-        drawing = ElementTree.fromstring(svg(figure, "names"))
+        drawing = ElementTree.fromstring(svg_element(figure, "names"))
     assert {*names} <= {*drawing.itertext()}
 
 
@@ -93,10 +100,10 @@ def test_a_chart_has_the_pages_own_colours(stage):
     page = (run(stage).path / "report.html").read_text()
     chart = re.search(r"<svg.*?</svg>", page, re.DOTALL)[0]
     ElementTree.fromstring(chart)  # it is whole
-    assert not any(colour in chart.lower() for colour in VARIABLES)
+    assert not any(colour in chart.lower() for colour in CSS_VARIABLES)
     used = set(re.findall(r"var\((--\w+)\)", chart))
     assert "--member" in used
-    assert all(f"{name}:" in stylesheet() for name in {*VARIABLES.values(), *used})
+    assert all(f"{name}:" in stylesheet() for name in {*CSS_VARIABLES.values(), *used})
 
 
 def test_long_cells_are_broken_and_intervals_are_not():
@@ -119,7 +126,7 @@ def test_the_text_for_a_reader_has_all_but_the_charts(stage):
         ({"file": None}, "audit.file is None: give a file or a folder."),
         ({"times": 0}, "audit.times is 0: give 1 or more."),
         ({"tims": 2}, "tims"),
-        ({"_target_": "pathlib.Path"}, "give a class below contamination.audits.base.Audit"),
+        ({"_target_": "pathlib.Path"}, "give a subclass of contamination.audits.base.Audit"),
     ],
 )
 def test_what_no_audit_can_be_given_is_named(stage, change, words):
@@ -138,3 +145,33 @@ def test_a_field_may_be_given_without_its_node():
         assert spelled_out(long) == long
     assert spelled_out(["audit=nowhere", "positives=a"]) == ["audit=nowhere", "positives=a"]
     assert spelled_out(["positives=a"]) == ["positives=a"]
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Another package's audit `letters`, and one that can't be imported."""
+    points = EntryPoints(
+        EntryPoint(name, f"{module}:Letters", ENTRY_POINTS)
+        for name, module in (("letters", "tests.audits.sample"), ("broken", "nowhere"))
+    )
+    monkeypatch.setattr(
+        "contamination.audits.base.entry_points", lambda **given: points.select(**given)
+    )
+    yield
+    ConfigStore.instance().repo.pop("audit", None)
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_audit_of_another_package_is_chosen_like_those_of_the_folder(tmp_path):
+    (tmp_path / "a.txt").write_text("abc")
+    words = ["audit=letters", f"file={tmp_path / 'a.txt'}", "times=2", f"runs={tmp_path}"]
+    register_installed_audits(words)
+    overrides = spelled_out(words)
+    assert overrides[1:3] == [f"audit.file={tmp_path / 'a.txt'}", "audit.times=2"]
+    assert run(composed("audit", overrides, AuditStage)).counts == {"letters": 6}
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_audit_that_cant_be_imported_is_an_error_where_it_is_chosen():
+    with pytest.raises(ConfigError, match=r"'broken': nowhere:Letters can't be imported"):
+        register_installed_audits(["audit=broken"])

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Reading books, their boilerplate, and drawing snippets."""
 
 import re
 import time
@@ -10,9 +10,9 @@ import pytest
 
 from contamination.audits.books import epub
 from contamination.audits.books.epub import Limits, read_epub
-from contamination.audits.books.reading import SAME, Book, open_books, set_aside
-from contamination.audits.books.shared_text import gram_keys, shared
-from contamination.audits.books.snippets import Plan, _starts, draw, words
+from contamination.audits.books.reading import SAME_BOOK, Book, describe_boilerplate, open_books
+from contamination.audits.books.shared_text import gram_keys, shared_fraction
+from contamination.audits.books.snippets import SnippetPlan, _starts, draw_snippets, split_words
 from contamination.core.errors import DataError
 
 CONTAINER = """<?xml version="1.0"?>
@@ -257,19 +257,19 @@ def test_books_of_one_licence_are_different_books(tmp_path, number):
         left = books[f"b{n}"].text.split()
         assert prose(n, 1_500) in " ".join(left)
         assert len(left) < 1_500 + 20  # the licence is gone
-        assert {run.place for run in books[f"b{n}"].set_aside} == {"beginning", "end"}
-    assert (books["plain"].text, books["plain"].set_aside) == (prose(99, 800), ())
-    beginning, end = set_aside(books.values())
+        assert {run.position for run in books[f"b{n}"].boilerplate} == {"beginning", "end"}
+    assert (books["plain"].text, books["plain"].boilerplate) == (prose(99, 800), ())
+    beginning, end = describe_boilerplate(books.values())
     assert re.search(rf"2,9\d\d words or fewer at the end of {number} books", end)
     assert "which begin \"The Library's eBook" in beginning
 
 
-SAME_BOOK = r"'b' and 'a'.*are the same book"
+SAME_BOOK_ERROR = r"'b' and 'a'.*are the same book"
 
 
 def test_what_two_books_alone_share_stays_in_both(tmp_path):
     own = {name: licensed(name, n, 1_500, LICENCE) for n, name in enumerate("ab")}
-    with pytest.raises(DataError, match=f"{SAME_BOOK}.*a licence in two books"):
+    with pytest.raises(DataError, match=f"{SAME_BOOK_ERROR}.*a licence in two books"):
         texts_of(tmp_path, **own)
 
 
@@ -291,9 +291,9 @@ def test_a_work_of_few_words_is_no_licence_of_the_anthologies_that_have_it(tmp_p
 
 def test_a_story_with_and_without_its_licence_is_the_same_book(tmp_path):
     others = {f"c{n}": licensed(f"Other {n}", n, 9_000, LICENCE) for n in range(3)}
-    with pytest.raises(DataError, match=SAME_BOOK):
+    with pytest.raises(DataError, match=SAME_BOOK_ERROR):
         texts_of(tmp_path, a=prose(7, 3_000), b=licensed("Story", 7, 3_000, LICENCE), **others)
-    with pytest.raises(DataError, match=SAME_BOOK):
+    with pytest.raises(DataError, match=SAME_BOOK_ERROR):
         texts_of(tmp_path, a=prose(7, 3_000), b=f"{LICENCE} {prose(7, 3_000)}")
 
 
@@ -320,7 +320,7 @@ def test_three_editions_of_a_long_book_share_no_licence(tmp_path):
 def test_what_stands_in_the_middle_of_two_books_is_their_own(tmp_path):
     poem = prose(3, 300)
     own = {name: f"{prose(n, 2_000)} {poem} {prose(n + 9, 2_000)}" for n, name in enumerate("ab")}
-    assert not any(book.set_aside for book in texts_of(tmp_path, **own).values())
+    assert not any(book.boilerplate for book in texts_of(tmp_path, **own).values())
 
 
 def test_a_file_that_is_no_zip_is_named(tmp_path):
@@ -331,11 +331,14 @@ def test_a_file_that_is_no_zip_is_named(tmp_path):
 
 def test_snippets_are_the_books_own_words_without_overlap():
     text = " \n".join(f"w{i}" for i in range(1_000))
-    found = draw(Book("suspects", "a", text, "a.txt"), Plan(20, 50, "words", words, 0))
+    found = draw_snippets(
+        Book("suspects", "a", text, "a.txt"), SnippetPlan(20, 50, "words", split_words, 0)
+    )
     assert (found.independent, found.units, found.overlaps) == (20, 1_000, False)
     assert [w for one in found.texts for w in one.text.split()] == text.split()  # the only way
     drawn = [
-        draw(Book("suspects", "a", text, ""), Plan(5, 50, "words", words, s)) for s in range(9)
+        draw_snippets(Book("suspects", "a", text, ""), SnippetPlan(5, 50, "words", split_words, s))
+        for s in range(9)
     ]
     for one in drawn:
         used = [word for snippet in one.texts for word in snippet.text.split()]
@@ -352,7 +355,10 @@ def test_every_way_to_place_snippets_is_as_likely():
 
 
 def test_in_a_short_book_snippets_overlap_and_count_as_fewer():
-    found = draw(Book("suspects", "a", "a b c d e f g h i j", ""), Plan(100, 4, "words", words, 0))
+    found = draw_snippets(
+        Book("suspects", "a", "a b c d e f g h i j", ""),
+        SnippetPlan(100, 4, "words", split_words, 0),
+    )
     assert (len(found.texts), found.independent, found.overlaps) == (7, 2, True)
     assert len({one.text for one in found.texts}) == 7
 
@@ -365,15 +371,15 @@ def test_a_short_text_in_a_long_one_is_found_by_the_same_share(words):
     for part, same in ((0.5, True), (0.1, False)):
         cut = int(part * words)
         texts = " ".join(long), " ".join(long[700 : 700 + cut] + own[cut:])
-        share = shared(*map(gram_keys, texts))
+        share = shared_fraction(*map(gram_keys, texts))
         assert abs(share - part) < 0.2
-        assert (share >= SAME) == same
+        assert (share >= SAME_BOOK) == same
 
 
 def test_a_text_of_one_run_of_words_shares_all_or_nothing():
     long = " ".join(map(str, range(600)))
-    assert shared(gram_keys("a b"), gram_keys(long)) == 0
-    assert shared(gram_keys("a b"), gram_keys("A, b!")) == 1
+    assert shared_fraction(gram_keys("a b"), gram_keys(long)) == 0
+    assert shared_fraction(gram_keys("a b"), gram_keys("A, b!")) == 1
 
 
 def test_shared_text_is_found_whatever_its_case_and_marks():
@@ -383,6 +389,6 @@ def test_shared_text_is_found_whatever_its_case_and_marks():
     assert len(np.intersect1d(keys, gram_keys(other))) == 0
     half = f"{other[:5_000]} {one[:5_000].replace(' ', ', ').upper()}"
     share = len(np.intersect1d(keys, gram_keys(half))) / len(keys)
-    assert SAME < share < 0.6
+    assert SAME_BOOK < share < 0.6
     assert len(gram_keys("a b")) == 1
     assert len(gram_keys("...")) == 0

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The audit of books from files to its report."""
 
 import json
 import re
@@ -98,7 +98,7 @@ def test_what_is_no_book_is_named_and_nothing_is_written(stage, tmp_path):
     first.write_text(whole)
     refused(stage, "audit.suspects", "nowhere", error=ConfigError, suspects="nowhere")
     (tmp_path / "none").mkdir()
-    refused(stage, "audit.suspects", "no book in it", ".epub", error=ConfigError,
+    refused(stage, "audit.suspects", "it has no book", ".epub", error=ConfigError,
             suspects=str(tmp_path / "none"))  # fmt: skip
     refused(stage, "audit.length is 1", error=ConfigError, length=1)
     refused(stage, "audit.null_model", "luck", error=ConfigError, null_model="luck")
@@ -158,7 +158,7 @@ def test_a_jsonl_holds_a_book_a_line_or_one_book(stage, tmp_path):
 
 def test_tokens_are_the_models_own(stage):
     made = run(replace(stage, audit={**stage.audit, "unit": "tokens", "length": 20}))
-    assert re.search("6 of 20 tokens a book", (made.path / "audit.md").read_text())
+    assert re.search("6 of 20 tokens per book", (made.path / "audit.md").read_text())
 
 
 @pytest.mark.slow

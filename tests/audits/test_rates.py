@@ -9,16 +9,16 @@ from scipy.stats import norm
 from contamination.audits.books.audit import blind_auroc
 from contamination.audits.books.rates import (
     Rates,
-    correct,
+    correct_rate,
     normal_p_values,
     q_values,
     rank_p_values,
     rogan_gladen,
     separates,
 )
-from contamination.audits.books.results import BookScores, audited
-from contamination.audits.books.selection import Validation, hold_out
-from contamination.audits.books.snippets import Drawn
+from contamination.audits.books.results import BookScores, audit_books
+from contamination.audits.books.selection import ValidationScores, hold_out
+from contamination.audits.books.snippets import BookSnippets
 from contamination.core.statistics.metrics import AUROC
 from contamination.data.examples import make_text
 from contamination.detection.baselines.blind import blind_baseline
@@ -52,7 +52,7 @@ def covered(rng, number, offset, draws):
         sides = [rates_of(books(rng, number, share, offset)) for share in (1, 0)]
         for place, share in enumerate(SHARES):
             observed = rates_of(books(rng, 1, share, offset)).mean
-            found = correct(observed, SNIPPETS, *sides, seed=draw)
+            found = correct_rate(observed, SNIPPETS, *sides, seed=draw)
             held[place] += found.low <= share <= found.high
             spread = 1.96 * np.sqrt((observed * (1 - observed) + 0.25 / SNIPPETS) / SNIPPETS)
             naive[place] += abs(observed - share) <= spread
@@ -77,8 +77,8 @@ def test_where_nothing_is_told_no_share_is_given():
 
     for effect, told in ((0.0, False), (3.0, True)):
         sides = (made(8, 1, effect), made(8, 0, effect), made(3, 0.5, effect))
-        result = audited(candidates, *sides, seed=2)
-        assert result.told == told
+        result = audit_books(candidates, *sides, seed=2)
+        assert result.separated == told
         assert all((s.corrected is not None) == told for s in result.suspects)
     assert not separates(rates_of(np.zeros((5, 9))), rates_of(np.zeros((5, 9))))
 
@@ -88,7 +88,7 @@ def p_values_of_untrained(rng, offset, number, draws):
     found = []
     for _ in range(draws):
         sides = [[own[None] for own in books(rng, number, s, offset, snippets=20)] for s in (1, 0)]
-        held_out = hold_out(Validation([("loss", "")], *sides, seed=0))
+        held_out = hold_out(ValidationScores([("loss", "")], *sides, seed=0))
         suspects = books(rng, 4, 0, offset, snippets=20)
         rates = np.array([held_out.rates(own[None]) for own in suspects])
         negatives = Rates(held_out.negatives, np.full(number, 20.0))
@@ -168,10 +168,10 @@ def test_the_candidate_that_tells_is_chosen_and_judged_on_other_books():
         ]
 
     candidates = [*((f"noise {i}", "") for i in range(7)), ("good", "")]
-    validation = Validation(candidates, *sides(2.0), seed=0)
-    assert candidates[validation.chosen().candidate] == ("good", "")
-    assert validation.chosen().threshold == pytest.approx(1, abs=0.5)
-    found = [hold_out(Validation(candidates, *sides(0.0), seed=s)) for s in range(40)]
+    validation = ValidationScores(candidates, *sides(2.0), seed=0)
+    assert candidates[validation.choose_rule().candidate] == ("good", "")
+    assert validation.choose_rule().threshold == pytest.approx(1, abs=0.5)
+    found = [hold_out(ValidationScores(candidates, *sides(0.0), seed=s)) for s in range(40)]
     accuracy = np.mean([(one.positives.mean() + 1 - one.negatives.mean()) / 2 for one in found])
     assert accuracy == pytest.approx(0.5, abs=0.02)  # the best of eight guesses is still one
 
@@ -185,9 +185,9 @@ def test_q_values_are_benjamini_and_hochbergs():
 def test_auroc_is_that_of_all_pairs_of_snippets():
     rng = np.random.default_rng(5)
     members, others = books(rng, 5, 1, 0.5, 1.0), books(rng, 6, 0, 0.5, 1.0)
-    (found,) = Validation(
+    (found,) = ValidationScores(
         [("x", "")], [m[None] for m in members], [o[None] for o in others], 0
-    ).judged()
+    ).accuracies()
     pairs = members.ravel()[:, None] - others.ravel()
     assert found.auroc == pytest.approx((pairs > 0).mean())
     assert found.low < found.auroc < found.high
@@ -202,7 +202,7 @@ def drawn_books(rng, names, shared=()):
             make_text(f"{name} {i}", " ".join(rng.permutation(own)[:30]), None, "")
             for i in range(6)
         ]
-        yield Drawn(texts, len(texts), 300)
+        yield BookSnippets(texts, len(texts), 300)
 
 
 def test_the_blind_row_does_not_know_a_book_again_but_knows_a_style():
@@ -236,7 +236,7 @@ def test_it_is_known_how_many_suspects_must_stand_out_together(negatives, suspec
         [BookScores(f"{n}", own[None], 10) for n, own in enumerate(score(size, share))]
         for size, share in ((8, 1), (negatives, 0), (suspects, 0))
     ]
-    result = audited([("loss", "")], *sides)
+    result = audit_books([("loss", "")], *sides)
     assert result.needed_together(0.05 * (1 + 1e-9)) == together
     p = np.ones(suspects)
     for number in range(1, suspects + 1):

@@ -234,7 +234,7 @@ def test_it_says_what_each_cell_is_and_what_wrote_it(findings, text):
         own = (facts.get(name, "–") for name in ("cell", "learning rate", "steps", "code"))
         assert "".join(f"<td>{value}</td>" for value in own) in cells
     assert {"learning rate", "corpus tokens", "occurrences", "seed"} < set(findings.cells[0])
-    assert "<dt>command</dt><dd>python -m launch &#x27;a &lt;/script&gt;" in section(text, "run")
+    assert "<dt>command</dt><dd>python -m launch &#39;a &lt;/script&gt;" in section(text, "run")
 
 
 def test_one_cell_has_no_line_of_its_own(findings):

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Tests of the audit of unlearning."""

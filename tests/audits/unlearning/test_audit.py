@@ -53,7 +53,7 @@ def test_a_model_with_a_twin(stage, rows, folders):
     assert drawn.groupby(["model", "chunk"]).size().unique().tolist() == [2]
     assert drawn["similarity"].between(-1, 1).all()
     assert "similarity" in ways.index
-    assert "of the way from the original to the clean twin" in (made.path / "audit.md").read_text()
+    assert "The forget ratio of the members' min_k score is" in (made.path / "audit.md").read_text()
     assert run(given).path == made.path
 
 
@@ -83,8 +83,8 @@ def test_several_models_and_validation_texts(stage, folders, golden, tmp_path):
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"unlearned": "{original}"}, ConfigError, "has the very weights of audit.original"),
-        ({"clean": "{original}"}, ConfigError, "has the very weights of audit.original"),
+        ({"unlearned": "{original}"}, ConfigError, "has the same weights as audit.original"),
+        ({"clean": "{original}"}, ConfigError, "has the same weights as audit.original"),
         ({"unlearned": ["{half}", "{half}"]}, ConfigError, "would be called"),
         ({"unlearned": []}, ConfigError, "audit.unlearned is empty"),
         ({"original": None}, ConfigError, "audit.original is None"),

@@ -5,26 +5,30 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from contamination.audits.unlearning.completions import OTHER, ROUGE, Prompts, compared
-from contamination.audits.unlearning.judge import Judge, rating
-from contamination.audits.unlearning.text_similarity import Embedding
+from contamination.audits.unlearning.completions import (
+    OTHER,
+    ROUGE,
+    CompletionPlan,
+    compare_continuations,
+)
+from contamination.audits.unlearning.text_similarity import Embedding, Judge, rating
 from contamination.core.errors import ConfigError, ServerError
 from contamination.data.examples import make_text
 from tests.detection.model.served.server import Server
 
-PROMPTS = Prompts(number=2, words=3, share=0.5, tokens=50, temperature=1.0)
+PLAN = CompletionPlan(number=2, words=3, share=0.5, tokens=50, temperature=1.0)
 
 
 def test_a_prompt_has_so_many_words_or_a_share_of_a_short_text():
-    assert PROMPTS.rest("a b c d e f g h") == "d e f g h"
-    assert PROMPTS.rest("a b c d") == "c d"
-    assert PROMPTS.rest("a") == ""
+    assert PLAN.true_continuation("a b c d e f g h") == "d e f g h"
+    assert PLAN.true_continuation("a b c d") == "c d"
+    assert PLAN.true_continuation("a") == ""
 
 
 def test_completions_are_compared_with_what_follows_and_with_another_chunk():
     texts = [make_text(name, text, None, "") for name, text in (("x", "a b"), ("y", "c d"))]
     x, y = (text.sha256 for text in texts)
-    found = compared(texts, {x: ["b", "d"], y: ["d d", ""]}, {x: "b", y: "d"}, {})
+    found = compare_continuations(texts, {x: ["b", "d"], y: ["d d", ""]}, {x: "b", y: "d"}, {})
     assert found[ROUGE].tolist() == pytest.approx([1, 0, 2 / 3, 0])
     assert found[OTHER].tolist() == [0, 1, 0, 0]
 

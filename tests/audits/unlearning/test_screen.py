@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from contamination.audits.unlearning.forget_ratio import ratios, screened, still_known, suspicious
-from contamination.audits.unlearning.inputs import chunks_of, cut, drawn
+from contamination.audits.unlearning.forget_ratio import (
+    ratio_screen,
+    score_ratios,
+    still_known,
+    suspicious,
+)
+from contamination.audits.unlearning.inputs import choose_chunks, cut_text, split_into_chunks
 from contamination.core.errors import DataError
 from contamination.data.examples import make_text
 from tests.audits.unlearning.test_statistics import units
@@ -13,11 +18,17 @@ from tests.audits.unlearning.test_statistics import units
 
 def test_a_chunk_is_suspicious_within_the_ratio():
     before, after = np.full(5, -2.0), np.array([-2.0, -2.29, -2.31, -1.75, -1.73])
-    assert suspicious(ratios(before, after), 1.15).tolist() == [True, True, False, True, False]
+    assert suspicious(score_ratios(before, after), 1.15).tolist() == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_certain_models_have_a_ratio():
-    found = ratios(np.array([0.0, 0.0, -1.0]), np.array([0.0, -1.0, 0.0]))
+    found = score_ratios(np.array([0.0, 0.0, -1.0]), np.array([0.0, -1.0, 0.0]))
     assert suspicious(found, 1.15).tolist() == [True, False, False]
 
 
@@ -25,13 +36,13 @@ def test_precision_and_recall_are_those_of_a_count():
     before = np.full(10, -2.0)
     after = np.where(np.arange(10) % 3, -2.0, -4.0)  # 0, 3, 6 and 9 changed: members 0, 3
     clean = np.full(10, -4.0)
-    found = screened(units(5, 5), before, after, clean, 1.15)
+    found = ratio_screen(units(5, 5), before, after, clean, 1.15)
     assert found.precision.value == 3 / 6
     assert found.recall.value == 3 / 5
     assert found.false_alarms.value == 3 / 5
     assert found.members.value == 0.5
-    assert (found.known, found.kept.value) == (3, 1)
-    assert screened(units(5, 5), before, before * 2, None, 1.15).precision is None
+    assert (found.known, found.recall_of_known.value) == (3, 1)
+    assert ratio_screen(units(5, 5), before, before * 2, None, 1.15).precision is None
     known = still_known(before, after, clean)
     assert known.tolist() == [bool(i % 3) for i in range(10)]
 
@@ -41,29 +52,31 @@ def test_rates_have_wilsons_interval():
 
     before, found = np.full(60, -2.0), units(40, 20)
     after = np.where(np.arange(60) < 10, -2.0, -4.0)
-    low, high = interval(screened(found, before, after, None, 1.15).recall, 0.95)
+    low, high = interval(ratio_screen(found, before, after, None, 1.15).recall, 0.95)
     wanted = binomtest(10, 40).proportion_ci(method="wilson")
     assert (low, high) == pytest.approx((wanted.low, wanted.high), abs=0.02)
 
 
 def test_longer_texts_are_cut_and_a_scrap_joins_the_chunk_before():
-    assert cut("a b", 3) == ["a b"]
-    assert cut("a b  c d e f g", 3) == ["a b  c", "d e f g"]
-    assert cut("a b c d e", 3) == ["a b c", "d e"]
-    texts, rows = chunks_of(
+    assert cut_text("a b", 3) == ["a b"]
+    assert cut_text("a b  c d e f g", 3) == ["a b  c", "d e f g"]
+    assert cut_text("a b c d e", 3) == ["a b c", "d e"]
+    texts, rows = split_into_chunks(
         [make_text("x", "a b c d e", True, ""), make_text("y", "a", None, "")], 3
     )
     assert [text.example_id for text in texts] == ["x#0", "x#1", "y"]
     assert rows["text_id"].tolist() == ["x", "x", "y"]
     assert rows["member"].tolist()[:2] == [True, True]
     with pytest.raises(DataError, match="'x#0' names two chunks"):
-        chunks_of([make_text("x", "a b c d e", True, ""), make_text("x#0", "a", None, "")], 3)
+        split_into_chunks(
+            [make_text("x", "a b c d e", True, ""), make_text("x#0", "a", None, "")], 3
+        )
 
 
 def test_completed_chunks_are_drawn_evenly():
     texts = [make_text(str(i), "a", i < 90, "") for i in range(100)]
-    _, rows = chunks_of(texts, 5)
-    places = drawn(rows, 16, 0)
+    _, rows = split_into_chunks(texts, 5)
+    places = choose_chunks(rows, 16, 0)
     assert sum(place < 90 for place in places) == 8
-    assert drawn(rows, 16, 1) != places
-    assert len(drawn(rows, 500, 0)) == 100
+    assert choose_chunks(rows, 16, 1) != places
+    assert len(choose_chunks(rows, 500, 0)) == 100

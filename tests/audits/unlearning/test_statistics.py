@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest, ks_2samp
 
-from contamination.audits.unlearning.comparison import distance, numbers, swap_p_value
-from contamination.audits.unlearning.estimates import Units, minus
-from contamination.audits.unlearning.forget_ratio import SAME, fieller, travelled
-from contamination.audits.unlearning.tables import interval_words
+from contamination.audits.unlearning.comparison import estimate_columns, ks_distance, swap_p_value
+from contamination.audits.unlearning.estimates import AuditUnits, difference
+from contamination.audits.unlearning.forget_ratio import SAME, fieller, forget_ratio
+from contamination.audits.unlearning.tables import estimate_in
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.metrics import AUROC
 
@@ -20,12 +20,12 @@ def units(members, others, chunks=1, benchmarks=1, seed=0):
         for text in range(count)
         for _ in range(chunks)
     ]
-    return Units(pd.DataFrame(rows).astype({"member": "boolean"}), seed)
+    return AuditUnits(pd.DataFrame(rows).astype({"member": "boolean"}), seed)
 
 
 def test_all_chunks_of_a_text_are_drawn_together():
     found = units(5, 4, chunks=3)
-    (group,) = found.groups
+    (group,) = found.benchmarks
     for side, texts in ((group.members, 5), (group.nonmembers, 4)):
         drawn = side.drawn.reshape(len(side.drawn), texts, 3)
         assert (drawn == drawn[:, :, :1]).all()
@@ -37,7 +37,7 @@ def test_auroc_and_its_draws_are_those_of_the_drawn_chunks():
     found = units(16, 17, chunks=2, benchmarks=2)
     values = rng.normal(size=len(found.table)).round(1)
     estimates = []
-    for group in found.groups:
+    for group in found.benchmarks:
         sides = group.members, group.nonmembers
         estimates.append(AUROC.value(*(values[side.rows] for side in sides)))
         for draw in (0, 17):
@@ -48,23 +48,25 @@ def test_auroc_and_its_draws_are_those_of_the_drawn_chunks():
 
 def test_a_benchmark_of_members_alone_makes_all_texts_one_group():
     table = units(16, 16, benchmarks=2).table
-    assert len(Units(table, 0).groups) == 2
+    assert len(AuditUnits(table, 0).benchmarks) == 2
     table.loc[table["member"] & (table["benchmark"] == "b1"), "benchmark"] = "b2"
-    assert len(Units(table, 0).groups) == 1
+    assert len(AuditUnits(table, 0).benchmarks) == 1
 
 
 def test_the_mean_of_one_text_has_no_interval():
     found = units(1, 2)
-    one, two = (numbers("loss", found.mean(np.arange(3.0), member)) for member in (True, False))
+    one, two = (
+        estimate_columns("loss", found.mean(np.arange(3.0), member)) for member in (True, False)
+    )
     assert one["loss"] == 0.0
     assert np.isnan([one["loss_low"], one["loss_high"]]).all()
-    assert interval_words(one, "loss") == "0.000"
+    assert estimate_in(one, "loss") == "0.000"
     assert two["loss_low"] < two["loss"] < two["loss_high"]
 
 
 def test_benchmarks_of_few_texts_make_one_group_whose_draws_differ():
     found = units(12, 12, benchmarks=12)
-    assert len(found.groups) == 1
+    assert len(found.benchmarks) == 1
     assert found.mean(np.arange(24.0), True).draws.std() > 0
 
 
@@ -81,7 +83,7 @@ def test_the_interval_holds_the_true_share(share):
     hits = []
     for _ in range(150):
         means = [found.mean(np.append(v, 0), True) for v in three(rng, share, 40)]
-        one = travelled(means, 40)
+        one = forget_ratio(means, 40)
         hits.append(one.low <= share <= one.high)
     assert binomtest(sum(hits), 150, 0.95).pvalue > 0.001
 
@@ -91,34 +93,34 @@ def test_an_original_that_is_the_twin_has_no_way_to_go():
     told = 0
     for _ in range(150):
         means = [found.mean(np.append(v, 0), True) for v in three(rng, 0, 40, gap=0)]
-        told += not travelled(means, 40).why
+        told += not forget_ratio(means, 40).reason
     assert told / 150 < 0.07
 
 
 def test_the_same_model_has_gone_no_way_and_the_twin_all_of_it():
     rng, found = np.random.default_rng(0), units(40, 1)
     before, _, clean = (found.mean(np.append(v, 0), True) for v in three(rng, 0, 40))
-    same = travelled([before, before, clean], 40)
-    twin = travelled([before, clean, clean], 40)
-    assert (same.share, same.low, same.high) == (0, 0, 0)
-    assert (twin.share, twin.low, twin.high) == pytest.approx((1, 1, 1))
-    assert travelled([clean, before, before], 40).why == SAME  # learnt to score lower
+    same = forget_ratio([before, before, clean], 40)
+    twin = forget_ratio([before, clean, clean], 40)
+    assert (same.value, same.low, same.high) == (0, 0, 0)
+    assert (twin.value, twin.low, twin.high) == pytest.approx((1, 1, 1))
+    assert forget_ratio([clean, before, before], 40).reason == SAME  # learnt to score lower
 
 
 def test_rounding_that_is_the_same_for_all_texts_is_no_way_to_go():
     found, scores = units(40, 1), np.append(np.random.default_rng(0).normal(size=40), 0)
     before, after = (found.mean(scores - less, True) for less in (0, 1e-6))
-    assert travelled([before, after, after], 40).why == SAME
+    assert forget_ratio([before, after, after], 40).reason == SAME
 
 
 def test_the_share_is_the_same_in_any_unit():
     """Zlib's scores, in nats a token and byte, of long texts are some 0.0001."""
     found, values = units(40, 1), [*three(np.random.default_rng(0), 0.5, 40)]
     one, tiny = (
-        travelled([found.mean(np.append(v, 0) * unit, True) for v in values], 40)
+        forget_ratio([found.mean(np.append(v, 0) * unit, True) for v in values], 40)
         for unit in (1, 2.0**-20)
     )
-    assert not one.why
+    assert not one.reason
     assert tiny == one
 
 
@@ -132,7 +134,7 @@ def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
 
 def test_a_difference_is_of_the_draws():
     one, other = (Estimate(2, 0, v, np.array([v, v + 1])) for v in (3.0, 1.0))
-    assert (minus(one, other).value, minus(one, other).draws.tolist()) == (2, [2, 2])
+    assert (difference(one, other).value, difference(one, other).draws.tolist()) == (2, [2, 2])
 
 
 def test_the_distance_is_kolmogorovs_and_its_p_value_is_uniform_without_a_difference():
@@ -140,7 +142,7 @@ def test_the_distance_is_kolmogorovs_and_its_p_value_is_uniform_without_a_differ
     for place in range(60):
         base = rng.normal(size=(20, 1))
         pair = [(base + rng.normal(size=(20, 2))).ravel().round(2) for _ in range(2)]
-        assert distance(*pair) == pytest.approx(ks_2samp(*pair).statistic)
+        assert ks_distance(*pair) == pytest.approx(ks_2samp(*pair).statistic)
         p_values.append(swap_p_value(*pair, np.repeat(range(20), 2), place))
     assert 0.3 < np.mean(p_values) < 0.7
     assert np.mean(np.array(p_values) <= 0.1) < 0.3

@@ -1,0 +1,407 @@
+"""The report of the audit of books: sentences, tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from contamination.audits.base import AuditResult
+from contamination.audits.books.rates import NORMAL, RANKS
+from contamination.audits.books.reading import ROLES
+from contamination.audits.books.results import BookScores, BooksResult, Suspect
+from contamination.audits.books.selection import CandidateAccuracy
+from contamination.audits.books.snippets import BookSnippets, SnippetPlan
+from contamination.core.report.charts import (
+    ACCENT,
+    GREY,
+    INK,
+    MEMBER,
+    NONMEMBER,
+    InlineChart,
+    page_figure,
+    svg_element,
+)
+from contamination.core.report.document import ReportContent
+from contamination.core.report.tables import NOTHING, Table, with_interval
+from contamination.detection.baselines.blind import warning
+
+ALPHA = 0.05
+ROUNDING = 1 + 1e-9
+"""Tolerance of comparisons with ALPHA: 13 · (1 / 260) is 0.05 except for its last bit."""
+MAX_TITLES = 5
+"""The most titles in a sentence."""
+LIMITATIONS = (
+    "That a book is not found says nothing: it may have been trained on too rarely, or in an "
+    "edition that differs.",
+    "A share that was trained on may come from quotations, reviews or another book with the "
+    "same text: the audit does not know where the model read it.",
+    "The correction assumes that the suspects are like the validation books. Where they differ in "
+    "date, genre, edition or fame, their rates of false alarms and of hits differ too, and no "
+    "interval here accounts for that.",
+    "Positives stand for books that were trained on as a whole. Where they were read more often "
+    "than a suspect (famous books are), the suspect's share is underestimated.",
+)
+
+
+@dataclass(frozen=True)
+class AuditedBooks:
+    """The books of an audit and what was measured of them before the result.
+
+    Attributes:
+        model: the model's name.
+        plan: how the snippets were drawn.
+        null_model: of the p-values.
+        scores: role → its books' scores.
+        snippets: the snippets by the book's name.
+        blind: AUROC of the texts alone, with its interval.
+        boilerplate: sentences about text that several books share, which was set aside.
+    """
+
+    model: str
+    plan: SnippetPlan
+    null_model: str
+    scores: Mapping[str, Sequence[BookScores]]
+    snippets: Mapping[str, BookSnippets]
+    blind: tuple[float, float, float]
+    boilerplate: Sequence[str] = ()
+
+
+def report(result: BooksResult, books: AuditedBooks) -> AuditResult:
+    """The result in sentences, tables and charts."""
+    content = ReportContent(
+        title=f"Which books was {books.model} trained on?",
+        conclusions=[*_conclusions(result, books)],
+        warnings=[*_warnings(result, books)],
+        tables=[
+            _suspect_table(result),
+            _candidate_table(result, books.blind),
+            _validation_table(result, books.scores),
+        ],
+        charts=_charts(result, books.scores),
+        limits=LIMITATIONS,
+        facts=_facts(books),
+    )
+    counts = {
+        **{role: len(books.scores[role]) for role in ROLES},
+        "snippets": sum(len(snippets.texts) for snippets in books.snippets.values()),
+        "found": len(_significant(result)),
+    }
+    return AuditResult(content, counts)
+
+
+def _significant(result: BooksResult) -> list[Suspect]:
+    return [suspect for suspect in result.suspects if suspect.q <= ALPHA * ROUNDING]
+
+
+def _conclusions(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
+    significant, suspects = _significant(result), len(result.suspects)
+    if significant:
+        names = "; ".join(_suspect_with_share(suspect) for suspect in significant[:MAX_TITLES])
+        omitted = len(significant) - MAX_TITLES
+        more = f"; and {omitted} more" if omitted > 0 else ""
+        yield (
+            f"**{len(significant)} of {suspects} suspects** have more snippets above the threshold "
+            f"than books that were not trained on (false discovery rate {ALPHA:.0%}): "
+            f"{names}{more}."
+        )
+    else:
+        yield _no_suspect_found(result, books.null_model)
+    yield _decision_rule(result)
+    if len(significant) < suspects:
+        which = "the others" if significant else "they"
+        yield (
+            f"This does not show that {which} were not trained on: a share up to the upper end of "
+            "the interval may have been."
+        )
+    if result.separated:
+        yield (
+            "The corrected rate is the share of a book's words that was trained on, if the book is "
+            "like the validation books; its interval accounts for how much these differ."
+        )
+
+
+def _no_suspect_found(result: BooksResult, null_model: str) -> str:
+    """That no suspect was found, after whether the negatives allow any to be found."""
+    negatives, suspects = len(result.negatives.values), len(result.suspects)
+    needed_together = result.needed_together(ALPHA * ROUNDING)
+    at_rate = f"at a false discovery rate of {ALPHA:.0%}"
+    if needed_together == 1:
+        return (
+            f"**None of {suspects} suspects** is shown to have more snippets above the threshold "
+            f"than books that were not trained on (false discovery rate {ALPHA:.0%})."
+        )
+    if needed_together is None:
+        which = f"**With {negatives} negatives no suspect can be found**"
+    else:
+        which = (
+            f"**With {negatives} negatives no suspect can be found alone**, but only "
+            f"{needed_together} or more of the {suspects} together,"
+        )
+    none = f"**None of {suspects} suspects** is found, which therefore says nothing."
+    if null_model == NORMAL:
+        return f"{which} {at_rate}: more negatives are needed, or some that are more alike. {none}"
+    for_one_suspect = round(1 / ALPHA) - 1
+    for_one_of_all = round(suspects / ALPHA) - 1
+    remedy = f"at least {for_one_of_all} negatives are needed to find one suspect of {suspects}"
+    if needed_together is None and suspects > 1:
+        remedy = (
+            f"at least {for_one_suspect} negatives are needed, and {for_one_of_all} to find one "
+            f"of {suspects}"
+        )
+    return (
+        f"{which} {at_rate}, whatever its rate: {remedy} (audit.null_model={NORMAL} needs fewer, "
+        f"but assumes that books are normally distributed). {none}"
+    )
+
+
+def _suspect_with_share(suspect: Suspect) -> str:
+    share = suspect.corrected
+    if share is None:
+        return f"{suspect.title!r} ({suspect.rate:.0%} of its snippets)"
+    return f"{suspect.title!r} ({share.value:.0%} [{share.low:.0%}, {share.high:.0%}] trained on)"
+
+
+def _decision_rule(result: BooksResult) -> str:
+    tpr, fpr = result.positives.mean, result.negatives.mean
+    return (
+        f"A snippet counts as trained on where {_candidate_name(result.chosen.candidate)} is at "
+        f"least {result.chosen.threshold:.4g}. Method and threshold were chosen on "
+        f"{len(result.positives.values)} positives and {len(result.negatives.values)} negatives; "
+        f"on books held out from the choice {tpr:.0%} of the snippets of positives and {fpr:.0%} "
+        f"of those of negatives count so (balanced accuracy {(tpr + 1 - fpr) / 2:.2f})."
+    )
+
+
+def _warnings(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
+    if blind_warning := warning(*books.blind):
+        yield blind_warning
+    if not result.separated:
+        yield (
+            "On held-out books the rates of positives are not significantly above those of "
+            "negatives, so the share of a book that was trained on can't be told. Give more "
+            "validation books, or longer or more snippets, or other methods."
+        )
+    if books.boilerplate:
+        yield (
+            f"Text that several books share was set aside, and no snippet contains it: "
+            f"{'; and '.join(books.boilerplate)}. If that is the books' own text, they are one "
+            "book."
+        )
+    if overlapping := [name for name, snippets in books.snippets.items() if snippets.overlaps]:
+        yield (
+            f"{len(overlapping)} books, such as {overlapping[0].partition('/')[2]!r}, are too "
+            f"short for {books.plan.number} snippets without overlap: theirs overlap, and "
+            "count as fewer in all intervals."
+        )
+
+
+def _facts(books: AuditedBooks) -> dict[str, str]:
+    plan = books.plan
+    return {
+        "model": books.model,
+        **{role: f"{len(books.scores[role])} books" for role in ROLES},
+        "snippets": f"{plan.number} of {plan.length} {plan.unit} per book, without "
+        f"overlap where the book is long enough, drawn with seed {plan.seed}",
+        "p-values": "ranks among the negatives, by thresholds chosen without them"
+        if books.null_model == RANKS
+        else "angles of the rates as normal, Student's t",
+    }
+
+
+def _suspect_table(result: BooksResult) -> Table:
+    rows = pd.DataFrame(
+        [
+            {
+                "rank": rank,
+                "contamination_rate": suspect.rate,
+                "title": suspect.title,
+                "snippets": suspect.snippets,
+                "corrected": suspect.corrected and suspect.corrected.value,
+                "low": suspect.corrected and suspect.corrected.low,
+                "high": suspect.corrected and suspect.corrected.high,
+                "p": suspect.p,
+                "q": suspect.q,
+            }
+            for rank, suspect in enumerate(result.suspects, 1)
+        ]
+    ).astype({"corrected": float, "low": float, "high": float})
+    return Table(
+        "suspects",
+        "Suspects",
+        ["rank", "contamination %", "book title", "corrected %", "95% interval", "p", "q"],
+        [_suspect_line(rank, suspect) for rank, suspect in enumerate(result.suspects, 1)],
+        rows,
+        note="Contamination: the share of the snippets above the threshold (Shi et al. 2024, table "
+        "2). Corrected: the share that was trained on (Rogan and Gladen 1978). p: the probability "
+        "that a book that was not trained on has so many. q: p with Benjamini and Hochberg's "
+        "correction.",
+    )
+
+
+def _suspect_line(rank: int, suspect: Suspect) -> list[str]:
+    share = suspect.corrected
+    corrected, ends = "can't be told", NOTHING
+    if share is not None:
+        corrected = _percent(share.value)
+        ends = f"{_percent(share.low)} to {_percent(share.high)}"
+    p, q = f"{suspect.p:.2g}", f"{suspect.q:.2g}"
+    return [str(rank), _percent(suspect.rate), suspect.title, corrected, ends, p, q]
+
+
+def _candidate_table(result: BooksResult, blind: tuple[float, float, float]) -> Table:
+    columns = ("auroc", "low", "high", "accuracy", "tpr", "fpr", "threshold")
+    rows = [
+        dict(zip(("method", "variant"), accuracy.candidate, strict=True))
+        | {"chosen": accuracy is result.chosen}
+        | {name: getattr(accuracy, name) for name in columns}
+        for accuracy in result.accuracies
+    ]
+    blind_auroc = dict(zip(("auroc", "low", "high"), blind, strict=True))
+    rows.append({"method": "blind", "variant": "", "chosen": False, **blind_auroc})
+    return Table(
+        "candidates",
+        "Methods on the validation books",
+        ["method", "AUROC", "accuracy", "TPR", "FPR", "threshold"],
+        [
+            *(_candidate_line(row, row is result.chosen) for row in result.accuracies),
+            ["blind (no model)", with_interval(*blind), *[NOTHING] * 4],
+        ],
+        pd.DataFrame(rows),
+        note="AUROC is over snippets, with an interval that resamples books and is corrected for "
+        "the choice among these methods. Accuracy (balanced), TPR and FPR are those on books held "
+        "out from the threshold's choice. Blind is a classifier that sees the texts alone: where "
+        "it separates positives from negatives, any method may do so too, whatever the model was "
+        "trained on.",
+    )
+
+
+def _candidate_line(row: CandidateAccuracy, chosen: bool) -> list[str]:
+    return [
+        _candidate_name(row.candidate) + (" (chosen)" if chosen else ""),
+        with_interval(row.auroc, row.low, row.high),
+        *(f"{value:.2f}" for value in (row.accuracy, row.tpr, row.fpr)),
+        f"{row.threshold:.4g}",
+    ]
+
+
+def _validation_table(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]) -> Table:
+    rates_by_role = {"positives": result.positives, "negatives": result.negatives}
+    rows = pd.DataFrame(
+        [
+            {"role": role, "title": book.title, "snippets": book.scores.shape[1], "rate": rate}
+            for role, rates in rates_by_role.items()
+            for book, rate in zip(scores[role], rates.values, strict=True)
+        ]
+    )
+    lines = [[row.role, row.title, _percent(row.rate)] for row in rows.itertuples()]
+    return Table(
+        "validation",
+        "Validation books",
+        ["role", "book title", "contamination %"],
+        lines,
+        rows,
+        note="Each by a method and a threshold that were chosen without it.",
+    )
+
+
+def _candidate_name(candidate: tuple[str, str]) -> str:
+    return " ".join(candidate).strip()
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+BINS = 40
+MAX_SUSPECTS = 40
+"""The most suspects in the chart of shares: those with the highest rates."""
+
+
+def _charts(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]) -> list[InlineChart]:
+    shares = [_share_chart(result)] if result.separated else []
+    return [*shares, _score_chart(result, scores), _rate_chart(result)]
+
+
+def _share_chart(result: BooksResult) -> InlineChart:
+    """Each suspect's corrected share with its interval, beside its contamination rate."""
+    suspects = result.suspects[:MAX_SUSPECTS]
+    heights = np.arange(len(suspects))[::-1]
+    with page_figure(8, 1.2 + 0.24 * len(suspects)) as (figure, axes):
+        for y, suspect in zip(heights, suspects, strict=True):
+            share = suspect.corrected
+            assert share is not None
+            axes.plot([100 * share.low, 100 * share.high], [y] * 2, color=ACCENT, lw=2)
+            axes.plot([100 * share.value], [y], "o", color=ACCENT)
+            axes.plot([100 * suspect.rate], [y], "|", color=INK, ms=9)
+        axes.plot([], [], "o-", color=ACCENT, lw=2, label="corrected, with 95% interval")
+        axes.plot([], [], "|", color=INK, ms=9, label="contamination rate")
+        axes.set(xlim=(-2, 102), xlabel="share of the book (%)", ylim=(-0.7, len(suspects) - 0.3))
+        axes.set_yticks(heights, [_shortened(suspect.title) for suspect in suspects])
+        axes.grid(axis="y", visible=False)
+        figure.legend(loc="outside upper center", ncols=2)
+        return InlineChart(
+            "shares",
+            "Estimated share of each suspect that was trained on",
+            svg_element(figure, "Corrected shares of the suspects with their intervals"),
+            "The contamination rate counts false alarms and misses; the corrected rate does not.",
+        )
+
+
+def _score_chart(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]) -> InlineChart:
+    """Histograms of the validation snippets' scores, with the threshold."""
+    candidate, threshold = result.rule.candidate, result.rule.threshold
+    snippet_scores = {
+        role: np.concatenate([book.scores[candidate] for book in scores[role]])
+        for role in ("positives", "negatives")
+    }
+    edges = np.histogram_bin_edges(np.concatenate([*snippet_scores.values()]), BINS)
+    with page_figure(8, 3.6) as (figure, axes):
+        for role, colour in (("positives", MEMBER), ("negatives", NONMEMBER)):
+            values = snippet_scores[role]
+            weights = np.full(len(values), 100 / len(values))
+            axes.hist(values, edges.tolist(), weights=weights, color=colour, alpha=0.55, label=role)
+        axes.axvline(threshold, color=INK, ls="--", label="threshold")
+        name = _candidate_name(result.chosen.candidate)
+        axes.set(xlabel=f"score of a snippet by {name}", ylabel="snippets of the side (%)")
+        figure.legend(loc="outside upper center", ncols=3)
+        return InlineChart(
+            "scores",
+            "Scores of the validation books' snippets",
+            svg_element(
+                figure, "Histograms of positives' and negatives' scores with the threshold"
+            ),
+            "As in Raoof et al. (2025), figure 1. Scores right of the threshold count as trained "
+            "on.",
+        )
+
+
+def _rate_chart(result: BooksResult) -> InlineChart:
+    """Histograms of the books' contamination rates (Shi et al. 2024, figures 3 and 4)."""
+    groups = {
+        "negatives": (result.negatives.values, NONMEMBER),
+        "positives": (result.positives.values, MEMBER),
+        "suspects": (np.array([suspect.rate for suspect in result.suspects]), ACCENT),
+    }
+    edges = np.linspace(0, 100, 21)
+    with page_figure(8, 3.2) as (figure, axes):
+        values = [100 * rates for rates, _ in groups.values()]
+        colours = [colour for _, colour in groups.values()]
+        axes.hist(
+            values, edges.tolist(), color=colours, label=[*groups], edgecolor=GREY, linewidth=0.3
+        )
+        axes.set(xlim=(0, 100), xlabel="contamination rate (%)", ylabel="books")
+        axes.locator_params(axis="y", integer=True)
+        figure.legend(loc="outside upper center", ncols=3)
+        return InlineChart(
+            "rates",
+            "Contamination rates of all books",
+            svg_element(figure, "Histograms of the contamination rates of all books by role"),
+            "Validation books by thresholds that were chosen without them.",
+        )
+
+
+def _shortened(title: str, limit: int = 40) -> str:
+    return title if len(title) <= limit else f"{title[: limit - 1]}…"

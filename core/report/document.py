@@ -1,0 +1,112 @@
+"""A document of conclusions, charts and tables, written as Markdown and as an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from contamination.core.report.charts import InlineChart
+from contamination.core.report.html import render, stylesheet
+from contamination.core.report.tables import Table, escaped
+
+LIMITS_TITLE, FACTS_TITLE = "What this can't prove", "What it is based on"
+TEMPLATE = """\
+{% extends "skeleton.html" %}
+{% import "elements.html" as elements %}
+{% macro section(name, title) -%}
+<section id="{{ name }}"><h2>{{ title }}</h2>{{ caller() }}</section>
+{%- endmacro %}
+{% block body %}
+<header>
+<h1>{{ title }}</h1>
+{% for conclusion in document.conclusions %}
+<p class="answer">{{ conclusion | keep_intervals | bold }}</p>
+{% endfor %}
+{% for warning in document.warnings %}
+<p class="off">{{ warning | bold }}</p>
+{% endfor %}
+</header>
+<main>
+{% if document.charts %}{% call section("charts", "Charts") %}
+{% for chart in document.charts %}
+<figure id="chart-{{ chart.name }}"><h3>{{ chart.title }}</h3>
+<div class="scroll">{{ chart.svg | safe }}</div>
+<figcaption>{{ chart.caption }}</figcaption></figure>
+{% endfor %}
+{% endcall %}{% endif %}
+{% if document.tables %}{% call section("tables", "Tables") %}
+{% for table in document.tables %}
+<h3>{{ table.title }}</h3>{{ elements.table(table.header, table.lines) }}
+{% if table.note %}<p class="note">{{ table.note | bold }}</p>{% endif %}
+{% endfor %}
+{% endcall %}{% endif %}
+{% if document.limits %}{% call section("limits", limits_title) %}
+<ul>{% for limit in document.limits %}<li>{{ limit | bold }}</li>{% endfor %}</ul>
+{% endcall %}{% endif %}
+{% if document.facts %}{% call section("facts", facts_title) %}
+{{ elements.facts(document.facts) }}
+{% endcall %}{% endif %}
+</main>
+{% endblock %}
+"""
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """What a report says, before it is written to a file.
+
+    Attributes:
+        title: what the report is about.
+        conclusions: a sentence or paragraph each, the answer first. They may have **bold** words.
+        warnings: reasons to trust the conclusions less, shown in red above all figures.
+        tables: the most important first.
+        charts: shown above the tables; Markdown leaves them out.
+        limits: what the report can't prove.
+        facts: by name, what the report is based on.
+    """
+
+    title: str
+    conclusions: Sequence[str]
+    warnings: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    charts: Sequence[InlineChart] = ()
+    limits: Sequence[str] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def markdown_document(content: ReportContent) -> str:
+    """The content in Markdown, without the charts."""
+    return "\n\n".join(_paragraphs(content)) + "\n"
+
+
+def _paragraphs(content: ReportContent) -> Iterator[str]:
+    yield f"# {escaped(content.title)}"
+    yield from map(escaped, content.conclusions)
+    yield from (f"**{escaped(warning)}**" for warning in content.warnings)
+    for table in content.tables:
+        yield f"## {escaped(table.title)}"
+        yield table.markdown()
+        if table.note:
+            yield escaped(table.note)
+    if content.limits:
+        yield f"## {LIMITS_TITLE}"
+        yield "\n".join(f"- {escaped(limit)}" for limit in content.limits)
+    if content.facts:
+        yield f"## {FACTS_TITLE}"
+        yield "\n".join(
+            f"- {escaped(name)}: {escaped(fact)}" for name, fact in content.facts.items()
+        )
+
+
+def html_document(content: ReportContent) -> str:
+    """The content as one HTML page, which needs no other file and no network."""
+    values = {
+        "title": content.title,
+        "css": Markup(stylesheet() + stylesheet("document.css")),
+        "document": content,
+        "limits_title": LIMITS_TITLE,
+        "facts_title": FACTS_TITLE,
+    }
+    return render(TEMPLATE, values)
