@@ -15,11 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from contamination.core.config import convert
 from contamination.core.errors import require
 from contamination.core.models import resolve
-from contamination.detection.benchmark_summary import FILE, benchmark_report
 from contamination.detection.config import DetectionStage, ScoredModelConfig
-from contamination.detection.examples import open_examples
-from contamination.detection.requirements import choose_methods
-from contamination.detection.scores import open_scores
 from contamination.launch.cells import Launch, Outcome
 from contamination.launch.config import LaunchSettings
 from contamination.launch.stages import Stages
@@ -42,6 +38,8 @@ def stage_of(config: DictConfig) -> DetectionStage:
     Raises:
         ConfigError: no model, or a method that lacks something.
     """
+    from contamination.detection.requirements import choose_methods
+
     path, trust = config.model.path, config.model.trust_remote_code
     require(path is not None, "model.path", path, "give the model to score, or several: a,b,c.")
     scored = ScoredModelConfig(path=path, trust_remote_code=trust)
@@ -75,6 +73,10 @@ def run_cell(config: DictConfig, stages: Stages) -> Outcome:
 
 def report(config: DictConfig, launch: Launch) -> None:
     """Print the report on all models that are scored, and write it into the launch's folder."""
+    from contamination.detection.benchmark_summary import FILE, benchmark_report
+    from contamination.detection.examples import open_examples
+    from contamination.detection.scores import open_scores
+
     done = launch.done()
     if not done:
         return

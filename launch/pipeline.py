@@ -8,7 +8,6 @@ from functools import partial
 
 from omegaconf import DictConfig
 
-import contamination.analysis.run
 from contamination.analysis.config import AnalysisStage, CellPaths
 from contamination.core.artifacts import Artifact
 from contamination.core.config import convert
@@ -25,7 +24,6 @@ from contamination.launch.second_stage import (
     pretraining_corpus,
 )
 from contamination.launch.stages import Stages
-from contamination.training.masked_lm import MaskedLMStage, train_masked_lm
 from contamination.training.models import hf_folder
 from contamination.training.trained_model import Checkpoint, open_checkpoint
 
@@ -84,6 +82,8 @@ def run(config: DictConfig) -> Artifact:
 
 def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     """The report on some cells of one experiment."""
+    import contamination.analysis.run
+
     rest = convert(config, Rest)
     own = AnalysisStage(config.name, 0, config.runs, list(cells), rest.analysis, rest.wandb)
     return contamination.analysis.run.run(own)  # its seed draws resamples: the same for all reports
@@ -170,6 +170,8 @@ def _masked_lm(plan: Plan, stages: Stages, base_corpus: Artifact | None) -> str 
     """A small masked language model on the base part, where one is needed and none was given."""
     if not base_corpus or not plan.makes_masked_lm:
         return None
+    from contamination.training.masked_lm import MaskedLMStage, train_masked_lm
+
     stage = MaskedLMStage(plan.injection.runs, str(base_corpus.path))
     made = stages.make("train", "masked_lm", partial(train_masked_lm, stage))
     return str(made.path / "hf")

@@ -8,7 +8,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-import contamination.injection.run
 from contamination.analysis.config import AnalysisConfig
 from contamination.core.config import convert, create
 from contamination.core.errors import ConfigError, require
@@ -101,6 +100,8 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     Raises:
         UserError: anything that can be known to be wrong before the first token is written.
     """
+    import contamination.injection.run
+
     # not `model`, which is the trained model here, and the scored one there
     nodes = ["name", "seed", "runs", "method", "detection", "reference", "masked_lm", "prefix"]
     rest = [str(name) for name in config if name != "cluster"]
@@ -147,6 +148,8 @@ def content_of(plan: Plan) -> dict[str, str]:
     Raises:
         UserError: something is not there.
     """
+    import contamination.injection.run
+
     own, scored = plan.injection, plan.detection
     inputs = contamination.injection.run.inputs_of(own, create("corpus", own.corpus), ())
     found: dict[str, str] = {**inputs, **plan.benchmarks}

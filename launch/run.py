@@ -28,10 +28,9 @@ from contamination.core.distributed import asked_processes
 from contamination.core.errors import ConfigError, StoppedError, UserError, require
 from contamination.core.lock import no_empty_folders
 from contamination.core.progress import CELL, within
-from contamination.launch import benchmark, downloads, forecast, pipeline, slurm, snapshot
+from contamination.launch import benchmark, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
-from contamination.launch.forecast import outlook
 from contamination.launch.plan import Plan, content_of, runs_of
 from contamination.launch.plan import plan as make_plan
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
@@ -310,13 +309,15 @@ def _ended(cell: CellFolder, config: DictConfig, content: Mapping[str, str] | No
 
 def _described(config: DictConfig, settings: LaunchSettings) -> str:
     """What the cell would run."""
+    from contamination.launch import downloads, forecast
+
     overrides = list(HydraConfig.get().overrides.task)
     words = Sweep.begun.hydra.overrides.task if Sweep.begun else overrides
     launch = Launch.named(settings.runs, settings.name, list(words))
     code = launch.folder / "code-…"
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
     plan = _check(config, settings, stages)
-    lines = [f"{' '.join(overrides)}", *outlook(plan), *forecast.described(plan, stages)]
+    lines = [f"{' '.join(overrides)}", *forecast.outlook(plan), *forecast.described(plan, stages)]
     own = plan.injection.cluster
     where = f"by {own.workers} datatrove tasks ({own.executor})" if own.kind == "datatrove" else ""
     lines += downloads.described(downloads.downloads(plan))

@@ -10,13 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import contamination.injection.finetuning.run
 from contamination.core.artifacts import Artifact
 from contamination.core.config import create
 from contamination.core.errors import ConfigError
 from contamination.data.readers.hub import hub_nodes
 from contamination.injection.config import InjectionStage
-from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import (
     CHAT,
     FINETUNING,
@@ -24,7 +22,6 @@ from contamination.injection.finetuning.config import (
     PRETRAINING,
     FinetuningStage,
 )
-from contamination.injection.finetuning.sources import read_instructions
 from contamination.launch import shared
 from contamination.launch.config import SecondStage
 from contamination.launch.stages import Stages
@@ -63,6 +60,8 @@ def most_sequences(second: SecondStage, own: InjectionStage) -> int | None:
     No text takes more than one sequence. Two sequences in a row hold more than one's tokens, or the
     second would not have been opened; and no token is of less than a byte.
     """
+    from contamination.injection.finetuning.sources import read_instructions
+
     copies = 0 if second.members_in == PRETRAINING else second.copies
     number = copies * own.injection.members * len(own.benchmark)
     width, clean = _width(second, own), 0
@@ -119,6 +118,8 @@ def finetuning_set(
 
     `clean` is what the first stage reads in the place of `study`; it is compared with the pool.
     """
+    import contamination.injection.finetuning.run
+
     copies = 0 if second.members_in == PRETRAINING else second.copies
     compared = {PRETRAINING: str(clean.path)} if clean else {}
     stage = FinetuningStage(
@@ -138,6 +139,8 @@ def finetuning_set(
 
 def check_texts(second: SecondStage, texts: Artifact, deepspeed: dict[str, Any]) -> None:
     """Raise a ConfigError where the recipe does not go with its texts: before the pretraining."""
+    from contamination.injection.corpus import open_corpus
+
     corpus = open_corpus(texts.path)
     _check(second, deepspeed, len(corpus.sequences), corpus.sequence_tokens)
 

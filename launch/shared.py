@@ -14,7 +14,6 @@ from contamination.core.errors import ArtifactError, require
 from contamination.core.integrity import read_manifest, reading
 from contamination.core.seeds import derive
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from contamination.injection.early_search import refuse_whole_texts
 from contamination.launch.stages import Stages
 from contamination.training.config import PretrainingConfig, Recipe, TrainingConfig, TrainingStage
 from contamination.training.trained_model import KIND as MODEL
@@ -40,6 +39,8 @@ def base_corpus(
     Raises:
         DataError: see `refuse_whole_texts`.
     """
+    from contamination.injection.early_search import refuse_whole_texts
+
     tokenizer = TokenizerConfig(
         vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
     )

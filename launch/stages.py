@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
+from typing import TYPE_CHECKING
 
-import contamination.detection.run
-import contamination.injection.run
-import contamination.training.run
 from contamination.core import integrity
 from contamination.core.artifacts import Artifact, as_data, file_name
 from contamination.core.progress import STAGE, SWEEP, ends, within
 from contamination.detection.config import DetectionStage
 from contamination.injection.config import InjectionStage
-from contamination.injection.token_stream import Tokenizer
 from contamination.launch.cells import CellFolder, Launch
 from contamination.launch.config import PACKAGES, ClusterConfig
 from contamination.launch.processes import Processes
 from contamination.launch.run_records import Made, read_costs, recorded
 from contamination.launch.saved_config import save_config
 from contamination.training.config import TrainingStage
+
+if TYPE_CHECKING:
+    from contamination.injection.token_stream import Tokenizer
 
 SHARED = {
     *("inject base", "inject validation", "train base", "train reference", "train masked_lm"),
@@ -99,20 +99,28 @@ class Stages:
 
         `checked`: see `injection.run.run`.
         """
+        import contamination.injection.run
+
         return self.make("inject", run, partial(contamination.injection.run.run, stage, checked))
 
     def train(self, run: str, stage: TrainingStage) -> Artifact:
         """The training stage; `run` tells it from the cell's others."""
+        import contamination.training.run
+
         start = self._start("train", run, stage)
         return self.make("train", run, partial(contamination.training.run.run, stage, start))
 
     def detect(self, run: str, stage: DetectionStage) -> Artifact:
         """The detection stage; `run` tells it from the cell's others."""
+        import contamination.detection.run
+
         start, own = self._start("detect", run, stage), stage.detection.processes
         return self.make("detect", run, partial(contamination.detection.run.run, stage, start), own)
 
     def detect_slice(self, run: str, stage: DetectionStage) -> None:
         """This slice of a detection stage's passes, without scores."""
+        import contamination.detection.run
+
         name, own = f"{run} {self.slice}", replace(stage, slice=self.slice)
         start, processes = self._start("detect", file_name(name), own), own.detection.processes
         make = partial(contamination.detection.run.run_slice, own, start)

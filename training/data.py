@@ -1,17 +1,22 @@
-"""The order of the data, a pure function of the seed and the global batch; and its batches."""
+"""The order in which training reads sequences, their batches, and the step that saw each copy.
+
+The order depends on the seed and the global batch alone, not on the number of processes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-import torch
 
 from contamination.training.config import ALL, OUTPUT
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 PADDING = -1  # stands in for a sequence where the last batch is not full
@@ -96,9 +101,10 @@ class Batch:
     @property
     def counts_BS(self) -> torch.Tensor:  # noqa: N802
         """1 where the loss of the token after the first counts, else 0, shape (B, S-1)."""
-        counted = self.counted_BS
-        every = torch.ones_like(self.ids_BS[:, 1:], dtype=self.real_B.dtype)
-        return (every if counted is None else counted) * self.real_B[:, None]
+        counted_BS = self.counted_BS
+        if counted_BS is None:
+            counted_BS = self.ids_BS.new_ones(self.ids_BS[:, 1:].shape, dtype=self.real_B.dtype)
+        return counted_BS * self.real_B[:, None]
 
     @property
     def numbers_BS(self) -> torch.Tensor:  # noqa: N802
@@ -126,6 +132,8 @@ def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
         rows: their numbers; PADDING stands for a sequence that counts for nothing.
         loss_on: of a fine-tuning set, which tokens' losses count: `all` or those of the `output`.
     """
+    import torch
+
     at = np.maximum(rows, 0)
     read = [sequences[int(row)] for row in at]
     ids = torch.from_numpy(_stacked(read, "input_ids"))
@@ -172,6 +180,8 @@ def counted_texts(sequences: Any, rows: Rows | None = None) -> int:
 
 def exposures(ledger: pd.DataFrame, order: Order) -> pd.DataFrame:
     """The ledger with the optimizer step (from 1) that saw each copy, a row for each epoch."""
+    import pandas as pd
+
     rows = ledger["sequence"].to_numpy(dtype=np.int64)
     seen = [ledger.assign(step=order.step_of(e)[rows] + 1) for e in range(order.epochs)]
     return seen[0] if len(seen) == 1 else pd.concat(seen, ignore_index=True)

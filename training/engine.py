@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from contamination.core.cli import silenced
 from contamination.core.distributed import World, asked_processes
 from contamination.core.errors import ConfigError, require
@@ -63,6 +61,7 @@ def start_engine(
         world: this process's place.
     """
     import deepspeed
+    import torch
 
     if config.activation_checkpointing:
         # the older name is all that transformers before 5.23 has
@@ -224,7 +223,9 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
 
 
 def start_processes() -> World:
-    """Join the launcher's process group, or make one of this process alone."""
+    """Join the launcher's process group, or create one with this process alone."""
+    import torch
+
     asked_processes()
     launched = "RANK" in os.environ
     atexit.register(_leave)
@@ -251,7 +252,9 @@ def start_processes() -> World:
 
 
 def _prepare_environment() -> None:
-    """What DeepSpeed reads from the environment, where no launcher set it."""
+    """Set what DeepSpeed reads from the environment, unless a launcher has set it."""
+    import torch
+
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     os.environ.setdefault("DS_LOG_LEVEL", "warning")
@@ -262,7 +265,9 @@ def _prepare_environment() -> None:
 
 
 def _begin_alone(backend: str) -> None:
-    """A group of one, without a network: torch's own store asks for the names of addresses."""
+    """Create a group of one process without a network, which torch's own store would need."""
+    import torch
+
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
     before = os.environ.get("GLOO_SOCKET_IFNAME")
     if loopback is not None and before is None:  # else gloo looks up this machine's name
@@ -283,6 +288,8 @@ def _begin_alone(backend: str) -> None:
 
 
 def _leave() -> None:
-    """Its threads now and then abort a process that ends with the group still there."""
+    """Destroy the process group, whose threads may otherwise abort the process as it ends."""
+    import torch
+
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -7,11 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
-from torch.nn.utils import clip_grad_norm_
 
 from contamination.core import signals
 from contamination.core.distributed import World
@@ -27,6 +25,9 @@ from contamination.training.objectives.base import Objective
 from contamination.training.objectives.likelihood import Likelihood
 from contamination.training.resources import utilization
 from contamination.training.trained_model import EXPORTS
+
+if TYPE_CHECKING:
+    import torch
 
 Texts = Mapping[str, Sequence[Sequence[int]]]
 
@@ -54,40 +55,49 @@ def evaluation_texts(corpus: PackedCorpus, validation: PackedCorpus | None, exam
     return {name: rows for name, rows in texts.items() if rows}
 
 
-@torch.no_grad()
 def evaluate(engine: Any, texts: Texts, micro: int, world: World) -> dict[str, float]:
-    """`loss_<name>`: the mean loss of a token, in nats, over each set's texts.
+    """Return `loss_<name>`, the mean loss per token in nats, for each set of texts.
 
     Every process reads its share; all make the same number of forward passes.
 
     Args:
         engine: the DeepSpeed engine.
-        texts: what `evaluation_texts` gave.
+        texts: what `evaluation_texts` returned.
         micro: sequences of one forward pass of one process.
-        world: this process's place.
+        world: this process's rank and device.
     """
+    import torch
+
     engine.eval()
-    found = {f"loss_{name}": _mean_loss(engine, rows, micro, world) for name, rows in texts.items()}
+    with torch.no_grad():
+        losses = {
+            f"loss_{name}": _mean_loss(engine, ids, micro, world) for name, ids in texts.items()
+        }
     engine.train()
-    return found
+    return losses
 
 
 def _mean_loss(engine: Any, rows: Sequence[Sequence[int]], micro: int, world: World) -> float:
-    """The mean over all tokens but each text's first."""
-    total = torch.zeros(2, dtype=torch.float64)
-    at_once = micro * world.size
-    for start in range(0, len(rows), at_once):
-        mine = rows[start + world.rank * micro : start + (world.rank + 1) * micro]
-        ids, real = _padded(mine or rows[:1], width=max(map(len, rows[start : start + at_once])))
+    """Return the mean over all tokens except each text's first."""
+    import torch
+
+    sum_and_count = torch.zeros(2, dtype=torch.float64)
+    rows_per_pass = micro * world.size
+    for start in range(0, len(rows), rows_per_pass):
+        rank_rows = rows[start + world.rank * micro : start + (world.rank + 1) * micro]
+        width = max(map(len, rows[start : start + rows_per_pass]))
+        ids, real = _padded(rank_rows or rows[:1], width)
         losses = token_losses(engine, ids.to(world.device)).cpu()
-        if mine:
-            total += torch.stack([losses[real[:, 1:]].double().sum(), real[:, 1:].sum()])
-    summed, tokens = world.sum(total).tolist()
-    return float(summed / tokens)
+        if rank_rows:  # else the forward pass only keeps this process in step with the others
+            sum_and_count += torch.stack([losses[real[:, 1:]].double().sum(), real[:, 1:].sum()])
+    loss_sum, tokens = world.sum(sum_and_count).tolist()
+    return float(loss_sum / tokens)
 
 
 def _padded(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids (B, S) padded on the right, which a causal model never sees, and which are real."""
+    """Return the token ids (B, S), padded on the right, and a mask of those that are no padding."""
+    import torch
+
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     real = torch.zeros(len(rows), width, dtype=torch.bool)
     for i, row in enumerate(rows):
@@ -141,6 +151,9 @@ def optimizer_step(
         world: this process's place.
         clip: whether to clip here rather than in the engine.
     """
+    import torch
+    from torch.nn.utils import clip_grad_norm_
+
     micro, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
     totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
     sizes = [part.objective.size(part.sequences, part.rows) for part in parts]

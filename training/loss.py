@@ -6,15 +6,16 @@ Shapes: B sequences, S tokens.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812
 
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, said
 from contamination.training.data import Batch, read_batch
+
+if TYPE_CHECKING:
+    import torch
 
 IGNORED = -100
 
@@ -61,6 +62,8 @@ def weighted_sum(losses_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa
 
 
 def _cross_entropies(logits_BSV: torch.Tensor, ids_BS: torch.Tensor) -> torch.Tensor:
+    from torch.nn import functional as F  # noqa: N812
+
     targets = F.pad(ids_BS[:, 1:], (0, 1), value=IGNORED)  # shifting these copies no logits
     losses = F.cross_entropy(
         logits_BSV.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
@@ -70,7 +73,9 @@ def _cross_entropies(logits_BSV: torch.Tensor, ids_BS: torch.Tensor) -> torch.Te
 
 @cache
 def _compiled() -> Any:
-    """`_cross_entropies` without the logits in float32, nor their softmax, in memory."""
+    """Return `_cross_entropies` compiled: it keeps neither float32 logits nor their softmax."""
+    import torch
+
     return torch.compile(_cross_entropies)
 
 
@@ -88,6 +93,8 @@ def check_apart(engine: Any, sequences: Any, world: World) -> None:
         sequences: of a fine-tuning set.
         world: this process's place.
     """
+    import torch
+
     packed = np.flatnonzero(np.asarray(sequences["texts"]) > 1)
     if not len(packed):
         return
@@ -104,10 +111,12 @@ def check_apart(engine: Any, sequences: Any, world: World) -> None:
         raise _refusal(engine, "a text's losses change with the text before it in its sequence")
 
 
-@torch.no_grad()
 def _losses(engine: Any, ids_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
+    import torch
+
     try:
-        return token_losses(engine, ids_BS, batch.positions_BS)
+        with torch.no_grad():
+            return token_losses(engine, ids_BS, batch.positions_BS)
     except TypeError as error:
         raise _refusal(engine, f"it takes no positions ({said(error)})") from error
 

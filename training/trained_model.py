@@ -19,9 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import require
@@ -29,6 +27,9 @@ from contamination.core.hashing import file_digest, file_digests, files_digest
 from contamination.core.integrity import MANIFEST, refusal
 from contamination.core.models import resolve
 from contamination.core.stored_files import typed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KIND = "model"
 HF = "hf"
@@ -80,6 +81,8 @@ class Checkpoint:
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """One row an evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
+        import pandas as pd
+
         if EVALUATIONS not in self.artifact.records:
             return pd.DataFrame({"step": []})
         return self.artifact.lines(EVALUATIONS)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from contamination.core.config import Ranged, at_least, limited
 from contamination.core.errors import DataError, require, said
@@ -20,6 +19,9 @@ from contamination.injection.corpus import Contaminated, open_corpus
 from contamination.injection.export.run import is_export, open_export
 from contamination.training.data import PADDING
 from contamination.training.trained_model import EXPORTS, HF, Checkpoint, open_trained
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PLACES = ["example_id", "copy", "sequence", "token_start", "token_end", "step", "tokens_seen"]
 MODELS = ["model_before", "model_after"]
@@ -100,6 +102,8 @@ def _recorded(model: Checkpoint) -> pd.DataFrame:
 
 def _ordered(corpus: Contaminated, stage: WhichStepStage) -> tuple[pd.DataFrame, int]:
     """A row each time that a place is seen in the stated order; the step that isn't full, or 0."""
+    import pandas as pd
+
     counts = corpus.artifact.counts
     remedy = "it has no sequences, which is what steps are made of: give an export of tokens."
     require("sequences" in counts, "corpus_folder", stage.corpus_folder, remedy)

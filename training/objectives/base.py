@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 
 from contamination.core.distributed import World
 from contamination.training.config import ALL, TrainingConfig
 from contamination.training.data import PADDING, Batch, Rows, read_batch
+
+if TYPE_CHECKING:
+    import torch
 
 NEVER, MAYBE, ALWAYS = "never", "maybe", "always"
 

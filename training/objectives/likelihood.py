@@ -6,13 +6,14 @@ section 3.1).
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from contamination.training.data import Batch, Rows, counted_tokens
 from contamination.training.loss import token_loss_sum
 from contamination.training.objectives.base import Objective
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Likelihood(Objective):

@@ -9,17 +9,18 @@ elsewhere a text that is forgotten already moves the weights less.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812
 
 from contamination.core.distributed import World
 from contamination.training.config import TrainingConfig
 from contamination.training.data import Batch, Rows, counted_texts
 from contamination.training.loss import token_losses
 from contamination.training.objectives.base import MAYBE, Objective, blocks
+
+if TYPE_CHECKING:
+    import torch
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -44,17 +45,22 @@ class NPO(Objective):
         """With β as it is configured."""
         return cls(config.loss_on, config.compile, config.npo_beta)
 
-    @torch.no_grad()
     def prepared(self, engine: Any, sequences: Any, config: TrainingConfig, world: World) -> NPO:
-        """With the texts' probabilities by the model that training starts from."""
-        found = torch.zeros(counted_texts(sequences), dtype=torch.float64, device=world.device)
-        for batch in blocks(engine, sequences, self.loss_on, config, world):
-            numbers, logprobs = text_logprobs(engine, batch)
-            found[numbers] = logprobs.double()
-        return replace(self, reference=world.sum(found).cpu().numpy())
+        """Return the objective with the texts' log-probabilities by the starting model."""
+        import torch
+
+        reference = torch.zeros(counted_texts(sequences), dtype=torch.float64, device=world.device)
+        with torch.no_grad():
+            for batch in blocks(engine, sequences, self.loss_on, config, world):
+                numbers, logprobs = text_logprobs(engine, batch)
+                reference[numbers] = logprobs.double()
+        return replace(self, reference=world.sum(reference).cpu().numpy())
 
     def sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """The sum over the batch's texts."""
+        """Return the sum over the batch's texts."""
+        import torch
+        from torch.nn import functional as F  # noqa: N812
+
         assert self.reference is not None, "prepared() fills it in"
         numbers, logprobs = text_logprobs(model, batch, compiled=self.compiled)
         reference = torch.from_numpy(self.reference)[numbers.cpu()].to(logprobs)
@@ -72,6 +78,8 @@ def text_logprobs(
 
     A product with a matrix of 0 and 1 sums in the same order each time, on a GPU too.
     """
+    import torch
+
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
     texts_BS, counts_BS = batch.numbers_BS[:, 1:], batch.counts_BS > 0
     numbers: torch.Tensor = torch.unique(texts_BS[counts_BS])

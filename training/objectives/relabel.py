@@ -10,10 +10,9 @@ labels. The paper also replaces names by a dictionary of anchor terms; this does
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError
@@ -23,6 +22,9 @@ from contamination.training.data import Batch, Rows, counted_tokens
 from contamination.training.loss import forward, token_losses, weighted_sum
 from contamination.training.models import hf_folder
 from contamination.training.objectives.base import MAYBE, Objective, blocks
+
+if TYPE_CHECKING:
+    import torch
 
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -47,24 +49,28 @@ class Relabel(Objective):
         """With α as it is configured."""
         return cls(config.loss_on, config.compile, config.relabel_strength)
 
-    @torch.no_grad()
     def prepared(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> Relabel:
-        """With the labels of all tokens; the reinforced model is held whole meanwhile."""
+        """Return the objective with all labels; every process loads the whole reinforced model."""
+        import torch
+
         field = "training.reinforced_path"
         reinforced = load_model(field, hf_folder(field, str(config.reinforced_path)), config.dtype)
         reinforced.to(world.device)
         shape = len(sequences), len(sequences[0]["input_ids"])
-        found = torch.zeros(shape, dtype=torch.int32, device=world.device)
-        for batch in blocks(engine, sequences, self.loss_on, config, world):
-            real = batch.real_B > 0
-            labels = generic_labels(engine, reinforced, batch, self.strength).int()
-            found[batch.rows_B[real], 1:] = labels[real, :-1]
-        return replace(self, labels=world.sum(found).cpu().numpy())
+        labels = torch.zeros(shape, dtype=torch.int32, device=world.device)
+        with torch.no_grad():
+            for batch in blocks(engine, sequences, self.loss_on, config, world):
+                real_B = batch.real_B > 0
+                labels_BS = generic_labels(engine, reinforced, batch, self.strength).int()
+                labels[batch.rows_B[real_B], 1:] = labels_BS[real_B, :-1]
+        return replace(self, labels=world.sum(labels).cpu().numpy())
 
     def sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """The losses' sum."""
+        """Return the sum of the losses, in nats."""
+        import torch
+
         assert self.labels is not None, "prepared() fills them in"
         labels = torch.from_numpy(self.labels[batch.rows_B.cpu().numpy()]).to(batch.ids_BS)
         losses_BS = token_losses(
@@ -83,11 +89,12 @@ def generic_labels(baseline: Any, reinforced: Any, batch: Batch, strength: float
     Raises:
         ConfigError: the two models have other tokens.
     """
-    own = forward(baseline, batch.ids_BS, batch.positions_BS).float()
-    other = forward(reinforced, batch.ids_BS, batch.positions_BS).float()
-    if own.shape != other.shape:
+    baseline_BSV = forward(baseline, batch.ids_BS, batch.positions_BS).float()
+    reinforced_BSV = forward(reinforced, batch.ids_BS, batch.positions_BS).float()
+    if baseline_BSV.shape != reinforced_BSV.shape:
         raise ConfigError(
-            f"training.reinforced_path: its model has {other.shape[-1]} tokens, the one that is "
-            f"trained {own.shape[-1]}: give one that was trained further from the same start."
+            f"training.reinforced_path: its model has {reinforced_BSV.shape[-1]} tokens, the one "
+            f"that is trained {baseline_BSV.shape[-1]}: give one that was trained further from the "
+            "same start."
         )
-    return (own - strength * (other - own).relu()).argmax(dim=-1)
+    return (baseline_BSV - strength * (reinforced_BSV - baseline_BSV).relu()).argmax(dim=-1)
