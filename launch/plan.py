@@ -94,11 +94,17 @@ class Rest:
     second_stage: SecondStage = field(default_factory=SecondStage)
 
 
-def plan(config: DictConfig, *, read: bool = True) -> Plan:
-    """The stages that `conf/pipeline.yaml` describes; `read` also checks the benchmarks' rows.
+def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True) -> Plan:
+    """Return the stages that the pipeline's configuration describes, after checking them.
+
+    Args:
+        config: a cell's configuration, as `conf/pipeline.yaml` composes it.
+        read: whether to read and check the benchmarks' rows as well.
+        check_base_model: whether to check a base model's architecture with transformers, which
+            takes seconds to import; not needed where such a model has been trained already.
 
     Raises:
-        UserError: anything that can be known to be wrong before the first token is written.
+        UserError: a value, or a combination of values, that some stage would refuse later.
     """
     import contamination.injection.run
 
@@ -121,7 +127,7 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     if stages.training.model.path is not None:
         hf_folder("model.path", stages.training.model.path)
     else:
-        _check_base(stages)
+        _check_base(stages, with_transformers=check_base_model)
     for role, path in _given(stages.detection).items():
         resolve(f"{role}.path", path)
     if stages.detection.prefix.path is not None:
@@ -181,24 +187,27 @@ def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
     require(whole or training.order == "corpus", "training.order", training.order, remedy)
 
 
-def _check_base(plan: Plan) -> None:
-    """Raise a ConfigError where the base model can't be pretrained, or then trained, as asked."""
-    own, width = plan.pretraining, plan.injection.injection.sequence_tokens
-    if own is None:
+def _check_base(plan: Plan, *, with_transformers: bool) -> None:
+    """Raise a ConfigError if the base model can't be pretrained, or trained further, as asked."""
+    pretraining, width = plan.pretraining, plan.injection.injection.sequence_tokens
+    if pretraining is None:
         raise ConfigError(
             "model.pretraining is None: say how the base model is pretrained, or give model.path."
         )
     longer = (
-        f"the base model is pretrained on sequences of {own.sequence_tokens}, its context. Lower "
-        "it, or raise model.pretraining.sequence_tokens."
+        f"the base model is pretrained on sequences of {pretraining.sequence_tokens}, its context. "
+        "Lower it, or raise model.pretraining.sequence_tokens."
     )
-    require(width <= own.sequence_tokens, "injection.sequence_tokens", width, longer)
-    given = plan.injection.tokenizer.path
+    require(width <= pretraining.sequence_tokens, "injection.sequence_tokens", width, longer)
+    tokenizer = plan.injection.tokenizer.path
     remedy = "a base model that is made here has its own tokenizer: leave it out."
-    require(given is None, "tokenizer.path", given, remedy)
-    check_architecture(plan.training.model, own.vocab_size, own.sequence_tokens)
-    check_warmup(own, Order(own.sequences, own.batch_sequences, None).steps)
-    check_dtype(own, own.deepspeed)
+    require(tokenizer is None, "tokenizer.path", tokenizer, remedy)
+    if with_transformers:
+        model = plan.training.model
+        check_architecture(model, pretraining.vocab_size, pretraining.sequence_tokens)
+    order = Order(pretraining.sequences, pretraining.batch_sequences, None)
+    check_warmup(pretraining, order.steps)
+    check_dtype(pretraining, pretraining.deepspeed)
 
 
 def runs_of(plan: Plan) -> dict[str, list[str]]:

@@ -110,14 +110,15 @@ def run(config: DictConfig) -> Artifact | None:
             raise ConfigError(f"runs is {config.runs!r}: {why}")
         _one_of_many(config, settings, overrides)
         return None
-    if not scored:
-        plan = _check(config, settings, Stages(settings.cluster))  # before anything is written
+    launch, plan = Launch.named(config.runs, config.name, overrides), None
+    cell_folder = launch.cell(overrides)
+    if not scored:  # checked before anything is written
+        done_before = _is_done(cell_folder, config)
+        plan = _check(config, settings, Stages(settings.cluster), done_before=done_before)
         if not writable(config.runs):
             return _read_only(config, plan, settings.launch.stage)
     code = begin(config, overrides, [overrides])
-    launch = Launch(code.parent)
-    stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
-    _run_or_prepare(config, settings, stages)
+    _run_or_prepare(config, settings, Stages(settings.cluster, cell_folder.folder, code), plan)
     if settings.cluster.kind == "slurm":
         _submit(launch, code, settings)
         return None
@@ -211,25 +212,31 @@ def _one_of_many(config: DictConfig, settings: LaunchSettings, overrides: list[s
         log.error("%s", traceback.format_exc())
 
 
-def _run_or_prepare(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
-    """Run the cell, or write what its jobs are going to read."""
+def _run_or_prepare(
+    config: DictConfig, settings: LaunchSettings, stages: Stages, plan: Plan | None = None
+) -> None:
+    """Run the cell here; with SLURM, write the configuration that its jobs will read instead.
+
+    Without a `plan` the cell is checked first.
+    """
     cell, conf = CellFolder(stages.folder), stages.code / "conf"
     cell.register(list(HydraConfig.get().overrides.task))
-    own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
+    cell_config = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
+    done_before = plan is None and _is_done(cell, config)
     if settings.cluster.kind != "slurm":
-        save_config(cell.folder, own, conf)
-        _make(config, settings, stages)
+        save_config(cell.folder, cell_config, conf)
+        _make(config, settings, stages, plan, done_before=done_before)
         return
     try:
-        if slurm.queued([cell]):  # a queued job reads what it was given
+        if slurm.queued([cell]):  # the queued job keeps the configuration that it was given
             return
-        plan = _check(config, settings, stages)
-        if _ended(cell, config, content_of(plan)):
+        plan = plan or _check(config, settings, stages, done_before=done_before)
+        if _is_done(cell, config, content_of(plan)):
             return
     except Exception as error:
         cell.write_failure(error)
         raise
-    save_config(cell.folder, own, conf)
+    save_config(cell.folder, cell_config, conf)
     cell.write_waiting()
 
 
@@ -246,21 +253,28 @@ def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
     return _name_failed(launch) if ready or live else report(launch)
 
 
-def _make(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
-    """Run the cell here, as far as is asked."""
+def _make(
+    config: DictConfig,
+    settings: LaunchSettings,
+    stages: Stages,
+    plan: Plan | None = None,
+    *,
+    done_before: bool = False,
+) -> None:
+    """Run the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
     place = Launch(cell.folder.parents[1]).place(cell)
     with cell.record_run(until), within(CELL, place):
         if benchmark.is_benchmark(config):
             cell.write_outcome(benchmark.run_cell(config, stages))
             return
-        plan = _check(config, settings, stages)
-        # without SLURM nothing asks: every stage finds its artefacts by their content
+        plan = plan or _check(config, settings, stages, done_before=done_before)
+        # only SLURM needs it; elsewhere every stage finds its artefacts by their content
         content = content_of(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
         if paths is not None:
             cell.write_outcome(Outcome("done", paths=_absolute(asdict(paths)), content=content))
-        elif not _ended(cell, config, content):
+        elif not _is_done(cell, config, content):
             cell.write_outcome(Outcome("waiting", stage=until))
 
 
@@ -273,9 +287,16 @@ def _make_slice(config: DictConfig, settings: LaunchSettings, cell: CellFolder, 
         own.write_outcome(Outcome("done"))
 
 
-def _check(config: DictConfig, settings: LaunchSettings, stages: Stages) -> Plan:
-    """What the cell is, or a UserError before any work."""
-    plan = make_plan(config, read=not settings.launch.dry_run)  # which downloads nothing
+def _check(
+    config: DictConfig, settings: LaunchSettings, stages: Stages, *, done_before: bool = False
+) -> Plan:
+    """Return the cell's plan, or raise a UserError before any work.
+
+    If the cell was `done_before` with this configuration, its base model exists: then transformers
+    is not imported to check the architecture, and should a stage train after all, it checks it.
+    """
+    read = not settings.launch.dry_run  # a dry run downloads nothing
+    plan = make_plan(config, read=read, check_base_model=not done_before)
     processes = stages.processes("train").count
     check_batch(plan.training.training, processes)
     if plan.two_stages:
@@ -297,8 +318,10 @@ def _absolute(paths: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ended(cell: CellFolder, config: DictConfig, content: Mapping[str, str] | None) -> bool:
-    """Whether the cell is done as it is asked for now, and what it made is still there."""
+def _is_done(
+    cell: CellFolder, config: DictConfig, content: Mapping[str, str] | None = None
+) -> bool:
+    """Whether the cell is done with this configuration and content, and its artefacts exist."""
     outcome = cell.read_outcome()
     if outcome is None or outcome.content != content or not is_saved(cell.folder, config):
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -56,6 +57,8 @@ def beating(beat: Callable[[], None]) -> Iterator[None]:
 
 Made = TypeVar("Made", bound=Artifact | None)
 FILE, BEGUN = "costs.jsonl", "begun-"
+DRIVERS = ("nvidia*", "nvhost*", "kfd", "dxg")
+"""Device files of drivers that torch's `cuda` devices use: NVIDIA, Jetson, ROCm, WSL."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,10 @@ class _Begun:
 
 
 def recorded(folder: Path, stage: str, run: str, devices: int, make: Callable[[], Made]) -> Made:
-    """What `make` gives; the cell's folder gets the cost, unless it was there already."""
-    import torch
-
+    """Return what `make` returns; record the run's cost in the cell's folder if it did any work."""
     began = time.time()
     made: Made | None = None
-    device = "cuda" if torch.cuda.is_available() and stage != "inject" else "cpu"
+    device = "cuda" if stage != "inject" and _has_gpu() else "cpu"
     cost = Cost(stage, run, 0.0, devices, device, None)
     with _begun(folder, cost, began):
         try:
@@ -102,6 +103,15 @@ def recorded(folder: Path, stage: str, run: str, devices: int, make: Callable[[]
             if made is None or (made.path / MANIFEST).stat().st_mtime >= began:
                 name = None if made is None else str(made.path.resolve())
                 _write(folder, replace(cost, seconds=time.time() - began, made=name))
+
+
+def _has_gpu() -> bool:
+    """Whether torch can use a GPU; torch, slow to import, is not asked without a GPU's driver."""
+    if "torch" not in sys.modules and not any(any(Path("/dev").glob(name)) for name in DRIVERS):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 @contextmanager
