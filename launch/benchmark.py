@@ -77,7 +77,7 @@ def report(config: DictConfig, launch: Launch) -> None:
     from contamination.detection.examples import open_examples
     from contamination.detection.scores import open_scores
 
-    done = launch.done()
+    done = launch.done_cells()
     if not done:
         return
     examples = _stage(config).examples

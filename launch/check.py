@@ -36,7 +36,7 @@ STALE = 3600.0
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckedPath:
     """A folder or file: what became of it, its size, and what there is to say about it."""
 
     path: Path
@@ -45,7 +45,7 @@ class Found:
     words: str = ""
 
 
-def check(runs: Path) -> list[Found]:
+def check(runs: Path) -> list[CheckedPath]:
     """All that the runs folder holds, every finished artefact compared by content.
 
     Raises:
@@ -61,14 +61,14 @@ def check(runs: Path) -> list[Found]:
     with progress(total=total, desc="check", **shown) as bar:
         for folder, size in sizes.items():
             state, words = _state(folder)
-            found.append(Found(folder, state, size, words))
+            found.append(CheckedPath(folder, state, size, words))
             bar.update(size)
     busy = [f.path for f in found if f.state in (UNFINISHED, RUNNING)]
     found += [*_leases(runs), *_temporary(runs, busy), *_resumed(found)]
     return sorted(found, key=lambda f: (STATES.index(f.state), str(f.path)))
 
 
-def listed(runs: Path, found: Sequence[Found]) -> str:
+def listed(runs: Path, found: Sequence[CheckedPath]) -> str:
     """A line a thing that is not whole, and the count and size of each kind."""
     lines = [
         f"  {f.state:10} {_size([f]):>9}  {f.path}{f.words and f': {f.words}'}"
@@ -80,7 +80,7 @@ def listed(runs: Path, found: Sequence[Found]) -> str:
     return "\n".join([f"{runs}: {', '.join(counts) or 'no artefact'}", *lines])
 
 
-def prune(found: Sequence[Found], agreed: Callable[[str], bool]) -> None:
+def prune(found: Sequence[CheckedPath], agreed: Callable[[str], bool]) -> None:
     """Remove of what `check` found what is left over, then what is damaged, each if agreed.
 
     What a process makes now is never removed.
@@ -140,13 +140,13 @@ def _state(folder: Path) -> tuple[str, str]:
     return DAMAGED if wrong else WHOLE, "; ".join(wrong)
 
 
-def _leases(runs: Path) -> Iterator[Found]:
+def _leases(runs: Path) -> Iterator[CheckedPath]:
     for file in (runs / LOCKS).glob("*.lease"):
         if file.is_file() and holder(file) is None:
-            yield Found(file, ORPHANED, _bytes(file), "the lease of a process that is gone")
+            yield CheckedPath(file, ORPHANED, _bytes(file), "the lease of a process that is gone")
 
 
-def _temporary(runs: Path, busy: Sequence[Path]) -> Iterator[Found]:
+def _temporary(runs: Path, busy: Sequence[Path]) -> Iterator[CheckedPath]:
     """What killed processes were writing, but in folders that are not finished."""
     kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
     for place, folders, files in (step for kind in kinds for step in os.walk(kind)):
@@ -157,7 +157,9 @@ def _temporary(runs: Path, busy: Sequence[Path]) -> Iterator[Found]:
         for name in [*folders, *files]:
             match = TEMPORARY.fullmatch(name)
             if match and not _is_written(here / name, match):
-                yield Found(here / name, ORPHANED, _bytes(here / name), "of a process that is gone")
+                yield CheckedPath(
+                    here / name, ORPHANED, _bytes(here / name), "of a process that is gone"
+                )
         folders[:] = [name for name in folders if not TEMPORARY.fullmatch(name)]
 
 
@@ -170,14 +172,14 @@ def _is_written(path: Path, match: re.Match[str]) -> bool:
     return True
 
 
-def _resumed(found: Sequence[Found]) -> Iterator[Found]:
+def _resumed(found: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
     """What nothing resumes from: a finished folder's checkpoints or tokens, damaged checkpoints."""
     for each in found:
         left = [*each.path.glob("checkpoints/damaged-*")]
         if each.state == WHOLE and holder(lease_file(each.path)) is None:
             left = [p for name in ("checkpoints", "tokens") if (p := each.path / name).is_dir()]
         for path in left:
-            yield Found(path, ORPHANED, _bytes(path), "nothing resumes from it")
+            yield CheckedPath(path, ORPHANED, _bytes(path), "nothing resumes from it")
 
 
 def _bytes(path: Path) -> int:
@@ -189,7 +191,7 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def _size(found: Sequence[Found]) -> str:
+def _size(found: Sequence[CheckedPath]) -> str:
     count: float = sum(f.bytes for f in found)
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:

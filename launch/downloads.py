@@ -18,7 +18,7 @@ from contamination.detection.methods.registry import build_methods
 from contamination.detection.requirements import used_by
 from contamination.injection.pool import source_name
 from contamination.launch.benchmark import is_benchmark
-from contamination.launch.plan import BASE, Plan, plan
+from contamination.launch.plan import BASE, CellPlan, plan
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class DataSet:
 Download = ModelFiles | DataSet
 
 
-def downloads(cell: Plan) -> list[Download]:
+def downloads(cell: CellPlan) -> list[Download]:
     """What the cell reads from the hub, each once, in the order of its stages."""
     return list(dict.fromkeys([*_data_sets(cell), *_models(cell)]))
 
@@ -93,7 +93,7 @@ def fetch(config: DictConfig) -> None:
     print(f"{len(found)} in the hub's cache" if found else "nothing of this is on the hub")
 
 
-def _models(cell: Plan) -> Iterator[Download]:
+def _models(cell: CellPlan) -> Iterator[Download]:
     used, own = used_by(build_methods(cell.detection.method)), cell.detection
     named = {
         "model.path": cell.training.model.path,
@@ -106,7 +106,7 @@ def _models(cell: Plan) -> Iterator[Download]:
             yield ModelFiles(field, where)
 
 
-def _data_sets(cell: Plan) -> Iterator[Download]:
+def _data_sets(cell: CellPlan) -> Iterator[Download]:
     own = cell.injection
     nodes: dict[str, Any] = {"corpus": own.corpus}
     if cell.pretraining:

@@ -25,24 +25,24 @@ from contamination.injection.finetuning.config import FINETUNING
 from contamination.injection.pool import read_candidates, source_name
 from contamination.injection.run import planned_copies
 from contamination.launch.cells import KIND
-from contamination.launch.pipeline import with_tokenizer
-from contamination.launch.plan import Plan
+from contamination.launch.pipeline import with_model_tokenizer
+from contamination.launch.plan import CellPlan
 from contamination.launch.run_records import read_costs
 from contamination.launch.shared import base_training
 from contamination.launch.stages import Stages
 from contamination.launch.workload import (
-    Model,
-    away_from_here,
+    ModelCost,
     evaluated_tokens,
+    finetuning_sequences,
+    finetuning_width,
     masked_lm_flops,
     masked_lm_work,
     neighbour_tokens,
-    recomputing,
+    recomputation_factor,
     scoring_work,
+    sets_on_hub,
     text_tokens,
     training_work,
-    tuned_sequences,
-    tuned_width,
 )
 from contamination.training.config import TrainingStage
 from contamination.training.resources import LOGIT_COPIES, need
@@ -54,7 +54,7 @@ SAME_SIZE = 0.05
 """Models whose weights differ by less are as fast."""
 
 
-def pace(stage: TrainingStage, model: Model | None) -> float | None:
+def pace(stage: TrainingStage, model: ModelCost | None) -> float | None:
     """FLOPs a second of one device with such a model; None: not known."""
     if model is None:
         return None
@@ -62,7 +62,7 @@ def pace(stage: TrainingStage, model: Model | None) -> float | None:
     return earlier or (peak * 1e12 * MFU if peak else None)
 
 
-def _earlier(stage: TrainingStage, model: Model) -> float | None:
+def _earlier(stage: TrainingStage, model: ModelCost) -> float | None:
     """That of the newest recorded training of such a model; None: there is none."""
     cells = (Path(stage.runs) / KIND).glob("*/cells/*")
     costs = [cost for cell in cells for cost in read_costs(cell)]
@@ -73,13 +73,15 @@ def _earlier(stage: TrainingStage, model: Model) -> float | None:
             if is_complete(folder) and (speeds := _speeds(folder)):
                 config = read_config(folder)
                 if _is_alike(folder, config, stage, model):
-                    flops = model.flops * recomputing(config["training"])
+                    flops = model.flops * recomputation_factor(config["training"])
                     when = (folder / METRICS).stat().st_mtime
                     found[when] = flops * median(speeds) / devices
     return found[max(found)] if found else None
 
 
-def _is_alike(folder: Path, config: Mapping[str, Any], stage: TrainingStage, model: Model) -> bool:
+def _is_alike(
+    folder: Path, config: Mapping[str, Any], stage: TrainingStage, model: ModelCost
+) -> bool:
     """Whether a training was of a model of this name and type, and of about this size."""
     names = config.get("model", {}).get("name"), config.get("training", {}).get("dtype")
     weights = sum(file.stat().st_size for file in (folder / HF).glob("*.safetensors"))
@@ -109,7 +111,7 @@ LEAST = ("tokens", "GB of host", "GPU hours", "devices", "GB on disk", "GB a dev
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RunForecast:
     """What one run takes; None: not known."""
 
     run: str
@@ -129,14 +131,14 @@ class Estimate:
         return [self.run, f"{self.tokens:,.0f}", str(self.devices or "–"), time, hours, *sizes]
 
 
-def estimates(plan: Plan, stages: Stages) -> list[Estimate]:
+def estimates(plan: CellPlan, stages: Stages) -> list[RunForecast]:
     """Those of the cell's runs, in their order."""
-    tuned = tuned_sequences(plan)
+    tuned = finetuning_sequences(plan)
     made = [*_corpora(plan, tuned), *_trainings(plan, stages, tuned)]
     return [*made, *_scores(plan, stages)]
 
 
-def described(plan: Plan, stages: Stages) -> list[str]:
+def described(plan: CellPlan, stages: Stages) -> list[str]:
     """A table of them under a line that says what they rest on."""
     peak, found = plan.training.training.peak_tflops, estimates(plan, stages)
     basis = f"time at {MFU:.0%} of training.peak_tflops={peak}, or as earlier runs took"
@@ -148,7 +150,7 @@ def described(plan: Plan, stages: Stages) -> list[str]:
     return [f"estimated ({basis}):", *table, *filter(None, notes)]
 
 
-def _late(one: Estimate, stages: Stages) -> str:
+def _late(one: RunForecast, stages: Stages) -> str:
     """That a run outlasts its job."""
     stage, limit = one.run.split()[0], 0
     if stages.cluster.kind == "slurm":
@@ -161,13 +163,13 @@ def _late(one: Estimate, stages: Stages) -> str:
     )
 
 
-def _second(plan: Plan) -> str:
+def _second(plan: CellPlan) -> str:
     """That the second stage is left out, where its clean texts are not here."""
-    away = ", ".join(f"second_stage.instructions.{name}" for name in away_from_here(plan))
+    away = ", ".join(f"second_stage.instructions.{name}" for name in sets_on_hub(plan))
     return f"the second stage is left out: the hub has {away}." if away else ""
 
 
-def _neighbours(plan: Plan) -> str:
+def _neighbours(plan: CellPlan) -> str:
     """That making neighbours is left out, where the model that makes them is not known."""
     path = plan.detection.masked_lm.path
     if path is None or not neighbour_tokens(plan) or masked_lm_flops(plan, text_tokens(plan)):
@@ -175,7 +177,7 @@ def _neighbours(plan: Plan) -> str:
     return f"making neighbours is left out: the size of masked_lm.path={path} is not known here."
 
 
-def _writing(plan: Plan) -> str:
+def _writing(plan: CellPlan) -> str:
     """That tokens written one after another take longer than their FLOPs say."""
     methods = build_methods(plan.detection.method).items()
     slow = sorted({name for (name, _), method in methods if method.generates})
@@ -184,7 +186,7 @@ def _writing(plan: Plan) -> str:
     return f"for {', '.join(slow)} the models write, which takes longer than is estimated here."
 
 
-def _corpora(plan: Plan, tuned: int | None) -> Iterator[Estimate]:
+def _corpora(plan: CellPlan, tuned: int | None) -> Iterator[RunForecast]:
     own, trained = plan.pretraining, plan.training
     width = plan.injection.injection.sequence_tokens
     budgets = {"base": own.budget_tokens} if own else {}
@@ -194,13 +196,15 @@ def _corpora(plan: Plan, tuned: int | None) -> Iterator[Estimate]:
     if trained.training.evaluate_every_steps and not trained.validation_folder:
         budgets["validation"] = max(trained.training.evaluate_tokens, width)
     for run, tokens in budgets.items():
-        yield Estimate(f"inject {run}", tokens, disk=2 * 4.0 * tokens)  # shards, then sequences
+        yield RunForecast(f"inject {run}", tokens, disk=2 * 4.0 * tokens)  # shards, then sequences
     if tuned:
-        tokens = tuned * tuned_width(plan)
-        yield Estimate("inject finetuning", tokens, disk=9.0 * tokens)  # with its text and output
+        tokens = tuned * finetuning_width(plan)
+        yield RunForecast(
+            "inject finetuning", tokens, disk=9.0 * tokens
+        )  # with its text and output
 
 
-def _trainings(plan: Plan, stages: Stages, tuned: int | None) -> Iterator[Estimate]:
+def _trainings(plan: CellPlan, stages: Stages, tuned: int | None) -> Iterator[RunForecast]:
     world, width = stages.processes("train").count, plan.injection.injection.sequence_tokens
     sequences, evaluated = plan.order.sequences, evaluated_tokens(plan)
     study = _training("study", plan.training, sequences, width, world, evaluated)
@@ -216,24 +220,24 @@ def _trainings(plan: Plan, stages: Stages, tuned: int | None) -> Iterator[Estima
         yield _training("reference", base, own.sequences, own.sequence_tokens, world)
     if plan.makes_masked_lm:
         work = masked_lm_work(plan)
-        yield Estimate("train masked_lm", work.tokens, 1, work.seconds(_pace(plan), 1))
+        yield RunForecast("train masked_lm", work.tokens, 1, work.seconds(_pace(plan), 1))
 
 
-def _finetuning(plan: Plan, world: int, sequences: int | None) -> list[Estimate]:
+def _finetuning(plan: CellPlan, world: int, sequences: int | None) -> list[RunForecast]:
     """The second stage's, where there is one and what it will read is here."""
     if not sequences:
         return []
     own, peak = plan.second.training, plan.training.training.peak_tflops
     stage = replace(plan.training, training=replace(own, peak_tflops=own.peak_tflops or peak))
-    return [_training("finetuning", stage, sequences, tuned_width(plan), world)]
+    return [_training("finetuning", stage, sequences, finetuning_width(plan), world)]
 
 
 def _training(
     run: str, stage: TrainingStage, sequences: int, width: int, world: int, evaluated: int = 0
-) -> Estimate:
-    config, model = stage.training, Model.of(stage.model, width)
+) -> RunForecast:
+    config, model = stage.training, ModelCost.of(stage.model, width)
     work = training_work(stage, sequences, width, model, evaluated)
-    one = Estimate(f"train {run}", work.tokens, world, work.seconds(pace(stage, model), world))
+    one = RunForecast(f"train {run}", work.tokens, world, work.seconds(pace(stage, model), world))
     if model is None:
         return one
     made_whole = stage.model.path is None or is_gguf(stage.model.path)
@@ -244,17 +248,17 @@ def _training(
     return replace(one, device=needed.total, host=needed.host, disk=disk)
 
 
-def _pace(plan: Plan) -> float | None:
+def _pace(plan: CellPlan) -> float | None:
     width = plan.injection.injection.sequence_tokens
-    return pace(plan.training, Model.of(plan.training.model, width))
+    return pace(plan.training, ModelCost.of(plan.training.model, width))
 
 
-def _scores(plan: Plan, stages: Stages) -> Iterator[Estimate]:
+def _scores(plan: CellPlan, stages: Stages) -> Iterator[RunForecast]:
     """Each text as long as it may be, or of `TEXT_TOKENS`; all models as large as the target."""
     stage = plan.detection
     world = max(stages.processes("detect").count, stage.detection.processes)
     world *= stages.cluster.slices
-    model = Model.of(plan.training.model, text_tokens(plan))
+    model = ModelCost.of(plan.training.model, text_tokens(plan))
     speed, device = _pace(plan), None
     if model is not None:
         size = 4 if stage.detection.dtype == "float32" else 2
@@ -263,14 +267,14 @@ def _scores(plan: Plan, stages: Stages) -> Iterator[Estimate]:
     for run in ("clean", "contaminated", *(f"step-{n:08d}" for n in plan.last.export_steps)):
         work = scoring_work(plan, model, first=run == "clean")
         taken, disk = work.seconds(speed, world), 20.0 * work.tokens
-        yield Estimate(f"detect {run}", work.tokens, world, taken, device=device, disk=disk)
+        yield RunForecast(f"detect {run}", work.tokens, world, taken, device=device, disk=disk)
 
 
 def _gigabytes(count: float) -> str:
     return f"{count / GB:.1f}" if count >= GB / 20 else f"{count / GB:.3f}"
 
 
-def outlook(plan: Plan) -> list[str]:
+def plan_summary(plan: CellPlan) -> list[str]:
     """A line on the insertions and one on the training.
 
     Raises:
@@ -286,8 +290,8 @@ def outlook(plan: Plan) -> list[str]:
     ]
 
 
-def _insertions(plan: Plan) -> str:
-    stage = with_tokenizer(plan, None)
+def _insertions(plan: CellPlan) -> str:
+    stage = with_model_tokenizer(plan, None)
     named = {name: c.sources[source_name(stage, name, c)] for name, c in stage.benchmark.items()}
     away = [name for name, source in named.items() if any(hub_nodes(source))]
     here = {name: c for name, c in stage.benchmark.items() if name not in away}

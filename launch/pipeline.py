@@ -16,7 +16,7 @@ from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
 from contamination.launch import shared
 from contamination.launch.config import ClusterConfig
-from contamination.launch.plan import BASE, Plan, Rest, check_methods, plan, served
+from contamination.launch.plan import BASE, CellPlan, PipelineNodes, check_methods, plan, served
 from contamination.launch.second_stage import (
     check_texts,
     finetuned,
@@ -45,7 +45,7 @@ class Corpora:
 
 
 @dataclass(frozen=True)
-class Models:
+class CellModels:
     """What the training stage made: the model before and the one after, and what methods need."""
 
     base: str
@@ -55,7 +55,7 @@ class Models:
     first: Checkpoint | None = None  # the one that the second stage started from
 
 
-def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths | None:
+def run_cell(plan: CellPlan, stages: Stages, until: str | None = None) -> CellPaths | None:
     """Make (or find made) a cell's artefacts, up to the stage `until` (None: all).
 
     The corpora come first: what can be wrong with them shows before any training.
@@ -68,7 +68,7 @@ def run_cell(plan: Plan, stages: Stages, until: str | None = None) -> CellPaths 
         return None
     if stages.slice is None:
         return _detect(plan, stages, corpora, models)
-    for run, stage in _scored(plan, corpora, models).items():
+    for run, stage in _detection_stages(plan, corpora, models).items():
         stages.detect_slice(run, stage)
     return None
 
@@ -84,16 +84,16 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     """The report on some cells of one experiment."""
     import contamination.analysis.run
 
-    rest = convert(config, Rest)
+    rest = convert(config, PipelineNodes)
     own = AnalysisStage(config.name, 0, config.runs, list(cells), rest.analysis, rest.wandb)
     return contamination.analysis.run.run(own)  # its seed draws resamples: the same for all reports
 
 
-def _inject(plan: Plan, stages: Stages) -> Corpora:
+def _inject(plan: CellPlan, stages: Stages) -> Corpora:
     base = None
     if plan.pretraining:
         base = shared.base_corpus(plan.injection, plan.base_corpus, plan.pretraining, stages)
-    own = replace(with_tokenizer(plan, base), compared=_read_before(plan, base))
+    own = replace(with_model_tokenizer(plan, base), compared=_corpora_read_before(plan, base))
     study = stages.inject("study", own)
     pretraining, texts = study, None
     if plan.two_stages:
@@ -101,22 +101,22 @@ def _inject(plan: Plan, stages: Stages) -> Corpora:
         clean = None if pretraining == study else pretraining
         texts = finetuning_set(plan.second, own, study, stages, clean)
         check_texts(plan.second, texts, plan.training.deepspeed)
-    check_methods(plan, _on(plan.detection, texts or study))
+    check_methods(plan, _with_examples_of(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
         validation = str(shared.validation_corpus(own, config.evaluate_tokens, stages).path)
     return Corpora(study, base, validation, pretraining, texts)
 
 
-def _read_before(plan: Plan, base: Artifact | None) -> dict[str, str]:
+def _corpora_read_before(plan: CellPlan, base: Artifact | None) -> dict[str, str]:
     """What the model before the training read, which is compared with the benchmarks' pools."""
     if base:
         return {shared.BASE: str(base.path)}
     given = plan.training.model.path
-    return shared.read_by(given) if given is not None else {}
+    return shared.corpora_read_by(given) if given is not None else {}
 
 
-def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
+def _train(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
     """The base model, where it is made here, and the contaminated training."""
     stage, pretraining = plan.training, plan.pretraining
     if pretraining and corpora.base:
@@ -131,11 +131,11 @@ def _train(plan: Plan, stages: Stages, corpora: Corpora) -> Models:
         made = finetuned(plan.second, own, trained.artifact, corpora.finetuning, stages)
         trained, first = open_checkpoint(made.path), trained
     reference = _reference(plan, stages, corpora, base)
-    return Models(base, trained, reference, _masked_lm(plan, stages, corpora.base), first)
+    return CellModels(base, trained, reference, _masked_lm(plan, stages, corpora.base), first)
 
 
-def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> CellPaths:
-    runs = _scored(plan, corpora, models)
+def _detect(plan: CellPlan, stages: Stages, corpora: Corpora, models: CellModels) -> CellPaths:
+    runs = _detection_stages(plan, corpora, models)
     scores = {run: str(stages.detect(run, stage).path) for run, stage in runs.items()}
     return CellPaths(
         corpus=str(corpora.study.path),
@@ -148,16 +148,20 @@ def _detect(plan: Plan, stages: Stages, corpora: Corpora, models: Models) -> Cel
     )
 
 
-def _scored(plan: Plan, corpora: Corpora, models: Models) -> dict[str, DetectionStage]:
+def _detection_stages(
+    plan: CellPlan, corpora: Corpora, models: CellModels
+) -> dict[str, DetectionStage]:
     """The runs that score the model before the training, after it and at its exports."""
     exports = {path.name: str(path) for path in models.trained.exports.values()}
     trained, trust = str(models.trained.artifact.path), plan.training.model.trust_remote_code
     scored = {"clean": models.base, "contaminated": trained, **exports}
-    own = _on(served(plan.detection, models.reference, models.masked_lm), corpora.scored)
+    own = _with_examples_of(
+        served(plan.detection, models.reference, models.masked_lm), corpora.scored
+    )
     return {n: replace(own, model=ScoredModelConfig(m, trust)) for n, m in scored.items()}
 
 
-def _reference(plan: Plan, stages: Stages, corpora: Corpora, base: str) -> str | None:
+def _reference(plan: CellPlan, stages: Stages, corpora: Corpora, base: str) -> str | None:
     """The reference model: the one that is named, or one that is made here for it."""
     if plan.makes_reference and plan.pretraining and corpora.base:
         made = shared.reference_model(plan.training, plan.pretraining, corpora.base, stages)
@@ -166,7 +170,7 @@ def _reference(plan: Plan, stages: Stages, corpora: Corpora, base: str) -> str |
     return base if path == BASE else path
 
 
-def _masked_lm(plan: Plan, stages: Stages, base_corpus: Artifact | None) -> str | None:
+def _masked_lm(plan: CellPlan, stages: Stages, base_corpus: Artifact | None) -> str | None:
     """A small masked language model on the base part, where one is needed and none was given."""
     if not base_corpus or not plan.makes_masked_lm:
         return None
@@ -177,7 +181,7 @@ def _masked_lm(plan: Plan, stages: Stages, base_corpus: Artifact | None) -> str 
     return str(made.path / "hf")
 
 
-def with_tokenizer(plan: Plan, base_corpus: Artifact | None) -> InjectionStage:
+def with_model_tokenizer(plan: CellPlan, base_corpus: Artifact | None) -> InjectionStage:
     """The contaminated corpus is packed with the tokenizer of the model that will read it."""
     own = plan.injection
     model = plan.training.model.path
@@ -187,5 +191,5 @@ def with_tokenizer(plan: Plan, base_corpus: Artifact | None) -> InjectionStage:
     return replace(own, tokenizer=replace(own.tokenizer, path=path))
 
 
-def _on(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
+def _with_examples_of(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
     return replace(stage, examples=ExamplesConfig(path=str(corpus.path)))

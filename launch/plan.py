@@ -18,7 +18,7 @@ from contamination.detection.requirements import choose_methods, used_by
 from contamination.detection.resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
 from contamination.launch.config import LaunchSettings, SecondStage
-from contamination.launch.second_stage import check_second
+from contamination.launch.second_stage import check_second_stage
 from contamination.training.check import check_recipe
 from contamination.training.config import (
     PretrainingConfig,
@@ -26,7 +26,7 @@ from contamination.training.config import (
     TrainingStage,
     WandbConfig,
 )
-from contamination.training.data import Order
+from contamination.training.data import SequenceOrder
 from contamination.training.engine import check_dtype, check_warmup
 from contamination.training.models import check_architecture, hf_folder, model_digest
 
@@ -35,7 +35,7 @@ BASE = "base"
 
 
 @dataclass(frozen=True)
-class Plan:
+class CellPlan:
     """A cell's stages, checked; what earlier stages make is filled in while it runs."""
 
     injection: InjectionStage
@@ -78,14 +78,16 @@ class Plan:
         return self.second.members_in is not None
 
     @property
-    def order(self) -> Order:
+    def order(self) -> SequenceOrder:
         """How the contaminated training goes through its corpus, but for the seed."""
         own = self.training.training
-        return Order(self.injection.injection.sequences, own.batch_sequences, None, own.epochs)
+        return SequenceOrder(
+            self.injection.injection.sequences, own.batch_sequences, None, own.epochs
+        )
 
 
 @dataclass(frozen=True)
-class Rest:
+class PipelineNodes:
     """The part of the pipeline's configuration that no stage of a cell has."""
 
     base_corpus: dict[str, Any]
@@ -94,7 +96,7 @@ class Rest:
     second_stage: SecondStage = field(default_factory=SecondStage)
 
 
-def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True) -> Plan:
+def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True) -> CellPlan:
     """Return the stages that the pipeline's configuration describes, after checking them.
 
     Args:
@@ -113,12 +115,12 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
     rest = [str(name) for name in config if name != "cluster"]
     own = convert(OmegaConf.masked_copy(config, rest), InjectionStage)
     cluster = convert(config, LaunchSettings).cluster
-    stages = Plan(
+    stages = CellPlan(
         replace(own, cluster=cluster.tasks),
         convert(config, TrainingStage),
         convert(OmegaConf.masked_copy(config, nodes), DetectionStage),
-        convert(config, Rest).second_stage,
-        convert(config, Rest).base_corpus,
+        convert(config, PipelineNodes).second_stage,
+        convert(config, PipelineNodes).base_corpus,
     )
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
@@ -128,14 +130,14 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
         hf_folder("model.path", stages.training.model.path)
     else:
         _check_base(stages, with_transformers=check_base_model)
-    for role, path in _given(stages.detection).items():
+    for role, path in _named_models(stages.detection).items():
         resolve(f"{role}.path", path)
     if stages.detection.prefix.path is not None:
         open_prefix(stages.detection.prefix.path)
     training, width = stages.training, stages.injection.injection.sequence_tokens
     check_recipe(training.training, training.deepspeed, stages.order, width)
     if stages.two_stages:
-        check_second(stages.second, training.deepspeed, stages.injection, read=read)
+        check_second_stage(stages.second, training.deepspeed, stages.injection, read=read)
     training.wandb.check_login()
     if not read:
         contamination.injection.run.check_nodes(stages.injection)
@@ -148,7 +150,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
     return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
 
 
-def content_of(plan: Plan) -> dict[str, str]:
+def input_digests(plan: CellPlan) -> dict[str, str]:
     """The digests of all that the configuration names: a path may come to hold something else.
 
     Raises:
@@ -162,7 +164,7 @@ def content_of(plan: Plan) -> dict[str, str]:
     if plan.pretraining:
         found["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
     used = used_by(build_methods(scored.method))
-    models = {role: path for role, path in _given(scored).items() if role in used}
+    models = {role: path for role, path in _named_models(scored).items() if role in used}
     if plan.training.model.path is not None:
         models["model"] = plan.training.model.path
     found |= {role: model_digest(f"{role}.path", path) for role, path in models.items()}
@@ -171,7 +173,7 @@ def content_of(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _given(stage: DetectionStage) -> dict[str, str]:
+def _named_models(stage: DetectionStage) -> dict[str, str]:
     """The models that methods need and the user names, by their role."""
     paths = {"reference": stage.reference.path, "masked_lm": stage.masked_lm.path}
     return {role: path for role, path in paths.items() if path is not None and path != BASE}
@@ -187,7 +189,7 @@ def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
     require(whole or training.order == "corpus", "training.order", training.order, remedy)
 
 
-def _check_base(plan: Plan, *, with_transformers: bool) -> None:
+def _check_base(plan: CellPlan, *, with_transformers: bool) -> None:
     """Raise a ConfigError if the base model can't be pretrained, or trained further, as asked."""
     pretraining, width = plan.pretraining, plan.injection.injection.sequence_tokens
     if pretraining is None:
@@ -205,12 +207,12 @@ def _check_base(plan: Plan, *, with_transformers: bool) -> None:
     if with_transformers:
         model = plan.training.model
         check_architecture(model, pretraining.vocab_size, pretraining.sequence_tokens)
-    order = Order(pretraining.sequences, pretraining.batch_sequences, None)
+    order = SequenceOrder(pretraining.sequences, pretraining.batch_sequences, None)
     check_warmup(pretraining, order.steps)
     check_dtype(pretraining, pretraining.deepspeed)
 
 
-def runs_of(plan: Plan) -> dict[str, list[str]]:
+def run_names(plan: CellPlan) -> dict[str, list[str]]:
     """The runs of each stage that can be processes of its own, by name."""
     steps = plan.last.export_steps
     return {
@@ -224,7 +226,7 @@ def runs_of(plan: Plan) -> dict[str, list[str]]:
     }
 
 
-def check_methods(plan: Plan, stage: DetectionStage) -> None:
+def check_methods(plan: CellPlan, stage: DetectionStage) -> None:
     """Raise a ConfigError where a method chosen by name will lack something."""
     own = "its own" if plan.made_here else None
     choose_methods(served(stage, stage.reference.given or own, own))

@@ -63,24 +63,24 @@ class Processes:
         return cluster.nodes * cluster.processes
 
     @property
-    def here(self) -> int:
+    def local_count(self) -> int:
         """Those that this command answers for: each node may have one of its own."""
         if self.cluster.kind == "deepspeed" and "--no_ssh" in self.cluster.options:
             return self.count // len(_slots(Path(str(self.cluster.hostfile))))
         return self.count // (self.cluster.nodes if self.cluster.kind == "torchrun" else 1)
 
     @property
-    def alone(self) -> bool:
+    def in_process(self) -> bool:
         """Whether the stage is one process, the pipeline's own."""
         return self.count == 1 and self.cluster.kind != "deepspeed"
 
-    def saved(self, run: str) -> Path:
+    def config_folder(self, run: str) -> Path:
         """The folder of the configuration that the stage's processes read in a run of this name."""
         return self.folder / "stages" / f"{self.stage}-{run}"
 
     def command(self, run: str) -> list[str]:
         """What starts the stage's package as that many processes."""
-        place = self.saved(run)
+        place = self.config_folder(run)
         return [*self._launcher(place.name), PACKAGES[self.stage], *arguments(place)]
 
     def run(self, run: str, artifact: Path | None) -> None:
@@ -95,7 +95,7 @@ class Processes:
         """
         call, before = self.command(run), ""
         for left in reversed(range(self.cluster.retries + 1)):
-            log.info("%s: %s", self.saved(run).name, shlex.join(call))
+            log.info("%s: %s", self.config_folder(run).name, shlex.join(call))
             if self.cluster.node_rank == 0:
                 process_records.forget(self.folder)
             status, stopped = _wait(call, self._environment(), self._ask_to_stop)

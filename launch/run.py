@@ -31,7 +31,7 @@ from contamination.core.progress import CELL, within
 from contamination.launch import benchmark, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
-from contamination.launch.plan import Plan, content_of, runs_of
+from contamination.launch.plan import CellPlan, input_digests, run_names
 from contamination.launch.plan import plan as make_plan
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
 from contamination.launch.shared import base_training
@@ -41,7 +41,7 @@ from contamination.training.engine import check_batch
 CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
 
 
-class Sweep(Callback):
+class SweepCallback(Callback):
     """Hydra's callback around a sweep. What it raises Hydra only warns of: it concludes nothing."""
 
     begun: DictConfig | None = None  # the sweep's configuration
@@ -50,15 +50,15 @@ class Sweep(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Name the sweep and its cells."""
-        Sweep.begun = config
+        SweepCallback.begun = config
         if not config.launch.dry_run:
             try:
                 words = list(config.hydra.overrides.task)
-                Sweep.code = begin(config, words, combinations(config) or [])
+                SweepCallback.code = begin(config, words, combinations(config) or [])
             except Exception as error:  # each cell says it; Hydra's warning would come before
-                Sweep.failed = error
+                SweepCallback.failed = error
                 return
-            os.environ[CODE] = str(Sweep.code)
+            os.environ[CODE] = str(SweepCallback.code)
 
 
 def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]) -> Path:
@@ -99,16 +99,16 @@ def run(config: DictConfig) -> Artifact | None:
         cell = Path(settings.launch.cell)
         load_config(cell)  # it is what this process was started with
         if settings.launch.slice is not None:
-            _make_slice(config, settings, CellFolder(cell), settings.launch.slice)
+            _run_slice(config, settings, CellFolder(cell), settings.launch.slice)
             return None
-        _make(config, settings, Stages(settings.cluster, cell, snapshot.HOME))
+        _run_cell(config, settings, Stages(settings.cluster, cell, snapshot.HOME))
         return None
     overrides = list(HydraConfig.get().overrides.task)
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         if CODE not in os.environ:  # of what went wrong Hydra has only warned
-            why = f"the launch's folder can't be made there ({Sweep.failed!r})."
+            why = f"the launch's folder can't be made there ({SweepCallback.failed!r})."
             raise ConfigError(f"runs is {config.runs!r}: {why}")
-        _one_of_many(config, settings, overrides)
+        _run_sweep_cell(config, settings, overrides)
         return None
     launch, plan = Launch.named(config.runs, config.name, overrides), None
     cell_folder = launch.cell(overrides)
@@ -134,13 +134,13 @@ def _report(config: DictConfig, launch: Launch) -> Artifact | None:
     return pipeline.report(config, done) if done else None
 
 
-def _in_turn(settings: LaunchSettings) -> bool:
+def _runs_in_turn(settings: LaunchSettings) -> bool:
     """Whether the cells of the sweep run one after another, from here."""
     launcher = str(HydraConfig.get().launcher["_target_"])
     return settings.cluster.kind != "slurm" and launcher.endswith(".BasicLauncher")
 
 
-def _read_only(config: DictConfig, plan: Plan, until: str | None) -> Artifact | None:
+def _read_only(config: DictConfig, plan: CellPlan, until: str | None) -> Artifact | None:
     """The cell and its report from what is finished, without a record of this launch."""
     log.info("runs=%s can't be written to: it serves what is finished there.", config.runs)
     paths = pipeline.run_cell(plan, Stages(ClusterConfig()), until)
@@ -152,7 +152,7 @@ def conclude() -> int:
 
     Returns the exit status: 0, or 1 where a cell has no result. Without a sweep: 0.
     """
-    config, code = Sweep.begun, Sweep.code
+    config, code = SweepCallback.begun, SweepCallback.code
     os.environ.pop(CODE, None)
     if config is None:
         return 0
@@ -169,7 +169,7 @@ def conclude() -> int:
     launch = Launch(code.parent)
     if settings.cluster.kind == "slurm":
         return _submit(launch, code, settings)
-    return report(launch) if settings.launch.stage is None else _name_failed(launch)
+    return report(launch) if settings.launch.stage is None else _log_failed(launch)
 
 
 def report(launch: Launch) -> int:
@@ -177,30 +177,32 @@ def report(launch: Launch) -> int:
 
     Returns the exit status: 0, or 1 where a cell has no result.
     """
-    done, cells = launch.done(), launch.cells()
+    done, cells = launch.done_cells(), launch.cells()
     _report(launch.read_config(), launch)
-    failed = _name_failed(launch, ("failed", "stopped", "waiting"))
+    failed = _log_failed(launch, ("failed", "stopped", "waiting"))
     log.info("sweep: %d of %d cells done.", len(done), len(cells))
     return failed
 
 
-def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
+def _log_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
     """Name the cells in these states, and why; 1 where there are some, else 0."""
     gone = Outcome("failed", error=GONE)
-    cells = [(own, cell.read_outcome() or gone) for own, cell in launch.named_cells()]
+    cells = [(own, cell.read_outcome() or gone) for own, cell in launch.cells_by_name()]
     bad = [(own, outcome) for own, outcome in cells if outcome.state in states]
     for own, outcome in bad:
         log.error("failed: %s: %s", own, outcome.error or GONE)
     return int(bool(bad))
 
 
-def _one_of_many(config: DictConfig, settings: LaunchSettings, overrides: list[str]) -> None:
+def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: list[str]) -> None:
     """A cell of a sweep: its errors are kept with it, and the others go on."""
     code = Path(os.environ[CODE])
     launch = Launch(code.parent)
     cell = launch.cell(overrides)
-    log.info("%s: %s", launch.place(cell) or "cell", launch.words(cell) or " ".join(overrides))
-    stages = Stages(settings.cluster, cell.folder, code, in_turn=_in_turn(settings))
+    log.info(
+        "%s: %s", launch.position(cell) or "cell", launch.cell_name(cell) or " ".join(overrides)
+    )
+    stages = Stages(settings.cluster, cell.folder, code, in_turn=_runs_in_turn(settings))
     try:
         with disk_errors():
             _run_or_prepare(config, settings, stages)
@@ -213,7 +215,7 @@ def _one_of_many(config: DictConfig, settings: LaunchSettings, overrides: list[s
 
 
 def _run_or_prepare(
-    config: DictConfig, settings: LaunchSettings, stages: Stages, plan: Plan | None = None
+    config: DictConfig, settings: LaunchSettings, stages: Stages, plan: CellPlan | None = None
 ) -> None:
     """Run the cell here; with SLURM, write the configuration that its jobs will read instead.
 
@@ -225,13 +227,13 @@ def _run_or_prepare(
     done_before = plan is None and _is_done(cell, config)
     if settings.cluster.kind != "slurm":
         save_config(cell.folder, cell_config, conf)
-        _make(config, settings, stages, plan, done_before=done_before)
+        _run_cell(config, settings, stages, plan, done_before=done_before)
         return
     try:
         if slurm.queued([cell]):  # the queued job keeps the configuration that it was given
             return
         plan = plan or _check(config, settings, stages, done_before=done_before)
-        if _is_done(cell, config, content_of(plan)):
+        if _is_done(cell, config, input_digests(plan)):
             return
     except Exception as error:
         cell.write_failure(error)
@@ -250,37 +252,39 @@ def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
         log.info("jobs of this launch that are still queued go on: %s", " ".join(sorted(live)))
     if ready:
         slurm.submit(launch, code, settings.cluster, ready, settings.launch.stage)
-    return _name_failed(launch) if ready or live else report(launch)
+    return _log_failed(launch) if ready or live else report(launch)
 
 
-def _make(
+def _run_cell(
     config: DictConfig,
     settings: LaunchSettings,
     stages: Stages,
-    plan: Plan | None = None,
+    plan: CellPlan | None = None,
     *,
     done_before: bool = False,
 ) -> None:
     """Run the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
-    place = Launch(cell.folder.parents[1]).place(cell)
+    place = Launch(cell.folder.parents[1]).position(cell)
     with cell.record_run(until), within(CELL, place):
         if benchmark.is_benchmark(config):
             cell.write_outcome(benchmark.run_cell(config, stages))
             return
         plan = plan or _check(config, settings, stages, done_before=done_before)
         # only SLURM needs it; elsewhere every stage finds its artefacts by their content
-        content = content_of(plan) if settings.cluster.kind == "slurm" else None
+        content = input_digests(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
         if paths is not None:
-            cell.write_outcome(Outcome("done", paths=_absolute(asdict(paths)), content=content))
+            cell.write_outcome(
+                Outcome("done", paths=_absolute_paths(asdict(paths)), content=content)
+            )
         elif not _is_done(cell, config, content):
             cell.write_outcome(Outcome("waiting", stage=until))
 
 
-def _make_slice(config: DictConfig, settings: LaunchSettings, cell: CellFolder, words: str) -> None:
+def _run_slice(config: DictConfig, settings: LaunchSettings, cell: CellFolder, words: str) -> None:
     """Make a slice of the cell's detection here, with records of its own."""
-    own, place = cell.slice(words), Launch(cell.folder.parents[1]).place(cell)
+    own, place = cell.slice_folder(words), Launch(cell.folder.parents[1]).position(cell)
     stages = Stages(settings.cluster, own.folder, snapshot.HOME, slice=words)
     with own.record_run("detect"), within(CELL, place):
         pipeline.run_cell(_check(config, settings, stages), stages)
@@ -289,7 +293,7 @@ def _make_slice(config: DictConfig, settings: LaunchSettings, cell: CellFolder, 
 
 def _check(
     config: DictConfig, settings: LaunchSettings, stages: Stages, *, done_before: bool = False
-) -> Plan:
+) -> CellPlan:
     """Return the cell's plan, or raise a UserError before any work.
 
     If the cell was `done_before` with this configuration, its base model exists: then transformers
@@ -309,7 +313,7 @@ def _check(
     return plan
 
 
-def _absolute(paths: dict[str, Any]) -> dict[str, Any]:
+def _absolute_paths(paths: dict[str, Any]) -> dict[str, Any]:
     """The folders as they are called from anywhere."""
     return {
         name: [os.path.abspath(p) for p in found] if name == "exports" else os.path.abspath(found)
@@ -335,22 +339,26 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
     from contamination.launch import downloads, forecast
 
     overrides = list(HydraConfig.get().overrides.task)
-    words = Sweep.begun.hydra.overrides.task if Sweep.begun else overrides
+    words = SweepCallback.begun.hydra.overrides.task if SweepCallback.begun else overrides
     launch = Launch.named(settings.runs, settings.name, list(words))
     code = launch.folder / "code-…"
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
     plan = _check(config, settings, stages)
-    lines = [f"{' '.join(overrides)}", *forecast.outlook(plan), *forecast.described(plan, stages)]
+    lines = [
+        f"{' '.join(overrides)}",
+        *forecast.plan_summary(plan),
+        *forecast.described(plan, stages),
+    ]
     own = plan.injection.cluster
     where = f"by {own.workers} datatrove tasks ({own.executor})" if own.kind == "datatrove" else ""
     lines += downloads.described(downloads.downloads(plan))
     lines.append(f"inject: {where or 'in one process'}")
-    for stage, runs in runs_of(plan).items():
+    for stage, runs in run_names(plan).items():
         processes = stages.processes(stage)
-        if processes.alone:
+        if processes.in_process:
             lines.append(f"{stage}: in one process")
         else:
             lines += [shlex.join(processes.command(run)) for run in runs]
-    if settings.cluster.kind == "slurm" and Sweep.begun is None:
+    if settings.cluster.kind == "slurm" and SweepCallback.begun is None:
         lines.append(slurm.described(launch, code, settings.cluster, 1, settings.launch.stage))
     return "\n".join(lines)

@@ -27,15 +27,15 @@ from contamination.launch.config import SecondStage
 from contamination.launch.stages import Stages
 from contamination.training.check import check_recipe
 from contamination.training.config import TrainingStage
-from contamination.training.data import Order
+from contamination.training.data import SequenceOrder
 
 SPECIAL = 4
 """Special tokens around a text, at most."""
-ENDLESS = 1 << 40
+UNKNOWN_SEQUENCES = 1 << 40
 """Sequences of a set whose size is not known."""
 
 
-def check_second(
+def check_second_stage(
     second: SecondStage, deepspeed: dict[str, Any], own: InjectionStage, *, read: bool = True
 ) -> None:
     """Raise a ConfigError for what can be known to be wrong before the first token is written.
@@ -47,14 +47,14 @@ def check_second(
     for name, one in second.clean.items():
         create(f"second_stage.instructions.{name}.rows", one.rows)
     width = _width(second, own)
-    _check(second, deepspeed, ENDLESS, width)
-    most = most_sequences(second, own) if read else None
+    _check(second, deepspeed, UNKNOWN_SEQUENCES, width)
+    most = max_sequences(second, own) if read else None
     if most is not None:
         said = f" (second_stage's texts fill at most {most} sequences of {width} tokens)"
         _check(second, deepspeed, most, width, said)
 
 
-def most_sequences(second: SecondStage, own: InjectionStage) -> int | None:
+def max_sequences(second: SecondStage, own: InjectionStage) -> int | None:
     """A bound on the sequences of the set, which may have far fewer; None: it is not known.
 
     No text takes more than one sequence. Two sequences in a row hold more than one's tokens, or the
@@ -90,7 +90,7 @@ def _check(
 ) -> None:
     """Raise a ConfigError where the recipe does not go with so many sequences."""
     own = second.training
-    order = Order(sequences, own.batch_sequences, None, own.epochs)
+    order = SequenceOrder(sequences, own.batch_sequences, None, own.epochs)
     try:
         check_recipe(own, deepspeed, order, width, has_outputs=True)
     except ConfigError as error:

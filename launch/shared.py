@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 BASE = "base"
 """What contamination.parquet calls the corpus of the model before the training."""
-OWN = {f.name for f in fields(TrainingConfig) if f.metadata.get("identity", True)} - {
-    f.name for f in fields(Recipe)
-}
+CONTAMINATED_TRAINING_FIELDS = {
+    f.name for f in fields(TrainingConfig) if f.metadata.get("identity", True)
+} - {f.name for f in fields(Recipe)}
 """The fields that shape a contaminated training alone, and no base model."""
 
 
@@ -89,12 +89,16 @@ def base_training(
     recipe = {field.name: getattr(pretraining, field.name) for field in fields(Recipe)}
     micro = gcd(batch // processes, stage.training.micro_batch_sequences)
     recipe |= dict.fromkeys(("evaluate_every_steps", "retain_folder", "reinforced_path"))
-    recipe |= {name: value for name, value in vars(TrainingConfig()).items() if name in OWN}
+    recipe |= {
+        name: value
+        for name, value in vars(TrainingConfig()).items()
+        if name in CONTAMINATED_TRAINING_FIELDS
+    }
     training = replace(stage.training, **recipe, micro_batch_sequences=micro)
     return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 
 
-def read_by(model: str) -> dict[str, str]:
+def corpora_read_by(model: str) -> dict[str, str]:
     """The folders of what a given model, and those that it was trained from, were trained on.
 
     They are called base, base-2, …, the latest first. Those of a model that no training of this
@@ -106,7 +110,7 @@ def read_by(model: str) -> dict[str, str]:
     found: dict[str, str] = {}
     path: str | None = model
     read: set[Path] = set()
-    while path is not None and (folder := _trained_in(path)) is not None:
+    while path is not None and (folder := _training_folder_of(path)) is not None:
         if folder.resolve() in read:
             raise ArtifactError(
                 f"model.path is {model!r}: {folder} says it was trained from "
@@ -115,7 +119,7 @@ def read_by(model: str) -> dict[str, str]:
         read.add(folder.resolve())
         trained = open_checkpoint(folder)
         with reading(folder):
-            corpus, path = _sources(trained)
+            corpus, path = _corpus_and_start_of(trained)
         if not corpus:  # an adopted model
             break
         name = f"{BASE}-{len(found) + 1}" if found else BASE
@@ -132,7 +136,7 @@ def read_by(model: str) -> dict[str, str]:
     return found
 
 
-def _sources(trained: Checkpoint) -> tuple[str | None, str | None]:
+def _corpus_and_start_of(trained: Checkpoint) -> tuple[str | None, str | None]:
     """The folder of the corpus and the path of the model that a training read."""
     corpus, path = trained.config.get("corpus_folder"), trained.config["model"].get("path")
     if not all(isinstance(value, str | None) for value in (corpus, path)):
@@ -140,7 +144,7 @@ def _sources(trained: Checkpoint) -> tuple[str | None, str | None]:
     return corpus, path
 
 
-def _trained_in(path: str) -> Path | None:
+def _training_folder_of(path: str) -> Path | None:
     """The finished folder of a training that the model at `path` is from; None: there is none."""
     own = Path(path)
     for folder in (own, own.parent, own.parent.parent):

@@ -26,7 +26,7 @@ from contamination.launch.config import STAGES, ClusterConfig
 from contamination.launch.saved_config import arguments
 
 ANALYSE = "analyse"
-SLICED = "detect"
+SLICED_STAGE = "detect"
 log = logging.getLogger(__name__)
 STOPPED = 128 + signal.SIGTERM  # the exit status of a command that saved before it ended
 
@@ -96,13 +96,13 @@ def submit(
     for cell in cells:
         cell.write_jobs({})
     for stage in _stages(until):
-        if stage == SLICED and cluster.slices > 1:
+        if stage == SLICED_STAGE and cluster.slices > 1:
             before = ":".join(_submit_slices(launch, code, cluster, cell) for cell in cells)
             continue
         places = [launch.folder] if stage == ANALYSE else [cell.folder for cell in cells]
         executor = _executor(launch, code, cluster, stage, _dependency(stage, before, len(cells)))
-        made = _submitted(executor, cluster, stage, [command(stage, place) for place in places])
-        before = _array(made[0])
+        made = _submit_array(executor, cluster, stage, [command(stage, place) for place in places])
+        before = _array_job_id(made[0])
         if stage != ANALYSE:
             for cell, job in zip(cells, made, strict=True):
                 cell.write_jobs({**cell.read_jobs(), stage: job})
@@ -112,20 +112,22 @@ def _submit_slices(launch: Launch, code: Path, cluster: ClusterConfig, cell: Cel
     """Submit the slices of a cell's detection, and what then scores; the job that does."""
     slices = [f"{number}/{cluster.slices}" for number in range(1, cluster.slices + 1)]
     for words in slices:
-        cell.slice(words).folder.mkdir(parents=True, exist_ok=True)
-        cell.slice(words).write_waiting()
+        cell.slice_folder(words).folder.mkdir(parents=True, exist_ok=True)
+        cell.slice_folder(words).write_waiting()
     jobs = cell.read_jobs()
-    calls = [command(SLICED, cell.folder, words) for words in slices]
-    made = _submitted(_sliced(launch, code, cluster, jobs["train"]), cluster, SLICED, calls)
-    jobs |= {f"{SLICED} {words}": job for words, job in zip(slices, made, strict=True)}
+    calls = [command(SLICED_STAGE, cell.folder, words) for words in slices]
+    made = _submit_array(
+        _slice_executor(launch, code, cluster, jobs["train"]), cluster, SLICED_STAGE, calls
+    )
+    jobs |= {f"{SLICED_STAGE} {words}": job for words, job in zip(slices, made, strict=True)}
     cell.write_jobs(jobs)
-    executor = _sliced(launch, code, cluster, jobs["train"], _array(made[0]))
-    (scores,) = _submitted(executor, cluster, SLICED, [command(SLICED, cell.folder)])
-    cell.write_jobs({**jobs, SLICED: scores})
+    executor = _slice_executor(launch, code, cluster, jobs["train"], _array_job_id(made[0]))
+    (scores,) = _submit_array(executor, cluster, SLICED_STAGE, [command(SLICED_STAGE, cell.folder)])
+    cell.write_jobs({**jobs, SLICED_STAGE: scores})
     return scores
 
 
-def _submitted(
+def _submit_array(
     executor: Any, cluster: ClusterConfig, stage: str, calls: Sequence[Sequence[str]]
 ) -> list[str]:
     """Submit an array of commands; its tasks' ids."""
@@ -134,11 +136,11 @@ def _submitted(
         made = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
     except RuntimeError as error:
         raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
-    log.info("%s: job %s", stage, _array(str(made[0].job_id)))
+    log.info("%s: job %s", stage, _array_job_id(str(made[0].job_id)))
     return [str(job.job_id) for job in made]
 
 
-def _array(task: str) -> str:
+def _array_job_id(task: str) -> str:
     return task.split("_")[0]
 
 
@@ -149,24 +151,28 @@ def described(
     found = []
     for stage in _stages(until):
         before = None if stage == STAGES[0] else "<the job before>"
-        if stage == SLICED and cluster.slices > 1:
+        if stage == SLICED_STAGE and cluster.slices > 1:
             found += [f"# these two jobs for each of {cells} cells:"] * (cells > 1)
-            found.append(script(_sliced(launch, code, cluster, str(before)), cluster.slices))
-            found.append(script(_sliced(launch, code, cluster, str(before), "<the slices>"), 1))
+            found.append(
+                script(_slice_executor(launch, code, cluster, str(before)), cluster.slices)
+            )
+            found.append(
+                script(_slice_executor(launch, code, cluster, str(before), "<the slices>"), 1)
+            )
             continue
         executor = _executor(launch, code, cluster, stage, _dependency(stage, before, cells))
         found.append(script(executor, 1 if stage == ANALYSE else cells))
     return "\n".join(found)
 
 
-def _sliced(
+def _slice_executor(
     launch: Launch, code: Path, cluster: ClusterConfig, trained: str, slices: str | None = None
 ) -> Any:
     """What submits a cell's slices, or the job after them, which makes what failed ones lack."""
     after = f"afterok:{trained}" + (f",afterany:{slices}" if slices else "")
     waits = {"dependency": after, "kill-on-invalid-dep": "yes"}
     words = None if slices else f"I/{cluster.slices}"
-    return _executor(launch, code, cluster, SLICED, waits, words)
+    return _executor(launch, code, cluster, SLICED_STAGE, waits, words)
 
 
 def command(stage: str, place: Path, words: str | None = None) -> list[str]:
@@ -204,7 +210,7 @@ def _executor(
     setup += [f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment(code).items()]
     try:
         # exec: SLURM's signal is for the batch script, so Python takes the script's place
-        executor = _submitits()(
+        executor = _slurm_executor_class()(
             launch.folder / "jobs",
             max_num_timeout=cluster.requeues,
             python=f"exec {shlex.quote(sys.executable)}",
@@ -221,7 +227,7 @@ def _executor(
     return executor
 
 
-def _submitits() -> Any:
+def _slurm_executor_class() -> Any:
     """Submitit's executor, which here describes jobs also where there is no SLURM."""
     try:
         from submitit import SlurmExecutor as Submitits

@@ -25,7 +25,7 @@ from contamination.training.config import TrainingStage
 if TYPE_CHECKING:
     from contamination.injection.token_stream import Tokenizer
 
-SHARED = {
+SHARED_RUNS = {
     *("inject base", "inject validation", "train base", "train reference", "train masked_lm"),
     "detect clean",
 }
@@ -33,37 +33,37 @@ SHARED = {
 
 
 @dataclass(frozen=True)
-class Rest:
+class TimeLeft:
     """Seconds that are left when a run begins: of that run, and of all that follows."""
 
     now: float
     later: float
 
 
-def rest(launch: Launch, cell: CellFolder, run: str) -> Rest | None:
+def time_left(launch: Launch, cell: CellFolder, run: str) -> TimeLeft | None:
     """What is left when the cell begins `run`, such as "train study"; None: not known yet."""
     cells = launch.ordered()
     names = [one.folder.name for one in cells]
     if cell.folder.name not in names:
         return None
     number = names.index(cell.folder.name)
-    done = [_took(one) for n, one in enumerate(cells) if n != number and _is_done(one)]
+    done = [_seconds_by_run(one) for n, one in enumerate(cells) if n != number and _is_done(one)]
     order = list(dict.fromkeys(name for took in done for name in took))
     if run not in order:
         return None
     at, (first, *others) = order.index(run), done
     now = mean(took[run] for took in done if run in took)
-    own = {**_took(cell), run: now}
+    own = {**_seconds_by_run(cell), run: now}
 
     def expected(name: str) -> float:
         """Of a run of a cell to come: as in this cell, if it is past it, and in others."""
         seen = [took.get(name, 0.0) for took in others]
         seen += [own.get(name, 0.0)] * (order.index(name) <= at)
-        return mean(seen) if seen else first.get(name, 0.0) * (name not in SHARED)
+        return mean(seen) if seen else first.get(name, 0.0) * (name not in SHARED_RUNS)
 
     waiting = sum(not _is_done(one) for one in cells[number + 1 :])
     later = sum(map(expected, order[at + 1 :])) + waiting * sum(map(expected, order))
-    return Rest(now, later)
+    return TimeLeft(now, later)
 
 
 def _is_done(cell: CellFolder) -> bool:
@@ -71,7 +71,7 @@ def _is_done(cell: CellFolder) -> bool:
     return outcome is not None and outcome.state == "done"
 
 
-def _took(cell: CellFolder) -> dict[str, float]:
+def _seconds_by_run(cell: CellFolder) -> dict[str, float]:
     """Seconds of each of its runs; 0, and left out, of those that it found made."""
     took: dict[str, float] = defaultdict(float)
     for cost in read_costs(cell.folder):
@@ -132,14 +132,14 @@ class Stages:
         with within(STAGE, name), within(SWEEP, self._left(name)):
             if self.folder == Path():  # of no cell
                 return make()
-            count = self.processes(stage).here if stage in PACKAGES else 1
+            count = self.processes(stage).local_count if stage in PACKAGES else 1
             return recorded(self.folder, stage, run, max(count, processes), make)
 
     def _left(self, run: str) -> str:
         """When the run should end, and how much follows it, for bars; empty: not known."""
         if not self.in_turn:
             return ""
-        found = rest(Launch(self.folder.parents[1]), CellFolder(self.folder), run)
+        found = time_left(Launch(self.folder.parents[1]), CellFolder(self.folder), run)
         return ends(found.now, found.later) if found else ""
 
     def processes(self, stage: str) -> Processes:
@@ -154,7 +154,9 @@ class Stages:
 
         def start(artifact: Path | None) -> None:
             given = {"records": str(self.folder), "verify": integrity.policy()}
-            save_config(processes.saved(run), {**as_data(config), **given}, self.code / "conf")
+            save_config(
+                processes.config_folder(run), {**as_data(config), **given}, self.code / "conf"
+            )
             processes.run(run, artifact)
 
-        return None if processes.alone else start
+        return None if processes.in_process else start

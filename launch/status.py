@@ -49,7 +49,7 @@ def status(runs: Path, *, cost: bool = False) -> str:
 
 
 def _launch(launch: Launch, cost: bool) -> str:
-    cells = [(own, cell, state(cell)) for own, cell in launch.named_cells()]
+    cells = [(own, cell, state(cell)) for own, cell in launch.cells_by_name()]
     counts = Counter(now.name for *_, now in cells)
     head = f"{launch.folder}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
     head += _sweep_left([cell for _, cell, now in cells if now.name == "running"])

@@ -24,11 +24,11 @@ from contamination.injection.finetuning.config import PRETRAINING
 from contamination.injection.finetuning.layout import lay_out
 from contamination.injection.finetuning.sources import read_instructions
 from contamination.injection.token_stream import Tokenizer
-from contamination.launch.pipeline import with_tokenizer
-from contamination.launch.plan import Plan
+from contamination.launch.pipeline import with_model_tokenizer
+from contamination.launch.plan import CellPlan
 from contamination.training.config import ModelConfig, TrainingStage
-from contamination.training.data import Order
-from contamination.training.masked_lm import MaskedLMConfig, architecture
+from contamination.training.data import SequenceOrder
+from contamination.training.masked_lm import MaskedLMTrainingConfig, architecture
 from contamination.training.objectives.choose import CLASSES
 from contamination.training.resources import (
     Shape,
@@ -45,14 +45,14 @@ TEXT_TOKENS = 256
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelCost:
     """A model's shape and what a token of a training step costs."""
 
     shape: Shape
     flops: float
 
     @staticmethod
-    def of(model: ModelConfig, sequence_tokens: int) -> Model | None:
+    def of(model: ModelConfig, sequence_tokens: int) -> ModelCost | None:
         """The model of the plan; None: its config is still on the hub."""
         if model.path is not None:
             folder = _folder("model.path", model.path)
@@ -60,11 +60,13 @@ class Model:
                 return None
             model = replace(model, path=folder or model.path)
         shape = shape_of(model)
-        return Model(shape, flops_per_token(config_of(model), shape.parameters, sequence_tokens))
+        return ModelCost(
+            shape, flops_per_token(config_of(model), shape.parameters, sequence_tokens)
+        )
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """What one run computes: FLOPs that its devices share, and those of a single one."""
 
     tokens: float
@@ -80,26 +82,26 @@ class Work:
         return (self.shared / devices + self.single) / pace
 
 
-def recomputing(config: Mapping[str, Any]) -> float:
+def recomputation_factor(config: Mapping[str, Any]) -> float:
     """What a step costs beside one that keeps its activations, by the node `training`."""
     return RECOMPUTING if config.get("activation_checkpointing") else 1.0
 
 
 def training_work(
-    stage: TrainingStage, sequences: int, width: int, model: Model | None, evaluated: int = 0
-) -> Work:
+    stage: TrainingStage, sequences: int, width: int, model: ModelCost | None, evaluated: int = 0
+) -> Workload:
     """That of a training with `evaluated` tokens in all its evaluations.
 
     An unlearner also learns what it retains, and may read all it forgets beforehand.
     """
-    own, more = stage.training, recomputing(vars(stage.training))
-    order = Order(sequences, own.batch_sequences, None, own.epochs)
+    own, more = stage.training, recomputation_factor(vars(stage.training))
+    order = SequenceOrder(sequences, own.batch_sequences, None, own.epochs)
     tokens = order.seen(order.steps) * width + tokens_beside(own, order)
     read = evaluated + CLASSES[own.objective].readings * sequences * width
-    return Work(tokens, (more * tokens + read / 3) * model.flops if model else None)
+    return Workload(tokens, (more * tokens + read / 3) * model.flops if model else None)
 
 
-def evaluated_tokens(plan: Plan) -> int:
+def evaluated_tokens(plan: CellPlan) -> int:
     """Tokens of all evaluations of the study's training, each text as long as it may be."""
     own, injection = plan.training.training, plan.injection.injection
     every, steps, width = own.evaluate_every_steps, plan.order.steps, injection.sequence_tokens
@@ -115,12 +117,12 @@ def evaluated_tokens(plan: Plan) -> int:
     return points * (texts * min(text_tokens(plan), width) + validation * width)
 
 
-def text_tokens(plan: Plan) -> int:
+def text_tokens(plan: CellPlan) -> int:
     """Tokens of an example, at most or about."""
     return plan.injection.injection.example_max_tokens or TEXT_TOKENS
 
 
-def scoring_work(plan: Plan, model: Model | None, *, first: bool) -> Work:
+def scoring_work(plan: CellPlan, model: ModelCost | None, *, first: bool) -> Workload:
     """That of scoring one model; all models are as large as the target.
 
     The `first` run of a cell also has what the others reuse: the passes of other models, and the
@@ -130,43 +132,45 @@ def scoring_work(plan: Plan, model: Model | None, *, first: bool) -> Work:
     passes = [one for one in _passes(plan) if first or one.model == "target"]
     tokens = texts * sum(VIEWS[one.view].reads(one, each) for one in passes)
     if model is None:
-        return Work(tokens, None)
+        return Workload(tokens, None)
     flops = masked_lm_flops(plan, each) if first else None
-    return Work(tokens, tokens * model.flops / 3, neighbour_tokens(plan) * (flops or 0.0) / 3)
+    return Workload(tokens, tokens * model.flops / 3, neighbour_tokens(plan) * (flops or 0.0) / 3)
 
 
-def neighbour_tokens(plan: Plan) -> int:
+def neighbour_tokens(plan: CellPlan) -> int:
     """Tokens that a masked language model reads to make all neighbours."""
     views = {one.view_key: one for one in _passes(plan) if "masked_lm" in VIEWS[one.view].needs}
     copies = sum(VIEWS[one.view].copies(one) for one in views.values())
     return _texts(plan) * text_tokens(plan) * copies
 
 
-def masked_lm_flops(plan: Plan, width: int) -> float | None:
+def masked_lm_flops(plan: CellPlan, width: int) -> float | None:
     """Of the masked language model, for a token of a training step; None: it is on the hub."""
     path, made = plan.detection.masked_lm.path, plan.pretraining
     if path is not None:
         folder = _folder("masked_lm.path", path)
         config = folder and load_config("masked_lm.path", folder)
     else:
-        config = made and architecture(MaskedLMConfig(), made.vocab_size, made.sequence_tokens)
+        config = made and architecture(
+            MaskedLMTrainingConfig(), made.vocab_size, made.sequence_tokens
+        )
     return masked_lm_flops_per_token(config, width) if config else None
 
 
-def masked_lm_work(plan: Plan) -> Work:
+def masked_lm_work(plan: CellPlan) -> Workload:
     """That of training the masked language model that is made here, in one process."""
     own = plan.pretraining
     assert own is not None
     tokens = own.sequences * own.sequence_tokens
-    return Work(tokens, 0.0, tokens * (masked_lm_flops(plan, own.sequence_tokens) or 0.0))
+    return Workload(tokens, 0.0, tokens * (masked_lm_flops(plan, own.sequence_tokens) or 0.0))
 
 
-def _texts(plan: Plan) -> int:
+def _texts(plan: CellPlan) -> int:
     own = plan.injection
     return (own.injection.members + own.injection.nonmembers) * len(own.benchmark)
 
 
-def _passes(plan: Plan) -> set[Pass]:
+def _passes(plan: CellPlan) -> set[Pass]:
     """Those that are run: one that holds another is run for both."""
     methods = build_methods(plan.detection.method).values()
     return set(serving(counting({one for method in methods for one in method.passes})).values())
@@ -185,37 +189,37 @@ CHARACTERS = 2
 """Of a token where the tokenizer is still to be trained: a vocabulary of 1,024 has 2.1."""
 
 
-def tuned_width(plan: Plan) -> int:
+def finetuning_width(plan: CellPlan) -> int:
     """Tokens of a sequence of the set."""
     return plan.second.finetuning.sequence_tokens or plan.injection.injection.sequence_tokens
 
 
-def away_from_here(plan: Plan) -> list[str]:
+def sets_on_hub(plan: CellPlan) -> list[str]:
     """The clean sets that a second stage reads from the hub."""
     if not plan.two_stages:
         return []
     return [name for name, own in plan.second.clean.items() if any(hub_nodes(own.rows))]
 
 
-def tuned_sequences(plan: Plan) -> int | None:
+def finetuning_sequences(plan: CellPlan) -> int | None:
     """The set's sequences, about; 0 without a second stage; None: some texts are on the hub."""
     if not plan.two_stages:
         return 0
-    if away_from_here(plan):
+    if sets_on_hub(plan):
         return None
-    width, second = tuned_width(plan), plan.second
+    width, second = finetuning_width(plan), plan.second
     lengths = [*_clean(plan), *_copies(plan)]
     return len(lay_out([min(width, n) for n in lengths], width, second.finetuning.layout))
 
 
-def _copies(plan: Plan) -> list[int]:
+def _copies(plan: CellPlan) -> list[int]:
     """Tokens of each copy of a member, as long as it may be."""
     own, second = plan.injection, plan.second
     copies = 0 if second.members_in == PRETRAINING else second.copies
     return [text_tokens(plan)] * (copies * own.injection.members * len(own.benchmark))
 
 
-def _clean(plan: Plan) -> list[int]:
+def _clean(plan: CellPlan) -> list[int]:
     """Tokens of each clean text."""
     seed, tokens = plan.injection.injection.pool_seed, _counter(plan)
     found = []
@@ -225,9 +229,9 @@ def _clean(plan: Plan) -> list[int]:
     return found
 
 
-def _counter(plan: Plan) -> Callable[[str], int]:
+def _counter(plan: CellPlan) -> Callable[[str], int]:
     """How many tokens a text has, by the model's tokenizer if that is here."""
-    path = with_tokenizer(plan, None).tokenizer.path
+    path = with_model_tokenizer(plan, None).tokenizer.path
     if path is None or not Path(path).exists():
         return lambda text: -(-len(text) // CHARACTERS)
     tokenizer = Tokenizer(path)

@@ -36,9 +36,9 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, get_schedu
 from contamination.core.cli import quiet_libraries, silenced
 from contamination.core.distributed import World
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.data import Order, read_batch
+from contamination.training.data import SequenceOrder, read_batch
 from contamination.training.engine import clips_itself, engine_config, start_engine, start_processes
-from contamination.training.loop import Part, optimizer_step
+from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.loss import token_losses
 from contamination.training.models import make_model
 from contamination.training.objectives.likelihood import Likelihood
@@ -133,13 +133,13 @@ def bare_step(model: Any, sequences: Dataset, world: World) -> Step:
 def our_step(model: Any, sequences: Dataset, config: TrainingConfig, settings: dict[str, Any],
              world: World) -> Step:  # fmt: skip
     """The step of `python -m training`, in the corpus's order, over and over."""
-    order = Order(len(sequences), config.batch_sequences, None)
+    order = SequenceOrder(len(sequences), config.batch_sequences, None)
     engine = start_engine(model, config, engine_config(config, settings, world), 1000, world)
     clip = clips_itself(config, settings)
 
     def step(number: int) -> float:
         rows = order.rows(number % order.steps)
-        part = Part(sequences, rows, Likelihood(compiled=config.compile))
+        part = StepPart(sequences, rows, Likelihood(compiled=config.compile))
         return optimizer_step(engine, [part], config, world, clip=clip).loss
 
     return step

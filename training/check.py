@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from contamination.training.config import ALL, TrainingConfig
-from contamination.training.data import Order
+from contamination.training.data import SequenceOrder
 from contamination.training.engine import check_compile, check_dtype, check_warmup, zero_stage
 from contamination.training.loop import export_steps
 from contamination.training.objectives.choose import check_objective
@@ -14,7 +14,7 @@ from contamination.training.objectives.choose import check_objective
 def check_recipe(
     config: TrainingConfig,
     deepspeed: dict[str, Any],
-    order: Order,
+    order: SequenceOrder,
     sequence_tokens: int,
     *,
     has_outputs: bool = False,

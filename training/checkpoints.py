@@ -140,7 +140,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A complete checkpoint.
 
     Attributes:
@@ -160,7 +160,7 @@ class Saved:
     beside: Leftovers = field(default_factory=Leftovers)
 
 
-def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> None:
+def save(engine: Any, folder: Path, saved: SavedCheckpoint, keep: int, world: World) -> None:
     """Save the engine's whole state; the marker, written after every rank, makes it count."""
     with _full_disk_named(folder):
         write_checkpoint(engine, saved.path, saved.step)
@@ -186,12 +186,14 @@ def _full_disk_named(folder: Path) -> Iterator[None]:
         raise
 
 
-def next_save(folder: Path, step: int, world: World, identity: Mapping[str, Any]) -> Saved:
+def next_save(
+    folder: Path, step: int, world: World, identity: Mapping[str, Any]
+) -> SavedCheckpoint:
     """The checkpoint that is about to be written at `step`."""
-    return Saved(folder / f"step-{step:08d}", step, world.size, identity)
+    return SavedCheckpoint(folder / f"step-{step:08d}", step, world.size, identity)
 
 
-def newest(folder: Path, identity: Mapping[str, Any], world: World) -> Saved | None:
+def newest(folder: Path, identity: Mapping[str, Any], world: World) -> SavedCheckpoint | None:
     """The newest whole checkpoint, ready to load; torn ones are removed, damaged ones set aside.
 
     Raises:
@@ -204,7 +206,7 @@ def newest(folder: Path, identity: Mapping[str, Any], world: World) -> Saved | N
     return saved
 
 
-def _newest_whole(folder: Path) -> Saved | None:
+def _newest_whole(folder: Path) -> SavedCheckpoint | None:
     torn = {*folder.glob("step-*"), *folder.glob("universal-*")}
     for path in torn - {marker.parent for marker in folder.glob(f"*-*/{MARKER}")}:
         shutil.rmtree(path)
@@ -223,7 +225,7 @@ def _newest_whole(folder: Path) -> Saved | None:
     return None
 
 
-def _whole(path: Path) -> tuple[Saved | None, str]:
+def _whole(path: Path) -> tuple[SavedCheckpoint | None, str]:
     """The checkpoint where its files are those of its marker, else what is wrong."""
     try:
         saved = _read(path)
@@ -239,7 +241,7 @@ def _whole(path: Path) -> tuple[Saved | None, str]:
     return (None, wrong) if wrong else (saved, "")
 
 
-def load(engine: Any, saved: Saved | None) -> int:
+def load(engine: Any, saved: SavedCheckpoint | None) -> int:
     """Load the checkpoint into an engine of as many processes; the number of steps done."""
     if saved is None:
         return 0
@@ -253,7 +255,7 @@ def completed(folder: Path) -> list[Path]:
     return sorted(marker.parent for marker in folder.glob(f"step-*/{MARKER}"))
 
 
-def universal(saved: Saved, world: World) -> Saved:
+def universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoint:
     """The checkpoint in DeepSpeed's universal form, which any number of processes can load.
 
     Raises:
@@ -273,7 +275,7 @@ def universal(saved: Saved, world: World) -> Saved:
     return made
 
 
-def _mark(saved: Saved) -> None:
+def _mark(saved: SavedCheckpoint) -> None:
     """Write the marker, once every file is on the disk."""
     for file in saved.path.rglob("*"):
         sync(file)
@@ -289,12 +291,12 @@ def _hashes(folder: Path) -> dict[str, str]:
     return digests(found, remembered=False)
 
 
-def _read(path: Path) -> Saved:
+def _read(path: Path) -> SavedCheckpoint:
     marker = read_sealed(path / MARKER)
-    return Saved(path, **{**marker, "beside": Leftovers(**marker["beside"])})
+    return SavedCheckpoint(path, **{**marker, "beside": Leftovers(**marker["beside"])})
 
 
-def _check(saved: Saved, identity: Mapping[str, Any]) -> None:
+def _check(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another configuration, and name the first field that differs."""
     for other in differences(saved.identity, identity):
         raise ConfigError(

@@ -25,7 +25,7 @@ TARGETS = {ALL: "targets", OUTPUT: "output_targets"}
 
 
 @dataclass(frozen=True)
-class Order:
+class SequenceOrder:
     """`epochs` over `sequences` sequences in batches of `batch`, the same at any world size."""
 
     sequences: int
@@ -178,7 +178,7 @@ def counted_texts(sequences: Any, rows: Rows | None = None) -> int:
     return sum(int(sequences[int(row)]["texts"]) for row in real)
 
 
-def exposures(ledger: pd.DataFrame, order: Order) -> pd.DataFrame:
+def exposures(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:
     """The ledger with the optimizer step (from 1) that saw each copy, a row for each epoch."""
     import pandas as pd
 

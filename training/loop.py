@@ -17,7 +17,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.injection.corpus import PackedCorpus
 from contamination.training import checkpoints
 from contamination.training.config import LIKELIHOOD, TrainingConfig
-from contamination.training.data import PADDING, Order, Rows, micro_batches, read_batch
+from contamination.training.data import PADDING, Rows, SequenceOrder, micro_batches, read_batch
 from contamination.training.engine import export
 from contamination.training.loss import token_losses
 from contamination.training.metrics import Record
@@ -107,12 +107,12 @@ def _padded(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, to
 
 
 @dataclass(frozen=True)
-class Part:
+class StepPart:
     """Sequences that a step reads, and what it does with them.
 
     Attributes:
         sequences: of a corpus or a fine-tuning set.
-        rows: those of the step, as `Order.rows` gives them; of every part equally many.
+        rows: those of the step, as `SequenceOrder.rows` gives them; of every part equally many.
         objective: what is lowered.
         weight: its share of the step's loss; below 0 it is raised.
     """
@@ -128,7 +128,7 @@ class Part:
         return int((self.rows != PADDING).sum()) * len(self.sequences[0]["input_ids"])
 
 
-class Moved(NamedTuple):
+class StepResult(NamedTuple):
     """What a step found, before it moved the weights."""
 
     losses: list[float]
@@ -140,8 +140,8 @@ class Moved(NamedTuple):
 
 
 def optimizer_step(
-    engine: Any, parts: Sequence[Part], config: TrainingConfig, world: World, *, clip: bool
-) -> Moved:
+    engine: Any, parts: Sequence[StepPart], config: TrainingConfig, world: World, *, clip: bool
+) -> StepResult:
     """Forward, backward and one move of the weights.
 
     Args:
@@ -172,10 +172,10 @@ def optimizer_step(
     loss = sum(mean * part.weight for mean, part in zip(losses, parts, strict=True))
     norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
     engine.step()
-    return Moved(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)
+    return StepResult(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)
 
 
-def _sum(engine: Any, part: Part, rows: Rows, world: World) -> torch.Tensor:
+def _sum(engine: Any, part: StepPart, rows: Rows, world: World) -> torch.Tensor:
     batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
     return part.objective.sum(engine, batch)
 
@@ -185,13 +185,13 @@ class Retained:
     """Text that is learnt beside what is forgotten: as many sequences in each step."""
 
     sequences: Any
-    order: Order
+    order: SequenceOrder
     objective: Objective
     weight: float
 
-    def part(self, step: int) -> Part:
+    def part(self, step: int) -> StepPart:
         """That of a step (from 0)."""
-        return Part(self.sequences, self.order.rows(step), self.objective, self.weight)
+        return StepPart(self.sequences, self.order.rows(step), self.objective, self.weight)
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Loop:
 
     engine: Any
     sequences: Any
-    order: Order
+    order: SequenceOrder
     config: TrainingConfig
     world: World
     folder: Path
@@ -264,7 +264,7 @@ class Loop:
         rows = self.order.rows(step - 1)
         rate = self.engine.get_lr()[0]
         assert rate > 0, "a step that learns nothing would still count as an exposure"
-        parts = [Part(self.sequences, rows, self.objective, self.objective.weight)]
+        parts = [StepPart(self.sequences, rows, self.objective, self.objective.weight)]
         if self.retained is not None:
             parts.append(self.retained.part(step - 1))
         moved = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
@@ -315,7 +315,7 @@ class Loop:
         return self.order.seen(step) * self.width
 
 
-def export_steps(config: TrainingConfig, order: Order, width: int) -> set[int]:
+def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> set[int]:
     """The optimizer steps after which the model is exported.
 
     Raises:
@@ -333,7 +333,7 @@ def export_steps(config: TrainingConfig, order: Order, width: int) -> set[int]:
     return {step for *_, step in asked}
 
 
-def _step_at(sequences: int, order: Order) -> int:
+def _step_at(sequences: int, order: SequenceOrder) -> int:
     """The first step that has seen so many sequences; one beyond the last where none has."""
     epochs, rest = divmod(max(sequences, 1) - 1, order.sequences)
     return epochs * (order.steps // order.epochs) + rest // order.batch + 1

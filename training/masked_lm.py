@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class MaskedLMConfig(Ranged, node="masked_lm"):
+class MaskedLMTrainingConfig(Ranged, node="masked_lm"):
     """The model and its one epoch (Devlin et al. 2019's masks, Liu et al. 2019's architecture)."""
 
     hidden_size: int = 96
@@ -49,7 +49,7 @@ class MaskedLMStage:
 
     runs: str
     corpus_folder: str
-    masked_lm: MaskedLMConfig = field(default_factory=MaskedLMConfig)
+    masked_lm: MaskedLMTrainingConfig = field(default_factory=MaskedLMTrainingConfig)
 
 
 def train_masked_lm(stage: MaskedLMStage) -> Artifact:
@@ -62,7 +62,7 @@ def train_masked_lm(stage: MaskedLMStage) -> Artifact:
     return artifact
 
 
-def _make(config: MaskedLMConfig, corpus: PackedCorpus, folder: Path) -> Built:
+def _make(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder: Path) -> Built:
     import torch
     from transformers import DataCollatorForLanguageModeling, RobertaForMaskedLM
 
@@ -94,7 +94,9 @@ def _make(config: MaskedLMConfig, corpus: PackedCorpus, folder: Path) -> Built:
     return Built(files, {"steps": len(batches), "last_loss": loss.item()})
 
 
-def architecture(config: MaskedLMConfig, vocabulary: int, width: int, **special: int | None) -> Any:
+def architecture(
+    config: MaskedLMTrainingConfig, vocabulary: int, width: int, **special: int | None
+) -> Any:
     """The model for so many tokens, and sequences of `width`; with the ids of special tokens."""
     from transformers import RobertaConfig
 

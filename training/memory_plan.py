@@ -15,7 +15,7 @@ from contamination.core.models import is_gguf
 from contamination.core.terminal import fit
 from contamination.training.config import MemoryStage
 from contamination.training.engine import zero_stage
-from contamination.training.resources import Need, Shape, need, shape_of
+from contamination.training.resources import MemoryNeed, Shape, need, shape_of
 
 GB = 1e9
 SPARE = 0.1
@@ -40,7 +40,7 @@ MACHINES = (
 )
 
 
-def need_on(shape: Shape, stage: MemoryStage, machine: Machine) -> Need:
+def need_on(shape: Shape, stage: MemoryStage, machine: Machine) -> MemoryNeed:
     """What one process needs on the machine."""
     path = stage.model.path
     return need(
@@ -157,7 +157,7 @@ def _table(shape: Shape, stage: MemoryStage) -> tuple[list[str], list[list[str]]
     return ["GB a device", *(m.name for m in MACHINES)], rows
 
 
-ROWS: Mapping[str, Callable[[Need], float]] = {
+ROWS: Mapping[str, Callable[[MemoryNeed], float]] = {
     "weights": lambda n: n.weights,
     "gradients": lambda n: n.gradients,
     "optimizer's states": lambda n: n.optimizer,

@@ -32,8 +32,8 @@ class Record:
         first_tokens: int = 0,
     ) -> None:
         """Args: the run; the steps, and their tokens, that an earlier run has done; its inputs."""
-        self._steps = Lines(folder / METRICS, first_step)
-        self._evaluations = Lines(folder / EVALUATIONS, first_step)
+        self._steps = MetricsFile(folder / METRICS, first_step)
+        self._evaluations = MetricsFile(folder / EVALUATIONS, first_step)
         self._first_tokens = first_tokens
         shown = {"total": steps, "initial": first_step, "unit": "step"}
         self._bar = progress(desc=stage.model.name, stage="train", **shown)
@@ -66,7 +66,7 @@ class Record:
             self._wandb.log(values, step=row["step"])
 
 
-class Lines:
+class MetricsFile:
     """A JSONL file of one row a step that a resumed run continues."""
 
     def __init__(self, path: Path, first_step: int) -> None:

@@ -43,7 +43,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """Bytes that one process needs on its device, and on its host."""
 
     weights: float
@@ -116,7 +116,7 @@ def need(
     sequence_tokens: int,
     *,
     made_whole: bool = False,
-) -> Need:
+) -> MemoryNeed:
     """What one of `world` processes needs.
 
     Args:
@@ -132,7 +132,7 @@ def need(
     tokens = training.micro_batch_sequences * sequence_tokens
     states = model_states(shape, size, dict(deepspeed), world, made_whole=made_whole)
     per_token = activation_bytes(shape, size, checkpointing=training.activation_checkpointing)
-    return Need(
+    return MemoryNeed(
         **states,
         activations=tokens * per_token,
         logits=tokens * shape.vocabulary * 4 * LOGIT_COPIES,

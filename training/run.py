@@ -27,9 +27,9 @@ from contamination.injection.corpus import (
 )
 from contamination.training import checkpoints, trained_model, unlearning
 from contamination.training.check import check_recipe
-from contamination.training.checkpoints import LOAD_UNIVERSAL, Saved, clear, universal
+from contamination.training.checkpoints import LOAD_UNIVERSAL, SavedCheckpoint, clear, universal
 from contamination.training.config import LIKELIHOOD, TrainingStage
-from contamination.training.data import Order, exposures
+from contamination.training.data import SequenceOrder, exposures
 from contamination.training.engine import (
     check_batch,
     clips_itself,
@@ -196,9 +196,9 @@ def _set_up(
     corpus: PackedCorpus,
     folder: Path,
     made_with: Mapping[str, Any],
-    saved: Saved | None,
+    saved: SavedCheckpoint | None,
     world: World,
-) -> tuple[Loop, Saved | None, int]:
+) -> tuple[Loop, SavedCheckpoint | None, int]:
     """The loop with its engine, the checkpoint in a form that it can load, and the parameters."""
     config, order, width = stage.training, _order(stage, corpus), corpus.sequence_tokens
     assert config.init_seed is not None
@@ -236,11 +236,11 @@ def _set_up(
     return loop, saved, parameters
 
 
-def _order(stage: TrainingStage, corpus: PackedCorpus) -> Order:
+def _order(stage: TrainingStage, corpus: PackedCorpus) -> SequenceOrder:
     """Which sequences each step sees."""
     seed = stage.training.order_seed if stage.training.order == "shuffled" else None
     own = stage.training
-    return Order(len(corpus.sequences), own.batch_sequences, seed, own.epochs)
+    return SequenceOrder(len(corpus.sequences), own.batch_sequences, seed, own.epochs)
 
 
 def _weights(folder: Path) -> list[str]:

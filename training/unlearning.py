@@ -9,7 +9,7 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, require
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
 from contamination.training.config import ALL, TrainingConfig
-from contamination.training.data import Order
+from contamination.training.data import SequenceOrder
 from contamination.training.loop import Retained
 from contamination.training.loss import check_apart
 from contamination.training.models import CONTEXT, model_digest
@@ -37,7 +37,7 @@ def check_retained(config: TrainingConfig, corpus: PackedCorpus) -> None:
 
 
 def retained(
-    config: TrainingConfig, forgotten: Order, engine: Any, world: World
+    config: TrainingConfig, forgotten: SequenceOrder, engine: Any, world: World
 ) -> Retained | None:
     """The text that is kept, as many sequences in each step as of the text that is forgotten.
 
@@ -62,9 +62,9 @@ def retained(
     return Retained(corpus.sequences, order, objective, config.retain_weight)
 
 
-def _order(sequences: int, forgotten: Order) -> Order:
+def _order(sequences: int, forgotten: SequenceOrder) -> SequenceOrder:
     """Of the text that is kept, through as many steps."""
-    once = Order(sequences, forgotten.batch, forgotten.seed)
+    once = SequenceOrder(sequences, forgotten.batch, forgotten.seed)
     return replace(once, epochs=-(-forgotten.steps // once.steps))
 
 
@@ -73,7 +73,7 @@ def retained_tokens(kept: Retained, steps: int) -> int:
     return kept.order.seen(steps) * len(kept.sequences[0]["input_ids"])
 
 
-def tokens_beside(config: TrainingConfig, forgotten: Order) -> int:
+def tokens_beside(config: TrainingConfig, forgotten: SequenceOrder) -> int:
     """Those that a whole training will learn beside what it forgets, before it begins."""
     if config.retain_folder is None:
         return 0

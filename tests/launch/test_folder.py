@@ -111,7 +111,7 @@ def test_the_slices_of_a_cell_are_counted_while_its_scores_wait(launch, tmp_path
 def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
     cell, *_ = launch.cells()
     cell.write_outcome(Outcome("waiting", stage="train"))
-    cell.slice("2/8").folder.mkdir(parents=True)
+    cell.slice_folder("2/8").folder.mkdir(parents=True)
     made = []
     monkeypatch.setattr(running, "_check", lambda *_: "plan")
     monkeypatch.setattr(
@@ -119,9 +119,9 @@ def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
         lambda plan, stages: made.append((stages.folder, stages.slice)),
     )
     settings = LaunchSettings(launch=LaunchConfig(cell=str(cell.folder), slice="2/8"))
-    running._make_slice(OmegaConf.create(), settings, cell, "2/8")
+    running._run_slice(OmegaConf.create(), settings, cell, "2/8")
     assert made == [(cell.folder / "slices" / "2-of-8", "2/8")]
-    assert cell.slice("2/8").read_outcome() == Outcome("done")
+    assert cell.slice_folder("2/8").read_outcome() == Outcome("done")
     assert cell.read_outcome() == Outcome("waiting", stage="train")
     with pytest.raises(ConfigError, match=r"^launch\.slice is '2/8': give cluster\.jobs\.detect"):
         LaunchConfig(slice="2/8")
@@ -374,10 +374,10 @@ def test_status_shortens_the_fields_and_gives_cost_the_room(tmp_path, monkeypatc
 
 def test_a_cells_place_is_the_sweeps_own_order(launch):
     launch.register([["seed=9"], ["seed=1"]])
-    assert launch.place(launch.cell(["seed=1"])) == "cell 2 of 2"
-    assert launch.place(launch.cell(["seed=3"])) == ""
-    assert launch.words(launch.cell(["seed=1"])) == "seed=1"
-    assert launch.words(launch.cell(["seed=3"])) == ""
+    assert launch.position(launch.cell(["seed=1"])) == "cell 2 of 2"
+    assert launch.position(launch.cell(["seed=3"])) == ""
+    assert launch.cell_name(launch.cell(["seed=1"])) == "seed=1"
+    assert launch.cell_name(launch.cell(["seed=3"])) == ""
 
 
 def test_status_takes_the_folder_and_the_cost_in_any_order(launch, monkeypatch, capsys, tmp_path):

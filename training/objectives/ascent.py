@@ -11,7 +11,7 @@ from typing import ClassVar
 from contamination.training.objectives.likelihood import Likelihood
 
 
-class Ascent(Likelihood):
+class GradientAscent(Likelihood):
     """The mean loss of a token, which is raised."""
 
     weight: ClassVar[float] = -1.0

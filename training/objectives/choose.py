@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from contamination.training.config import TrainingConfig
-from contamination.training.objectives.ascent import Ascent
+from contamination.training.objectives.ascent import GradientAscent
 from contamination.training.objectives.base import ALWAYS, NEVER, Objective
-from contamination.training.objectives.difference import Difference
+from contamination.training.objectives.difference import GradientDifference
 from contamination.training.objectives.likelihood import Likelihood
 from contamination.training.objectives.npo import NPO
 from contamination.training.objectives.relabel import Relabel
 
 CLASSES: Mapping[str, type[Objective]] = {
     "likelihood": Likelihood,
-    "ascent": Ascent,
-    "difference": Difference,
+    "ascent": GradientAscent,
+    "difference": GradientDifference,
     "npo": NPO,
     "relabel": Relabel,
 }

@@ -1,6 +1,6 @@
 """Gradient difference (Liu et al. 2022, "Continual learning and private unlearning", section 4).
 
-Ascent on the forget set with descent on retained text: −L(forget) + λ L(retain), L the mean loss of
+GradientAscent on the forget set with descent on retained text: −L(forget) + λ L(retain), L the mean loss of
 a token and λ training.retain_weight (1 in Maini et al. 2024, "TOFU", section 4.1).
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from contamination.training.objectives.ascent import Ascent
+from contamination.training.objectives.ascent import GradientAscent
 from contamination.training.objectives.base import ALWAYS
 
 
-class Difference(Ascent):
-    """Ascent beside retained text."""
+class GradientDifference(GradientAscent):
+    """Gradient ascent on the forget set with descent on retained text."""
 
     retains: ClassVar[str] = ALWAYS
