@@ -131,7 +131,7 @@ class CellFolder:
         return [s for s in slices if os.path.realpath(s.folder) == str(home / s.folder.name)]
 
     def read_cost(self) -> dict[str, Any]:
-        """Return the total wall time and GPU hours of the cell's runs; empty if none is recorded."""
+        """Return the total wall time and GPU hours of the cell's runs; empty without a record."""
         costs = read_costs(self.folder)
         hours = sum(cost.gpu_hours for cost in costs)
         return {"seconds": sum(c.seconds for c in costs), "gpu_hours": hours} if costs else {}

@@ -1,4 +1,4 @@
-"""What a cell of the main path is: its stages, checked before any work."""
+"""The plan of a cell: the configurations of its stages, checked before any work."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from contamination.training.engine import check_dtype, check_warmup
 from contamination.training.models import check_architecture, hf_folder, model_digest
 
 BASE = "base"
-"""`reference.path` for the model before the training."""
+"""The value of `reference.path` that means the model before the training."""
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """A cell's stages, checked; what earlier stages make is filled in while it runs."""
+    """A cell's stages, checked. Paths of artefacts that the cell makes are filled in as it runs."""
 
     injection: InjectionStage
     training: TrainingStage
@@ -47,25 +47,25 @@ class CellPlan:
 
     @property
     def made_here(self) -> bool:
-        """Whether the base model is made from nothing."""
+        """Whether the base model is trained from random weights."""
         return self.training.model.path is None
 
     @property
     def pretraining(self) -> PretrainingConfig | None:
-        """How the base model is made from nothing; None: it is given."""
+        """How the base model is trained from random weights; None if a model is given."""
         return self.training.model.pretraining if self.made_here else None
 
     @property
     def makes_reference(self) -> bool:
-        """Whether a fair reference is made: where a method needs one, and none is named."""
-        asked = "reference" in used_by(build_methods(self.detection.method))
-        return self.made_here and asked and self.detection.reference.given is None
+        """Whether a reference model is trained: a method needs one, and the user names none."""
+        is_needed = "reference" in used_by(build_methods(self.detection.method))
+        return self.made_here and is_needed and self.detection.reference.given is None
 
     @property
     def makes_masked_lm(self) -> bool:
-        """Whether a masked language model is made: where a method needs one, and none is named."""
-        asked = "masked_lm" in used_by(build_methods(self.detection.method))
-        return self.pretraining is not None and asked and self.detection.masked_lm.path is None
+        """Whether a masked language model is trained: a method needs one, and none is named."""
+        is_needed = "masked_lm" in used_by(build_methods(self.detection.method))
+        return self.pretraining is not None and is_needed and self.detection.masked_lm.path is None
 
     @property
     def last(self) -> TrainingConfig:
@@ -112,11 +112,11 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
 
     # not `model`, which is the trained model here, and the scored one there
     nodes = ["name", "seed", "runs", "method", "detection", "reference", "masked_lm", "prefix"]
-    rest = [str(name) for name in config if name != "cluster"]
-    own = convert(OmegaConf.masked_copy(config, rest), InjectionStage)
+    all_but_cluster = [str(name) for name in config if name != "cluster"]
+    injection = convert(OmegaConf.masked_copy(config, all_but_cluster), InjectionStage)
     cluster = convert(config, LaunchSettings).cluster
     stages = CellPlan(
-        replace(own, cluster=cluster.tasks),
+        replace(injection, cluster=cluster.tasks),
         convert(config, TrainingStage),
         convert(OmegaConf.masked_copy(config, nodes), DetectionStage),
         convert(config, PipelineNodes).second_stage,
@@ -151,42 +151,43 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
 
 
 def input_digests(plan: CellPlan) -> dict[str, str]:
-    """The digests of all that the configuration names: a path may come to hold something else.
+    """Return the digests of all inputs that the configuration names, since files may change.
 
     Raises:
-        UserError: something is not there.
+        UserError: an input does not exist.
     """
     import contamination.injection.run
 
-    own, scored = plan.injection, plan.detection
-    inputs = contamination.injection.run.inputs_of(own, create("corpus", own.corpus), ())
-    found: dict[str, str] = {**inputs, **plan.benchmarks}
+    injection, detection = plan.injection, plan.detection
+    corpus = create("corpus", injection.corpus)
+    inputs = contamination.injection.run.inputs_of(injection, corpus, ())
+    digests: dict[str, str] = {**inputs, **plan.benchmarks}
     if plan.pretraining:
-        found["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
-    used = used_by(build_methods(scored.method))
-    models = {role: path for role, path in _named_models(scored).items() if role in used}
+        digests["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
+    roles = used_by(build_methods(detection.method))
+    models = {role: path for role, path in _named_models(detection).items() if role in roles}
     if plan.training.model.path is not None:
         models["model"] = plan.training.model.path
-    found |= {role: model_digest(f"{role}.path", path) for role, path in models.items()}
-    if "prefix" in used and scored.prefix.path:
-        found["prefix"] = open_prefix(scored.prefix.path).digest
-    return found
+    digests |= {role: model_digest(f"{role}.path", path) for role, path in models.items()}
+    if "prefix" in roles and detection.prefix.path:
+        digests["prefix"] = open_prefix(detection.prefix.path).digest
+    return digests
 
 
 def _named_models(stage: DetectionStage) -> dict[str, str]:
-    """The models that methods need and the user names, by their role."""
+    """Return the paths of the reference and the masked LM that the user names, by role."""
     paths = {"reference": stage.reference.path, "masked_lm": stage.masked_lm.path}
     return {role: path for role, path in paths.items() if path is not None and path != BASE}
 
 
 def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
-    """A window of the corpus is a window of time only where training keeps the corpus's order."""
-    whole = injection.last_tokens is None and injection.window == [0, 1]
+    """Require training in the corpus's order if copies are inserted in a part of the corpus only."""
+    is_whole = injection.last_tokens is None and injection.window == [0, 1]
     remedy = (
         "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
         "order spreads the copies over the whole training."
     )
-    require(whole or training.order == "corpus", "training.order", training.order, remedy)
+    require(is_whole or training.order == "corpus", "training.order", training.order, remedy)
 
 
 def _check_base(plan: CellPlan, *, with_transformers: bool) -> None:
@@ -213,7 +214,7 @@ def _check_base(plan: CellPlan, *, with_transformers: bool) -> None:
 
 
 def run_names(plan: CellPlan) -> dict[str, list[str]]:
-    """The runs of each stage that can be processes of its own, by name."""
+    """Return the names of the runs of each stage that can run as separate processes."""
     steps = plan.last.export_steps
     return {
         "train": [
@@ -227,16 +228,18 @@ def run_names(plan: CellPlan) -> dict[str, list[str]]:
 
 
 def check_methods(plan: CellPlan, stage: DetectionStage) -> None:
-    """Raise a ConfigError where a method chosen by name will lack something."""
-    own = "its own" if plan.made_here else None
-    choose_methods(served(stage, stage.reference.given or own, own))
+    """Raise a ConfigError if a method chosen by name will lack a model or another input."""
+    trained_here = "its own" if plan.made_here else None
+    choose_methods(with_models(stage, stage.reference.given or trained_here, trained_here))
 
 
-def served(stage: DetectionStage, reference: str | None, masked_lm: str | None) -> DetectionStage:
-    """The stage with what the pipeline itself can give to methods, unless the user gave it.
+def with_models(
+    stage: DetectionStage, reference: str | None, masked_lm: str | None
+) -> DetectionStage:
+    """Return the stage with these models for methods; a masked LM that the user names has priority.
 
-    Where the base model is the reference, its own scores by such methods are no more than a check:
-    all are 0.
+    If the base model is the reference, its own scores by reference methods are all 0, which serves
+    as a check.
     """
     return replace(
         stage,

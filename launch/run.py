@@ -1,7 +1,7 @@
-"""A launch: one cell, or with `-m` many that share what they can, and one report.
+"""A launch: one cell, or with `-m` a sweep of cells that share artefacts, and one report.
 
-Within a sweep a cell that fails does not stop the others. The same command again resumes where it
-was stopped: finished artefacts are reused.
+A cell of a sweep that fails does not stop the others. Running the same command again resumes where
+it was stopped: finished artefacts are reused.
 """
 
 from __future__ import annotations
@@ -38,52 +38,57 @@ from contamination.launch.shared import base_training
 from contamination.launch.stages import Stages
 from contamination.training.engine import check_batch
 
-CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
+CODE = "CONTAMINATION_CODE"
+"""Environment variable that tells the processes of a sweep's cells where its code snapshot is."""
+ENDED_EARLY = "its process ended before it did"
+log = logging.getLogger(__name__)
 
 
 class SweepCallback(Callback):
-    """Hydra's callback around a sweep. What it raises Hydra only warns of: it concludes nothing."""
+    """Hydra's callback at the start of a sweep.
 
-    begun: DictConfig | None = None  # the sweep's configuration
-    code: Path | None = None  # its snapshot, in the launch's folder; None: a dry run
-    failed: Exception | None = None  # why there is none
+    Hydra turns what it raises into warnings, so errors are kept here for the cells to report.
+    """
+
+    config: DictConfig | None = None  # the sweep's configuration
+    code: Path | None = None  # its code snapshot, in the launch's folder; None: a dry run
+    error: Exception | None = None  # why there is no snapshot
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
-        """Name the sweep and its cells."""
-        SweepCallback.begun = config
+        """Create the launch's folder and register the sweep's cells."""
+        SweepCallback.config = config
         if not config.launch.dry_run:
             try:
                 words = list(config.hydra.overrides.task)
                 SweepCallback.code = begin(config, words, combinations(config) or [])
-            except Exception as error:  # each cell says it; Hydra's warning would come before
-                SweepCallback.failed = error
+            except Exception as error:
+                SweepCallback.error = error
                 return
             os.environ[CODE] = str(SweepCallback.code)
 
 
 def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]) -> Path:
-    """Make the launch's folder, with its cells registered and the code as it is: the snapshot.
+    """Create the launch's folder, register its cells and return its snapshot of the code.
 
-    The command's own `overrides` name the launch; `config` is without what varies among the cells.
+    Args:
+        config: the command's configuration, without the overrides that vary among the cells.
+        overrides: the command's overrides, which name the launch.
+        cells: the overrides of each cell.
     """
     launch = Launch.named(config.runs, config.name, overrides)
     with no_empty_folders(launch.folder):
         launch.folder.mkdir(parents=True, exist_ok=True)
     code = snapshot.take(launch.folder)
     if config.cluster.kind != "slurm" or not slurm.queued(launch.cells()):
-        save_config(launch.folder, config, code / "conf")  # which a queued report is going to read
+        save_config(launch.folder, config, code / "conf")  # a queued report will read it
     launch.register(cells)
     return code
 
 
-GONE = "its process ended before it did"
-log = logging.getLogger(__name__)
-
-
 def run(config: DictConfig) -> Artifact | None:
-    """One cell: with its own report, as one of a sweep, or as the stage of a job."""
+    """Run one cell: with a report of its own, as one of a sweep, or up to a stage as a job."""
     settings = convert(config, LaunchSettings)
-    if settings.cluster.kind != "torchrun" and asked_processes() > 1:  # srun may start its nodes
+    if settings.cluster.kind != "torchrun" and asked_processes() > 1:  # with torchrun, its nodes
         raise ConfigError(
             f"{asked_processes()} processes run this at once: python -m launch is one, and starts "
             "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
@@ -97,7 +102,7 @@ def run(config: DictConfig) -> Artifact | None:
         return None
     if settings.launch.cell is not None:
         cell = Path(settings.launch.cell)
-        load_config(cell)  # it is what this process was started with
+        load_config(cell)  # raises an error if the configuration of this process is damaged
         if settings.launch.slice is not None:
             _run_slice(config, settings, CellFolder(cell), settings.launch.slice)
             return None
@@ -105,8 +110,8 @@ def run(config: DictConfig) -> Artifact | None:
         return None
     overrides = list(HydraConfig.get().overrides.task)
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        if CODE not in os.environ:  # of what went wrong Hydra has only warned
-            why = f"the launch's folder can't be made there ({SweepCallback.failed!r})."
+        if CODE not in os.environ:  # Hydra has only warned of the error
+            why = f"the launch's folder can't be made there ({SweepCallback.error!r})."
             raise ConfigError(f"runs is {config.runs!r}: {why}")
         _run_sweep_cell(config, settings, overrides)
         return None
@@ -126,33 +131,34 @@ def run(config: DictConfig) -> Artifact | None:
 
 
 def _report(config: DictConfig, launch: Launch) -> Artifact | None:
-    """The report on the cells that ended well; None: none did, or it is of a benchmark."""
+    """Write the report on the cells that are done; None if there is none, or for a benchmark."""
     if benchmark.is_benchmark(config):
         benchmark.report(config, launch)
         return None
-    done = launch.done_paths()
-    return pipeline.report(config, done) if done else None
+    cell_paths = launch.done_paths()
+    return pipeline.report(config, cell_paths) if cell_paths else None
 
 
 def _runs_in_turn(settings: LaunchSettings) -> bool:
-    """Whether the cells of the sweep run one after another, from here."""
+    """Return whether this process runs the cells of the sweep one after another."""
     launcher = str(HydraConfig.get().launcher["_target_"])
     return settings.cluster.kind != "slurm" and launcher.endswith(".BasicLauncher")
 
 
 def _read_only(config: DictConfig, plan: CellPlan, until: str | None) -> Artifact | None:
-    """The cell and its report from what is finished, without a record of this launch."""
-    log.info("runs=%s can't be written to: it serves what is finished there.", config.runs)
+    """Return the report of a cell that is finished in a read-only folder, without a record."""
+    log.info("runs=%s can't be written to: only finished artefacts are used.", config.runs)
     paths = pipeline.run_cell(plan, Stages(ClusterConfig()), until)
     return pipeline.report(config, [paths]) if paths else None
 
 
 def conclude() -> int:
-    """After a sweep: one report on all cells that ended well; the others are named.
+    """Write a sweep's report on all cells that are done, and log the others.
 
-    Returns the exit status: 0, or 1 where a cell has no result. Without a sweep: 0.
+    Returns:
+        The exit status: 1 if a cell has no result, else 0. Without a sweep, 0.
     """
-    config, code = SweepCallback.begun, SweepCallback.code
+    config, code = SweepCallback.config, SweepCallback.code
     os.environ.pop(CODE, None)
     if config is None:
         return 0
@@ -173,29 +179,30 @@ def conclude() -> int:
 
 
 def report(launch: Launch) -> int:
-    """The report on a launch's cells; those without a result are named.
+    """Write the report on a launch's cells, and log those without a result.
 
-    Returns the exit status: 0, or 1 where a cell has no result.
+    Returns:
+        The exit status: 1 if a cell has no result, else 0.
     """
     done, cells = launch.done_cells(), launch.cells()
     _report(launch.read_config(), launch)
-    failed = _log_failed(launch, ("failed", "stopped", "waiting"))
+    status = _log_failed(launch, ("failed", "stopped", "waiting"))
     log.info("sweep: %d of %d cells done.", len(done), len(cells))
-    return failed
+    return status
 
 
 def _log_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
-    """Name the cells in these states, and why; 1 where there are some, else 0."""
-    gone = Outcome("failed", error=GONE)
-    cells = [(own, cell.read_outcome() or gone) for own, cell in launch.cells_by_name()]
-    bad = [(own, outcome) for own, outcome in cells if outcome.state in states]
-    for own, outcome in bad:
-        log.error("failed: %s: %s", own, outcome.error or GONE)
-    return int(bool(bad))
+    """Log the cells in these states with their errors; return 1 if there are some, else 0."""
+    ended_early = Outcome("failed", error=ENDED_EARLY)
+    outcomes = [(name, cell.read_outcome() or ended_early) for name, cell in launch.cells_by_name()]
+    failures = [(name, outcome) for name, outcome in outcomes if outcome.state in states]
+    for name, outcome in failures:
+        log.error("failed: %s: %s", name, outcome.error or ENDED_EARLY)
+    return int(bool(failures))
 
 
 def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: list[str]) -> None:
-    """A cell of a sweep: its errors are kept with it, and the others go on."""
+    """Run a cell of a sweep; its errors are recorded in its folder, and the other cells go on."""
     code = Path(os.environ[CODE])
     launch = Launch(code.parent)
     cell = launch.cell(overrides)
@@ -209,7 +216,7 @@ def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: lis
     except StoppedError:
         raise
     except UserError as error:
-        log.error("this cell failed: %s", error)  # and is named again at the end
+        log.error("this cell failed: %s", error)  # it is listed again at the end of the sweep
     except Exception:
         log.error("%s", traceback.format_exc())
 
@@ -243,16 +250,17 @@ def _run_or_prepare(
 
 
 def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
-    """Submit what is ready, leave alone what is queued; the report where there is neither."""
+    """Submit the jobs of cells that have none queued; write the report if no job is needed."""
     cells = launch.cells()
-    live = slurm.queued(cells)
+    queued_jobs = slurm.queued(cells)
     waiting = [cell for cell in cells if cell.read_outcome() == Outcome("waiting")]
-    ready = [cell for cell in waiting if not {*cell.read_jobs().values()} & live]
-    if live:
-        log.info("jobs of this launch that are still queued go on: %s", " ".join(sorted(live)))
+    ready = [cell for cell in waiting if not {*cell.read_jobs().values()} & queued_jobs]
+    if queued_jobs:
+        jobs = " ".join(sorted(queued_jobs))
+        log.info("jobs of this launch that are still queued go on: %s", jobs)
     if ready:
         slurm.submit(launch, code, settings.cluster, ready, settings.launch.stage)
-    return _log_failed(launch) if ready or live else report(launch)
+    return _log_failed(launch) if ready or queued_jobs else report(launch)
 
 
 def _run_cell(
@@ -265,8 +273,8 @@ def _run_cell(
 ) -> None:
     """Run the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
-    place = Launch(cell.folder.parents[1]).position(cell)
-    with cell.record_run(until), within(CELL, place):
+    position = Launch(cell.folder.parents[1]).position(cell)
+    with cell.record_run(until), within(CELL, position):
         if benchmark.is_benchmark(config):
             cell.write_outcome(benchmark.run_cell(config, stages))
             return
@@ -282,13 +290,16 @@ def _run_cell(
             cell.write_outcome(Outcome("waiting", stage=until))
 
 
-def _run_slice(config: DictConfig, settings: LaunchSettings, cell: CellFolder, words: str) -> None:
-    """Make a slice of the cell's detection here, with records of its own."""
-    own, place = cell.slice_folder(words), Launch(cell.folder.parents[1]).position(cell)
-    stages = Stages(settings.cluster, own.folder, snapshot.HOME, slice=words)
-    with own.record_run("detect"), within(CELL, place):
+def _run_slice(
+    config: DictConfig, settings: LaunchSettings, cell: CellFolder, fraction: str
+) -> None:
+    """Run a slice of the cell's detection, such as `2/8`, in this process."""
+    slice_folder = cell.slice_folder(fraction)
+    position = Launch(cell.folder.parents[1]).position(cell)
+    stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
+    with slice_folder.record_run("detect"), within(CELL, position):
         pipeline.run_cell(_check(config, settings, stages), stages)
-        own.write_outcome(Outcome("done"))
+        slice_folder.write_outcome(Outcome("done"))
 
 
 def _check(
@@ -314,11 +325,11 @@ def _check(
 
 
 def _absolute_paths(paths: dict[str, Any]) -> dict[str, Any]:
-    """The folders as they are called from anywhere."""
+    """Return the artefacts' folders as absolute paths, without the cost, which is None here."""
     return {
-        name: [os.path.abspath(p) for p in found] if name == "exports" else os.path.abspath(found)
-        for name, found in paths.items()
-        if found is not None  # what it took is recorded apart
+        name: [os.path.abspath(p) for p in path] if name == "exports" else os.path.abspath(path)
+        for name, path in paths.items()
+        if path is not None
     }
 
 
@@ -335,12 +346,13 @@ def _is_done(
 
 
 def _described(config: DictConfig, settings: LaunchSettings) -> str:
-    """What the cell would run."""
+    """Return what a dry run prints for the cell."""
     from contamination.launch import downloads, forecast
 
     overrides = list(HydraConfig.get().overrides.task)
-    words = SweepCallback.begun.hydra.overrides.task if SweepCallback.begun else overrides
-    launch = Launch.named(settings.runs, settings.name, list(words))
+    sweep = SweepCallback.config
+    command_overrides = sweep.hydra.overrides.task if sweep else overrides
+    launch = Launch.named(settings.runs, settings.name, list(command_overrides))
     code = launch.folder / "code-…"
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
     plan = _check(config, settings, stages)
@@ -349,16 +361,17 @@ def _described(config: DictConfig, settings: LaunchSettings) -> str:
         *forecast.plan_summary(plan),
         *forecast.described(plan, stages),
     ]
-    own = plan.injection.cluster
-    where = f"by {own.workers} datatrove tasks ({own.executor})" if own.kind == "datatrove" else ""
     lines += downloads.described(downloads.downloads(plan))
-    lines.append(f"inject: {where or 'in one process'}")
+    tasks, where = plan.injection.cluster, "in one process"
+    if tasks.kind == "datatrove":
+        where = f"by {tasks.workers} datatrove tasks ({tasks.executor})"
+    lines.append(f"inject: {where}")
     for stage, runs in run_names(plan).items():
         processes = stages.processes(stage)
         if processes.in_process:
             lines.append(f"{stage}: in one process")
         else:
             lines += [shlex.join(processes.command(run)) for run in runs]
-    if settings.cluster.kind == "slurm" and SweepCallback.begun is None:
+    if settings.cluster.kind == "slurm" and sweep is None:
         lines.append(slurm.described(launch, code, settings.cluster, 1, settings.launch.stage))
     return "\n".join(lines)

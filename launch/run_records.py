@@ -1,7 +1,7 @@
 """The cost of a cell's runs: wall time and devices, recorded when each run ends.
 
-A run that is killed can't record its cost. Then the file that says when it began stays, last touched
-a few seconds before the end.
+A run that is killed can't record its cost. Then the file that says when it began stays; it was last
+touched a few seconds before the end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOST_SECONDS = 60.0
 
 
 def is_dead(host: str, pid: int, seconds_silent: float) -> bool:
-    """Return whether a process that recorded no end has died, `seconds_silent` after a heartbeat."""
+    """Return whether a process has died, given the seconds since its last heartbeat."""
     is_lost = seconds_silent > LOST_SECONDS
     return is_lost or (host == socket.gethostname() and not psutil.pid_exists(pid))
 

@@ -145,7 +145,7 @@ def check_texts(second: SecondStage, texts: Artifact, deepspeed: dict[str, Any])
     _check(second, deepspeed, len(corpus.sequences), corpus.sequence_tokens)
 
 
-def finetuned(
+def train_finetuned(
     second: SecondStage, first: TrainingStage, start: Artifact, texts: Artifact, where: Stages
 ) -> Artifact:
     """The pretrained model, trained on the second stage's texts."""

@@ -1,7 +1,7 @@
 """Gradient difference (Liu et al. 2022, "Continual learning and private unlearning", section 4).
 
-GradientAscent on the forget set with descent on retained text: −L(forget) + λ L(retain), L the mean loss of
-a token and λ training.retain_weight (1 in Maini et al. 2024, "TOFU", section 4.1).
+Ascent on the forget set with descent on retained text: −L(forget) + λ L(retain), where L is the
+mean loss per token and λ is training.retain_weight (1 in Maini et al. 2024, "TOFU", section 4.1).
 """
 
 from __future__ import annotations
