@@ -181,7 +181,7 @@ def _named_models(stage: DetectionStage) -> dict[str, str]:
 
 
 def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
-    """Require training in the corpus's order if copies are inserted in a part of the corpus only."""
+    """Require training in the corpus's order if copies are inserted in only a part of it."""
     is_whole = injection.last_tokens is None and injection.window == [0, 1]
     remedy = (
         "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
