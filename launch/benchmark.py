@@ -28,15 +28,15 @@ log = logging.getLogger(__name__)
 
 
 def is_benchmark(config: DictConfig) -> bool:
-    """Whether it scores models over a benchmark."""
+    """Return whether the configuration scores models on a labelled benchmark."""
     return config.get("examples") is not None
 
 
 def stage_of(config: DictConfig) -> DetectionStage:
-    """What a cell scores.
+    """Return the detection stage of a cell.
 
     Raises:
-        ConfigError: no model, or a method that lacks something.
+        ConfigError: no model is given, or a method lacks an input.
     """
     from contamination.detection.requirements import choose_methods
 
@@ -49,12 +49,12 @@ def stage_of(config: DictConfig) -> DetectionStage:
 
 
 def _stage(config: DictConfig) -> DetectionStage:
-    """All but the model, whose node is that of a model to train."""
+    """Return the stage without its model, whose node here is that of a model to train."""
     return convert(OmegaConf.masked_copy(config, list(NODES)), DetectionStage)
 
 
 def check(config: DictConfig, settings: LaunchSettings) -> None:
-    """Raise a UserError before any work: of the cell, or because it can't be run so."""
+    """Raise a UserError, before any work, if the cell is invalid or can't be run this way."""
     kind, last = settings.cluster.kind, settings.launch.stage
     remedy = "a benchmark is scored here: give cluster=local, or cluster=torchrun for one cell."
     require(kind != "slurm", "cluster.kind", kind, remedy)
@@ -64,7 +64,7 @@ def check(config: DictConfig, settings: LaunchSettings) -> None:
 
 
 def run_cell(config: DictConfig, stages: Stages) -> Outcome:
-    """Score the cell's model, or find it scored."""
+    """Score the cell's model, or reuse its scores."""
     stage = stage_of(config)
     scores = stages.detect("benchmark", stage)
     paths = {"model": str(stage.model.path), "scores": str(scores.path.absolute())}
@@ -72,7 +72,7 @@ def run_cell(config: DictConfig, stages: Stages) -> Outcome:
 
 
 def report(config: DictConfig, launch: Launch) -> None:
-    """Print the report on all models that are scored, and write it into the launch's folder."""
+    """Log the report on all models that have scores, and write it to the launch's folder."""
     from contamination.detection.benchmark_summary import FILE, benchmark_report
     from contamination.detection.examples import open_examples
     from contamination.detection.scores import open_scores
@@ -87,6 +87,6 @@ def report(config: DictConfig, launch: Launch) -> None:
 
 
 def described(config: DictConfig) -> str:
-    """What a dry run says of a cell."""
+    """Return what a dry run prints for a cell."""
     stage = stage_of(config)
     return f"score {stage.examples.name} with {stage.model.path}: {', '.join(stage.method)}"

@@ -67,7 +67,7 @@ class ClusterConfig(TasksConfig, node="cluster"):
     port: int = limited(29500, Range(lambda port: 1 <= port <= 65535, "give 1 to 65535."))
     """A port of the first node that is free."""
     hostfile: str | None = None
-    """DeepSpeed's hostfile: a line a host, such as `worker-1 slots=8`."""
+    """DeepSpeed's hostfile: one line per host, such as `worker-1 slots=8`."""
     options: list[str] = field(default_factory=list)
     """Further options of torchrun, deepspeed or srun."""
     grace_seconds: int = limited(600, at_least(0))

@@ -83,7 +83,7 @@ def test_neighbours_of_a_model_that_is_not_here_are_left_out_and_said(papers, mo
 
 def test_that_a_model_writes_is_said_and_counted():
     found = planned("experiment=quickstart", "method=[samia]", "training.peak_tflops=1")
-    said = "for samia the models write, which takes longer than is estimated here."
+    said = "for samia the models generate text, which takes longer than is estimated here."
     assert said in forecast.described(found, on())
     clean = next(e for e in forecast.estimates(found, on()) if e.run == "detect clean")
     assert clean.tokens == 800 * 10 * 120  # half of each text is read, and half written, ten times

@@ -65,7 +65,7 @@ def test_a_crash_without_a_word_is_tried_again_as_often_as_is_asked(started):
     starts, error = started(*["kill -9 $$"] * 9, retries=3)
     assert starts == 4
     assert isinstance(error, CrashedError)
-    assert "died without a word" in str(error)
+    assert "died without an error message" in str(error)
 
 
 def test_the_same_words_twice_are_enough_and_others_are_not(started, said):
