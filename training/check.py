@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a training before it begins."""
+"""Checks a training's configuration before it begins."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def check_recipe(
     *,
     has_outputs: bool = False,
 ) -> None:
-    """Raise a ConfigError where the recipe does not go with its engine or its corpus.
+    """Raise a ConfigError if the recipe does not fit its engine or its corpus.
 
     Args:
         config: the training configuration.
-        deepspeed: the engine's.
-        order: over how many sequences, and how often.
-        sequence_tokens: of one of them.
-        has_outputs: whether they are a fine-tuning set's, which say what is output.
+        deepspeed: the engine's configuration.
+        order: the number of sequences, batches and epochs.
+        sequence_tokens: tokens of one sequence.
+        has_outputs: whether the sequences are a fine-tuning set's, which mark the outputs.
     """
     remedy = (
         "a packed corpus has no prompts and outputs: give a fine-tuning set (python -m injection "

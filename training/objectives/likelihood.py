@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Likelihood(Objective):
-    """The mean loss of a token."""
+    """The mean loss per token, which is lowered."""
 
     def sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """The losses' sum."""
+        """Return the sum of the losses."""
         return token_loss_sum(model, batch, compiled=self.compiled)
 
     def size(self, sequences: Any, rows: Rows) -> int:
-        """The tokens that count."""
+        """Return the number of tokens that count."""
         return counted_tokens(sequences, rows, self.loss_on)

@@ -1,9 +1,9 @@
 """Negative preference optimisation (Zhang et al. 2024, "Negative preference optimization", eq. 3).
 
 The step lowers (2/β) E log(1 + (π_θ(x) / π_ref(x))^β) over the texts x of the forget set, where π
-is the probability of all of a text's tokens that count, and π_ref that by the model that training
-starts from. As β goes to 0 its gradient becomes that of ascent on the texts' log-probabilities;
-elsewhere a text that is forgotten already moves the weights less.
+is the probability of all of a text's tokens that count, and π_ref is the probability given by the
+model that training starts from. As β goes to 0, the gradient becomes that of ascent on the texts'
+log-probabilities; otherwise a text that is already forgotten moves the weights less.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NPO(Objective):
 
     @classmethod
     def of(cls, config: TrainingConfig) -> NPO:
-        """With β as it is configured."""
+        """Return the objective with the configured β."""
         return cls(config.loss_on, config.compile, config.npo_beta)
 
     def prepared(self, engine: Any, sequences: Any, config: TrainingConfig, world: World) -> NPO:
@@ -67,21 +67,22 @@ class NPO(Objective):
         return (2 / self.beta * F.softplus(self.beta * (logprobs - reference))).sum()
 
     def size(self, sequences: Any, rows: Rows) -> int:
-        """The texts in the rows."""
+        """Return the number of texts in the rows."""
         return counted_texts(sequences, rows)
 
 
 def text_logprobs(
     model: Any, batch: Batch, *, compiled: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The numbers of the batch's texts, and the log-probability of what counts of each, both (T,).
+    """Return the numbers of the batch's texts and their log-probabilities, both of shape (T,).
 
-    A product with a matrix of 0 and 1 sums in the same order each time, on a GPU too.
+    The sum over a text's tokens that count is a product with a matrix of zeros and ones, which has
+    the same order of summation each time, also on a GPU.
     """
     import torch
 
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
     texts_BS, counts_BS = batch.numbers_BS[:, 1:], batch.counts_BS > 0
     numbers: torch.Tensor = torch.unique(texts_BS[counts_BS])
-    own = (numbers[:, None] == texts_BS[counts_BS]).to(losses_BS.dtype)
-    return numbers, -(own @ losses_BS[counts_BS])
+    is_of_text = (numbers[:, None] == texts_BS[counts_BS]).to(losses_BS.dtype)
+    return numbers, -(is_of_text @ losses_BS[counts_BS])

@@ -1,10 +1,11 @@
 """Alternative labels by a reinforced model (Eldan and Russinovich 2023, "Who's Harry Potter?").
 
-A model that was trained further on the forget set (training.reinforced_path) shows which tokens
-its text makes likelier (their equation 1): v_generic = v_baseline − α ReLU(v_reinforced −
+A model that was trained further on the forget set (training.reinforced_path) shows which tokens the
+forget set makes likelier (their equation 1): v_generic = v_baseline − α ReLU(v_reinforced −
 v_baseline), where v are logits and the baseline is the model that training starts from. Each token
 of the forget set gets the label argmax v_generic, and the step lowers the mean loss of these
-labels. The paper also replaces names by a dictionary of anchor terms; this does not.
+labels. The paper also replaces names with a dictionary of anchor terms; this implementation does
+not.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 @dataclass(frozen=True)
 class Relabel(Objective):
-    """The mean loss of a token's alternative label.
+    """The mean loss of the tokens' alternative labels, which is lowered.
 
     Attributes:
         strength: α.
-        labels: of each sequence's tokens (the first has none), shape (sequences, S).
+        labels: of each sequence's tokens except the first, shape (sequences, S).
     """
 
     strength: float = 5.0
@@ -46,7 +47,7 @@ class Relabel(Objective):
 
     @classmethod
     def of(cls, config: TrainingConfig) -> Relabel:
-        """With α as it is configured."""
+        """Return the objective with the configured α."""
         return cls(config.loss_on, config.compile, config.relabel_strength)
 
     def prepared(
@@ -79,15 +80,15 @@ class Relabel(Objective):
         return weighted_sum(losses_BS, batch)
 
     def size(self, sequences: Any, rows: Rows) -> int:
-        """The tokens that count."""
+        """Return the number of tokens that count."""
         return counted_tokens(sequences, rows, self.loss_on)
 
 
 def generic_labels(baseline: Any, reinforced: Any, batch: Batch, strength: float) -> torch.Tensor:
-    """Argmax v_generic for the token after each, (B, S).
+    """Return argmax v_generic for the token after each, shape (B, S).
 
     Raises:
-        ConfigError: the two models have other tokens.
+        ConfigError: the two models have different vocabularies.
     """
     baseline_BSV = forward(baseline, batch.ids_BS, batch.positions_BS).float()
     reinforced_BSV = forward(reinforced, batch.ids_BS, batch.positions_BS).float()
