@@ -223,7 +223,7 @@ def test_the_corpora_of_a_given_model_are_found_through_its_folders(trained, cap
     ("edited", "words"),
     [
         (lambda folder: {"corpus_folder": "x", "model": {"path": f"{folder}/hf"}}, "from itself"),
-        (lambda _: {"corpus_folder": ["a"], "model": {"path": None}}, "is no text"),
+        (lambda _: {"corpus_folder": ["a"], "model": {"path": None}}, "is not a string"),
         (lambda _: {"corpus_folder": "x", "model": "x"}, "can't be used"),
     ],
 )
