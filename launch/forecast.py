@@ -46,7 +46,7 @@ from contamination.launch.workload import (
     training_work,
 )
 from contamination.training.config import TrainingStage
-from contamination.training.resources import LOGIT_COPIES, need
+from contamination.training.resources import LOGIT_COPIES, memory_need
 from contamination.training.trained_model import HF, METRICS
 
 MFU = 0.4
@@ -108,11 +108,11 @@ HEADER = (
     "devices",
     "time",
     "GPU hours",
-    "GB a device",
+    "GB per device",
     "GB of host",
     "GB on disk",
 )
-LEAST = ("tokens", "GB of host", "GPU hours", "devices", "GB on disk", "GB a device")
+LEAST = ("tokens", "GB of host", "GPU hours", "devices", "GB on disk", "GB per device")
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _training(
     if model is None:
         return forecast
     made_whole = stage.model.path is None or is_gguf(stage.model.path)
-    needed = need(model.shape, config, stage.deepspeed, world, width, made_whole=made_whole)
+    needed = memory_need(model.shape, config, stage.deepspeed, world, width, made_whole=made_whole)
     size = 2 if config.dtype == "bfloat16" else 4
     exports = 1 + len(config.export_steps) + len(config.export_tokens)
     disk = model.shape.parameters * (size * exports + (size + 12) * config.keep_checkpoints)

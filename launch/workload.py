@@ -32,7 +32,7 @@ from contamination.training.data import SequenceOrder
 from contamination.training.masked_lm import MaskedLMTrainingConfig, architecture
 from contamination.training.objectives.choose import CLASSES
 from contamination.training.resources import (
-    Shape,
+    ModelShape,
     config_of,
     flops_per_token,
     masked_lm_flops_per_token,
@@ -49,7 +49,7 @@ TEXT_TOKENS = 256
 class ModelCost:
     """A model's shape and the FLOPs per token of a training step."""
 
-    shape: Shape
+    shape: ModelShape
     flops: float
 
     @staticmethod

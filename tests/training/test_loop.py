@@ -241,7 +241,7 @@ def test_a_signal_ends_it_with_a_checkpoint(epoch, tmp_path, monkeypatch, last):
 
 
 def test_a_rate_of_nothing_is_a_mistake(epoch):
-    said = "^a step that learns nothing would still count as an exposure"
+    said = "^a step that learns nothing would count as an exposure"
     with pytest.raises(AssertionError, match=said):
         epoch(rates=[0.0]).train(0, None)
 
