@@ -237,19 +237,19 @@ class Launch:
         return cast(DictConfig, OmegaConf.merge(saved, {"runs": str(self.folder.parents[1])}))
 
     def cell(self, overrides: Sequence[str]) -> CellFolder:
-        """The folder of a cell with these overrides."""
+        """Return the cell with these overrides."""
         return CellFolder(self.folder / "cells" / digest(overrides))
 
     def cells(self) -> list[CellFolder]:
-        """All cells, in the order of their overrides.
+        """Return all cells in the order of their overrides.
 
         Raises:
-            ArtifactError: it is not known which they are.
+            ArtifactError: `cells.json`, which names them, is damaged.
         """
-        found = [CellFolder(path.parent) for path in self.folder.glob("cells/*/overrides.json")]
         names = self._names()
-        found = [cell for cell in found if cell.folder.name in names or not names]
-        return sorted(found, key=CellFolder.read_overrides)
+        folders = [path.parent for path in self.folder.glob("cells/*/overrides.json")]
+        cells = [CellFolder(folder) for folder in folders if folder.name in names or not names]
+        return sorted(cells, key=CellFolder.read_overrides)
 
     def ordered(self) -> list[CellFolder]:
         """Return all cells in the sweep's order; empty if `cells.json` is missing."""

@@ -79,11 +79,9 @@ class CellPlan:
 
     @property
     def order(self) -> SequenceOrder:
-        """How the contaminated training goes through its corpus, but for the seed."""
-        own = self.training.training
-        return SequenceOrder(
-            self.injection.injection.sequences, own.batch_sequences, None, own.epochs
-        )
+        """The batches and epochs of the contaminated training, without the seed of its order."""
+        config, sequences = self.training.training, self.injection.injection.sequences
+        return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
 
 
 @dataclass(frozen=True)

@@ -93,17 +93,17 @@ class _Begun:
 def recorded(folder: Path, stage: str, run: str, devices: int, make: Callable[[], Made]) -> Made:
     """Return what `make` returns; record the run's cost in the cell's folder if it did any work."""
     began = time.time()
-    made: Made | None = None
+    artifact: Made | None = None
     device = "cuda" if stage != "inject" and _has_gpu() else "cpu"
     cost = Cost(stage, run, 0.0, devices, device, None)
     with _begun(folder, cost, began):
         try:
-            made = make()
-            return made
+            artifact = make()
+            return artifact
         finally:
-            if made is None or (made.path / MANIFEST).stat().st_mtime >= began:
-                name = None if made is None else str(made.path.resolve())
-                _write(folder, replace(cost, seconds=time.time() - began, made=name))
+            if artifact is None or (artifact.path / MANIFEST).stat().st_mtime >= began:
+                folder_name = None if artifact is None else str(artifact.path.resolve())
+                _write(folder, replace(cost, seconds=time.time() - began, made=folder_name))
 
 
 def _has_gpu() -> bool:

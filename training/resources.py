@@ -97,7 +97,7 @@ def shape_of(model: ModelConfig) -> ModelShape:
 
 
 def config_of(model: ModelConfig) -> Any:
-    """Return the Hugging Face config of a local `path`, the architecture or the hub, in this order."""
+    """Return the Hugging Face config of a local `path`, else the architecture's, else the hub's."""
     if model.path is not None:
         folder = hf_folder("model.path", model.path)
         if Path(folder).exists() or model.architecture is None:
