@@ -1,10 +1,10 @@
-"""`python -m launch experiment=quickstart [overrides]`: the whole way; `-m` for a sweep.
+"""`python -m launch experiment=quickstart [overrides]`: the whole pipeline; `-m` for a sweep.
 
-`python -m launch status [runs=DIR | FOLDER] [--cost]`: what became of each cell, and its cost;
-`… report FOLDER`: a launch's report again; `… fetch experiment=… [overrides]`: what it reads from
-the hub into the hub's cache; `… check [runs=DIR] [--prune [--yes]]`: what of the artefacts is
-whole, and what is damaged or left over; `… adopt kind=model|corpus path=DIR [runs=DIR]`: a folder
-from elsewhere becomes an artefact.
+`python -m launch status [runs=DIR | FOLDER] [--cost]`: the status of each cell, and its cost;
+`… report FOLDER`: a launch's report again; `… fetch experiment=… [overrides]`: download what the
+experiment reads from the hub; `… check [runs=DIR] [--prune [--yes]]`: find artefacts that are
+damaged or left over, and remove them; `… adopt kind=model|corpus path=DIR [runs=DIR]`: copy a model
+or corpus from elsewhere into the runs folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-import contamination.launch.config  # noqa: F401 (the nodes of the pipeline)
+import contamination.launch.config  # noqa: F401 (registers the nodes of the pipeline)
 from contamination.core import integrity
 from contamination.core.cli import command, said
 from contamination.core.errors import ArtifactError, ConfigError, near_names, require
@@ -32,10 +32,10 @@ STOPPED = [128 + number for number in SIGNALS]
 
 
 def _report(folder: Path) -> int:
-    from contamination.launch.run import report  # here, so that status answers at once
+    from contamination.launch.run import report
 
     if not (folder / "cells").is_dir():
-        raise ArtifactError(f"{folder} is no launch's folder: give one of runs/launches/.")
+        raise ArtifactError(f"{folder} is not a launch's folder: give one of runs/launches/.")
     launch = Launch(folder.resolve())
     with integrity.reading(folder):
         integrity.follow(launch.read_config().get("verify", integrity.CHANGED))
@@ -43,10 +43,10 @@ def _report(folder: Path) -> int:
 
 
 def _status(words: Sequence[str]) -> str:
-    place = next((word for word in words if word != COST), "runs")
-    if place.startswith("-"):
-        raise ConfigError(f"status {place}: no such option. {near_names(place, [COST])}")
-    runs = Path(place.removeprefix("runs="))
+    runs_word = next((word for word in words if word != COST), "runs")
+    if runs_word.startswith("-"):
+        raise ConfigError(f"status {runs_word}: no such option. {near_names(runs_word, [COST])}")
+    runs = Path(runs_word.removeprefix("runs="))
     with integrity.reading(runs):
         return status(runs, cost=COST in words)
 
@@ -55,47 +55,47 @@ def _check(words: Sequence[str]) -> int:
     from contamination.launch.check import DAMAGED, check, listed, prune
 
     options = {word for word in words if word.startswith("--")}
-    places = [word for word in words if word not in options]
-    if options - {"--prune", "--yes"} or len(places) > 1:
+    folders = [word for word in words if word not in options]
+    if options - {"--prune", "--yes"} or len(folders) > 1:
         print(__doc__, file=sys.stderr)
         return 2
-    runs = places[0].removeprefix("runs=") if places else "runs"
+    runs = folders[0].removeprefix("runs=") if folders else "runs"
     require(bool(runs), "runs", runs, "give a folder.")
-    found = check(Path(runs))
-    print(listed(Path(runs), found))
+    paths = check(Path(runs))
+    print(listed(Path(runs), paths))
     if "--prune" in options:
-        prune(found, partial(_agreed, "--yes" in options))
-    return 2 if any(f.state == DAMAGED and f.path.exists() for f in found) else 0
+        prune(paths, partial(_confirm, "--yes" in options))
+    return 2 if any(path.state == DAMAGED and path.path.exists() for path in paths) else 0
 
 
 def _adopt(words: Sequence[str]) -> None:
     from contamination.launch.adopt import adopt
 
-    given = {"kind": "", "path": "", "runs": "runs"}
+    fields = {"kind": "", "path": "", "runs": "runs"}
     for word in words:
         name, _, value = word.partition("=")
-        if name not in given:
-            raise ConfigError(f"{name}: unknown field. {near_names(name, given)}")
-        given[name] = value
-    found = adopt(**given)
-    print(f"{found.kind}: {found.path}")
+        if name not in fields:
+            raise ConfigError(f"{name}: unknown field. {near_names(name, fields)}")
+        fields[name] = value
+    artifact = adopt(**fields)
+    print(f"{artifact.kind}: {artifact.path}")
 
 
 def _fetch(words: Sequence[str]) -> int:
     from contamination.launch.downloads import fetch
 
-    sys.argv[1:] = [*words, "launch.dry_run=true"]  # so that a sweep makes no folder
+    sys.argv[1:] = [*words, "launch.dry_run=true"]  # so that a sweep creates no folder
     return command("pipeline", fetch)
 
 
-def _agreed(yes: bool, question: str) -> bool:
-    """Whether the user, asked unless he said yes to all before, agrees."""
+def _confirm(yes: bool, question: str) -> bool:
+    """Ask the user a yes-or-no question, unless `yes` answers all; return whether they agree."""
     if yes:
         print(f"{question} yes")
         return True
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:  # nobody is there to answer
+    except EOFError:  # there is no terminal to answer
         print()
         return False
 
@@ -116,7 +116,7 @@ def _launch() -> int:
     code = 1
     try:
         code = command("pipeline", _run)
-    finally:  # if a cell's process died, Hydra's launcher ends, but the other cells' results stay
+    finally:  # a cell's process that dies ends Hydra's launcher; report on the other cells
         interrupted = code in STOPPED or isinstance(sys.exception(), KeyboardInterrupt)
         if "contamination.launch.run" in sys.modules and not interrupted:
             from contamination.launch.run import conclude

@@ -1,7 +1,7 @@
-"""`python -m launch adopt`: a model or corpus from elsewhere becomes an artefact of a runs folder.
+"""`python -m launch adopt`: copies a model or corpus from elsewhere into a runs folder.
 
-A finished folder of another runs folder keeps its name and its manifest, so that the command which
-would make it finds it made. A Hugging Face folder gets a manifest of its own:
+A finished folder of another runs folder keeps its name and its manifest, so that the command that
+would make it reuses it. A Hugging Face folder gets a manifest of its own:
 
 ::
 
@@ -49,22 +49,22 @@ REMEDIES = {
 
 
 ADOPTING = ".adopting"
-"""What stands in a folder while a finished one is copied into it."""
+"""A file that marks a folder while a finished one is copied into it."""
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """What config.yaml says of a model that was copied."""
+    """The content of config.yaml for a copied model."""
 
     adopted_from: str = runtime("")
 
 
 def adopt(kind: str, path: str, runs: str) -> Artifact:
-    """Copy a finished folder of the kind (a model's may be a Hugging Face folder) into `runs`.
+    """Copy a finished folder of the kind, or a Hugging Face folder of a model, into `runs`.
 
     Raises:
         ConfigError: there is nothing at `path` that can be adopted.
-        ArtifactError: it is damaged, or another one has its name.
+        ArtifactError: it is damaged, or another artefact has its name.
         DataError: the disk refuses the copy, or the files change meanwhile.
     """
     require(kind in REMEDIES, "kind", kind, f"give one of {', '.join(REMEDIES)}.")
@@ -83,36 +83,38 @@ def adopt(kind: str, path: str, runs: str) -> Artifact:
     return _new_model(source, Path(runs))
 
 
-def _copied(found: Artifact, runs: Path) -> Artifact:
-    """A finished folder with its own manifest, under its own name unless it was renamed."""
-    name = found.path.name
-    folder = runs / found.kind / (name if NAMED.fullmatch(name) else f"{name}-{found.digest[:12]}")
-    is_there = found.path.parent == folder.parent.resolve()
+def _copied(source: Artifact, runs: Path) -> Artifact:
+    """Copy a finished folder with its manifest, under its own name unless it was renamed."""
+    name = source.path.name
+    if not NAMED.fullmatch(name):
+        name = f"{name}-{source.digest[:12]}"
+    folder = runs / source.kind / name
+    is_there = source.path.parent == folder.parent.resolve()
     remedy = "it is an artefact of this runs folder already: use it as it is."
-    require(not is_there, "path", str(found.path), remedy)
+    require(not is_there, "path", str(source.path), remedy)
     with building(folder) as check, disk_errors(folder):
         if not is_complete(folder):
             _clear(folder)
             (folder / ADOPTING).touch()
-            _copy(found.path, folder, [CONFIG, *found.files, *found.records])  # so begun
+            _copy(source.path, folder, [CONFIG, *source.files, *source.records])
             check()
             (folder / ADOPTING).unlink()
-            write_text(folder / MANIFEST, read_text(found.path / MANIFEST))
-    copy = open_artifact(folder, found.kind)
-    if copy.digest != found.digest:
+            write_text(folder / MANIFEST, read_text(source.path / MANIFEST))
+    copy = open_artifact(folder, source.kind)
+    if copy.digest != source.digest:
         raise ArtifactError(
-            f"{folder} is there already, with other content than {found.path} (its digest is "
-            f"{copy.digest[:12]}…, not {found.digest[:12]}…): use that one, or give another runs."
+            f"{folder} exists already, with other content than {source.path} (its digest is "
+            f"{copy.digest[:12]}…, not {source.digest[:12]}…): use that one, or give another runs."
         )
     return copy
 
 
 def _clear(folder: Path) -> None:
-    """An empty folder, without what an attempt that was killed left; another's work is kept."""
+    """Empty the folder if a killed adoption left it; refuse a folder that a stage began."""
     if folder.is_dir() and not (folder / ADOPTING).exists() and any(folder.iterdir()):
         raise ArtifactError(
-            f"{folder} is there, unfinished, and no adoption began it: finish it by its own "
-            "command, or remove it, or give another runs."
+            f"{folder} exists, is unfinished, and was not begun by an adoption: finish it by its "
+            "own command, or remove it, or give another runs."
         )
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -120,15 +122,15 @@ def _clear(folder: Path) -> None:
 
 def _new_model(source: Path, runs: Path) -> Artifact:
     load_tokenizer("path", str(source))
-    model = load_model("path", str(source), device_map="meta")  # all but the weights' values
+    model = load_model("path", str(source), device_map="meta")  # without the weights' values
     parameters = sum(weights.numel() for weights in model.parameters())
     files = file_digests(source)
 
     def make(folder: Path) -> Built:
-        place = folder / trained_model.HF
-        shutil.rmtree(place, ignore_errors=True)
-        _copy(source, place, files)
-        if digests({name: place / name for name in files}) != files:
+        copy = folder / trained_model.HF
+        shutil.rmtree(copy, ignore_errors=True)
+        _copy(source, copy, files)
+        if digests({name: copy / name for name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).recorded()}
         return Built([f"{trained_model.HF}/{name}" for name in files], counts)
@@ -138,8 +140,8 @@ def _new_model(source: Path, runs: Path) -> Artifact:
     return build(folder, Adopted(str(source)), inputs, make)
 
 
-def _copy(source: Path, place: Path, names: Iterable[str]) -> None:
+def _copy(source: Path, target: Path, names: Iterable[str]) -> None:
     for name in names:
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / name, place / name)
-        sync(place / name)
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+        sync(target / name)

@@ -15,11 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from contamination.core.config import convert
 from contamination.core.errors import require
 from contamination.core.models import resolve
-from contamination.detection.benchmark_summary import FILE, benchmark_report
 from contamination.detection.config import DetectionStage, ScoredModelConfig
-from contamination.detection.examples import open_examples
-from contamination.detection.requirements import choose_methods
-from contamination.detection.scores import open_scores
 from contamination.launch.cells import Launch, Outcome
 from contamination.launch.config import LaunchSettings
 from contamination.launch.stages import Stages
@@ -32,16 +28,18 @@ log = logging.getLogger(__name__)
 
 
 def is_benchmark(config: DictConfig) -> bool:
-    """Whether it scores models over a benchmark."""
+    """Return whether the configuration scores models on a labelled benchmark."""
     return config.get("examples") is not None
 
 
 def stage_of(config: DictConfig) -> DetectionStage:
-    """What a cell scores.
+    """Return the detection stage of a cell.
 
     Raises:
-        ConfigError: no model, or a method that lacks something.
+        ConfigError: no model is given, or a method lacks an input.
     """
+    from contamination.detection.requirements import choose_methods
+
     path, trust = config.model.path, config.model.trust_remote_code
     require(path is not None, "model.path", path, "give the model to score, or several: a,b,c.")
     scored = ScoredModelConfig(path=path, trust_remote_code=trust)
@@ -51,12 +49,12 @@ def stage_of(config: DictConfig) -> DetectionStage:
 
 
 def _stage(config: DictConfig) -> DetectionStage:
-    """All but the model, whose node is that of a model to train."""
+    """Return the stage without its model, whose node here is that of a model to train."""
     return convert(OmegaConf.masked_copy(config, list(NODES)), DetectionStage)
 
 
 def check(config: DictConfig, settings: LaunchSettings) -> None:
-    """Raise a UserError before any work: of the cell, or because it can't be run so."""
+    """Raise a UserError, before any work, if the cell is invalid or can't be run this way."""
     kind, last = settings.cluster.kind, settings.launch.stage
     remedy = "a benchmark is scored here: give cluster=local, or cluster=torchrun for one cell."
     require(kind != "slurm", "cluster.kind", kind, remedy)
@@ -66,7 +64,7 @@ def check(config: DictConfig, settings: LaunchSettings) -> None:
 
 
 def run_cell(config: DictConfig, stages: Stages) -> Outcome:
-    """Score the cell's model, or find it scored."""
+    """Score the cell's model, or reuse its scores."""
     stage = stage_of(config)
     scores = stages.detect("benchmark", stage)
     paths = {"model": str(stage.model.path), "scores": str(scores.path.absolute())}
@@ -74,8 +72,12 @@ def run_cell(config: DictConfig, stages: Stages) -> Outcome:
 
 
 def report(config: DictConfig, launch: Launch) -> None:
-    """Print the report on all models that are scored, and write it into the launch's folder."""
-    done = launch.done()
+    """Log the report on all models that have scores, and write it to the launch's folder."""
+    from contamination.detection.benchmark_summary import FILE, benchmark_report
+    from contamination.detection.examples import open_examples
+    from contamination.detection.scores import open_scores
+
+    done = launch.done_cells()
     if not done:
         return
     examples = _stage(config).examples
@@ -85,6 +87,6 @@ def report(config: DictConfig, launch: Launch) -> None:
 
 
 def described(config: DictConfig) -> str:
-    """What a dry run says of a cell."""
+    """Return what a dry run prints for a cell."""
     stage = stage_of(config)
     return f"score {stage.examples.name} with {stage.model.path}: {', '.join(stage.method)}"

@@ -1,4 +1,4 @@
-"""`python -m launch check`: what of a runs folder is whole, and what is damaged or left over."""
+"""`python -m launch check`: which artefacts of a runs folder are intact, damaged or left over."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ RUNNING, OLDER, FOREIGN = "running", "older", "foreign"
 STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, FOREIGN, WHOLE)
 TEMPORARY = re.compile(r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_END))
 STALE = 3600.0
-"""Seconds unchanged after which another machine's temporary file counts as left over."""
+"""Seconds without a change after which another machine's temporary file counts as left over."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A folder or file: what became of it, its size, and what there is to say about it."""
+class CheckedPath:
+    """A folder or file with its state, its size and a remark."""
 
     path: Path
     state: str
@@ -45,8 +45,8 @@ class Found:
     words: str = ""
 
 
-def check(runs: Path) -> list[Found]:
-    """All that the runs folder holds, every finished artefact compared by content.
+def check(runs: Path) -> list[CheckedPath]:
+    """Check everything in a runs folder, comparing each finished artefact's files by content.
 
     Raises:
         ConfigError: there is no such folder.
@@ -56,53 +56,53 @@ def check(runs: Path) -> list[Found]:
     folders = sorted(p for kind in ARTIFACTS for p in (runs / kind).glob("*") if p.is_dir())
     sizes = {folder: _bytes(folder) for folder in folders}
     total = sum(sizes.values())
-    shown: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
-    found = []
-    with progress(total=total, desc="check", **shown) as bar:
+    options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
+    paths = []
+    with progress(total=total, desc="check", **options) as bar:
         for folder, size in sizes.items():
             state, words = _state(folder)
-            found.append(Found(folder, state, size, words))
+            paths.append(CheckedPath(folder, state, size, words))
             bar.update(size)
-    busy = [f.path for f in found if f.state in (UNFINISHED, RUNNING)]
-    found += [*_leases(runs), *_temporary(runs, busy), *_resumed(found)]
-    return sorted(found, key=lambda f: (STATES.index(f.state), str(f.path)))
+    in_progress = [path.path for path in paths if path.state in (UNFINISHED, RUNNING)]
+    paths += [*_leases(runs), *_temporary_files(runs, in_progress), *_unused_checkpoints(paths)]
+    return sorted(paths, key=lambda path: (STATES.index(path.state), str(path.path)))
 
 
-def listed(runs: Path, found: Sequence[Found]) -> str:
-    """A line a thing that is not whole, and the count and size of each kind."""
+def listed(runs: Path, paths: Sequence[CheckedPath]) -> str:
+    """Return the number and size of paths in each state, and a line per path that is not intact."""
     lines = [
-        f"  {f.state:10} {_size([f]):>9}  {f.path}{f.words and f': {f.words}'}"
-        for f in found
-        if f.state != WHOLE
+        f"  {path.state:10} {_size([path]):>9}  {path.path}{path.words and f': {path.words}'}"
+        for path in paths
+        if path.state != WHOLE
     ]
-    groups = {state: [f for f in found if f.state == state] for state in reversed(STATES)}
-    counts = [f"{len(own)} {state} ({_size(own)})" for state, own in groups.items() if own]
+    by_state = {state: [p for p in paths if p.state == state] for state in reversed(STATES)}
+    counts = [f"{len(some)} {state} ({_size(some)})" for state, some in by_state.items() if some]
     return "\n".join([f"{runs}: {', '.join(counts) or 'no artefact'}", *lines])
 
 
-def prune(found: Sequence[Found], agreed: Callable[[str], bool]) -> None:
-    """Remove of what `check` found what is left over, then what is damaged, each if agreed.
+def prune(paths: Sequence[CheckedPath], agreed: Callable[[str], bool]) -> None:
+    """Remove paths that are left over, then damaged ones, if `agreed` returns True for each group.
 
-    What a process makes now is never removed.
+    What a process is making is never removed.
     """
     damaged = "damaged; their commands make them again"
     for states, why in (((UNFINISHED, ORPHANED), "left over"), ((DAMAGED,), damaged)):
-        own = [f for f in found if f.state in states]
-        if own and agreed(f"Remove {len(own)} ({_size(own)}), {why}?"):
-            for each in own:
-                print(_removed(each.path))
+        removable = [path for path in paths if path.state in states]
+        if removable and agreed(f"Remove {len(removable)} ({_size(removable)}), {why}?"):
+            for path in removable:
+                print(_removed(path.path))
 
 
 def _removed(place: Path) -> str:
-    """Remove it unless a process may make it; what became of it."""
+    """Remove it unless a process may be making it; return a line that says what happened."""
     folder = next((p for p in (place, *place.parents) if p.parent.name in ARTIFACTS), None)
     lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
-    made = folder is not None and maker(folder) is not None
-    with nullcontext(not made) if made or lease is None else if_free(lease) as free:
+    in_progress = folder is not None and maker(folder) is not None
+    with nullcontext(not in_progress) if in_progress or lease is None else if_free(lease) as free:
         if not free:
             return f"kept {place}: a process may make it now"
         try:
-            if place != lease:  # a lease goes as it is let go of
+            if place != lease:  # `if_free` removes the lease itself
                 _delete(place)
         except OSError as error:
             return f"kept {place}: {error.strerror}"
@@ -110,7 +110,7 @@ def _removed(place: Path) -> str:
 
 
 def _delete(place: Path) -> None:
-    """Without its manifest first: what is half removed is then unfinished. Of a link, the link."""
+    """Delete a file, a link or a folder; a folder's manifest is deleted first."""
     if place.is_dir() and not place.is_symlink():
         if is_complete(place):
             (place / MANIFEST).unlink()
@@ -120,49 +120,52 @@ def _delete(place: Path) -> None:
 
 
 def _state(folder: Path) -> tuple[str, str]:
-    """What became of an artefact's folder, and what there is to say about it."""
-    named, who = NAMED.fullmatch(folder.name), maker(folder)  # before it is finished
+    """Return the state of an artefact's folder and a remark."""
+    # the maker is read first: it may finish the folder meanwhile
+    has_stage_name, process = NAMED.fullmatch(folder.name), maker(folder)
     if not is_complete(folder):
-        if who is not None:
-            return RUNNING, f"{who} makes it"
-        if any(folder.iterdir()) and not (named and (folder / CONFIG).is_file()):
+        if process is not None:
+            return RUNNING, f"{process} makes it"
+        if any(folder.iterdir()) and not (has_stage_name and (folder / CONFIG).is_file()):
             return FOREIGN, "no stage began it, and it is kept"
         return UNFINISHED, "the command that began it resumes it"
     try:
         manifest = read_manifest(folder)
     except ArtifactError as error:
-        if not named:
+        if not has_stage_name:
             return FOREIGN, "no stage made it, and it is kept"
         return DAMAGED, f"{MANIFEST} is not what was written ({error.__cause__})"
     if manifest["schema"] != SCHEMA:
         return OLDER, f"of schema {manifest['schema']}; this version's is {SCHEMA}"
-    wrong = [*damages(folder, manifest, ALWAYS)]
-    return DAMAGED if wrong else WHOLE, "; ".join(wrong)
+    problems = [*damages(folder, manifest, ALWAYS)]
+    return DAMAGED if problems else WHOLE, "; ".join(problems)
 
 
-def _leases(runs: Path) -> Iterator[Found]:
+def _leases(runs: Path) -> Iterator[CheckedPath]:
     for file in (runs / LOCKS).glob("*.lease"):
         if file.is_file() and holder(file) is None:
-            yield Found(file, ORPHANED, _bytes(file), "the lease of a process that is gone")
+            yield CheckedPath(file, ORPHANED, _bytes(file), "the lease of a process that is gone")
 
 
-def _temporary(runs: Path, busy: Sequence[Path]) -> Iterator[Found]:
-    """What killed processes were writing, but in folders that are not finished."""
+def _temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[CheckedPath]:
+    """Yield what killed processes were writing, except in unfinished folders."""
     kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
     for place, folders, files in (step for kind in kinds for step in os.walk(kind)):
         here = Path(place)
-        if here in busy or here.name == LOCKS:
+        if here in in_progress or here.name == LOCKS:
             folders.clear()
             continue
         for name in [*folders, *files]:
             match = TEMPORARY.fullmatch(name)
             if match and not _is_written(here / name, match):
-                yield Found(here / name, ORPHANED, _bytes(here / name), "of a process that is gone")
+                yield CheckedPath(
+                    here / name, ORPHANED, _bytes(here / name), "of a process that is gone"
+                )
         folders[:] = [name for name in folders if not TEMPORARY.fullmatch(name)]
 
 
 def _is_written(path: Path, match: re.Match[str]) -> bool:
-    """Whether the process that made the temporary file may still write it."""
+    """Return whether the process that made the temporary file may still be writing it."""
     if match["host"] == socket.gethostname():
         return bool(psutil.pid_exists(int(match["pid"])))
     with suppress(FileNotFoundError):
@@ -170,27 +173,28 @@ def _is_written(path: Path, match: re.Match[str]) -> bool:
     return True
 
 
-def _resumed(found: Sequence[Found]) -> Iterator[Found]:
-    """What nothing resumes from: a finished folder's checkpoints or tokens, damaged checkpoints."""
-    for each in found:
-        left = [*each.path.glob("checkpoints/damaged-*")]
-        if each.state == WHOLE and holder(lease_file(each.path)) is None:
-            left = [p for name in ("checkpoints", "tokens") if (p := each.path / name).is_dir()]
-        for path in left:
-            yield Found(path, ORPHANED, _bytes(path), "nothing resumes from it")
+def _unused_checkpoints(paths: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
+    """Yield checkpoints that nothing resumes from: damaged ones, and those of finished folders."""
+    for artifact in paths:
+        unused = [*artifact.path.glob("checkpoints/damaged-*")]
+        if artifact.state == WHOLE and holder(lease_file(artifact.path)) is None:
+            folders = (artifact.path / name for name in ("checkpoints", "tokens"))
+            unused = [folder for folder in folders if folder.is_dir()]
+        for path in unused:
+            yield CheckedPath(path, ORPHANED, _bytes(path), "nothing resumes from it")
 
 
 def _bytes(path: Path) -> int:
-    """The size of a file, or of all files in a folder."""
+    """Return the size of a file, or of all files in a folder."""
     total = 0
     for file in path.rglob("*") if path.is_dir() else [path]:
-        with suppress(OSError):  # another process removes it
+        with suppress(OSError):  # another process has removed it
             total += 0 if file.is_dir() else file.stat().st_size
     return total
 
 
-def _size(found: Sequence[Found]) -> str:
-    count: float = sum(f.bytes for f in found)
+def _size(paths: Sequence[CheckedPath]) -> str:
+    count: float = sum(path.bytes for path in paths)
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

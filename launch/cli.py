@@ -1,10 +1,10 @@
-"""The command `contamination`: each stage and tool by its name, from any folder.
+"""The command `contamination`, which runs each stage and tool by its name from any folder.
 
 ::
 
     contamination quickstart                   contaminate, train, score and report on embedded data
     contamination inject | train | detect | analyse [field=value ...]
-    contamination audit audit=NAME [field=value ...]   an audit of a model with texts of one's own
+    contamination audit audit=NAME [field=value ...]   audit a model with your own texts
     contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
     contamination launch [-m] [field=value ...]
     contamination status | report | check | adopt | fetch [...]
@@ -46,7 +46,7 @@ TOOLS = {
     "adopt": ("kind=model", "kind=corpus", "path=", "runs="),
     "fetch": (),
 }
-"""`launch`'s tools, with what completion offers after them."""
+"""The tools of `launch`, with the words that completion offers after them."""
 OTHERS = ("audit", "list", "quickstart")
 GROUPS = {
     "methods": "method",
@@ -59,7 +59,7 @@ GROUPS = {
 
 
 def main() -> int:
-    """Run a stage or a tool; the exit status."""
+    """Run a stage or a tool and return the exit status."""
     match sys.argv[1:]:
         case [] | ["-h" | "--help" | "help"]:
             print(__doc__)
@@ -84,21 +84,21 @@ def main() -> int:
 
 
 def overrides(words: list[str]) -> list[str]:
-    """The words with `--model-url URL`, or `--model-url=URL`, as `model.url=URL`; and so on."""
-    found, left = [], iter(words)
-    for word in left:
+    """Return the words as overrides: `--model-url URL` or `--model-url=URL` as `model.url=URL`."""
+    fields, remaining = [], iter(words)
+    for word in remaining:
         option = re.fullmatch(r"--(model|reference)-([\w-]+)(?:=(.*))?", word)
         if option is None:
-            found.append(word)
+            fields.append(word)
             continue
         node, field, value = option.groups()
-        value = next(left, "") if value is None else value
-        found.append(f"{node}.{field.replace('-', '_')}={value}")
-    return found
+        value = next(remaining, "") if value is None else value
+        fields.append(f"{node}.{field.replace('-', '_')}={value}")
+    return fields
 
 
 def listing(kinds: list[str]) -> str:
-    """The choices of each kind, a line each: a name and the first comment of its file."""
+    """Return one line per choice of each kind: its name and the first comment of its file."""
     if unknown := [kind for kind in kinds if kind not in GROUPS]:
         raise ConfigError(f"list {unknown[0]}: no such kind. {near_names(unknown[0], GROUPS)}")
     return "\n\n".join("\n".join([f"{kind}:", *_choices(kind)]) for kind in kinds or GROUPS)
@@ -111,7 +111,7 @@ def _choices(kind: str) -> list[str]:
 
 
 def _about(kind: str, file: Path) -> str:
-    """A method's first sentence, with its paper; another file's first comment."""
+    """Return a method's first sentence with its paper, or another file's first comment."""
     if kind == "methods":
         node = read_yaml(file)[file.stem]
         return str(get_class(node["_target_"]).__doc__).partition("\n")[0]
@@ -121,7 +121,7 @@ def _about(kind: str, file: Path) -> str:
 
 
 def _completion_script() -> int:
-    """Hydra's script for bash, for this command."""
+    """Print Hydra's completion script for bash, adapted to this command."""
     with redirect_stdout(StringIO()) as script:
         status = _run("launch", ["-sc", "install=bash"])
     print(script.getvalue().rstrip().removesuffix("python") + COMMAND)
@@ -129,24 +129,24 @@ def _completion_script() -> int:
 
 
 def _complete(words: list[str]) -> int:
-    """What may stand in the place of the last word; Hydra knows a stage's."""
-    first, *more = words[1:] or [""]
+    """Print the completions of the last word; for a stage's overrides, Hydra does."""
+    first, *rest = words[1:] or [""]
     stage = "launch" if first in ("quickstart", "fetch") else PACKAGES.get(first)
-    if not more or stage is None:
+    if not rest or stage is None:
         following = {"list": GROUPS, **TOOLS}.get(first, ())
-        print("\n".join(following if more else [*PACKAGES, *TOOLS, *OTHERS]))
+        print("\n".join(following if rest else [*PACKAGES, *TOOLS, *OTHERS]))
         return 0
     os.environ["COMP_LINE"] = " ".join([COMMAND, *words[2:]])
     return _run(stage, ["-sc", "query=bash"])
 
 
 def _unknown(word: str) -> None:
-    known = [*PACKAGES, *TOOLS, *OTHERS]
-    raise ConfigError(f"contamination {word}: no such command. {near_names(word, known)}")
+    commands = [*PACKAGES, *TOOLS, *OTHERS]
+    raise ConfigError(f"contamination {word}: no such command. {near_names(word, commands)}")
 
 
 def _run(package: str, words: list[str]) -> int:
-    """The package as `python -m` runs it, but without the current folder on Python's path."""
+    """Run the package as `python -m` does, but without the current folder on Python's path."""
     sys.argv[1:] = words
     try:
         runpy.run_module(f"contamination.{package}", run_name="__main__", alter_sys=True)

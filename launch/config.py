@@ -1,4 +1,4 @@
-"""Where the stages run, and how many processes each gets."""
+"""Configuration of a launch: where the stages run, with how many processes, and a second stage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 import contamination.analysis.config
-import contamination.detection.config  # noqa: F401 (their nodes are the pipeline's too)
+import contamination.detection.config  # noqa: F401 (registers nodes that the pipeline has too)
 from contamination.core.config import Range, Ranged, at_least, convert, limited, one_of, register
 from contamination.core.errors import require
 from contamination.core.tasks import TasksConfig
@@ -29,16 +29,16 @@ KINDS = ("local", "torchrun", "deepspeed", "slurm", "datatrove")
 
 @dataclass(frozen=True)
 class LaunchConfig(Ranged, node="launch"):
-    """What to do of the pipeline (node `launch`)."""
+    """Which part of the pipeline to run (node `launch`)."""
 
     dry_run: bool = False
-    """Print the commands and batch scripts, and run nothing."""
+    """Print the commands and batch scripts without running anything."""
     stage: str | None = limited(None, one_of(STAGES))
-    """`inject`, `train` or `detect`: no further than this; null: all, and the report."""
+    """The last stage to run: `inject`, `train` or `detect`; null: all, and the report."""
     cell: str | None = None
-    """The folder of a cell's records; null: that of this launch. Jobs are told theirs."""
+    """The folder of a cell's records; null: that of this launch. Set for jobs."""
     slice: str | None = None
-    """`2/8`: this slice of the cell's detection, without scores. Jobs are told theirs."""
+    """A slice of the cell's detection to run without scores, such as `2/8`. Set for jobs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,16 +48,16 @@ class LaunchConfig(Ranged, node="launch"):
 
 @dataclass(frozen=True)
 class ClusterConfig(TasksConfig, node="cluster"):
-    """How the stages are started (node `cluster`)."""
+    """Where and how the stages' processes are started (node `cluster`)."""
 
     kind: str = limited("local", one_of(KINDS))
     """`local`: this machine. `torchrun`: several nodes, the same command on each. `deepspeed`: the
-    hosts of a hostfile, from here. `slurm`: an array job a stage. `datatrove`: as `local`, and the
-    corpora as `TasksConfig` has it."""
+    hosts of a hostfile, from here. `slurm`: one array job per stage. `datatrove`: as `local`, with
+    corpora made in the tasks that `TasksConfig` describes."""
     processes: int = limited(1, at_least(1))
-    """Processes on each node, one a GPU; 1 on one node: the pipeline's own."""
+    """Processes on each node, one per GPU; with 1 on one node, the pipeline's own process."""
     nodes: int = limited(1, at_least(1))
-    """Nodes, with torchrun."""
+    """The number of nodes, with torchrun."""
     node_rank: int = 0
     """This node's number, from 0, with torchrun's static rendezvous."""
     rendezvous: str = limited("static", one_of(("static", "c10d")))
@@ -67,16 +67,16 @@ class ClusterConfig(TasksConfig, node="cluster"):
     port: int = limited(29500, Range(lambda port: 1 <= port <= 65535, "give 1 to 65535."))
     """A port of the first node that is free."""
     hostfile: str | None = None
-    """DeepSpeed's hostfile: a line a host, such as `worker-1 slots=8`."""
+    """DeepSpeed's hostfile: one line per host, such as `worker-1 slots=8`."""
     options: list[str] = field(default_factory=list)
     """Further options of torchrun, deepspeed or srun."""
     grace_seconds: int = limited(600, at_least(0))
-    """How long torchrun's processes may take to save after SIGTERM before they are killed."""
+    """Seconds that torchrun's processes may take to save after SIGTERM before they are killed."""
     requeues: int = limited(3, at_least(0))
     """How often a SLURM job that was preempted or ran out of time is queued again."""
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """SLURM options of `all` jobs and of a stage's (`inject`, `train`, `detect`, `analyse`), by the
-    names that submitit's SlurmExecutor gives them: time (minutes), partition, nodes, …"""
+    """SLURM options of `all` jobs and of one stage's (`inject`, `train`, `detect`, `analyse`), with
+    the names of submitit's SlurmExecutor: time (minutes), partition, nodes, …"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,40 +93,40 @@ class ClusterConfig(TasksConfig, node="cluster"):
         self._check_jobs()
 
     def _check_jobs(self) -> None:
-        known = ("all", *STAGES, "analyse")
+        job_names = ("all", *STAGES, "analyse")
         for name, options in self.jobs.items():
             field, time = f"cluster.jobs.{name}", options.get("time")
-            require(name in known, field, options, f"give options of {', '.join(known)}.")
-            whole = time is None or isinstance(time, int)
-            require(whole, f"{field}.time", time, "give whole minutes.")
+            require(name in job_names, field, options, f"give options of {', '.join(job_names)}.")
+            is_whole = time is None or isinstance(time, int)
+            require(is_whole, f"{field}.time", time, "give whole minutes.")
         slices = self.jobs.get("detect", {}).get("slices", 1)
-        some = isinstance(slices, int) and slices > 0
-        require(some, "cluster.jobs.detect.slices", slices, "give 1 or more.")
-        timed = self.kind != "slurm" or bool(self.jobs.get("all", {}).get("time"))
-        require(timed, "cluster.jobs.all.time", None, "give the minutes that a job may take.")
+        is_positive = isinstance(slices, int) and slices > 0
+        require(is_positive, "cluster.jobs.detect.slices", slices, "give 1 or more.")
+        has_time = self.kind != "slurm" or bool(self.jobs.get("all", {}).get("time"))
+        require(has_time, "cluster.jobs.all.time", None, "give the minutes that a job may take.")
 
     @property
     def tasks(self) -> TasksConfig:
-        """What makes the parts of a corpus: of the kinds only `datatrove` says anything of it."""
+        """The tasks that make a corpus's parts; the defaults unless the kind is `datatrove`."""
         if self.kind != "datatrove":
             return TasksConfig()
         return TasksConfig(**{f.name: getattr(self, f.name) for f in fields(TasksConfig)})
 
     def job(self, stage: str) -> dict[str, Any]:
-        """The SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
-        given = [self.jobs.get(name, {}) for name in ("all", stage)]
-        known = {k: v for options in given for k, v in options.items() if v is not None}
-        return {k: v for k, v in known.items() if (stage, k) != ("detect", "slices")}
+        """Return the SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
+        all_and_own = [self.jobs.get(name, {}) for name in ("all", stage)]
+        options = {k: v for part in all_and_own for k, v in part.items() if v is not None}
+        return {k: v for k, v in options.items() if (stage, k) != ("detect", "slices")}
 
     @property
     def slices(self) -> int:
-        """Jobs that each make a slice of a cell's detection, before another one scores."""
+        """The number of jobs that each make a slice of a cell's detection before one scores."""
         return int(self.jobs.get("detect", {}).get("slices", 1)) if self.kind == "slurm" else 1
 
 
 @dataclass(frozen=True)
 class LaunchSettings:
-    """Everything that says how to run, and nothing about what is made."""
+    """The nodes that say how to run, without those that say what is made."""
 
     runs: str = "runs"
     name: str = "run"
@@ -140,14 +140,14 @@ register("cluster", ClusterConfig)
 
 @dataclass(frozen=True)
 class SecondStage(Ranged, node="second_stage"):
-    """The node `second_stage`."""
+    """The fine-tuning that follows the pretraining (node `second_stage`)."""
 
     members_in: str | None = limited(None, one_of((PRETRAINING, FINETUNING, BOTH)))
     """Where the members are inserted; null: there is no second stage."""
     instructions: dict[str, Any] = field(default_factory=dict)
-    """Clean texts of a prompt and an output (conf/instructions), each as `InstructionsConfig`."""
+    """Clean texts with a prompt and an output (conf/instructions), each an `InstructionsConfig`."""
     copies: int = limited(1, at_least(1))
-    """Of each member in the fine-tuning set; an epoch reads all of them."""
+    """Copies of each member in the fine-tuning set; an epoch reads all of them."""
     finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
     """How the texts are made and laid out."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -155,16 +155,16 @@ class SecondStage(Ranged, node="second_stage"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        texts = self.members_in in (None, FINETUNING, BOTH) or bool(self.instructions)
+        has_texts = self.members_in in (None, FINETUNING, BOTH) or bool(self.instructions)
         remedy = "there is nothing to fine-tune on: choose some, such as nq_open."
-        self.require(texts, "instructions", remedy)
+        self.require(has_texts, "instructions", remedy)
 
     @property
     def clean(self) -> dict[str, InstructionsConfig]:
-        """The clean texts' own configurations.
+        """The configurations of the clean texts, by name.
 
         Raises:
-            ConfigError: an unknown field, or a value that it can't have.
+            ConfigError: an unknown field, or an invalid value.
         """
         nodes = OmegaConf.create({"instructions": self.instructions})
         return convert(nodes, _Clean).instructions

@@ -1,4 +1,4 @@
-"""What a cell of the main path is: its stages, checked before any work."""
+"""The plan of a cell: the configurations of its stages, checked before any work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-import contamination.injection.run
 from contamination.analysis.config import AnalysisConfig
 from contamination.core.config import convert, create
 from contamination.core.errors import ConfigError, require
@@ -19,7 +18,7 @@ from contamination.detection.requirements import choose_methods, used_by
 from contamination.detection.resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
 from contamination.launch.config import LaunchSettings, SecondStage
-from contamination.launch.second_stage import check_second
+from contamination.launch.second_stage import check_second_stage
 from contamination.training.check import check_recipe
 from contamination.training.config import (
     PretrainingConfig,
@@ -27,17 +26,17 @@ from contamination.training.config import (
     TrainingStage,
     WandbConfig,
 )
-from contamination.training.data import Order
+from contamination.training.data import SequenceOrder
 from contamination.training.engine import check_dtype, check_warmup
 from contamination.training.models import check_architecture, hf_folder, model_digest
 
 BASE = "base"
-"""`reference.path` for the model before the training."""
+"""The value of `reference.path` that means the model before the training."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A cell's stages, checked; what earlier stages make is filled in while it runs."""
+class CellPlan:
+    """A cell's stages, checked. Paths of artefacts that the cell makes are filled in as it runs."""
 
     injection: InjectionStage
     training: TrainingStage
@@ -48,25 +47,25 @@ class Plan:
 
     @property
     def made_here(self) -> bool:
-        """Whether the base model is made from nothing."""
+        """Whether the base model is trained from random weights."""
         return self.training.model.path is None
 
     @property
     def pretraining(self) -> PretrainingConfig | None:
-        """How the base model is made from nothing; None: it is given."""
+        """How the base model is trained from random weights; None if a model is given."""
         return self.training.model.pretraining if self.made_here else None
 
     @property
     def makes_reference(self) -> bool:
-        """Whether a fair reference is made: where a method needs one, and none is named."""
-        asked = "reference" in used_by(build_methods(self.detection.method))
-        return self.made_here and asked and self.detection.reference.given is None
+        """Whether a reference model is trained: a method needs one, and the user names none."""
+        is_needed = "reference" in used_by(build_methods(self.detection.method))
+        return self.made_here and is_needed and self.detection.reference.given is None
 
     @property
     def makes_masked_lm(self) -> bool:
-        """Whether a masked language model is made: where a method needs one, and none is named."""
-        asked = "masked_lm" in used_by(build_methods(self.detection.method))
-        return self.pretraining is not None and asked and self.detection.masked_lm.path is None
+        """Whether a masked language model is trained: a method needs one, and none is named."""
+        is_needed = "masked_lm" in used_by(build_methods(self.detection.method))
+        return self.pretraining is not None and is_needed and self.detection.masked_lm.path is None
 
     @property
     def last(self) -> TrainingConfig:
@@ -79,14 +78,14 @@ class Plan:
         return self.second.members_in is not None
 
     @property
-    def order(self) -> Order:
-        """How the contaminated training goes through its corpus, but for the seed."""
-        own = self.training.training
-        return Order(self.injection.injection.sequences, own.batch_sequences, None, own.epochs)
+    def order(self) -> SequenceOrder:
+        """The batches and epochs of the contaminated training, without the seed of its order."""
+        config, sequences = self.training.training, self.injection.injection.sequences
+        return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
 
 
 @dataclass(frozen=True)
-class Rest:
+class PipelineNodes:
     """The part of the pipeline's configuration that no stage of a cell has."""
 
     base_corpus: dict[str, Any]
@@ -95,23 +94,31 @@ class Rest:
     second_stage: SecondStage = field(default_factory=SecondStage)
 
 
-def plan(config: DictConfig, *, read: bool = True) -> Plan:
-    """The stages that `conf/pipeline.yaml` describes; `read` also checks the benchmarks' rows.
+def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True) -> CellPlan:
+    """Return the stages that the pipeline's configuration describes, after checking them.
+
+    Args:
+        config: a cell's configuration, as `conf/pipeline.yaml` composes it.
+        read: whether to read and check the benchmarks' rows as well.
+        check_base_model: whether to check a base model's architecture with transformers, which
+            takes seconds to import; not needed where such a model has been trained already.
 
     Raises:
-        UserError: anything that can be known to be wrong before the first token is written.
+        UserError: a value, or a combination of values, that some stage would refuse later.
     """
+    import contamination.injection.run
+
     # not `model`, which is the trained model here, and the scored one there
     nodes = ["name", "seed", "runs", "method", "detection", "reference", "masked_lm", "prefix"]
-    rest = [str(name) for name in config if name != "cluster"]
-    own = convert(OmegaConf.masked_copy(config, rest), InjectionStage)
+    all_but_cluster = [str(name) for name in config if name != "cluster"]
+    injection = convert(OmegaConf.masked_copy(config, all_but_cluster), InjectionStage)
     cluster = convert(config, LaunchSettings).cluster
-    stages = Plan(
-        replace(own, cluster=cluster.tasks),
+    stages = CellPlan(
+        replace(injection, cluster=cluster.tasks),
         convert(config, TrainingStage),
         convert(OmegaConf.masked_copy(config, nodes), DetectionStage),
-        convert(config, Rest).second_stage,
-        convert(config, Rest).base_corpus,
+        convert(config, PipelineNodes).second_stage,
+        convert(config, PipelineNodes).base_corpus,
     )
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
@@ -120,15 +127,15 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     if stages.training.model.path is not None:
         hf_folder("model.path", stages.training.model.path)
     else:
-        _check_base(stages)
-    for role, path in _given(stages.detection).items():
+        _check_base(stages, with_transformers=check_base_model)
+    for role, path in _named_models(stages.detection).items():
         resolve(f"{role}.path", path)
     if stages.detection.prefix.path is not None:
         open_prefix(stages.detection.prefix.path)
     training, width = stages.training, stages.injection.injection.sequence_tokens
     check_recipe(training.training, training.deepspeed, stages.order, width)
     if stages.two_stages:
-        check_second(stages.second, training.deepspeed, stages.injection, read=read)
+        check_second_stage(stages.second, training.deepspeed, stages.injection, read=read)
     training.wandb.check_login()
     if not read:
         contamination.injection.run.check_nodes(stages.injection)
@@ -141,65 +148,71 @@ def plan(config: DictConfig, *, read: bool = True) -> Plan:
     return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
 
 
-def content_of(plan: Plan) -> dict[str, str]:
-    """The digests of all that the configuration names: a path may come to hold something else.
+def input_digests(plan: CellPlan) -> dict[str, str]:
+    """Return the digests of all inputs that the configuration names, since files may change.
 
     Raises:
-        UserError: something is not there.
+        UserError: an input does not exist.
     """
-    own, scored = plan.injection, plan.detection
-    inputs = contamination.injection.run.inputs_of(own, create("corpus", own.corpus), ())
-    found: dict[str, str] = {**inputs, **plan.benchmarks}
+    import contamination.injection.run
+
+    injection, detection = plan.injection, plan.detection
+    corpus = create("corpus", injection.corpus)
+    inputs = contamination.injection.run.inputs_of(injection, corpus, ())
+    digests: dict[str, str] = {**inputs, **plan.benchmarks}
     if plan.pretraining:
-        found["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
-    used = used_by(build_methods(scored.method))
-    models = {role: path for role, path in _given(scored).items() if role in used}
+        digests["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
+    roles = used_by(build_methods(detection.method))
+    models = {role: path for role, path in _named_models(detection).items() if role in roles}
     if plan.training.model.path is not None:
         models["model"] = plan.training.model.path
-    found |= {role: model_digest(f"{role}.path", path) for role, path in models.items()}
-    if "prefix" in used and scored.prefix.path:
-        found["prefix"] = open_prefix(scored.prefix.path).digest
-    return found
+    digests |= {role: model_digest(f"{role}.path", path) for role, path in models.items()}
+    if "prefix" in roles and detection.prefix.path:
+        digests["prefix"] = open_prefix(detection.prefix.path).digest
+    return digests
 
 
-def _given(stage: DetectionStage) -> dict[str, str]:
-    """The models that methods need and the user names, by their role."""
+def _named_models(stage: DetectionStage) -> dict[str, str]:
+    """Return the paths of the reference and the masked LM that the user names, by role."""
     paths = {"reference": stage.reference.path, "masked_lm": stage.masked_lm.path}
     return {role: path for role, path in paths.items() if path is not None and path != BASE}
 
 
 def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
-    """A window of the corpus is a window of time only where training keeps the corpus's order."""
-    whole = injection.last_tokens is None and injection.window == [0, 1]
+    """Require training in the corpus's order if copies are inserted in only a part of it."""
+    is_whole = injection.last_tokens is None and injection.window == [0, 1]
     remedy = (
         "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
         "order spreads the copies over the whole training."
     )
-    require(whole or training.order == "corpus", "training.order", training.order, remedy)
+    require(is_whole or training.order == "corpus", "training.order", training.order, remedy)
 
 
-def _check_base(plan: Plan) -> None:
-    """Raise a ConfigError where the base model can't be pretrained, or then trained, as asked."""
-    own, width = plan.pretraining, plan.injection.injection.sequence_tokens
-    if own is None:
+def _check_base(plan: CellPlan, *, with_transformers: bool) -> None:
+    """Raise a ConfigError if the base model can't be pretrained, or trained further, as asked."""
+    pretraining, width = plan.pretraining, plan.injection.injection.sequence_tokens
+    if pretraining is None:
         raise ConfigError(
             "model.pretraining is None: say how the base model is pretrained, or give model.path."
         )
     longer = (
-        f"the base model is pretrained on sequences of {own.sequence_tokens}, its context. Lower "
-        "it, or raise model.pretraining.sequence_tokens."
+        f"the base model is pretrained on sequences of {pretraining.sequence_tokens}, its context. "
+        "Lower it, or raise model.pretraining.sequence_tokens."
     )
-    require(width <= own.sequence_tokens, "injection.sequence_tokens", width, longer)
-    given = plan.injection.tokenizer.path
+    require(width <= pretraining.sequence_tokens, "injection.sequence_tokens", width, longer)
+    tokenizer = plan.injection.tokenizer.path
     remedy = "a base model that is made here has its own tokenizer: leave it out."
-    require(given is None, "tokenizer.path", given, remedy)
-    check_architecture(plan.training.model, own.vocab_size, own.sequence_tokens)
-    check_warmup(own, Order(own.sequences, own.batch_sequences, None).steps)
-    check_dtype(own, own.deepspeed)
+    require(tokenizer is None, "tokenizer.path", tokenizer, remedy)
+    if with_transformers:
+        model = plan.training.model
+        check_architecture(model, pretraining.vocab_size, pretraining.sequence_tokens)
+    order = SequenceOrder(pretraining.sequences, pretraining.batch_sequences, None)
+    check_warmup(pretraining, order.steps)
+    check_dtype(pretraining, pretraining.deepspeed)
 
 
-def runs_of(plan: Plan) -> dict[str, list[str]]:
-    """The runs of each stage that can be processes of its own, by name."""
+def run_names(plan: CellPlan) -> dict[str, list[str]]:
+    """Return the names of the runs of each stage that can run as separate processes."""
     steps = plan.last.export_steps
     return {
         "train": [
@@ -212,17 +225,19 @@ def runs_of(plan: Plan) -> dict[str, list[str]]:
     }
 
 
-def check_methods(plan: Plan, stage: DetectionStage) -> None:
-    """Raise a ConfigError where a method chosen by name will lack something."""
-    own = "its own" if plan.made_here else None
-    choose_methods(served(stage, stage.reference.given or own, own))
+def check_methods(plan: CellPlan, stage: DetectionStage) -> None:
+    """Raise a ConfigError if a method chosen by name will lack a model or another input."""
+    trained_here = "its own" if plan.made_here else None
+    choose_methods(with_models(stage, stage.reference.given or trained_here, trained_here))
 
 
-def served(stage: DetectionStage, reference: str | None, masked_lm: str | None) -> DetectionStage:
-    """The stage with what the pipeline itself can give to methods, unless the user gave it.
+def with_models(
+    stage: DetectionStage, reference: str | None, masked_lm: str | None
+) -> DetectionStage:
+    """Return the stage with these models for methods; a masked LM that the user names has priority.
 
-    Where the base model is the reference, its own scores by such methods are no more than a check:
-    all are 0.
+    If the base model is the reference, its own scores by reference methods are all 0, which serves
+    as a check.
     """
     return replace(
         stage,

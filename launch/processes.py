@@ -1,4 +1,4 @@
-"""A stage by processes of its own: the command that starts them, and what becomes of them."""
+"""A stage in separate processes: the command that starts them, their exit and their errors."""
 
 from __future__ import annotations
 
@@ -27,19 +27,23 @@ from contamination.launch import snapshot
 from contamination.launch.config import PACKAGES, ClusterConfig
 from contamination.launch.saved_config import arguments
 
-RENDEZVOUS_SECONDS = 3600  # one node may still make what the others find made
+RENDEZVOUS_SECONDS = 3600  # one node may still be making an artefact that the others wait for
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 log = logging.getLogger(__name__)
 
 
 class CrashedError(UserError):
-    """Processes of a stage ended, by no mistake of the user's that is known."""
+    """Processes of a stage ended, and not because of a user's error that they reported.
+
+    Attributes:
+        known: whether the reason is known. If the same one is repeated, a third try is no help.
+    """
 
     status = 1
 
-    def __init__(self, words: str, *, known: bool) -> None:
-        super().__init__(words)
-        self.known = known  # why: where they say the same again, a third try is no help
+    def __init__(self, message: str, *, known: bool) -> None:
+        super().__init__(message)
+        self.known = known
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Processes:
 
     @property
     def count(self) -> int:
-        """How many there are; with a hostfile, as many as its slots."""
+        """The number of processes; with a hostfile, that of its slots."""
         cluster = self.cluster
         if cluster.kind == "slurm":
             job = cluster.job(self.stage)
@@ -63,53 +67,57 @@ class Processes:
         return cluster.nodes * cluster.processes
 
     @property
-    def here(self) -> int:
-        """Those that this command answers for: each node may have one of its own."""
+    def local_count(self) -> int:
+        """The number of processes that this command starts: each node may have its own command."""
         if self.cluster.kind == "deepspeed" and "--no_ssh" in self.cluster.options:
             return self.count // len(_slots(Path(str(self.cluster.hostfile))))
         return self.count // (self.cluster.nodes if self.cluster.kind == "torchrun" else 1)
 
     @property
-    def alone(self) -> bool:
-        """Whether the stage is one process, the pipeline's own."""
+    def in_process(self) -> bool:
+        """Whether the stage runs in the pipeline's own process."""
         return self.count == 1 and self.cluster.kind != "deepspeed"
 
-    def saved(self, run: str) -> Path:
-        """The folder of the configuration that the stage's processes read in a run of this name."""
+    def config_folder(self, run: str) -> Path:
+        """Return the folder of the configuration that the processes of this run read."""
         return self.folder / "stages" / f"{self.stage}-{run}"
 
     def command(self, run: str) -> list[str]:
-        """What starts the stage's package as that many processes."""
-        place = self.saved(run)
-        return [*self._launcher(place.name), PACKAGES[self.stage], *arguments(place)]
+        """Return the command that starts the processes of this run."""
+        folder = self.config_folder(run)
+        return [*self._launcher(folder.name), PACKAGES[self.stage], *arguments(folder)]
 
     def run(self, run: str, artifact: Path | None) -> None:
-        """Start them to make the artefact; what crashed is started again `cluster.retries` times.
+        """Start the processes; if they crash, start them again up to `cluster.retries` times.
 
-        Without an artefact, as of a slice, their exit status alone says that they are done.
+        Args:
+            run: names the configuration that they read.
+            artifact: the folder that they complete; None, as for a slice: only their exit status
+                tells that they are done.
 
         Raises:
-            UserError: what one of them said that the user can mend.
-            StoppedError: a signal came, and they have saved what they did.
-            CrashedError: they crashed once too often; the first one's traceback comes first.
+            UserError: an error of the user's that one of them reported.
+            StoppedError: a signal came, and they have saved their work.
+            CrashedError: they crashed too often.
         """
-        call, before = self.command(run), ""
-        for left in reversed(range(self.cluster.retries + 1)):
-            log.info("%s: %s", self.saved(run).name, shlex.join(call))
+        call, last_error = self.command(run), ""
+        for retries_left in reversed(range(self.cluster.retries + 1)):
+            log.info("%s: %s", self.config_folder(run).name, shlex.join(call))
             if self.cluster.node_rank == 0:
                 process_records.forget(self.folder)
             status, stopped = _wait(call, self._environment(), self._ask_to_stop)
             if status == 0 and artifact is not None:
                 _await(artifact)
             done = status == 0 if artifact is None else is_complete(artifact)
-            if done and not stopped:  # of another node's status this one may say
+            if done and not stopped:  # whatever the status: it may be another node's
                 return
             error = self._error(status, stopped)
-            again = isinstance(error, CrashedError) and not (error.known and str(error) == before)
-            if left == 0 or not again:
+            if retries_left == 0 or not isinstance(error, CrashedError):
                 raise error
-            before, more = str(error), f"{left - 1} more after this"
-            log.error("%s\nStarting again from the last checkpoint; %s.", error, more)
+            if error.known and str(error) == last_error:
+                raise error
+            last_error, retries = str(error), f"{retries_left - 1} more after this"
+            log.error("%s\nStarting again from the last checkpoint; %s.", error, retries)
 
     def _launcher(self, name: str) -> list[str]:
         cluster, python = self.cluster, [sys.executable, "-m"]
@@ -128,7 +136,7 @@ class Processes:
         return [*torchrun, *cluster.options, "-m"]
 
     def _rendezvous(self, name: str) -> list[str]:
-        """How torchrun's nodes find each other."""
+        """Return the options by which torchrun's nodes find each other."""
         cluster = self.cluster
         if cluster.nodes == 1:
             return ["--standalone"]
@@ -141,15 +149,15 @@ class Processes:
                 rdzv_conf=f"join_timeout={RENDEZVOUS_SECONDS}",
             )
         nodes = _options(nnodes=cluster.nodes, node_rank=cluster.node_rank)
-        place = _options(master_addr=cluster.address, master_port=cluster.port)
-        return [*nodes, *place, f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}"]
+        first_node = _options(master_addr=cluster.address, master_port=cluster.port)
+        return [*nodes, *first_node, f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}"]
 
     def _environment(self) -> dict[str, str]:
-        """This process's, less the place that it took itself, with the snapshot's code."""
-        kept = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
+        """Return this process's environment without its own rank, and with the snapshot's code."""
+        variables = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
         if self.cluster.kind == "slurm":
-            kept["MASTER_ADDR"] = socket.gethostname()  # a batch script runs on the first node
-        return {**kept, **snapshot.environment(self.code)}
+            variables["MASTER_ADDR"] = socket.gethostname()  # a batch script runs on the first node
+        return {**variables, **snapshot.environment(self.code)}
 
     def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
         """Let them save and end. Not every launcher passes SIGTERM on to its processes."""
@@ -164,21 +172,23 @@ class Processes:
             process.send_signal(signal.SIGTERM)
 
     def _error(self, status: int, stopped: bool) -> UserError | StoppedError:
-        """Why they ended, by what they left."""
+        """Return the error that explains why they ended, from the records that they left."""
         failures = process_records.read_failures(self.folder)
         stops = [f for f in failures if f.stopped]
         if stopped and not stops:
             return signals.stopped("before there was anything new to save.")
-        if stopped:  # whatever signal they were then told by
+        if stopped:  # whichever signal they then received
             return signals.stopped(stops[0].message.partition(" came ")[2])
         if stops and stops == failures:
             return StoppedError(stops[0].message, stops[0].status)
         if not failures or failures[0].of_peers:
-            seen = [f"; rank {f.rank} on {f.host} saw {f.kind}: {f.message}" for f in failures[:1]]
+            symptoms = [
+                f"; rank {f.rank} on {f.host} saw {f.kind}: {f.message}" for f in failures[:1]
+            ]
             return CrashedError(
-                f"A process of {self.stage} died without a word (the launcher's exit status is "
-                f"{status}): killed, perhaps for want of memory, or out of reach. The launcher "
-                f"names it above{''.join(seen)}",
+                f"A process of {self.stage} died without an error message (the launcher's exit "
+                f"status is {status}): it was killed, perhaps because memory ran out, or can't be "
+                f"reached. The launcher names it above{''.join(symptoms)}",
                 known=False,
             )
         first = failures[0]
@@ -192,25 +202,27 @@ class Processes:
 
 
 def _options(**values: object) -> list[str]:
-    """`--node-rank=1` for `node_rank=1`."""
+    """Return command-line options, such as `--node-rank=1` for `node_rank=1`."""
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
 
 
 def _wait(
-    call: Sequence[str], environment: dict[str, str], ask: Callable[[subprocess.Popen[bytes]], None]
+    call: Sequence[str],
+    environment: dict[str, str],
+    ask_to_stop: Callable[[subprocess.Popen[bytes]], None],
 ) -> tuple[int, bool]:
-    """Run a command; its exit status, and whether a signal came. Then `ask` tells it to stop."""
+    """Run a command; return its exit status and whether a signal came, which it is told to obey."""
     process: subprocess.Popen[bytes] | None = None
 
-    def answer() -> None:
+    def on_signal() -> None:
         if process is not None:
-            ask(process)
+            ask_to_stop(process)
 
-    with deferred(answer) as stopped:
-        # a session of its own: Ctrl-C in a terminal reaches it through `ask` alone
+    with deferred(on_signal) as stopped:
+        # in a session of its own, so that Ctrl-C reaches it only through `ask_to_stop`
         process = subprocess.Popen(tied(call), env=environment, start_new_session=True)
         if stopped():
-            ask(process)
+            ask_to_stop(process)
         try:
             return process.wait(), stopped()
         except StoppedError:  # by a second Ctrl-C
@@ -219,15 +231,15 @@ def _wait(
 
 
 def _await(artifact: Path) -> None:
-    """Until this machine sees what another one has written, or a minute."""
+    """Wait, at most a minute, until this machine sees what another one has written."""
     deadline = time.monotonic() + 60
     while not is_complete(artifact) and time.monotonic() < deadline:
         time.sleep(1)
 
 
 def _slots(hostfile: Path) -> list[int]:
-    """How many processes each host of a DeepSpeed hostfile takes."""
-    remedy = "write a line a host, such as worker-1 slots=8"
+    """Return the number of processes of each host in a DeepSpeed hostfile."""
+    remedy = "write one line per host, such as worker-1 slots=8"
     try:
         with open_to_read(hostfile) as stream:
             text = stream.read().decode()

@@ -1,7 +1,7 @@
-"""A launch: one cell, or with `-m` many that share what they can, and one report.
+"""A launch: one cell, or with `-m` a sweep of cells that share artefacts, and one report.
 
-Within a sweep a cell that fails does not stop the others. The same command again resumes where it
-was stopped: finished artefacts are reused.
+A cell of a sweep that fails does not stop the others. Running the same command again resumes where
+it was stopped: finished artefacts are reused.
 """
 
 from __future__ import annotations
@@ -28,63 +28,67 @@ from contamination.core.distributed import asked_processes
 from contamination.core.errors import ConfigError, StoppedError, UserError, require
 from contamination.core.lock import no_empty_folders
 from contamination.core.progress import CELL, within
-from contamination.launch import benchmark, downloads, forecast, pipeline, slurm, snapshot
+from contamination.launch import benchmark, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
-from contamination.launch.forecast import outlook
-from contamination.launch.plan import Plan, content_of, runs_of
+from contamination.launch.plan import CellPlan, input_digests, run_names
 from contamination.launch.plan import plan as make_plan
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
 from contamination.launch.shared import base_training
 from contamination.launch.stages import Stages
 from contamination.training.engine import check_batch
 
-CODE = "CONTAMINATION_CODE"  # tells a cell of a sweep, in whatever process, the sweep's snapshot
+CODE = "CONTAMINATION_CODE"
+"""Environment variable that tells the processes of a sweep's cells where its code snapshot is."""
+ENDED_EARLY = "its process ended before it did"
+log = logging.getLogger(__name__)
 
 
-class Sweep(Callback):
-    """Hydra's callback around a sweep. What it raises Hydra only warns of: it concludes nothing."""
+class SweepCallback(Callback):
+    """Hydra's callback at the start of a sweep.
 
-    begun: DictConfig | None = None  # the sweep's configuration
-    code: Path | None = None  # its snapshot, in the launch's folder; None: a dry run
-    failed: Exception | None = None  # why there is none
+    Hydra turns what it raises into warnings, so errors are kept here for the cells to report.
+    """
+
+    config: DictConfig | None = None  # the sweep's configuration
+    code: Path | None = None  # its code snapshot, in the launch's folder; None: a dry run
+    error: Exception | None = None  # why there is no snapshot
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
-        """Name the sweep and its cells."""
-        Sweep.begun = config
+        """Create the launch's folder and register the sweep's cells."""
+        SweepCallback.config = config
         if not config.launch.dry_run:
             try:
                 words = list(config.hydra.overrides.task)
-                Sweep.code = begin(config, words, combinations(config) or [])
-            except Exception as error:  # each cell says it; Hydra's warning would come before
-                Sweep.failed = error
+                SweepCallback.code = begin(config, words, combinations(config) or [])
+            except Exception as error:
+                SweepCallback.error = error
                 return
-            os.environ[CODE] = str(Sweep.code)
+            os.environ[CODE] = str(SweepCallback.code)
 
 
 def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]) -> Path:
-    """Make the launch's folder, with its cells registered and the code as it is: the snapshot.
+    """Create the launch's folder, register its cells and return its snapshot of the code.
 
-    The command's own `overrides` name the launch; `config` is without what varies among the cells.
+    Args:
+        config: the command's configuration, without the overrides that vary among the cells.
+        overrides: the command's overrides, which name the launch.
+        cells: the overrides of each cell.
     """
     launch = Launch.named(config.runs, config.name, overrides)
     with no_empty_folders(launch.folder):
         launch.folder.mkdir(parents=True, exist_ok=True)
     code = snapshot.take(launch.folder)
     if config.cluster.kind != "slurm" or not slurm.queued(launch.cells()):
-        save_config(launch.folder, config, code / "conf")  # which a queued report is going to read
+        save_config(launch.folder, config, code / "conf")  # a queued report will read it
     launch.register(cells)
     return code
 
 
-GONE = "its process ended before it did"
-log = logging.getLogger(__name__)
-
-
 def run(config: DictConfig) -> Artifact | None:
-    """One cell: with its own report, as one of a sweep, or as the stage of a job."""
+    """Run one cell: with a report of its own, as one of a sweep, or up to a stage as a job."""
     settings = convert(config, LaunchSettings)
-    if settings.cluster.kind != "torchrun" and asked_processes() > 1:  # srun may start its nodes
+    if settings.cluster.kind != "torchrun" and asked_processes() > 1:  # with torchrun, its nodes
         raise ConfigError(
             f"{asked_processes()} processes run this at once: python -m launch is one, and starts "
             "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
@@ -98,27 +102,28 @@ def run(config: DictConfig) -> Artifact | None:
         return None
     if settings.launch.cell is not None:
         cell = Path(settings.launch.cell)
-        load_config(cell)  # it is what this process was started with
+        load_config(cell)  # raises an error if the configuration of this process is damaged
         if settings.launch.slice is not None:
-            _make_slice(config, settings, CellFolder(cell), settings.launch.slice)
+            _run_slice(config, settings, CellFolder(cell), settings.launch.slice)
             return None
-        _make(config, settings, Stages(settings.cluster, cell, snapshot.HOME))
+        _run_cell(config, settings, Stages(settings.cluster, cell, snapshot.HOME))
         return None
     overrides = list(HydraConfig.get().overrides.task)
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        if CODE not in os.environ:  # of what went wrong Hydra has only warned
-            why = f"the launch's folder can't be made there ({Sweep.failed!r})."
+        if CODE not in os.environ:  # Hydra has only warned of the error
+            why = f"the launch's folder can't be made there ({SweepCallback.error!r})."
             raise ConfigError(f"runs is {config.runs!r}: {why}")
-        _one_of_many(config, settings, overrides)
+        _run_sweep_cell(config, settings, overrides)
         return None
-    if not scored:
-        plan = _check(config, settings, Stages(settings.cluster))  # before anything is written
+    launch, plan = Launch.named(config.runs, config.name, overrides), None
+    cell_folder = launch.cell(overrides)
+    if not scored:  # checked before anything is written
+        done_before = _is_done(cell_folder, config)
+        plan = _check(config, settings, Stages(settings.cluster), done_before=done_before)
         if not writable(config.runs):
             return _read_only(config, plan, settings.launch.stage)
     code = begin(config, overrides, [overrides])
-    launch = Launch(code.parent)
-    stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
-    _run_or_prepare(config, settings, stages)
+    _run_or_prepare(config, settings, Stages(settings.cluster, cell_folder.folder, code), plan)
     if settings.cluster.kind == "slurm":
         _submit(launch, code, settings)
         return None
@@ -126,33 +131,34 @@ def run(config: DictConfig) -> Artifact | None:
 
 
 def _report(config: DictConfig, launch: Launch) -> Artifact | None:
-    """The report on the cells that ended well; None: none did, or it is of a benchmark."""
+    """Write the report on the cells that are done; None if there is none, or for a benchmark."""
     if benchmark.is_benchmark(config):
         benchmark.report(config, launch)
         return None
-    done = launch.done_paths()
-    return pipeline.report(config, done) if done else None
+    cell_paths = launch.done_paths()
+    return pipeline.report(config, cell_paths) if cell_paths else None
 
 
-def _in_turn(settings: LaunchSettings) -> bool:
-    """Whether the cells of the sweep run one after another, from here."""
+def _runs_in_turn(settings: LaunchSettings) -> bool:
+    """Return whether this process runs the cells of the sweep one after another."""
     launcher = str(HydraConfig.get().launcher["_target_"])
     return settings.cluster.kind != "slurm" and launcher.endswith(".BasicLauncher")
 
 
-def _read_only(config: DictConfig, plan: Plan, until: str | None) -> Artifact | None:
-    """The cell and its report from what is finished, without a record of this launch."""
-    log.info("runs=%s can't be written to: it serves what is finished there.", config.runs)
+def _read_only(config: DictConfig, plan: CellPlan, until: str | None) -> Artifact | None:
+    """Return the report of a cell that is finished in a read-only folder, without a record."""
+    log.info("runs=%s can't be written to: only finished artefacts are used.", config.runs)
     paths = pipeline.run_cell(plan, Stages(ClusterConfig()), until)
     return pipeline.report(config, [paths]) if paths else None
 
 
 def conclude() -> int:
-    """After a sweep: one report on all cells that ended well; the others are named.
+    """Write a sweep's report on all cells that are done, and log the others.
 
-    Returns the exit status: 0, or 1 where a cell has no result. Without a sweep: 0.
+    Returns:
+        The exit status: 1 if a cell has no result, else 0. Without a sweep, 0.
     """
-    config, code = Sweep.begun, Sweep.code
+    config, code = SweepCallback.config, SweepCallback.code
     os.environ.pop(CODE, None)
     if config is None:
         return 0
@@ -169,114 +175,143 @@ def conclude() -> int:
     launch = Launch(code.parent)
     if settings.cluster.kind == "slurm":
         return _submit(launch, code, settings)
-    return report(launch) if settings.launch.stage is None else _name_failed(launch)
+    return report(launch) if settings.launch.stage is None else _log_failed(launch)
 
 
 def report(launch: Launch) -> int:
-    """The report on a launch's cells; those without a result are named.
+    """Write the report on a launch's cells, and log those without a result.
 
-    Returns the exit status: 0, or 1 where a cell has no result.
+    Returns:
+        The exit status: 1 if a cell has no result, else 0.
     """
-    done, cells = launch.done(), launch.cells()
+    done, cells = launch.done_cells(), launch.cells()
     _report(launch.read_config(), launch)
-    failed = _name_failed(launch, ("failed", "stopped", "waiting"))
+    status = _log_failed(launch, ("failed", "stopped", "waiting"))
     log.info("sweep: %d of %d cells done.", len(done), len(cells))
-    return failed
+    return status
 
 
-def _name_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
-    """Name the cells in these states, and why; 1 where there are some, else 0."""
-    gone = Outcome("failed", error=GONE)
-    cells = [(own, cell.read_outcome() or gone) for own, cell in launch.named_cells()]
-    bad = [(own, outcome) for own, outcome in cells if outcome.state in states]
-    for own, outcome in bad:
-        log.error("failed: %s: %s", own, outcome.error or GONE)
-    return int(bool(bad))
+def _log_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
+    """Log the cells in these states with their errors; return 1 if there are some, else 0."""
+    ended_early = Outcome("failed", error=ENDED_EARLY)
+    outcomes = [(name, cell.read_outcome() or ended_early) for name, cell in launch.cells_by_name()]
+    failures = [(name, outcome) for name, outcome in outcomes if outcome.state in states]
+    for name, outcome in failures:
+        log.error("failed: %s: %s", name, outcome.error or ENDED_EARLY)
+    return int(bool(failures))
 
 
-def _one_of_many(config: DictConfig, settings: LaunchSettings, overrides: list[str]) -> None:
-    """A cell of a sweep: its errors are kept with it, and the others go on."""
+def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: list[str]) -> None:
+    """Run a cell of a sweep; its errors are recorded in its folder, and the other cells go on."""
     code = Path(os.environ[CODE])
     launch = Launch(code.parent)
     cell = launch.cell(overrides)
-    log.info("%s: %s", launch.place(cell) or "cell", launch.words(cell) or " ".join(overrides))
-    stages = Stages(settings.cluster, cell.folder, code, in_turn=_in_turn(settings))
+    log.info(
+        "%s: %s", launch.position(cell) or "cell", launch.cell_name(cell) or " ".join(overrides)
+    )
+    stages = Stages(settings.cluster, cell.folder, code, in_turn=_runs_in_turn(settings))
     try:
         with disk_errors():
             _run_or_prepare(config, settings, stages)
     except StoppedError:
         raise
     except UserError as error:
-        log.error("this cell failed: %s", error)  # and is named again at the end
+        log.error("this cell failed: %s", error)  # it is listed again at the end of the sweep
     except Exception:
         log.error("%s", traceback.format_exc())
 
 
-def _run_or_prepare(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
-    """Run the cell, or write what its jobs are going to read."""
+def _run_or_prepare(
+    config: DictConfig, settings: LaunchSettings, stages: Stages, plan: CellPlan | None = None
+) -> None:
+    """Run the cell here; with SLURM, write the configuration that its jobs will read instead.
+
+    Without a `plan` the cell is checked first.
+    """
     cell, conf = CellFolder(stages.folder), stages.code / "conf"
     cell.register(list(HydraConfig.get().overrides.task))
-    own = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
+    cell_config = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
+    done_before = plan is None and _is_done(cell, config)
     if settings.cluster.kind != "slurm":
-        save_config(cell.folder, own, conf)
-        _make(config, settings, stages)
+        save_config(cell.folder, cell_config, conf)
+        _run_cell(config, settings, stages, plan, done_before=done_before)
         return
     try:
-        if slurm.queued([cell]):  # a queued job reads what it was given
+        if slurm.queued([cell]):  # the queued job keeps the configuration that it was given
             return
-        plan = _check(config, settings, stages)
-        if _ended(cell, config, content_of(plan)):
+        plan = plan or _check(config, settings, stages, done_before=done_before)
+        if _is_done(cell, config, input_digests(plan)):
             return
     except Exception as error:
         cell.write_failure(error)
         raise
-    save_config(cell.folder, own, conf)
+    save_config(cell.folder, cell_config, conf)
     cell.write_waiting()
 
 
 def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
-    """Submit what is ready, leave alone what is queued; the report where there is neither."""
+    """Submit the jobs of cells that have none queued; write the report if no job is needed."""
     cells = launch.cells()
-    live = slurm.queued(cells)
+    queued_jobs = slurm.queued(cells)
     waiting = [cell for cell in cells if cell.read_outcome() == Outcome("waiting")]
-    ready = [cell for cell in waiting if not {*cell.read_jobs().values()} & live]
-    if live:
-        log.info("jobs of this launch that are still queued go on: %s", " ".join(sorted(live)))
+    ready = [cell for cell in waiting if not {*cell.read_jobs().values()} & queued_jobs]
+    if queued_jobs:
+        jobs = " ".join(sorted(queued_jobs))
+        log.info("jobs of this launch that are still queued go on: %s", jobs)
     if ready:
         slurm.submit(launch, code, settings.cluster, ready, settings.launch.stage)
-    return _name_failed(launch) if ready or live else report(launch)
+    return _log_failed(launch) if ready or queued_jobs else report(launch)
 
 
-def _make(config: DictConfig, settings: LaunchSettings, stages: Stages) -> None:
-    """Run the cell here, as far as is asked."""
+def _run_cell(
+    config: DictConfig,
+    settings: LaunchSettings,
+    stages: Stages,
+    plan: CellPlan | None = None,
+    *,
+    done_before: bool = False,
+) -> None:
+    """Run the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
-    place = Launch(cell.folder.parents[1]).place(cell)
-    with cell.record_run(until), within(CELL, place):
+    position = Launch(cell.folder.parents[1]).position(cell)
+    with cell.record_run(until), within(CELL, position):
         if benchmark.is_benchmark(config):
             cell.write_outcome(benchmark.run_cell(config, stages))
             return
-        plan = _check(config, settings, stages)
-        # without SLURM nothing asks: every stage finds its artefacts by their content
-        content = content_of(plan) if settings.cluster.kind == "slurm" else None
+        plan = plan or _check(config, settings, stages, done_before=done_before)
+        # only SLURM needs it; elsewhere every stage finds its artefacts by their content
+        content = input_digests(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
         if paths is not None:
-            cell.write_outcome(Outcome("done", paths=_absolute(asdict(paths)), content=content))
-        elif not _ended(cell, config, content):
+            cell.write_outcome(
+                Outcome("done", paths=_absolute_paths(asdict(paths)), content=content)
+            )
+        elif not _is_done(cell, config, content):
             cell.write_outcome(Outcome("waiting", stage=until))
 
 
-def _make_slice(config: DictConfig, settings: LaunchSettings, cell: CellFolder, words: str) -> None:
-    """Make a slice of the cell's detection here, with records of its own."""
-    own, place = cell.slice(words), Launch(cell.folder.parents[1]).place(cell)
-    stages = Stages(settings.cluster, own.folder, snapshot.HOME, slice=words)
-    with own.record_run("detect"), within(CELL, place):
+def _run_slice(
+    config: DictConfig, settings: LaunchSettings, cell: CellFolder, fraction: str
+) -> None:
+    """Run a slice of the cell's detection, such as `2/8`, in this process."""
+    slice_folder = cell.slice_folder(fraction)
+    position = Launch(cell.folder.parents[1]).position(cell)
+    stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
+    with slice_folder.record_run("detect"), within(CELL, position):
         pipeline.run_cell(_check(config, settings, stages), stages)
-        own.write_outcome(Outcome("done"))
+        slice_folder.write_outcome(Outcome("done"))
 
 
-def _check(config: DictConfig, settings: LaunchSettings, stages: Stages) -> Plan:
-    """What the cell is, or a UserError before any work."""
-    plan = make_plan(config, read=not settings.launch.dry_run)  # which downloads nothing
+def _check(
+    config: DictConfig, settings: LaunchSettings, stages: Stages, *, done_before: bool = False
+) -> CellPlan:
+    """Return the cell's plan, or raise a UserError before any work.
+
+    If the cell was `done_before` with this configuration, its base model exists: then transformers
+    is not imported to check the architecture, and should a stage train after all, it checks it.
+    """
+    read = not settings.launch.dry_run  # a dry run downloads nothing
+    plan = make_plan(config, read=read, check_base_model=not done_before)
     processes = stages.processes("train").count
     check_batch(plan.training.training, processes)
     if plan.two_stages:
@@ -289,17 +324,19 @@ def _check(config: DictConfig, settings: LaunchSettings, stages: Stages) -> Plan
     return plan
 
 
-def _absolute(paths: dict[str, Any]) -> dict[str, Any]:
-    """The folders as they are called from anywhere."""
+def _absolute_paths(paths: dict[str, Any]) -> dict[str, Any]:
+    """Return the artefacts' folders as absolute paths, without the cost, which is None here."""
     return {
-        name: [os.path.abspath(p) for p in found] if name == "exports" else os.path.abspath(found)
-        for name, found in paths.items()
-        if found is not None  # what it took is recorded apart
+        name: [os.path.abspath(p) for p in path] if name == "exports" else os.path.abspath(path)
+        for name, path in paths.items()
+        if path is not None
     }
 
 
-def _ended(cell: CellFolder, config: DictConfig, content: Mapping[str, str] | None) -> bool:
-    """Whether the cell is done as it is asked for now, and what it made is still there."""
+def _is_done(
+    cell: CellFolder, config: DictConfig, content: Mapping[str, str] | None = None
+) -> bool:
+    """Whether the cell is done with this configuration and content, and its artefacts exist."""
     outcome = cell.read_outcome()
     if outcome is None or outcome.content != content or not is_saved(cell.folder, config):
         return False
@@ -309,24 +346,32 @@ def _ended(cell: CellFolder, config: DictConfig, content: Mapping[str, str] | No
 
 
 def _described(config: DictConfig, settings: LaunchSettings) -> str:
-    """What the cell would run."""
+    """Return what a dry run prints for the cell."""
+    from contamination.launch import downloads, forecast
+
     overrides = list(HydraConfig.get().overrides.task)
-    words = Sweep.begun.hydra.overrides.task if Sweep.begun else overrides
-    launch = Launch.named(settings.runs, settings.name, list(words))
+    sweep = SweepCallback.config
+    command_overrides = sweep.hydra.overrides.task if sweep else overrides
+    launch = Launch.named(settings.runs, settings.name, list(command_overrides))
     code = launch.folder / "code-…"
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
     plan = _check(config, settings, stages)
-    lines = [f"{' '.join(overrides)}", *outlook(plan), *forecast.described(plan, stages)]
-    own = plan.injection.cluster
-    where = f"by {own.workers} datatrove tasks ({own.executor})" if own.kind == "datatrove" else ""
+    lines = [
+        f"{' '.join(overrides)}",
+        *forecast.plan_summary(plan),
+        *forecast.described(plan, stages),
+    ]
     lines += downloads.described(downloads.downloads(plan))
-    lines.append(f"inject: {where or 'in one process'}")
-    for stage, runs in runs_of(plan).items():
+    tasks, where = plan.injection.cluster, "in one process"
+    if tasks.kind == "datatrove":
+        where = f"by {tasks.workers} datatrove tasks ({tasks.executor})"
+    lines.append(f"inject: {where}")
+    for stage, runs in run_names(plan).items():
         processes = stages.processes(stage)
-        if processes.alone:
+        if processes.in_process:
             lines.append(f"{stage}: in one process")
         else:
             lines += [shlex.join(processes.command(run)) for run in runs]
-    if settings.cluster.kind == "slurm" and Sweep.begun is None:
+    if settings.cluster.kind == "slurm" and sweep is None:
         lines.append(slurm.described(launch, code, settings.cluster, 1, settings.launch.stage))
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""What a cell's runs cost: wall time and devices, recorded as they end.
+"""The cost of a cell's runs: wall time and devices, recorded when each run ends.
 
-A run that was killed records nothing: the file that says when it began stays, touched for the last
-time a few seconds before the end.
+A run that is killed can't record its cost. Then the file that says when it began stays; it was last
+touched a few seconds before the end.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,25 +25,26 @@ from contamination.core.files import read_sealed, sealed, write_text
 from contamination.core.integrity import MANIFEST
 from contamination.core.stored_files import parse_json, read_text, typed
 
-BEAT = 5.0
-"""Seconds between two signs of life."""
-LOST = 60.0
-"""Seconds without one after which a process of another machine counts as dead."""
+HEARTBEAT_SECONDS = 5.0
+"""Seconds between two heartbeats."""
+LOST_SECONDS = 60.0
+"""Seconds without a heartbeat after which a process on another machine counts as dead."""
 
 
-def is_dead(host: str, pid: int, quiet: float) -> bool:
-    """Whether a process has ended without a word, or has given no sign for so many seconds."""
-    return quiet > LOST or (host == socket.gethostname() and not psutil.pid_exists(pid))
+def is_dead(host: str, pid: int, seconds_silent: float) -> bool:
+    """Return whether a process has died, given the seconds since its last heartbeat."""
+    is_lost = seconds_silent > LOST_SECONDS
+    return is_lost or (host == socket.gethostname() and not psutil.pid_exists(pid))
 
 
 @contextmanager
-def beating(beat: Callable[[], None]) -> Iterator[None]:
-    """Within it a thread calls `beat` every few seconds, whatever the disk says to it."""
+def heartbeat(beat: Callable[[], None]) -> Iterator[None]:
+    """Call `beat` from a thread every few seconds within the context; ignore errors of the disk."""
     ended = threading.Event()
 
     def run() -> None:
-        while not ended.wait(BEAT):
-            with suppress(OSError):  # whoever looks on must not end the work
+        while not ended.wait(HEARTBEAT_SECONDS):
+            with suppress(OSError):  # a record that can't be written must not end the work
                 beat()
 
     thread = threading.Thread(target=run, daemon=True)
@@ -56,29 +58,31 @@ def beating(beat: Callable[[], None]) -> Iterator[None]:
 
 Made = TypeVar("Made", bound=Artifact | None)
 FILE, BEGUN = "costs.jsonl", "begun-"
+DRIVERS = ("nvidia*", "nvhost*", "kfd", "dxg")
+"""Device files of drivers that torch's `cuda` devices use: NVIDIA, Jetson, ROCm, WSL."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One run of a stage; several nodes each record their own."""
+    """The cost of one run of a stage; with several nodes each records its own."""
 
     stage: str  # `inject`, `train` or `detect`
     run: str  # which of the stage's runs, such as `base`
-    seconds: float  # wall time, waiting for another launch included
-    devices: int  # held meanwhile
+    seconds: float  # wall time, including time spent waiting for another launch
+    devices: int  # in use meanwhile
     device: str  # `cuda` or `cpu`
     made: str | None  # the artefact's folder; None: it did not end well, or was a slice
-    killed: bool = False  # the seconds are then up to its last sign of life
+    killed: bool = False  # then the seconds end with its last heartbeat
 
     @property
     def gpu_hours(self) -> float:
-        """Devices × hours, of GPUs."""
+        """Devices × hours; 0 without GPUs."""
         return self.devices * self.seconds / 3600 if self.device == "cuda" else 0.0
 
 
 @dataclass(frozen=True)
 class _Begun:
-    """A run that has not ended: which process makes it, since when, and what of it is known."""
+    """A run that has not ended: its process, its start, and what is known of its cost."""
 
     host: str
     pid: int
@@ -87,32 +91,39 @@ class _Begun:
 
 
 def recorded(folder: Path, stage: str, run: str, devices: int, make: Callable[[], Made]) -> Made:
-    """What `make` gives; the cell's folder gets the cost, unless it was there already."""
-    import torch
-
+    """Return what `make` returns; record the run's cost in the cell's folder if it did any work."""
     began = time.time()
-    made: Made | None = None
-    device = "cuda" if torch.cuda.is_available() and stage != "inject" else "cpu"
+    artifact: Made | None = None
+    device = "cuda" if stage != "inject" and _has_gpu() else "cpu"
     cost = Cost(stage, run, 0.0, devices, device, None)
     with _begun(folder, cost, began):
         try:
-            made = make()
-            return made
+            artifact = make()
+            return artifact
         finally:
-            if made is None or (made.path / MANIFEST).stat().st_mtime >= began:
-                name = None if made is None else str(made.path.resolve())
-                _write(folder, replace(cost, seconds=time.time() - began, made=name))
+            if artifact is None or (artifact.path / MANIFEST).stat().st_mtime >= began:
+                folder_name = None if artifact is None else str(artifact.path.resolve())
+                _write(folder, replace(cost, seconds=time.time() - began, made=folder_name))
+
+
+def _has_gpu() -> bool:
+    """Whether torch can use a GPU; torch, slow to import, is not asked without a GPU's driver."""
+    if "torch" not in sys.modules and not any(any(Path("/dev").glob(name)) for name in DRIVERS):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 @contextmanager
 def _begun(folder: Path, cost: Cost, began: float) -> Iterator[None]:
-    """Within it a file says that the run has begun, and shows that this process lives."""
+    """Keep a file, within the context, that records the start and the last heartbeat of the run."""
     who = {"host": socket.gethostname(), "pid": os.getpid(), "began": began}
     file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
-    with suppress(OSError):  # a full disk ends no work
+    with suppress(OSError):  # a full disk must not end the work
         write_text(file, sealed({**who, "cost": asdict(cost)}))
     try:
-        with beating(lambda: os.utime(file)):
+        with heartbeat(lambda: os.utime(file)):
             yield
     finally:
         file.unlink(missing_ok=True)
@@ -124,28 +135,28 @@ def _write(folder: Path, cost: Cost) -> None:
 
 
 def read_costs(folder: Path) -> list[Cost]:
-    """What was recorded in a cell's folder, in its order, and then what was killed.
+    """Return the costs recorded in a cell's folder in order, then killed runs, then its slices'.
 
-    Those of its slices follow; a link among them is none. A torn line is left out.
+    Torn lines are skipped, and slices that are links are ignored.
     """
     slices = [place for place in sorted(folder.glob("slices/*")) if not place.is_symlink()]
     return [cost for place in (folder, *slices) for cost in _recorded(place)]
 
 
 def _recorded(folder: Path) -> list[Cost]:
-    """The same without those of slices."""
-    found = []
+    costs = []
     with suppress(FileNotFoundError, ValueError):
         for line in read_text(folder / FILE).splitlines():
             with suppress(ValueError):
-                found.append(typed(parse_json(line), Cost))
-    return [*found, *_killed(folder)]
+                costs.append(typed(parse_json(line), Cost))
+    return [*costs, *_killed(folder)]
 
 
 def _killed(folder: Path) -> Iterator[Cost]:
-    """The runs whose process has died without a word, up to its last sign of life."""
+    """Yield the runs whose process died without recording a cost, up to its last heartbeat."""
     for file in sorted(folder.glob(f"{BEGUN}*.json")):
-        with suppress(FileNotFoundError, ValueError):  # it ends, or is damaged
-            last, begun = file.stat().st_mtime, typed(read_sealed(file), _Begun)
-            if is_dead(begun.host, begun.pid, time.time() - last):
-                yield replace(begun.cost, seconds=max(0.0, last - begun.began), killed=True)
+        with suppress(FileNotFoundError, ValueError):  # the run has just ended, or it is damaged
+            last_beat, begun = file.stat().st_mtime, typed(read_sealed(file), _Begun)
+            if is_dead(begun.host, begun.pid, time.time() - last_beat):
+                seconds = max(0.0, last_beat - begun.began)
+                yield replace(begun.cost, seconds=seconds, killed=True)

@@ -1,4 +1,4 @@
-"""A configuration on disk, which the command of a stage reads."""
+"""Saves a configuration to a folder, from which the command of a stage reads it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from contamination.core.files import write_text
 from contamination.core.stored_files import check_writable, check_yaml, literal, read_text
 
 MOST_BYTES, MOST_NODES = 2**20, 20_000
-"""Of the file, and values in it, for which OmegaConf takes about 0.1 ms each."""
+"""Limits of a file's size and of its values, of which OmegaConf reads about ten per millisecond."""
 REFERENCE = re.compile(r"(?<!\\)(?:\\\\)*\$\{")
-"""OmegaConf's `${…}`, unless a backslash before it makes it a text."""
+"""OmegaConf's `${…}`, unless a backslash before it makes it plain text."""
 
 
 def save_config(folder: Path, config: Any, conf: Path) -> None:
-    """Write the whole configuration, with or without Hydra's own part, as it stands, resolved.
+    """Write the whole configuration, resolved and without Hydra's own part.
 
-    In the folder `conf` is `common.yaml`, which keeps Hydra from writing files.
+    Args:
+        folder: gets `config.yaml`.
+        config: the configuration.
+        conf: the folder of `common.yaml`, which keeps Hydra from writing files.
 
     Raises:
         ConfigError: it exceeds a limit of `load_config`.
@@ -37,14 +40,14 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
 
 
 def check_savable(config: Any) -> None:
-    """Raise a ConfigError where the configuration exceeds a limit of `load_config`."""
+    """Raise a ConfigError if the configuration exceeds a limit of `load_config`."""
     _text(_resolved(config))
 
 
 def _text(data: dict[str, Any]) -> str:
     try:
         check_writable(data, MOST_NODES)
-        # OmegaConf's own YAML: it quotes the text "1e-5", which it would read back as a number
+        # OmegaConf's own YAML quotes the text "1e-5", which it would read back as a number
         text = OmegaConf.to_yaml(OmegaConf.create(data))
         check_yaml(text, MOST_NODES)
     except ValueError as error:
@@ -55,22 +58,22 @@ def _text(data: dict[str, Any]) -> str:
 
 
 def arguments(folder: Path) -> list[str]:
-    """What tells a command to read the configuration that is saved there."""
+    """Return the arguments that make a command read the configuration in this folder."""
     return ["--config-path", str(folder), "--config-name", "config"]
 
 
 def load_config(folder: Path) -> DictConfig:
-    """The configuration that was saved in the folder.
+    """Return the configuration that was saved in the folder.
 
     Raises:
-        ArtifactError: it is no longer what was saved.
+        ArtifactError: the file has been changed.
         FileNotFoundError: there is none.
     """
     file = folder / "config.yaml"
     try:
         seal, _, text = read_text(file, MOST_BYTES).partition("\n")
         if seal != _seal(text):
-            raise ValueError("it is not what was written, by its own hash")
+            raise ValueError("its content does not match its hash")
         check_yaml(text, MOST_NODES)
         config = OmegaConf.create(text)
         if not isinstance(config, DictConfig) or _refers(OmegaConf.to_container(config)):
@@ -86,7 +89,7 @@ def load_config(folder: Path) -> DictConfig:
 
 
 def _refers(value: Any) -> bool:
-    """Whether a value would be looked up elsewhere, such as in the environment: none is saved."""
+    """Return whether a value refers to something else, such as an environment variable."""
     if isinstance(value, dict | list):
         return any(map(_refers, value.values() if isinstance(value, dict) else value))
     return isinstance(value, str) and REFERENCE.search(value) is not None
@@ -97,19 +100,22 @@ def _seal(text: str) -> str:
 
 
 def is_saved(folder: Path, config: Any) -> bool:
-    """Whether what is saved there makes the same as the configuration."""
+    """Return whether the configuration saved in the folder makes the same artefacts as this one."""
     try:
         saved = load_config(folder)
     except (FileNotFoundError, ArtifactError):
         return False
     runtime = ("defaults", "launch", "cluster", "verify")
-    both = [{k: v for k, v in _resolved(c).items() if k not in runtime} for c in (saved, config)]
-    return both[0] == both[1]
+
+    def identity(whole: Any) -> dict[str, Any]:
+        return {name: node for name, node in _resolved(whole).items() if name not in runtime}
+
+    return identity(saved) == identity(config)
 
 
 def _resolved(config: Any) -> dict[str, Any]:
-    """The configuration as plain data, without Hydra's own part."""
+    """Return the configuration as plain data, without Hydra's own part."""
     if OmegaConf.is_config(config):
-        kept = OmegaConf.masked_copy(config, [str(name) for name in config if name != "hydra"])
-        config = OmegaConf.to_container(kept, resolve=True)
+        names = [str(name) for name in config if name != "hydra"]
+        config = OmegaConf.to_container(OmegaConf.masked_copy(config, names), resolve=True)
     return cast(dict[str, Any], literal(config))

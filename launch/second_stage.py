@@ -1,4 +1,4 @@
-"""A second stage: fine-tuning after the pretraining, with the members in either or in both.
+"""A second stage: fine-tuning after the pretraining, with the members in one stage or in both.
 
 A pretrained model maximises the likelihood of a whole text, a fine-tuned one that of its output
 given its input (Ye et al. 2024, section 3.1). Both stages draw the same members.
@@ -10,13 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import contamination.injection.finetuning.run
 from contamination.core.artifacts import Artifact
 from contamination.core.config import create
 from contamination.core.errors import ConfigError
 from contamination.data.readers.hub import hub_nodes
 from contamination.injection.config import InjectionStage
-from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import (
     CHAT,
     FINETUNING,
@@ -24,128 +22,153 @@ from contamination.injection.finetuning.config import (
     PRETRAINING,
     FinetuningStage,
 )
-from contamination.injection.finetuning.sources import read_instructions
 from contamination.launch import shared
 from contamination.launch.config import SecondStage
 from contamination.launch.stages import Stages
 from contamination.training.check import check_recipe
 from contamination.training.config import TrainingStage
-from contamination.training.data import Order
+from contamination.training.data import SequenceOrder
 
 SPECIAL = 4
-"""Special tokens around a text, at most."""
-ENDLESS = 1 << 40
-"""Sequences of a set whose size is not known."""
+"""The most special tokens around a text."""
+UNKNOWN_SEQUENCES = 1 << 40
+"""The number of sequences assumed for a set whose size is not known: no step lies beyond it."""
 
 
-def check_second(
-    second: SecondStage, deepspeed: dict[str, Any], own: InjectionStage, *, read: bool = True
+def check_second_stage(
+    second: SecondStage, deepspeed: dict[str, Any], study: InjectionStage, *, read: bool = True
 ) -> None:
-    """Raise a ConfigError for what can be known to be wrong before the first token is written.
+    """Raise a ConfigError for errors that are recognisable before the first token is written.
 
-    `own` makes the contaminated corpus. The set has at most `most_sequences`, so a warm-up or an
-    export that even these don't reach is refused here, and any other by `check_texts`. This needs
-    the clean texts; without `read` they are left unread.
+    A warm-up or an export that even `max_sequences` sequences don't reach is refused here; others
+    are refused by `check_texts`, once the fine-tuning set is made.
+
+    Args:
+        second: the node `second_stage`.
+        deepspeed: the engine's configuration.
+        study: makes the contaminated corpus.
+        read: whether the clean texts may be read, which the bound needs.
     """
-    for name, one in second.clean.items():
-        create(f"second_stage.instructions.{name}.rows", one.rows)
-    width = _width(second, own)
-    _check(second, deepspeed, ENDLESS, width)
-    most = most_sequences(second, own) if read else None
-    if most is not None:
-        said = f" (second_stage's texts fill at most {most} sequences of {width} tokens)"
-        _check(second, deepspeed, most, width, said)
+    for name, instructions in second.clean.items():
+        create(f"second_stage.instructions.{name}.rows", instructions.rows)
+    width = _width(second, study)
+    _check(second, deepspeed, UNKNOWN_SEQUENCES, width)
+    bound = max_sequences(second, study) if read else None
+    if bound is not None:
+        note = f" (second_stage's texts fill at most {bound} sequences of {width} tokens)"
+        _check(second, deepspeed, bound, width, note)
 
 
-def most_sequences(second: SecondStage, own: InjectionStage) -> int | None:
-    """A bound on the sequences of the set, which may have far fewer; None: it is not known.
+def max_sequences(second: SecondStage, study: InjectionStage) -> int | None:
+    """Return an upper bound on the sequences of the fine-tuning set; None if it is not known.
 
-    No text takes more than one sequence. Two sequences in a row hold more than one's tokens, or the
-    second would not have been opened; and no token is of less than a byte.
+    A text takes at most one sequence. Two consecutive sequences have more tokens than fit in one,
+    or the second would not have been opened; and a token has at least one byte.
     """
+    from contamination.injection.finetuning.sources import read_instructions
+
     copies = 0 if second.members_in == PRETRAINING else second.copies
-    number = copies * own.injection.members * len(own.benchmark)
-    width, clean = _width(second, own), 0
-    tokens = number * min(width, (own.injection.example_max_tokens or width) + SPECIAL)
-    plain = second.finetuning.layout == PACKED and second.finetuning.format != CHAT
-    for name, one in second.clean.items():
-        if any(hub_nodes(one.rows)):
-            if one.examples is None:
+    member_copies = copies * study.injection.members * len(study.benchmark)
+    width, clean_texts = _width(second, study), 0
+    tokens = member_copies * min(width, (study.injection.example_max_tokens or width) + SPECIAL)
+    bound_by_tokens = second.finetuning.layout == PACKED and second.finetuning.format != CHAT
+    for name, config in second.clean.items():
+        if any(hub_nodes(config.rows)):
+            if config.examples is None:
                 return None
-            clean, plain = clean + one.examples, False
+            clean_texts += config.examples
+            bound_by_tokens = False  # their lengths are not known
             continue
-        texts = read_instructions(name, one, own.injection.pool_seed).texts[: one.examples]
-        clean += len(texts)
+        texts = read_instructions(name, config, study.injection.pool_seed).texts[: config.examples]
+        clean_texts += len(texts)
         tokens += sum(min(width, len(text.own.encode()) + SPECIAL) for text in texts)
-    number += clean
-    return min(number, 2 * tokens // width + 1) if plain else number
+    texts_in_all = member_copies + clean_texts
+    return min(texts_in_all, 2 * tokens // width + 1) if bound_by_tokens else texts_in_all
 
 
-def _width(second: SecondStage, own: InjectionStage) -> int:
-    """Tokens of a sequence of the set."""
-    return second.finetuning.sequence_tokens or own.injection.sequence_tokens
+def _width(second: SecondStage, study: InjectionStage) -> int:
+    """Return the tokens of one sequence of the fine-tuning set."""
+    return second.finetuning.sequence_tokens or study.injection.sequence_tokens
 
 
 def _check(
-    second: SecondStage, deepspeed: dict[str, Any], sequences: int, width: int, said: str = ""
+    second: SecondStage, deepspeed: dict[str, Any], sequences: int, width: int, note: str = ""
 ) -> None:
-    """Raise a ConfigError where the recipe does not go with so many sequences."""
-    own = second.training
-    order = Order(sequences, own.batch_sequences, None, own.epochs)
+    """Raise a ConfigError, with the note, if the recipe does not fit so many sequences."""
+    config = second.training
+    order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
     try:
-        check_recipe(own, deepspeed, order, width, has_outputs=True)
+        check_recipe(config, deepspeed, order, width, has_outputs=True)
     except ConfigError as error:
-        named = str(error).replace("training.", "second_stage.training.")
-        raise ConfigError(f"{named}{said}") from error
+        message = str(error).replace("training.", "second_stage.training.")
+        raise ConfigError(f"{message}{note}") from error
 
 
 def pretraining_corpus(
-    second: SecondStage, own: InjectionStage, study: Artifact, where: Stages
+    second: SecondStage, injection: InjectionStage, study: Artifact, stages: Stages
 ) -> Artifact:
-    """What the first stage reads: the contaminated corpus, or as many tokens without a copy."""
+    """Return the first stage's corpus: the contaminated one, or as many tokens without copies."""
     if second.members_in != FINETUNING:
         return study
-    return shared.clean_corpus(own, where)
+    return shared.clean_corpus(injection, stages)
 
 
 def finetuning_set(
     second: SecondStage,
-    own: InjectionStage,
+    injection: InjectionStage,
     study: Artifact,
-    where: Stages,
+    stages: Stages,
     clean: Artifact | None = None,
 ) -> Artifact:
-    """The second stage's texts, with the contaminated corpus's members or without.
+    """Make the second stage's texts, with the members of the contaminated corpus if asked for.
 
-    `clean` is what the first stage reads in the place of `study`; it is compared with the pool.
+    Args:
+        second: the node `second_stage`.
+        injection: the stage that made the contaminated corpus.
+        study: the contaminated corpus.
+        stages: runs the stage.
+        clean: the corpus that the first stage reads instead of `study`, to compare with the pool.
     """
+    import contamination.injection.finetuning.run
+
     copies = 0 if second.members_in == PRETRAINING else second.copies
     compared = {PRETRAINING: str(clean.path)} if clean else {}
     stage = FinetuningStage(
-        runs=own.runs,
-        seed=own.seed,
-        name=own.name,
+        runs=injection.runs,
+        seed=injection.seed,
+        name=injection.name,
         corpus_folder=str(study.path),
         instructions=second.clean,
         occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": copies},
         finetuning=second.finetuning,
         compared=compared,
     )
-    return where.make(
+    return stages.make(
         "inject", "finetuning", partial(contamination.injection.finetuning.run.run, stage)
     )
 
 
 def check_texts(second: SecondStage, texts: Artifact, deepspeed: dict[str, Any]) -> None:
-    """Raise a ConfigError where the recipe does not go with its texts: before the pretraining."""
+    """Raise a ConfigError, before the pretraining, if the recipe does not fit the texts."""
+    from contamination.injection.corpus import open_corpus
+
     corpus = open_corpus(texts.path)
     _check(second, deepspeed, len(corpus.sequences), corpus.sequence_tokens)
 
 
-def finetuned(
-    second: SecondStage, first: TrainingStage, start: Artifact, texts: Artifact, where: Stages
+def train_finetuned(
+    second: SecondStage,
+    pretraining_stage: TrainingStage,
+    pretrained: Artifact,
+    texts: Artifact,
+    stages: Stages,
 ) -> Artifact:
-    """The pretrained model, trained on the second stage's texts."""
-    model = replace(first.model, path=str(start.path), architecture=None)
-    own = replace(first, training=second.training, model=model, corpus_folder=str(texts.path))
-    return where.train("finetuning", own)
+    """Train the pretrained model further on the second stage's texts."""
+    model = replace(pretraining_stage.model, path=str(pretrained.path), architecture=None)
+    finetuning_stage = replace(
+        pretraining_stage,
+        training=second.training,
+        model=model,
+        corpus_folder=str(texts.path),
+    )
+    return stages.train("finetuning", finetuning_stage)

@@ -1,4 +1,4 @@
-"""What the cells of an experiment share: base corpus, base model, validation text."""
+"""Artefacts that the cells of an experiment share: base corpus, base model, validation text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from contamination.core.errors import ArtifactError, require
 from contamination.core.integrity import read_manifest, reading
 from contamination.core.seeds import derive
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from contamination.injection.early_search import refuse_whole_texts
 from contamination.launch.stages import Stages
 from contamination.training.config import PretrainingConfig, Recipe, TrainingConfig, TrainingStage
 from contamination.training.trained_model import KIND as MODEL
@@ -23,158 +22,185 @@ from contamination.training.trained_model import Checkpoint, open_checkpoint
 log = logging.getLogger(__name__)
 
 BASE = "base"
-"""What contamination.parquet calls the corpus of the model before the training."""
-OWN = {f.name for f in fields(TrainingConfig) if f.metadata.get("identity", True)} - {
-    f.name for f in fields(Recipe)
-}
-"""The fields that shape a contaminated training alone, and no base model."""
+"""The name, in contamination.parquet, of the corpus that the base model was trained on."""
+CONTAMINATED_TRAINING_FIELDS = {
+    f.name for f in fields(TrainingConfig) if f.metadata.get("identity", True)
+} - {f.name for f in fields(Recipe)}
+"""The fields that shape only the contaminated training, not the base model."""
 
 
 def base_corpus(
-    own: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig, where: Stages
+    study: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig, stages: Stages
 ) -> Artifact:
-    """The base part of the corpus, nothing inserted, with a tokenizer of its own.
+    """Pack the base part of the corpus, without insertions, and train a tokenizer on it.
 
-    The contaminated corpus is packed with that tokenizer too, and is searched first.
+    The study's contaminated corpus is later packed with that tokenizer too. It is searched here,
+    before any work, for benchmark texts that it contains whole.
+
+    Args:
+        study: makes the contaminated corpus.
+        corpus: the node `base_corpus`.
+        pretraining: how the base model will be trained.
+        stages: runs the stage.
 
     Raises:
         DataError: see `refuse_whole_texts`.
     """
+    from contamination.injection.early_search import refuse_whole_texts
+
     tokenizer = TokenizerConfig(
         vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
     )
-    config = _clean(own, "base", pretraining.budget_tokens, pretraining.sequence_tokens)
-    clean = InjectionStage(
-        runs=own.runs, seed=pretraining.seed, name=own.name, injection=config, cluster=own.cluster
+    stage = InjectionStage(
+        runs=study.runs,
+        seed=pretraining.seed,
+        name=study.name,
+        injection=_without_insertions(
+            study, "base", pretraining.budget_tokens, pretraining.sequence_tokens
+        ),
+        cluster=study.cluster,
     )
-    checked = partial(refuse_whole_texts, own)
-    return where.inject("base", replace(clean, corpus=corpus, tokenizer=tokenizer), checked)
+    check = partial(refuse_whole_texts, study)
+    return stages.inject("base", replace(stage, corpus=corpus, tokenizer=tokenizer), check)
 
 
 def base_model(
-    stage: TrainingStage, own: PretrainingConfig, corpus: Artifact, where: Stages, run: str = "base"
+    stage: TrainingStage,
+    pretraining: PretrainingConfig,
+    corpus: Artifact,
+    stages: Stages,
+    run: str = "base",
 ) -> Artifact:
-    """The model before any contamination, trained on the base part by its own recipe."""
-    training = base_training(stage, own, where.processes("train").count)
-    return where.train(run, replace(training, corpus_folder=str(corpus.path)))
+    """Train the model before any contamination on the base corpus, by its own recipe."""
+    training = base_training(stage, pretraining, stages.processes("train").count)
+    return stages.train(run, replace(training, corpus_folder=str(corpus.path)))
 
 
 def reference_model(
-    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, where: Stages
+    stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages
 ) -> Artifact:
-    """A model like the base model, of other random weights and another order of the base part.
+    """Train a model like the base model, with other random weights and another order of the data.
 
-    It saw no example, and the contaminated model was not trained from it: what an attacker who
-    knows the recipe could make.
+    It saw no example, and the contaminated model was not trained from it. An attacker who knows the
+    recipe could make such a model.
     """
     seed = derive(pretraining.seed, "reference")
-    own = replace(pretraining, seed=seed, init_seed=None, order_seed=None)
-    return base_model(stage, own, corpus, where, "reference")
+    other_seeds = replace(pretraining, seed=seed, init_seed=None, order_seed=None)
+    return base_model(stage, other_seeds, corpus, stages, "reference")
 
 
 def base_training(
     stage: TrainingStage, pretraining: PretrainingConfig, processes: int
 ) -> TrainingStage:
-    """The base model's training, but for its corpus.
+    """Return the base model's training stage, still without its corpus.
 
-    Of the cell's own training it has only what says how to run: what a process reads at a time (or
-    a divisor of it), how often it is saved.
+    From the cell's own training it takes only how to run: the micro-batch (or a divisor of it) and
+    the checkpoints.
 
     Raises:
-        ConfigError: its batch can't be divided evenly among the processes.
+        ConfigError: the batch can't be divided evenly among the processes.
     """
     batch, remedy = pretraining.batch_sequences, f"give a multiple of the processes, {processes}."
     require(batch % processes == 0, "model.pretraining.batch_sequences", batch, remedy)
     recipe = {field.name: getattr(pretraining, field.name) for field in fields(Recipe)}
     micro = gcd(batch // processes, stage.training.micro_batch_sequences)
     recipe |= dict.fromkeys(("evaluate_every_steps", "retain_folder", "reinforced_path"))
-    recipe |= {name: value for name, value in vars(TrainingConfig()).items() if name in OWN}
+    recipe |= {
+        name: value
+        for name, value in vars(TrainingConfig()).items()
+        if name in CONTAMINATED_TRAINING_FIELDS
+    }
     training = replace(stage.training, **recipe, micro_batch_sequences=micro)
     return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 
 
-def read_by(model: str) -> dict[str, str]:
-    """The folders of what a given model, and those that it was trained from, were trained on.
+def corpora_read_by(model: str) -> dict[str, str]:
+    """Return the corpora that a model, and the models it was trained from, were trained on.
 
-    They are called base, base-2, …, the latest first. Those of a model that no training of this
-    program made are not known; one that is no longer there, or is another now, is warned of.
+    Models that this program did not train are skipped. A corpus that has been removed or changed
+    is left out with a warning.
+
+    Returns:
+        Name → folder: base, base-2, …, the latest training first.
 
     Raises:
         ArtifactError: a model's folder is damaged, or says that it was trained from itself.
     """
-    found: dict[str, str] = {}
+    corpora: dict[str, str] = {}
     path: str | None = model
-    read: set[Path] = set()
-    while path is not None and (folder := _trained_in(path)) is not None:
-        if folder.resolve() in read:
+    visited: set[Path] = set()
+    while path is not None and (folder := _training_folder_of(path)) is not None:
+        if folder.resolve() in visited:
             raise ArtifactError(
                 f"model.path is {model!r}: {folder} says it was trained from "
                 "itself. Give another model."
             )
-        read.add(folder.resolve())
+        visited.add(folder.resolve())
         trained = open_checkpoint(folder)
         with reading(folder):
-            corpus, path = _sources(trained)
+            corpus, path = _corpus_and_start_of(trained)
         if not corpus:  # an adopted model
             break
-        name = f"{BASE}-{len(found) + 1}" if found else BASE
+        name = f"{BASE}-{len(corpora) + 1}" if corpora else BASE
         if is_complete(Path(corpus)) and (
             read_manifest(Path(corpus))["digest"] == trained.artifact.inputs.get("corpus")
         ):
-            found[name] = corpus
+            corpora[name] = corpus
         else:
             log.warning(
-                "model.path: %s was trained on %s, which is not there as it was: it can't be "
+                "model.path: %s was trained on %s, which has been removed or changed: it can't be "
                 "compared with the benchmarks.",
                 *(folder, corpus),
             )
-    return found
+    return corpora
 
 
-def _sources(trained: Checkpoint) -> tuple[str | None, str | None]:
-    """The folder of the corpus and the path of the model that a training read."""
+def _corpus_and_start_of(trained: Checkpoint) -> tuple[str | None, str | None]:
+    """Return the corpus folder that a training read and the path of the model it started from."""
     corpus, path = trained.config.get("corpus_folder"), trained.config["model"].get("path")
     if not all(isinstance(value, str | None) for value in (corpus, path)):
-        raise ValueError("its corpus_folder or model.path is no text")
+        raise ValueError("its corpus_folder or model.path is not a string")
     return corpus, path
 
 
-def _trained_in(path: str) -> Path | None:
-    """The finished folder of a training that the model at `path` is from; None: there is none."""
-    own = Path(path)
-    for folder in (own, own.parent, own.parent.parent):
+def _training_folder_of(path: str) -> Path | None:
+    """Return the finished training folder that contains the model at `path`, if there is one."""
+    for folder in (Path(path), *Path(path).parents[:2]):
         if is_complete(folder) and read_manifest(folder)["kind"] == MODEL:
             return folder
     return None
 
 
-def validation_corpus(own: InjectionStage, tokens: int, where: Stages) -> Artifact:
-    """Text of the study's own corpus that no model is trained on, with the study's tokenizer."""
-    width = own.injection.sequence_tokens
-    config = _clean(own, "validation", max(tokens, width), width)
-    return where.inject("validation", _without_examples(own, config))
+def validation_corpus(study: InjectionStage, tokens: int, stages: Stages) -> Artifact:
+    """Pack text of the study's corpus that no model is trained on, with the study's tokenizer."""
+    width = study.injection.sequence_tokens
+    config = _without_insertions(study, "validation", max(tokens, width), width)
+    return stages.inject("validation", _without_examples(study, config))
 
 
-def clean_corpus(own: InjectionStage, where: Stages) -> Artifact:
-    """As many tokens of the study's own corpus with nothing inserted: one for all seeds."""
-    given = own.injection
-    config = _clean(own, "study", given.budget_tokens, given.sequence_tokens)
-    return where.inject("clean", _without_examples(own, config))
+def clean_corpus(study: InjectionStage, stages: Stages) -> Artifact:
+    """Pack as many tokens of the study's corpus without insertions, the same for all seeds."""
+    budget, width = study.injection.budget_tokens, study.injection.sequence_tokens
+    config = _without_insertions(study, "study", budget, width)
+    return stages.inject("clean", _without_examples(study, config))
 
 
-def _without_examples(own: InjectionStage, config: InjectionConfig) -> InjectionStage:
-    """The stage of a text without a benchmark: one for all seeds, and for all base corpora."""
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("benchmark", "occurrences", "rewording", "compared"), {}
-    )
-    return replace(own, seed=0, injection=config, **nothing)
+def _without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:
+    """Return the stage without its benchmarks, the same for all seeds and base corpora."""
+    empty: dict[str, Any] = dict.fromkeys(("benchmark", "occurrences", "rewording", "compared"), {})
+    return replace(study, seed=0, injection=config, **empty)
 
 
-def _clean(
-    own: InjectionStage, part: str, budget_tokens: int, sequence_tokens: int
+def _without_insertions(
+    study: InjectionStage, part: str, budget_tokens: int, sequence_tokens: int
 ) -> InjectionConfig:
-    """A part of the corpus with nothing inserted."""
+    """Return the configuration of a part of the corpus without any insertion."""
     names = ("base_fraction", "validation_fraction", "num_proc")
-    given = {name: getattr(own.injection, name) for name in names}
-    given |= {"budget_tokens": budget_tokens, "sequence_tokens": sequence_tokens}
-    return InjectionConfig(members=0, nonmembers=0, part=part, **given)
+    return InjectionConfig(
+        members=0,
+        nonmembers=0,
+        part=part,
+        budget_tokens=budget_tokens,
+        sequence_tokens=sequence_tokens,
+        **{name: getattr(study.injection, name) for name in names},
+    )

@@ -1,7 +1,7 @@
-"""SLURM: an array job a stage, in which each cell is a task, by submitit.
+"""SLURM: submitit submits one array job per stage, in which each cell is a task.
 
-A task waits for its own cell's earlier stage only (`aftercorr`); the report waits for all. Submitit
-writes the batch scripts, and queues a job again whose time is up.
+A task waits only for its own cell's earlier stage (`aftercorr`); the report waits for all cells.
+Submitit writes the batch scripts, and queues a job again when its time is up.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from contamination.launch.config import STAGES, ClusterConfig
 from contamination.launch.saved_config import arguments
 
 ANALYSE = "analyse"
-SLICED = "detect"
+SLICED_STAGE = "detect"
 log = logging.getLogger(__name__)
-STOPPED = 128 + signal.SIGTERM  # the exit status of a command that saved before it ended
+STOPPED = 128 + signal.SIGTERM
+"""The exit status of a command that was stopped by SIGTERM and saved its work."""
 
 
 @dataclass
 class Job:
-    """What a SLURM job runs: a command, as a process of its own."""
+    """What a SLURM job runs: a command in a child process."""
 
-    retries: int  # how often it is started again after it was killed
+    retries: int  # how often the command is started again after it was killed
     requeues: int  # how often the job is queued again after SIGTERM
     child: ClassVar[subprocess.Popen[bytes] | None] = None
 
     def __call__(self, call: Sequence[str]) -> None:
-        """Run it to its end.
+        """Run the command until it ends.
 
         Raises:
-            SystemExit: it failed, and what depends on this job is not run; or it is queued again.
+            SystemExit: the command failed, so that jobs that depend on this one are not run; or
+                this job is queued again.
         """
         for left in reversed(range(self.retries + 1)):
             Job.child = subprocess.Popen(call)
@@ -54,24 +56,24 @@ class Job:
                 self._queue_again()
             killed = (status < 0 or status > 128) and status != STOPPED
             if left == 0 or not killed:
-                sys.exit(status if status > 0 else 128 - status)  # as a shell names a signal
+                sys.exit(status if status > 0 else 128 - status)  # a shell's status after a signal
 
     def checkpoint(self, call: Sequence[str]) -> Any:
-        """What submitit calls when the time is up: let the command save, to be queued again."""
+        """Let the command save, and queue it again; submitit calls this when the time is up."""
         from submitit.helpers import DelayedSubmission
 
-        if Job.child is not None:  # else the time was up before it began
+        if Job.child is not None:  # else the time was up before the command began
             Job.child.terminate()
-            with suppress(ChildProcessError):  # it has ended
+            with suppress(ChildProcessError):  # it has already ended
                 # `wait` is not reentrant
                 os.waitid(os.P_PID, Job.child.pid, os.WEXITED | os.WNOWAIT)
         return DelayedSubmission(self, call)
 
     def _queue_again(self) -> None:
-        """Unless SLURM ends this job or queues it itself."""
+        """Queue this job again, unless SLURM is ending it or queues it itself."""
         job, restarts = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT", 0))
-        shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True)
-        if "JobState=RUNNING" in shown.stdout and restarts < self.requeues:
+        show = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True)
+        if "JobState=RUNNING" in show.stdout and restarts < self.requeues:
             subprocess.run(["scontrol", "requeue", job], check=True)
 
 
@@ -82,106 +84,125 @@ def submit(
     cells: Sequence[CellFolder],
     until: str | None,
 ) -> None:
-    """Submit the cells' stages as far as `until`; without it all, and the report after them.
+    """Submit the cells' stages up to `until`; without it all stages, and the report after them.
 
     Raises:
-        ConfigError: there is no SLURM, or it refuses a job; those before it stay.
+        ConfigError: there is no SLURM, or it refuses a job; jobs submitted before stay queued.
     """
     if shutil.which("sbatch") is None:
         raise ConfigError(
             "cluster.kind is slurm, but there is no sbatch here: give the command on a machine "
             "that can submit jobs; launch.dry_run=true prints the batch scripts anywhere."
         )
-    before: str | None = None
+    previous_job: str | None = None
     for cell in cells:
         cell.write_jobs({})
     for stage in _stages(until):
-        if stage == SLICED and cluster.slices > 1:
-            before = ":".join(_submit_slices(launch, code, cluster, cell) for cell in cells)
+        if stage == SLICED_STAGE and cluster.slices > 1:
+            previous_job = ":".join(_submit_slices(launch, code, cluster, cell) for cell in cells)
             continue
-        places = [launch.folder] if stage == ANALYSE else [cell.folder for cell in cells]
-        executor = _executor(launch, code, cluster, stage, _dependency(stage, before, len(cells)))
-        made = _submitted(executor, cluster, stage, [command(stage, place) for place in places])
-        before = _array(made[0])
+        folders = [launch.folder] if stage == ANALYSE else [cell.folder for cell in cells]
+        dependency = _dependency(stage, previous_job, len(cells))
+        executor = _executor(launch, code, cluster, stage, dependency)
+        calls = [command(stage, folder) for folder in folders]
+        tasks = _submit_array(executor, cluster, stage, calls)
+        previous_job = _array_job_id(tasks[0])
         if stage != ANALYSE:
-            for cell, job in zip(cells, made, strict=True):
+            for cell, job in zip(cells, tasks, strict=True):
                 cell.write_jobs({**cell.read_jobs(), stage: job})
 
 
 def _submit_slices(launch: Launch, code: Path, cluster: ClusterConfig, cell: CellFolder) -> str:
-    """Submit the slices of a cell's detection, and what then scores; the job that does."""
+    """Submit the slices of a cell's detection and the job that then scores; return that job."""
     slices = [f"{number}/{cluster.slices}" for number in range(1, cluster.slices + 1)]
     for words in slices:
-        cell.slice(words).folder.mkdir(parents=True, exist_ok=True)
-        cell.slice(words).write_waiting()
+        cell.slice_folder(words).folder.mkdir(parents=True, exist_ok=True)
+        cell.slice_folder(words).write_waiting()
     jobs = cell.read_jobs()
-    calls = [command(SLICED, cell.folder, words) for words in slices]
-    made = _submitted(_sliced(launch, code, cluster, jobs["train"]), cluster, SLICED, calls)
-    jobs |= {f"{SLICED} {words}": job for words, job in zip(slices, made, strict=True)}
+    calls = [command(SLICED_STAGE, cell.folder, words) for words in slices]
+    tasks = _submit_array(
+        _slice_executor(launch, code, cluster, jobs["train"]), cluster, SLICED_STAGE, calls
+    )
+    jobs |= {f"{SLICED_STAGE} {words}": job for words, job in zip(slices, tasks, strict=True)}
     cell.write_jobs(jobs)
-    executor = _sliced(launch, code, cluster, jobs["train"], _array(made[0]))
-    (scores,) = _submitted(executor, cluster, SLICED, [command(SLICED, cell.folder)])
-    cell.write_jobs({**jobs, SLICED: scores})
+    executor = _slice_executor(launch, code, cluster, jobs["train"], _array_job_id(tasks[0]))
+    (scores,) = _submit_array(executor, cluster, SLICED_STAGE, [command(SLICED_STAGE, cell.folder)])
+    cell.write_jobs({**jobs, SLICED_STAGE: scores})
     return scores
 
 
-def _submitted(
+def _submit_array(
     executor: Any, cluster: ClusterConfig, stage: str, calls: Sequence[Sequence[str]]
 ) -> list[str]:
-    """Submit an array of commands; its tasks' ids."""
+    """Submit an array of commands and return its tasks' ids."""
     log.info("%s", script(executor, len(calls)))
     try:
-        made = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
+        jobs = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
     except RuntimeError as error:
         raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
-    log.info("%s: job %s", stage, _array(str(made[0].job_id)))
-    return [str(job.job_id) for job in made]
+    log.info("%s: job %s", stage, _array_job_id(str(jobs[0].job_id)))
+    return [str(job.job_id) for job in jobs]
 
 
-def _array(task: str) -> str:
+def _array_job_id(task: str) -> str:
     return task.split("_")[0]
 
 
 def described(
     launch: Launch, code: Path, cluster: ClusterConfig, cells: int, until: str | None
 ) -> str:
-    """The batch scripts that would be submitted; it takes no SLURM to say."""
-    found = []
+    """Return the batch scripts that would be submitted; this works without SLURM."""
+    scripts = []
     for stage in _stages(until):
         before = None if stage == STAGES[0] else "<the job before>"
-        if stage == SLICED and cluster.slices > 1:
-            found += [f"# these two jobs for each of {cells} cells:"] * (cells > 1)
-            found.append(script(_sliced(launch, code, cluster, str(before)), cluster.slices))
-            found.append(script(_sliced(launch, code, cluster, str(before), "<the slices>"), 1))
+        if stage == SLICED_STAGE and cluster.slices > 1:
+            scripts += [f"# these two jobs for each of {cells} cells:"] * (cells > 1)
+            scripts.append(
+                script(_slice_executor(launch, code, cluster, str(before)), cluster.slices)
+            )
+            scripts.append(
+                script(_slice_executor(launch, code, cluster, str(before), "<the slices>"), 1)
+            )
             continue
         executor = _executor(launch, code, cluster, stage, _dependency(stage, before, cells))
-        found.append(script(executor, 1 if stage == ANALYSE else cells))
-    return "\n".join(found)
+        scripts.append(script(executor, 1 if stage == ANALYSE else cells))
+    return "\n".join(scripts)
 
 
-def _sliced(
+def _slice_executor(
     launch: Launch, code: Path, cluster: ClusterConfig, trained: str, slices: str | None = None
 ) -> Any:
-    """What submits a cell's slices, or the job after them, which makes what failed ones lack."""
+    """Return the executor of a cell's slices, or of the job after them.
+
+    That job also makes what failed slices lack.
+    """
     after = f"afterok:{trained}" + (f",afterany:{slices}" if slices else "")
-    waits = {"dependency": after, "kill-on-invalid-dep": "yes"}
+    dependency = {"dependency": after, "kill-on-invalid-dep": "yes"}
     words = None if slices else f"I/{cluster.slices}"
-    return _executor(launch, code, cluster, SLICED, waits, words)
+    return _executor(launch, code, cluster, SLICED_STAGE, dependency, words)
 
 
-def command(stage: str, place: Path, words: str | None = None) -> list[str]:
-    """What a task runs: a stage of the cell in that folder, or a slice; or the launch's report."""
-    more = [*arguments(place), f"launch.stage={stage}"]
-    more += [] if words is None else [f"launch.slice={words}"]
-    more = ["report", str(place)] if stage == ANALYSE else more
-    return [sys.executable, "-m", "contamination.launch", *more]
+def command(stage: str, folder: Path, fraction: str | None = None) -> list[str]:
+    """Return the command of a task: a stage or slice of a cell, or the launch's report.
+
+    Args:
+        stage: `inject`, `train`, `detect` or `analyse`.
+        folder: the cell's folder; for `analyse`, the launch's.
+        fraction: the slice, such as `2/8`; None: the whole stage.
+    """
+    if stage == ANALYSE:
+        words = ["report", str(folder)]
+    else:
+        words = [*arguments(folder), f"launch.stage={stage}"]
+        words += [] if fraction is None else [f"launch.slice={fraction}"]
+    return [sys.executable, "-m", "contamination.launch", *words]
 
 
 def script(executor: Any, tasks: int) -> str:
-    """The batch script that submitit is going to write."""
-    whole = {**executor.parameters, "map_count": tasks} if tasks > 1 else executor.parameters
+    """Return the batch script that submitit will write."""
+    parameters = {**executor.parameters, "map_count": tasks} if tasks > 1 else executor.parameters
     copy = type(executor)(executor.folder, python=executor.python)
-    copy.parameters = whole
+    copy.parameters = parameters
     return str(copy._make_submission_file_text(copy._submitit_command_str, "0"))
 
 
@@ -191,20 +212,20 @@ def _executor(
     cluster: ClusterConfig,
     stage: str,
     dependency: dict[str, str],
-    words: str | None = None,
+    fraction: str | None = None,
 ) -> Any:
-    """What submits a stage's jobs; with `words` those of slices, such as 2/8."""
+    """Return submitit's executor for a stage's jobs; with `fraction`, such as 2/8, for slices."""
     options = cluster.job(stage)
     delay = options.pop("signal_delay_s", 120)
-    more = {"signal": f"B:USR2@{delay}", "requeue": True, **dependency}
-    more |= options.pop("additional_parameters", {})
-    each = command(stage, launch.folder if stage == ANALYSE else Path("CELL"), words)
-    name = f"{launch.folder.name}-{stage}{'-slices' if words else ''}"
-    setup = [f"# each task runs: {shlex.join(each)}"]
+    parameters = {"signal": f"B:USR2@{delay}", "requeue": True, **dependency}
+    parameters |= options.pop("additional_parameters", {})
+    call = command(stage, launch.folder if stage == ANALYSE else Path("CELL"), fraction)
+    name = f"{launch.folder.name}-{stage}{'-slices' if fraction else ''}"
+    setup = [f"# each task runs: {shlex.join(call)}"]
     setup += [f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment(code).items()]
     try:
-        # exec: SLURM's signal is for the batch script, so Python takes the script's place
-        executor = _submitits()(
+        # exec: SLURM sends its signal to the batch script, so Python replaces the script
+        executor = _slurm_executor_class()(
             launch.folder / "jobs",
             max_num_timeout=cluster.requeues,
             python=f"exec {shlex.quote(sys.executable)}",
@@ -213,7 +234,7 @@ def _executor(
             **{"job_name": name, "setup": [], **options},
             use_srun=False,
             stderr_to_stdout=True,
-            additional_parameters=more,
+            additional_parameters=parameters,
         )
     except (RuntimeError, ValueError) as error:
         raise ConfigError(f"cluster.jobs.{stage}: {' '.join(str(error).split())}") from error
@@ -221,8 +242,8 @@ def _executor(
     return executor
 
 
-def _submitits() -> Any:
-    """Submitit's executor, which here describes jobs also where there is no SLURM."""
+def _slurm_executor_class() -> Any:
+    """Return a subclass of submitit's executor that describes jobs without SLURM as well."""
     try:
         from submitit import SlurmExecutor as Submitits
     except ImportError as error:
@@ -243,25 +264,25 @@ def _stages(until: str | None) -> Sequence[str]:
 
 
 def _dependency(stage: str, before: str | None, cells: int) -> dict[str, str]:
-    """What the stage's job waits for."""
+    """Return the options that make a stage's job wait for the previous job."""
     if before is None:
         return {}
-    if stage == ANALYSE:  # on what there is, whatever failed
+    if stage == ANALYSE:  # the report is written even if cells failed
         return {"dependency": f"afterany:{before}"}
     kind = "aftercorr" if cells > 1 else "afterok"
     return {"dependency": f"{kind}:{before}", "kill-on-invalid-dep": "yes"}
 
 
 def queued(cells: Sequence[CellFolder]) -> set[str]:
-    """The cells' jobs that still wait or run, by the names that submitit gives tasks."""
+    """Return the ids of the cells' jobs that are waiting or running."""
     jobs = {job for cell in cells for job in cell.read_jobs().values()}
     if not jobs:
         return set()
     call = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
     try:
-        shown = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(call, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise ConfigError(
             f"cluster.kind is slurm, but squeue can't say which jobs are queued ({error})."
         ) from error
-    return jobs & {*shown.split()}
+    return jobs & {*listed.split()}

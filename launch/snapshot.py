@@ -1,4 +1,4 @@
-"""The code as it was when a launch began: a queued job is not changed by a later edit."""
+"""A copy of the code as it was when a launch began: later edits don't change queued jobs."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ INIT = Path("contamination", "__init__.py")
 
 
 def take(folder: Path) -> Path:
-    """A copy of the packages and `conf/` in `folder`, or the equal one that is there.
+    """Copy the packages and `conf/` to a folder in `folder`, or reuse an equal copy; return it.
 
-    Beside them `REVISION` names the git revision (+ where it was changed) and `changes.diff` has
-    what was changed.
+    In it `REVISION` names the git revision, with a + if there were changes, and `changes.diff`
+    contains the changes.
     """
     files, digest = _code(HOME)
-    place = folder / f"code-{digest[:12]}"
-    if place.is_dir() and _code(place)[1] != digest:  # it is damaged
-        shutil.rmtree(place)
-    if not place.is_dir():
-        part = temporary(place)
+    snapshot = folder / f"code-{digest[:12]}"
+    if snapshot.is_dir() and _code(snapshot)[1] != digest:  # it is damaged
+        shutil.rmtree(snapshot)
+    if not snapshot.is_dir():
+        unfinished = temporary(snapshot)
         try:
-            _copy(files, part)
-            part.rename(place)
+            _copy(files, unfinished)
+            unfinished.rename(snapshot)
         except OSError:
-            if not place.is_dir():  # else by the same launch, begun twice at once
+            if not snapshot.is_dir():  # else the same launch, started twice at once, has made it
                 raise
         finally:
-            shutil.rmtree(part, ignore_errors=True)
-    return place
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return snapshot
 
 
 def _code(home: Path) -> tuple[list[Path], str]:
-    """The files of the packages and `conf/`, and a hash of their names and bytes."""
+    """Return the files of the packages and `conf/`, and a hash of their names and bytes."""
     files = sorted(
         path
         for part in ("core", "data", *PACKAGES, "conf")
@@ -57,24 +57,24 @@ def _code(home: Path) -> tuple[list[Path], str]:
     return files, content.hexdigest()
 
 
-def _copy(files: Sequence[Path], place: Path) -> None:
+def _copy(files: Sequence[Path], folder: Path) -> None:
     for file in files:
-        (place / file.relative_to(HOME)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, place / file.relative_to(HOME))
-    (place / INIT).parent.mkdir(exist_ok=True)
-    shutil.copyfile(str(contamination.__file__), place / INIT)
-    (place / REVISION).write_text(code_revision() + "\n")
-    (place / "changes.diff").write_text(_changes())
+        (folder / file.relative_to(HOME)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, folder / file.relative_to(HOME))
+    (folder / INIT).parent.mkdir(exist_ok=True)
+    shutil.copyfile(str(contamination.__file__), folder / INIT)
+    (folder / REVISION).write_text(code_revision() + "\n")
+    (folder / "changes.diff").write_text(_changes())
 
 
 def environment(code: Path) -> dict[str, str]:
-    """What makes Python run the copy, whatever folder it is started in."""
+    """Return the variables that make Python run the copy from any working directory."""
     before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
     return {"PYTHONPATH": os.pathsep.join([str(code), *before]), "PYTHONSAFEPATH": "1"}
 
 
 def _changes() -> str:
-    """What git says was changed since the revision; nothing without git, or in a copy."""
+    """Return the changes since the revision; empty without git, or in a copy."""
     try:
         run = subprocess.run(["git", "diff", "HEAD"], cwd=HOME, capture_output=True, text=True)
     except OSError:

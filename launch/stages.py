@@ -1,4 +1,4 @@
-"""A cell's stages, each in this process or by processes of its own."""
+"""Runs a cell's stages, each in this process or in separate processes, and predicts their time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
+from typing import TYPE_CHECKING
 
-import contamination.detection.run
-import contamination.injection.run
-import contamination.training.run
 from contamination.core import integrity
 from contamination.core.artifacts import Artifact, as_data, file_name
 from contamination.core.progress import STAGE, SWEEP, ends, within
 from contamination.detection.config import DetectionStage
 from contamination.injection.config import InjectionStage
-from contamination.injection.token_stream import Tokenizer
 from contamination.launch.cells import CellFolder, Launch
 from contamination.launch.config import PACKAGES, ClusterConfig
 from contamination.launch.processes import Processes
@@ -25,45 +22,57 @@ from contamination.launch.run_records import Made, read_costs, recorded
 from contamination.launch.saved_config import save_config
 from contamination.training.config import TrainingStage
 
-SHARED = {
+if TYPE_CHECKING:
+    from contamination.injection.token_stream import Tokenizer
+
+SHARED_RUNS = {
     *("inject base", "inject validation", "train base", "train reference", "train masked_lm"),
     "detect clean",
 }
-"""Runs that cells usually share: where the first cell alone is known, the others lack these."""
+"""Runs whose artefacts cells usually share: the first cell makes them, and later cells reuse them.
+
+Assumed while only one cell is done."""
 
 
 @dataclass(frozen=True)
-class Rest:
-    """Seconds that are left when a run begins: of that run, and of all that follows."""
+class TimeLeft:
+    """Seconds that are left when a run begins."""
 
     now: float
+    """Of that run."""
     later: float
+    """Of all later runs of the sweep."""
 
 
-def rest(launch: Launch, cell: CellFolder, run: str) -> Rest | None:
-    """What is left when the cell begins `run`, such as "train study"; None: not known yet."""
+def time_left(launch: Launch, cell: CellFolder, run: str) -> TimeLeft | None:
+    """Return the time left when a cell begins `run`, such as "train study"; None if not known.
+
+    It is the mean of what the run took in finished cells, and for later cells also in this one.
+    """
     cells = launch.ordered()
-    names = [one.folder.name for one in cells]
-    if cell.folder.name not in names:
+    folder_names = [other.folder.name for other in cells]
+    if cell.folder.name not in folder_names:
         return None
-    number = names.index(cell.folder.name)
-    done = [_took(one) for n, one in enumerate(cells) if n != number and _is_done(one)]
-    order = list(dict.fromkeys(name for took in done for name in took))
-    if run not in order:
+    number = folder_names.index(cell.folder.name)
+    done = [other for n, other in enumerate(cells) if n != number and _is_done(other)]
+    seconds_of_done = [_seconds_by_run(other) for other in done]
+    runs = list(dict.fromkeys(name for seconds in seconds_of_done for name in seconds))
+    if run not in runs:
         return None
-    at, (first, *others) = order.index(run), done
-    now = mean(took[run] for took in done if run in took)
-    own = {**_took(cell), run: now}
+    position, (first, *later_cells) = runs.index(run), seconds_of_done
+    now = mean(seconds[run] for seconds in seconds_of_done if run in seconds)
+    this_cell = {**_seconds_by_run(cell), run: now}
 
     def expected(name: str) -> float:
-        """Of a run of a cell to come: as in this cell, if it is past it, and in others."""
-        seen = [took.get(name, 0.0) for took in others]
-        seen += [own.get(name, 0.0)] * (order.index(name) <= at)
-        return mean(seen) if seen else first.get(name, 0.0) * (name not in SHARED)
+        """Return the expected seconds of this run in a later cell."""
+        observed = [seconds.get(name, 0.0) for seconds in later_cells]
+        if runs.index(name) <= position:  # this cell has done it, or begins it now
+            observed.append(this_cell.get(name, 0.0))
+        return mean(observed) if observed else first.get(name, 0.0) * (name not in SHARED_RUNS)
 
-    waiting = sum(not _is_done(one) for one in cells[number + 1 :])
-    later = sum(map(expected, order[at + 1 :])) + waiting * sum(map(expected, order))
-    return Rest(now, later)
+    cells_left = sum(not _is_done(other) for other in cells[number + 1 :])
+    later = sum(map(expected, runs[position + 1 :])) + cells_left * sum(map(expected, runs))
+    return TimeLeft(now, later)
 
 
 def _is_done(cell: CellFolder) -> bool:
@@ -71,23 +80,31 @@ def _is_done(cell: CellFolder) -> bool:
     return outcome is not None and outcome.state == "done"
 
 
-def _took(cell: CellFolder) -> dict[str, float]:
-    """Seconds of each of its runs; 0, and left out, of those that it found made."""
-    took: dict[str, float] = defaultdict(float)
+def _seconds_by_run(cell: CellFolder) -> dict[str, float]:
+    """Return the seconds of each of the cell's runs; reused artefacts count as 0."""
+    seconds: dict[str, float] = defaultdict(float)
     for cost in read_costs(cell.folder):
-        took[f"{cost.stage} {cost.run}"] += cost.seconds
-    return took
+        seconds[f"{cost.stage} {cost.run}"] += cost.seconds
+    return seconds
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Where a cell's stages run."""
+    """Runs the stages of one cell.
+
+    Attributes:
+        cluster: how many processes each stage gets.
+        folder: the cell's folder, which separate processes read and write as well; empty: none.
+        code: the snapshot of the code that separate processes run.
+        in_turn: whether this process runs the cells of the sweep one after another.
+        slice: the slice of the detection, such as `2/8`, if only that is made.
+    """
 
     cluster: ClusterConfig
-    folder: Path = Path()  # the cell's, which processes of their own read and write as well
-    code: Path = Path()  # the snapshot that they run
-    in_turn: bool = False  # whether the cells of its sweep run here, one after another
-    slice: str | None = None  # of the detection, such as 2/8, where that alone is made
+    folder: Path = Path()
+    code: Path = Path()
+    in_turn: bool = False
+    slice: str | None = None
 
     def inject(
         self,
@@ -95,58 +112,72 @@ class Stages:
         stage: InjectionStage,
         checked: Callable[[Tokenizer], None] | None = None,
     ) -> Artifact:
-        """The injection stage, in this process; `run` tells it from the cell's others.
+        """Run the injection stage in this process.
 
-        `checked`: see `injection.run.run`.
+        Args:
+            run: distinguishes it from the cell's other runs of this stage.
+            stage: what to make.
+            checked: see `injection.run.run`.
         """
+        import contamination.injection.run
+
         return self.make("inject", run, partial(contamination.injection.run.run, stage, checked))
 
     def train(self, run: str, stage: TrainingStage) -> Artifact:
-        """The training stage; `run` tells it from the cell's others."""
+        """Run the training stage; `run` distinguishes it from the cell's other trainings."""
+        import contamination.training.run
+
         start = self._start("train", run, stage)
         return self.make("train", run, partial(contamination.training.run.run, stage, start))
 
     def detect(self, run: str, stage: DetectionStage) -> Artifact:
-        """The detection stage; `run` tells it from the cell's others."""
-        start, own = self._start("detect", run, stage), stage.detection.processes
-        return self.make("detect", run, partial(contamination.detection.run.run, stage, start), own)
+        """Run the detection stage; `run` distinguishes it from the cell's other detections."""
+        import contamination.detection.run
+
+        start, workers = self._start("detect", run, stage), stage.detection.processes
+        make = partial(contamination.detection.run.run, stage, start)
+        return self.make("detect", run, make, workers)
 
     def detect_slice(self, run: str, stage: DetectionStage) -> None:
-        """This slice of a detection stage's passes, without scores."""
-        name, own = f"{run} {self.slice}", replace(stage, slice=self.slice)
-        start, processes = self._start("detect", file_name(name), own), own.detection.processes
-        make = partial(contamination.detection.run.run_slice, own, start)
-        self.make("detect", name, make, processes)
+        """Run this slice of a detection stage's passes, without scores."""
+        import contamination.detection.run
+
+        name, sliced_stage = f"{run} {self.slice}", replace(stage, slice=self.slice)
+        start = self._start("detect", file_name(name), sliced_stage)
+        make = partial(contamination.detection.run.run_slice, sliced_stage, start)
+        self.make("detect", name, make, stage.detection.processes)
 
     def make(self, stage: str, run: str, make: Callable[[], Made], processes: int = 1) -> Made:
-        """What `make` gives as a run of a stage, which bars name; its cost is the cell's."""
+        """Return what `make` returns; progress bars name the run, and its cost is recorded."""
         name = f"{stage} {run}"
         with within(STAGE, name), within(SWEEP, self._left(name)):
-            if self.folder == Path():  # of no cell
+            if self.folder == Path():  # there is no cell to record the cost
                 return make()
-            count = self.processes(stage).here if stage in PACKAGES else 1
+            count = self.processes(stage).local_count if stage in PACKAGES else 1
             return recorded(self.folder, stage, run, max(count, processes), make)
 
     def _left(self, run: str) -> str:
-        """When the run should end, and how much follows it, for bars; empty: not known."""
+        """Return when the run and the sweep should end, for progress bars; empty if not known."""
         if not self.in_turn:
             return ""
-        found = rest(Launch(self.folder.parents[1]), CellFolder(self.folder), run)
-        return ends(found.now, found.later) if found else ""
+        left = time_left(Launch(self.folder.parents[1]), CellFolder(self.folder), run)
+        return ends(left.now, left.later) if left else ""
 
     def processes(self, stage: str) -> Processes:
-        """How a stage's processes are started."""
+        """Return how a stage's processes are started."""
         return Processes(self.cluster, stage, self.folder, self.code)
 
     def _start(
         self, stage: str, run: str, config: TrainingStage | DetectionStage
     ) -> Callable[[Path | None], None] | None:
-        """What starts a stage's processes; None: this process does it."""
+        """Return a function that starts a stage's processes; None: this process runs the stage."""
         processes = self.processes(stage)
 
         def start(artifact: Path | None) -> None:
-            given = {"records": str(self.folder), "verify": integrity.policy()}
-            save_config(processes.saved(run), {**as_data(config), **given}, self.code / "conf")
+            runtime = {"records": str(self.folder), "verify": integrity.policy()}
+            save_config(
+                processes.config_folder(run), {**as_data(config), **runtime}, self.code / "conf"
+            )
             processes.run(run, artifact)
 
-        return None if processes.alone else start
+        return None if processes.in_process else start

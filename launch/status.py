@@ -1,4 +1,4 @@
-"""`python -m launch status`: what became of each cell, read from the run folders alone."""
+"""`python -m launch status`: the status of each cell, read from the launches' folders alone."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ LEAST = ("where", "left", "doing", *STAGES)
 
 
 @dataclass(frozen=True)
-class State:
-    """How a cell stands."""
+class CellState:
+    """The state of a cell, as the table shows it."""
 
     name: str  # `waiting`, `running`, `done` or `failed`
-    doing: str = ""
-    left: str = ""
-    where: str = ""
+    doing: str = ""  # its current step, or what it waits for
+    left: str = ""  # the time left
+    where: str = ""  # host and job
     problem: str = ""  # why it failed or stopped
 
 
 def status(runs: Path, *, cost: bool = False) -> str:
-    """All launches of a runs folder, the newest last, or the one launch whose folder is given.
+    """Return tables of all launches of a runs folder, the newest last, or of one launch.
 
-    With `cost` each stage's wall time and the GPU hours.
+    Args:
+        runs: the runs folder, or the folder of one launch.
+        cost: whether to add each stage's wall time and the GPU hours.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no launch.
     """
-    own = [runs] if (runs / "cells").is_dir() else list((runs / KIND).glob("*/cells"))
-    folders = [p if p == runs else p.parent for p in own]
+    if (runs / "cells").is_dir():
+        folders = [runs]
+    else:
+        folders = [cells.parent for cells in (runs / KIND).glob("*/cells")]
     if not folders:
         raise ConfigError(
             f"runs is {str(runs)!r}: no launch is there. Give the folder of a launch's "
@@ -49,96 +53,105 @@ def status(runs: Path, *, cost: bool = False) -> str:
 
 
 def _launch(launch: Launch, cost: bool) -> str:
-    cells = [(own, cell, state(cell)) for own, cell in launch.named_cells()]
+    cells = [(name, cell, state(cell)) for name, cell in launch.cells_by_name()]
     counts = Counter(now.name for *_, now in cells)
     head = f"{launch.folder}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
     head += _sweep_left([cell for _, cell, now in cells if now.name == "running"])
-    rows = [[_short(own), now.name, now.doing, now.left, now.where] for own, _, now in cells]
-    problems = [f"{own}: {now.problem}" for own, _, now in cells if now.problem]
+    rows = [[_short(name), now.name, now.doing, now.left, now.where] for name, _, now in cells]
+    problems = [f"{name}: {now.problem}" for name, _, now in cells if now.problem]
     header = list(HEADER)
     if cost:
-        each = [read_costs(cell.folder) for _, cell, _ in cells]
+        costs_by_cell = [read_costs(cell.folder) for _, cell, _ in cells]
         header += [*STAGES, "GPU hours"]
-        rows = [[*row, *_costs(costs)] for row, costs in zip(rows, each, strict=True)]
-        rows.append(["all", "", "", "", "", *_costs([c for costs in each for c in costs])])
-        for (own, *_), costs in zip(cells, each, strict=True):
-            problems += [f"{own}: {_killed(one)}" for one in costs if one.killed]
-    used = [i for i in range(len(header)) if any(row[i] for row in rows)]
-    header, rows = [header[i] for i in used], [[row[i] for i in used] for row in rows]
+        rows = [[*row, *_costs(costs)] for row, costs in zip(rows, costs_by_cell, strict=True)]
+        all_costs = [run for costs in costs_by_cell for run in costs]
+        rows.append(["all", "", "", "", "", *_costs(all_costs)])
+        for (name, *_), costs in zip(cells, costs_by_cell, strict=True):
+            problems += [f"{name}: {_killed(run)}" for run in costs if run.killed]
+    columns = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    header, rows = [header[i] for i in columns], [[row[i] for i in columns] for row in rows]
     return "\n".join([head, *fit(header, rows, least=LEAST).lines(), *map(wrapped, problems)])
 
 
 def _short(overrides: str) -> str:
-    """Overrides by their fields' last names, such as learning_rate=1e-3, where these differ."""
+    """Shorten fields to their last names, such as learning_rate=1e-3, if these are unique."""
     pairs = [word.partition("=") for word in overrides.split(" ")]
     names = [name.rpartition(".")[2] for name, *_ in pairs]
     if len({*names}) < len(names):
         return overrides
-    each = zip(names, pairs, strict=True)
-    return " ".join(f"{name}{equals}{value}" for name, (_, equals, value) in each)
+    return " ".join(
+        f"{name}{equals}{value}" for name, (_, equals, value) in zip(names, pairs, strict=True)
+    )
 
 
 def _sweep_left(running: Sequence[CellFolder]) -> str:
-    """What is left of a sweep whose cells run one after another."""
+    """Return the time left of a sweep whose cells run one after another; empty if not known."""
     progress = [process_records.read_progress(cell.folder) for cell in running]
     left = [now.sweep_left for now in progress if now and now.sweep_left is not None]
     return f"; {about(max(left))} left" if left else ""
 
 
-def _killed(one: Cost) -> str:
-    return f"{one.stage} {one.run} was killed: at least {duration(one.seconds)}, no record"
+def _killed(run: Cost) -> str:
+    return f"{run.stage} {run.run} was killed: at least {duration(run.seconds)}, no record"
 
 
 def _costs(costs: Sequence[Cost]) -> list[str]:
-    """Each stage's wall time and the GPU hours; "≥": a part has no record of its end."""
-    by_stage = [[cost for cost in costs if cost.stage == stage] for stage in STAGES]
+    """Return each stage's wall time and the GPU hours; "≥" if a run did not record its end."""
+    times = []
+    for stage in STAGES:
+        of_stage = [cost for cost in costs if cost.stage == stage]
+        seconds = sum(cost.seconds for cost in of_stage)
+        times.append(_at_least(of_stage) + duration(seconds) if of_stage else "")
     hours = sum(cost.gpu_hours for cost in costs)
-    times = [_least(own) + duration(sum(c.seconds for c in own)) if own else "" for own in by_stage]
-    return [*times, f"{_least(costs)}{hours:.2f}" if hours else ""]
+    return [*times, f"{_at_least(costs)}{hours:.2f}" if hours else ""]
 
 
-def _least(costs: Sequence[Cost]) -> str:
+def _at_least(costs: Sequence[Cost]) -> str:
     return "≥ " if any(cost.killed for cost in costs) else ""
 
 
-def state(cell: CellFolder) -> State:
-    """How the cell stands, as far as its folder says."""
+def state(cell: CellFolder) -> CellState:
+    """Return the state of the cell according to the records in its folder."""
     running, outcome = cell.read_running(), cell.read_outcome()
     if running is not None:
-        now, quiet = running
-        where = now.host + (f", job {now.job}" if now.job else "")
+        process, seconds_silent = running
+        where = process.host + (f", job {process.job}" if process.job else "")
         doing, left = _progress(cell)
-        if not is_dead(now.host, now.pid, quiet):
-            return State("running", doing, left, where)
-        lost = (
-            f"no sign of life for {duration(quiet)} on {where}: its process ended without a word. "
-            "Run the same command again to resume."
+        if not is_dead(process.host, process.pid, seconds_silent):
+            return CellState("running", doing, left, where)
+        problem = (
+            f"no sign of life for {duration(seconds_silent)} on {where}: its process ended without "
+            "a message. Run the same command again to resume."
         )
-        return State("failed", doing, problem=lost)
+        return CellState("failed", doing, problem=problem)
     if outcome is None or outcome.state in ("waiting", "stopped"):
-        return _waits(cell, outcome or Outcome("waiting"))
-    return State(outcome.state, problem=outcome.error or "")
+        return _waiting_state(cell, outcome or Outcome("waiting"))
+    return CellState(outcome.state, problem=outcome.error or "")
 
 
-def _waits(cell: CellFolder, outcome: Outcome) -> State:
-    """What the cell waits for, as far as is known here."""
+def _waiting_state(cell: CellFolder, outcome: Outcome) -> CellState:
+    """Return the state of a cell that waits for its next stage, its slices or its jobs."""
     if outcome.error:
-        return State("waiting", problem=f"stopped: {outcome.error}")
-    following = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]
-    done = [f"{outcome.stage} done"] if outcome.stage else []
-    jobs, slices = cell.read_jobs(), []
-    if following == "detect":
-        slices = [state(each) for each in cell.slices()]
-    counts = Counter(each.name for each in slices)
-    made = [f"of {len(slices)} slices " + ", ".join(f"{n} {name}" for name, n in counts.items())]
-    job = [f"{following}: job {jobs[following]}"] if following in jobs else []
-    problems = "; ".join(each.problem for each in slices if each.problem)
-    doing = "; ".join([*done, *made * bool(slices), *job])
-    return State("running" if counts["running"] else "waiting", doing, problem=problems)
+        return CellState("waiting", problem=f"stopped: {outcome.error}")
+    next_stage = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]
+    slices = [state(folder) for folder in cell.slices()] if next_stage == "detect" else []
+    counts = Counter(one_slice.name for one_slice in slices)
+    doing = []
+    if outcome.stage:
+        doing.append(f"{outcome.stage} done")
+    if slices:
+        states = ", ".join(f"{n} {name}" for name, n in counts.items())
+        doing.append(f"of {len(slices)} slices {states}")
+    jobs = cell.read_jobs()
+    if next_stage in jobs:
+        doing.append(f"{next_stage}: job {jobs[next_stage]}")
+    problems = "; ".join(one_slice.problem for one_slice in slices if one_slice.problem)
+    name = "running" if counts["running"] else "waiting"
+    return CellState(name, "; ".join(doing), problem=problems)
 
 
 def _progress(cell: CellFolder) -> tuple[str, str]:
-    """What the cell does, and how long that will take."""
+    """Return the cell's current step with its progress, and the time left."""
     now = process_records.read_progress(cell.folder)
     if now is None:
         return "", ""

@@ -1,7 +1,8 @@
-"""How much a cell's runs compute, from its plan alone.
+"""The FLOPs of a cell's runs, computed from its plan alone.
 
-A token of a training step costs 6·N + 12·L·H·Q·T FLOPs (PaLM, appendix B; see `training.flops`), a
-third more where activations are recomputed; a token that is only read costs a third.
+A token of a training step costs 6·N + 12·L·H·Q·T FLOPs (PaLM, appendix B; see
+`training.resources.flops_per_token`), a third more if activations are recomputed. A token that is
+only read costs a third.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from contamination.injection.finetuning.config import PRETRAINING
 from contamination.injection.finetuning.layout import lay_out
 from contamination.injection.finetuning.sources import read_instructions
 from contamination.injection.token_stream import Tokenizer
-from contamination.launch.pipeline import with_tokenizer
-from contamination.launch.plan import Plan
+from contamination.launch.pipeline import with_model_tokenizer
+from contamination.launch.plan import CellPlan
 from contamination.training.config import ModelConfig, TrainingStage
-from contamination.training.data import Order
-from contamination.training.masked_lm import MaskedLMConfig, architecture
+from contamination.training.data import SequenceOrder
+from contamination.training.masked_lm import MaskedLMTrainingConfig, architecture
 from contamination.training.objectives.choose import CLASSES
 from contamination.training.resources import (
-    Shape,
+    ModelShape,
     config_of,
     flops_per_token,
     masked_lm_flops_per_token,
@@ -41,193 +42,213 @@ from contamination.training.unlearning import tokens_beside
 
 RECOMPUTING = 4 / 3
 TEXT_TOKENS = 256
-"""Of a text where `injection.example_max_tokens` sets no limit."""
+"""Assumed tokens of an example if `injection.example_max_tokens` sets no limit."""
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model's shape and what a token of a training step costs."""
+class ModelCost:
+    """A model's shape and the FLOPs per token of a training step."""
 
-    shape: Shape
+    shape: ModelShape
     flops: float
 
     @staticmethod
-    def of(model: ModelConfig, sequence_tokens: int) -> Model | None:
-        """The model of the plan; None: its config is still on the hub."""
+    def of(model: ModelConfig, sequence_tokens: int) -> ModelCost | None:
+        """Return the cost of the plan's model; None if its config is still on the hub."""
         if model.path is not None:
             folder = _folder("model.path", model.path)
             if folder is None and model.architecture is None:
                 return None
             model = replace(model, path=folder or model.path)
         shape = shape_of(model)
-        return Model(shape, flops_per_token(config_of(model), shape.parameters, sequence_tokens))
+        return ModelCost(
+            shape, flops_per_token(config_of(model), shape.parameters, sequence_tokens)
+        )
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one run computes: FLOPs that its devices share, and those of a single one."""
+class Workload:
+    """The tokens and FLOPs of one run."""
 
     tokens: float
-    """That are trained on, or read by the scored models; without evaluations and neighbours."""
+    """Tokens that are trained on or scored, without evaluations and neighbours."""
     shared: float | None
-    """None: not known."""
+    """FLOPs that all devices share; None: not known."""
     single: float = 0.0
+    """FLOPs of a single device."""
 
-    def seconds(self, pace: float | None, devices: int) -> float | None:
-        """At so many FLOPs a second of each device; None: not known."""
-        if pace is None or self.shared is None:
+    def seconds(self, flops_per_second: float | None, devices: int) -> float | None:
+        """Return the time on so many devices of this speed each; None if not known."""
+        if flops_per_second is None or self.shared is None:
             return None
-        return (self.shared / devices + self.single) / pace
+        return (self.shared / devices + self.single) / flops_per_second
 
 
-def recomputing(config: Mapping[str, Any]) -> float:
-    """What a step costs beside one that keeps its activations, by the node `training`."""
+def recomputation_factor(config: Mapping[str, Any]) -> float:
+    """Return the cost of a step relative to one that keeps its activations.
+
+    Args:
+        config: the node `training`.
+    """
     return RECOMPUTING if config.get("activation_checkpointing") else 1.0
 
 
 def training_work(
-    stage: TrainingStage, sequences: int, width: int, model: Model | None, evaluated: int = 0
-) -> Work:
-    """That of a training with `evaluated` tokens in all its evaluations.
+    stage: TrainingStage, sequences: int, width: int, model: ModelCost | None, evaluated: int = 0
+) -> Workload:
+    """Return the workload of a training with `evaluated` tokens in all its evaluations.
 
-    An unlearner also learns what it retains, and may read all it forgets beforehand.
+    An unlearning objective also trains on retained text, and may read the whole forget set first.
     """
-    own, more = stage.training, recomputing(vars(stage.training))
-    order = Order(sequences, own.batch_sequences, None, own.epochs)
-    tokens = order.seen(order.steps) * width + tokens_beside(own, order)
-    read = evaluated + CLASSES[own.objective].readings * sequences * width
-    return Work(tokens, (more * tokens + read / 3) * model.flops if model else None)
+    config, factor = stage.training, recomputation_factor(vars(stage.training))
+    order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
+    tokens = order.seen(order.steps) * width + tokens_beside(config, order)
+    read = evaluated + CLASSES[config.objective].readings * sequences * width
+    return Workload(tokens, (factor * tokens + read / 3) * model.flops if model else None)
 
 
-def evaluated_tokens(plan: Plan) -> int:
-    """Tokens of all evaluations of the study's training, each text as long as it may be."""
-    own, injection = plan.training.training, plan.injection.injection
-    every, steps, width = own.evaluate_every_steps, plan.order.steps, injection.sequence_tokens
+def evaluated_tokens(plan: CellPlan) -> int:
+    """Return the tokens of all evaluations during the study's training, texts at full length."""
+    config, injection = plan.training.training, plan.injection.injection
+    every, steps, width = config.evaluate_every_steps, plan.order.steps, injection.sequence_tokens
     if every is None:
         return 0
-    points = 1 + steps // every + (steps % every > 0)
-    kinds = (n * len(plan.injection.benchmark) for n in (injection.members, injection.nonmembers))
-    texts = sum(min(own.evaluate_examples, n) for n in kinds)
-    given = plan.training.validation_folder
-    validation = (
-        len(open_corpus(given).sequences) if given else max(1, own.evaluate_tokens // width)
+    evaluations = 1 + steps // every + (steps % every > 0)
+    benchmarks = len(plan.injection.benchmark)
+    texts = sum(
+        min(config.evaluate_examples, examples * benchmarks)
+        for examples in (injection.members, injection.nonmembers)
     )
-    return points * (texts * min(text_tokens(plan), width) + validation * width)
+    if plan.training.validation_folder:
+        validation_sequences = len(open_corpus(plan.training.validation_folder).sequences)
+    else:
+        validation_sequences = max(1, config.evaluate_tokens // width)
+    return evaluations * (texts * min(text_tokens(plan), width) + validation_sequences * width)
 
 
-def text_tokens(plan: Plan) -> int:
-    """Tokens of an example, at most or about."""
+def text_tokens(plan: CellPlan) -> int:
+    """Return the tokens of an example: the limit that is configured, or an assumed number."""
     return plan.injection.injection.example_max_tokens or TEXT_TOKENS
 
 
-def scoring_work(plan: Plan, model: Model | None, *, first: bool) -> Work:
-    """That of scoring one model; all models are as large as the target.
+def scoring_work(plan: CellPlan, model: ModelCost | None, *, first: bool) -> Workload:
+    """Return the workload of scoring one model; all models are assumed as large as the target.
 
-    The `first` run of a cell also has what the others reuse: the passes of other models, and the
+    The `first` run of a cell includes what later runs reuse: the passes of other models, and the
     neighbours, which one device makes.
     """
-    each, texts = text_tokens(plan), _texts(plan)
-    passes = [one for one in _passes(plan) if first or one.model == "target"]
-    tokens = texts * sum(VIEWS[one.view].reads(one, each) for one in passes)
+    tokens_per_text, texts = text_tokens(plan), _texts(plan)
+    passes = [
+        scoring_pass for scoring_pass in _passes(plan) if first or scoring_pass.model == "target"
+    ]
+    tokens = texts * sum(VIEWS[p.view].reads(p, tokens_per_text) for p in passes)
     if model is None:
-        return Work(tokens, None)
-    flops = masked_lm_flops(plan, each) if first else None
-    return Work(tokens, tokens * model.flops / 3, neighbour_tokens(plan) * (flops or 0.0) / 3)
+        return Workload(tokens, None)
+    flops = masked_lm_flops(plan, tokens_per_text) if first else None
+    return Workload(tokens, tokens * model.flops / 3, neighbour_tokens(plan) * (flops or 0.0) / 3)
 
 
-def neighbour_tokens(plan: Plan) -> int:
-    """Tokens that a masked language model reads to make all neighbours."""
-    views = {one.view_key: one for one in _passes(plan) if "masked_lm" in VIEWS[one.view].needs}
-    copies = sum(VIEWS[one.view].copies(one) for one in views.values())
+def neighbour_tokens(plan: CellPlan) -> int:
+    """Return the tokens that a masked language model reads to make all neighbours."""
+    passes = {p.view_key: p for p in _passes(plan) if "masked_lm" in VIEWS[p.view].needs}
+    copies = sum(VIEWS[p.view].copies(p) for p in passes.values())
     return _texts(plan) * text_tokens(plan) * copies
 
 
-def masked_lm_flops(plan: Plan, width: int) -> float | None:
-    """Of the masked language model, for a token of a training step; None: it is on the hub."""
-    path, made = plan.detection.masked_lm.path, plan.pretraining
+def masked_lm_flops(plan: CellPlan, width: int) -> float | None:
+    """Return the masked LM's FLOPs per token of a training step; None if it is on the hub."""
+    path, pretraining = plan.detection.masked_lm.path, plan.pretraining
     if path is not None:
         folder = _folder("masked_lm.path", path)
         config = folder and load_config("masked_lm.path", folder)
     else:
-        config = made and architecture(MaskedLMConfig(), made.vocab_size, made.sequence_tokens)
+        config = pretraining and architecture(
+            MaskedLMTrainingConfig(), pretraining.vocab_size, pretraining.sequence_tokens
+        )
     return masked_lm_flops_per_token(config, width) if config else None
 
 
-def masked_lm_work(plan: Plan) -> Work:
-    """That of training the masked language model that is made here, in one process."""
-    own = plan.pretraining
-    assert own is not None
-    tokens = own.sequences * own.sequence_tokens
-    return Work(tokens, 0.0, tokens * (masked_lm_flops(plan, own.sequence_tokens) or 0.0))
+def masked_lm_work(plan: CellPlan) -> Workload:
+    """Return the workload of training the pipeline's own masked LM, which one process does."""
+    pretraining = plan.pretraining
+    assert pretraining is not None
+    tokens = pretraining.sequences * pretraining.sequence_tokens
+    flops = masked_lm_flops(plan, pretraining.sequence_tokens) or 0.0
+    return Workload(tokens, 0.0, tokens * flops)
 
 
-def _texts(plan: Plan) -> int:
-    own = plan.injection
-    return (own.injection.members + own.injection.nonmembers) * len(own.benchmark)
+def _texts(plan: CellPlan) -> int:
+    injection = plan.injection.injection
+    return (injection.members + injection.nonmembers) * len(plan.injection.benchmark)
 
 
-def _passes(plan: Plan) -> set[Pass]:
-    """Those that are run: one that holds another is run for both."""
+def _passes(plan: CellPlan) -> set[Pass]:
+    """Return the passes that are run; if one contains the statistics of others, only that one."""
     methods = build_methods(plan.detection.method).values()
-    return set(serving(counting({one for method in methods for one in method.passes})).values())
+    needed = {scoring_pass for method in methods for scoring_pass in method.passes}
+    return set(serving(counting(needed)).values())
 
 
 def _folder(field: str, path: str) -> str | None:
-    """The folder with that model's config; None: it is still on the hub."""
-    found = resolve(field, path)
-    if Path(found).exists():
-        return found
-    kept = hub.kept(found)
-    return str(kept) if kept is not None and (kept / "config.json").is_file() else None
+    """Return the folder with the model's config; None if it is still on the hub."""
+    path = resolve(field, path)
+    if Path(path).exists():
+        return path
+    cached = hub.kept(path)
+    return str(cached) if cached is not None and (cached / "config.json").is_file() else None
 
 
 CHARACTERS = 2
-"""Of a token where the tokenizer is still to be trained: a vocabulary of 1,024 has 2.1."""
+"""Characters per token if the tokenizer is still to be trained; a vocabulary of 1,024 has 2.1."""
 
 
-def tuned_width(plan: Plan) -> int:
-    """Tokens of a sequence of the set."""
+def finetuning_width(plan: CellPlan) -> int:
+    """Return the tokens of one sequence of the fine-tuning set."""
     return plan.second.finetuning.sequence_tokens or plan.injection.injection.sequence_tokens
 
 
-def away_from_here(plan: Plan) -> list[str]:
-    """The clean sets that a second stage reads from the hub."""
+def sets_on_hub(plan: CellPlan) -> list[str]:
+    """Return the names of the clean sets that the second stage reads from the hub."""
     if not plan.two_stages:
         return []
-    return [name for name, own in plan.second.clean.items() if any(hub_nodes(own.rows))]
+    return [name for name, config in plan.second.clean.items() if any(hub_nodes(config.rows))]
 
 
-def tuned_sequences(plan: Plan) -> int | None:
-    """The set's sequences, about; 0 without a second stage; None: some texts are on the hub."""
+def finetuning_sequences(plan: CellPlan) -> int | None:
+    """Return about how many sequences the fine-tuning set has; 0 without a second stage.
+
+    None if some of its texts are still on the hub.
+    """
     if not plan.two_stages:
         return 0
-    if away_from_here(plan):
+    if sets_on_hub(plan):
         return None
-    width, second = tuned_width(plan), plan.second
-    lengths = [*_clean(plan), *_copies(plan)]
+    width, second = finetuning_width(plan), plan.second
+    lengths = [*_lengths_of_clean_texts(plan), *_lengths_of_copies(plan)]
     return len(lay_out([min(width, n) for n in lengths], width, second.finetuning.layout))
 
 
-def _copies(plan: Plan) -> list[int]:
-    """Tokens of each copy of a member, as long as it may be."""
-    own, second = plan.injection, plan.second
+def _lengths_of_copies(plan: CellPlan) -> list[int]:
+    """Return the tokens of each copy of a member, assuming texts of full length."""
+    injection, second = plan.injection, plan.second
     copies = 0 if second.members_in == PRETRAINING else second.copies
-    return [text_tokens(plan)] * (copies * own.injection.members * len(own.benchmark))
+    members = injection.injection.members * len(injection.benchmark)
+    return [text_tokens(plan)] * (copies * members)
 
 
-def _clean(plan: Plan) -> list[int]:
-    """Tokens of each clean text."""
-    seed, tokens = plan.injection.injection.pool_seed, _counter(plan)
-    found = []
-    for name, own in plan.second.clean.items():
-        for text in read_instructions(name, own, seed).texts[: own.examples]:
-            found.append(tokens(text.own))
-    return found
+def _lengths_of_clean_texts(plan: CellPlan) -> list[int]:
+    """Return the tokens of each clean text of the second stage."""
+    seed, count_tokens = plan.injection.injection.pool_seed, _token_counter(plan)
+    return [
+        count_tokens(text.own)
+        for name, config in plan.second.clean.items()
+        for text in read_instructions(name, config, seed).texts[: config.examples]
+    ]
 
 
-def _counter(plan: Plan) -> Callable[[str], int]:
-    """How many tokens a text has, by the model's tokenizer if that is here."""
-    path = with_tokenizer(plan, None).tokenizer.path
+def _token_counter(plan: CellPlan) -> Callable[[str], int]:
+    """Return a function that counts a text's tokens, exactly if the model's tokenizer is here."""
+    path = with_model_tokenizer(plan, None).tokenizer.path
     if path is None or not Path(path).exists():
         return lambda text: -(-len(text) // CHARACTERS)
     tokenizer = Tokenizer(path)

@@ -1,17 +1,17 @@
-"""How much memory a sweep takes for each cell more, and a detection for each text more.
+"""Measures how the memory of a sweep grows with its cells, and that of a detection with its texts.
 
     python -m perf.memory [sweep CELLS | detection TEXTS …]
 
-Default: a sweep of 50 cells; 20,000 and 200,000 texts. Linux; each in a process of its own.
+Default: a sweep of 50 cells; 20,000 and 200,000 texts. Linux only; each runs in its own process.
 
-- sweep: `python -m launch -m seed=0,1,…`, in one process: each cell makes a tiny corpus, trains a
-  tiny model on it and scores it. The resident size after each cell.
-- detection: `python -m detection` over short texts without labels, by the golden model and METHODS:
-  all that need nothing else, but for those whose time alone forbids so many texts (infilling,
-  neighbor, pac). The peak of the whole command, above the resident size once the model is loaded,
-  and above that of a detection of 10 texts (which has no texts in it). With labels the command ends
-  with metrics and the blind baseline, whose draws are matrices of all texts: the peak of 2,000
-  texts has a line of its own.
+- sweep: `python -m launch -m seed=0,1,…` in one process. Each cell makes a tiny corpus, trains a
+  tiny model on it and scores it. The resident size is measured after each cell.
+- detection: `python -m detection` on short texts without labels, with the golden model and METHODS,
+  which are all methods that need no other input, except those that are too slow for so many texts
+  (infilling, neighbor, pac). The peak of the whole command is compared with the resident size once
+  the model is loaded, and with that of a detection of 10 texts, whose texts take next to nothing.
+  With labels the command ends with metrics and the blind baseline, whose draws are matrices of all
+  texts: 2,000 such texts have a line of their own.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ CELL = [
 
 
 def resident(field: str = "VmRSS") -> float:
-    """A line of this process's status, in MiB; VmHWM is the peak."""
+    """Return a field of this process's status in MiB; VmHWM is the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 2**10
 
 
 def sweep(cells: int) -> list[float]:
-    """MiB after each cell of a sweep, and after its report. Takes this process over."""
+    """Run a sweep in this process; return the MiB after each cell and after the report."""
     from contamination.launch import pipeline
     from contamination.launch.__main__ import main
 
     sizes: list[float] = []
     run_cell = pipeline.run_cell
 
-    def watched(*given: Any, **named: Any) -> Any:
+    def measured_run_cell(*args: Any, **kwargs: Any) -> Any:
         try:
-            return run_cell(*given, **named)
+            return run_cell(*args, **kwargs)
         finally:
             sizes.append(resident())
 
-    pipeline.run_cell = watched
+    pipeline.run_cell = measured_run_cell
     seeds = ",".join(map(str, range(cells)))
     with tempfile.TemporaryDirectory() as runs:
         sys.argv = ["launch", "-m", *CELL, f"runs={runs}", f"seed={seeds}"]
@@ -70,7 +70,7 @@ def sweep(cells: int) -> list[float]:
 
 
 def detection(texts: int, labels: bool = False) -> list[float]:
-    """MiB once the model is loaded, and at the peak; seconds. Takes this process over."""
+    """Run a detection in this process; return the MiB with the model, at the peak, and seconds."""
     from contamination.core.cli import command
     from contamination.detection import __main__ as stage
     from contamination.detection.models.hf_model import HFModel
@@ -78,17 +78,17 @@ def detection(texts: int, labels: bool = False) -> list[float]:
     sizes: list[float] = []
     load = HFModel.load
 
-    def watched(*given: Any) -> Any:
-        model = load(*given)
+    def measured_load(*args: Any) -> Any:
+        model = load(*args)
         sizes.append(resident())
         return model
 
-    setattr(HFModel, "load", watched)  # noqa: B010
+    setattr(HFModel, "load", measured_load)  # noqa: B010
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "texts.jsonl"
         write_texts(file, texts, labels)
-        given = [f"runs={folder}/runs", f"examples.path={file}", f"model.path={MODEL}"]
-        sys.argv = ["detection", *given, f"method=[{METHODS}]", "detection.device=cpu"]
+        paths = [f"runs={folder}/runs", f"examples.path={file}", f"model.path={MODEL}"]
+        sys.argv = ["detection", *paths, f"method=[{METHODS}]", "detection.device=cpu"]
         started = time.perf_counter()
         status = command("detection", stage.main)
     if status:
@@ -97,47 +97,47 @@ def detection(texts: int, labels: bool = False) -> list[float]:
 
 
 def write_texts(path: Path, texts: int, labels: bool) -> None:
-    """Short distinct texts of some 10 words."""
-    words = "a cat sees the old red house by a road and then it runs home to sleep"
-    drawn = words.split()
+    """Write short distinct texts of about 10 words."""
+    sentence = "a cat sees the old red house by a road and then it runs home to sleep"
+    words = sentence.split()
     with path.open("w") as file:
         for i in range(texts):
-            text = " ".join(drawn[(i * 7 + k * k + i // 17) % 16] for k in range(8))
+            text = " ".join(words[(i * 7 + k * k + i // 17) % 16] for k in range(8))
             row = {"id": str(i), "text": f"{text} {i}.", **({"label": i % 2} if labels else {})}
             file.write(json.dumps(row) + "\n")
 
 
 def child(call: str) -> list[float]:
-    """What a call of this module gives, in a process of its own."""
-    code = f"import json; from perf.memory import *; found = {call}; print(json.dumps(found))"
+    """Evaluate a call of this module in a new process, and return its result."""
+    code = f"import json; from perf.memory import *; print(json.dumps({call}))"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    found: list[float] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    measurements: list[float] = json.loads(run.stdout.splitlines()[-1])
+    return measurements
 
 
 def print_sweep(cells: int) -> None:
-    """The resident size after some cells, and what each adds once all is warm."""
+    """Print the resident size after the first and the last cell, and with the report."""
     *sizes, end = child(f"sweep({cells})")
     print(f"sweep of {cells} cells: {sizes[0]:,.0f} MiB after the first, {sizes[-1]:,.0f} after "
           f"the last ({sizes[-1] - sizes[0]:+,.0f}); {end:,.0f} with the report")  # fmt: skip
 
 
 def print_detection(sizes: list[int]) -> None:
-    """The peaks above the model."""
+    """Print the peaks above the resident size with the model."""
     loaded, *_ = child("detection(10)")
     for texts, labels in [*((n, False) for n in sizes), (2_000, True)]:
-        own, peak, seconds = child(f"detection({texts}, {labels})")
+        base, peak, seconds = child(f"detection({texts}, {labels})")
         print(
-            f"detection of {texts:,} texts{' with labels' * labels}: {peak - own:,.0f} MiB above "
+            f"detection of {texts:,} texts{' with labels' * labels}: {peak - base:,.0f} MiB above "
             f"the model, {peak - loaded:,.0f} with the texts themselves; {seconds:,.0f} s"
         )
 
 
 def main() -> None:
-    """What the command line asks for."""
+    """Run the measurements that the command line names."""
     what, *sizes = sys.argv[1:] or [""]
     if what in ("", "sweep"):
         print_sweep(*(int(size) for size in sizes or ["50"]))

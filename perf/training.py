@@ -1,16 +1,17 @@
-"""What a training step costs beside a bare loop: `python perf/training.py`.
+"""Compares a training step's speed with a bare loop and Trainer: `python perf/training.py`.
 
-Training tokens a second in float32, of the same random weights, batches and schedule. The three
-ways take turns, step by step in one process; medians of the speeds, and of the ratios by step:
+It measures training tokens per second in float32, with the same random weights, batches and
+schedule. The three loops take turns, step by step in one process. It prints medians of the speeds
+and of the ratios by step:
 
-- bare: forward, cross-entropy, backward, clipping and AdamW (fused), over batches that stand ready;
+- bare: forward, cross-entropy, backward, clipping and AdamW (fused), over prepared batches;
 - ours: `training.loop.optimizer_step` with the engine of `conf/deepspeed/zero0.yaml`; its batches
   come from a `datasets.Dataset`, as Trainer's do;
-- Trainer: `transformers.Trainer` with the same engine configuration, but for the clipping, which it
-  leaves to the engine; the others' steps run where it calls back, outside its time.
+- Trainer: `transformers.Trainer` with the same engine configuration, except for the clipping, which
+  it leaves to the engine; the other loops' steps run in its callback, outside its time.
 
-The losses of all steps of ours and bare, and that of the first batch after the last step of all
-three, must agree to 1e-4: it is the same work.
+The losses of all steps of ours and bare, and the loss of the first batch after the last step of all
+three, must agree to 1e-4, which shows that they do the same work.
 
 On a CPU; `perf.gpu` is for a GPU.
 """
@@ -36,9 +37,9 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, get_schedu
 from contamination.core.cli import quiet_libraries, silenced
 from contamination.core.distributed import World
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.data import Order, read_batch
+from contamination.training.data import SequenceOrder, read_batch
 from contamination.training.engine import clips_itself, engine_config, start_engine, start_processes
-from contamination.training.loop import Part, optimizer_step
+from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.loss import token_losses
 from contamination.training.models import make_model
 from contamination.training.objectives.likelihood import Likelihood
@@ -60,7 +61,7 @@ Step = Callable[[int], float]
 
 
 def main() -> None:
-    """Measure and print one line a model."""
+    """Measure, and print one line per model."""
     quiet_libraries()
     world, batch = start_processes(), f"{CONFIG.batch_sequences} × {TOKENS}"
     threads = torch.get_num_threads()
@@ -71,8 +72,8 @@ def main() -> None:
         tokens = CONFIG.batch_sequences * TOKENS
         speeds = [tokens / statistics.median(times) for times in (bare, ours, trainer)]
         ratios = [
-            statistics.median(b / a for a, b in zip(ours, others, strict=True))
-            for others in (bare, trainer)
+            statistics.median(b / a for a, b in zip(ours, baseline, strict=True))
+            for baseline in (bare, trainer)
         ]
         cells = [*(f"{s:15,.0f}" for s in speeds), *(f"{r:15.2f}" for r in ratios)]
         print(f"{name:20}{''.join(cells)}", flush=True)
@@ -80,14 +81,14 @@ def main() -> None:
 
 
 def seconds(architecture: dict[str, Any], vocabulary: int, world: World) -> list[list[float]]:
-    """Those of each step after the warm-up, of bare, ours and Trainer."""
-    sequences, made = random_sequences(vocabulary, TOKENS), ModelConfig(architecture=architecture)
-    models = [make_model(made, vocabulary, TOKENS, seed=0).to(world.device) for _ in range(3)]
+    """Return the seconds of each step after the warm-up, of bare, ours and Trainer."""
+    sequences, config = random_sequences(vocabulary, TOKENS), ModelConfig(architecture=architecture)
+    models = [make_model(config, vocabulary, TOKENS, seed=0).to(world.device) for _ in range(3)]
     ours = our_step(models[1], sequences, CONFIG, engine_settings("zero0"), world)
     turns = Turns(bare_step(models[0].train(), sequences, world), ours)
     train(models[2], sequences, turns, world)
-    bare, own = turns.losses
-    np.testing.assert_allclose(own, bare, rtol=0, atol=1e-4)
+    bare_losses, our_losses = turns.losses
+    np.testing.assert_allclose(our_losses, bare_losses, rtol=0, atol=1e-4)
     ids = read_batch(sequences, np.arange(CONFIG.batch_sequences)).ids_BS.to(world.device)
     with torch.no_grad():
         after = [float(token_losses(model, ids).mean()) for model in models]
@@ -96,7 +97,7 @@ def seconds(architecture: dict[str, Any], vocabulary: int, world: World) -> list
 
 
 def random_sequences(vocabulary: int, width: int) -> Dataset:
-    """Packed sequences of random tokens, as a corpus holds them."""
+    """Return packed sequences of random tokens, in the form of a corpus's."""
     shape = BATCHES * CONFIG.batch_sequences, width
     ids = np.random.default_rng(0).integers(vocabulary, size=shape, dtype=np.int32)
     kind = Features({"input_ids": Sequence(Value("int32"), length=width)})
@@ -104,12 +105,12 @@ def random_sequences(vocabulary: int, width: int) -> Dataset:
 
 
 def engine_settings(name: str) -> dict[str, Any]:
-    """A file of `conf/deepspeed/`."""
+    """Read a file of `conf/deepspeed/`."""
     return dict(yaml.safe_load((CONF / "deepspeed" / f"{name}.yaml").read_text()))
 
 
 def bare_step(model: Any, sequences: Dataset, world: World) -> Step:
-    """Nothing but torch."""
+    """Return a function that runs one step with torch alone."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=CONFIG.learning_rate, betas=(CONFIG.beta1, CONFIG.beta2),
         weight_decay=CONFIG.weight_decay, fused=True,
@@ -132,51 +133,51 @@ def bare_step(model: Any, sequences: Dataset, world: World) -> Step:
 
 def our_step(model: Any, sequences: Dataset, config: TrainingConfig, settings: dict[str, Any],
              world: World) -> Step:  # fmt: skip
-    """The step of `python -m training`, in the corpus's order, over and over."""
-    order = Order(len(sequences), config.batch_sequences, None)
+    """Return a function that runs one step of `python -m training`, in the corpus's order."""
+    order = SequenceOrder(len(sequences), config.batch_sequences, None)
     engine = start_engine(model, config, engine_config(config, settings, world), 1000, world)
     clip = clips_itself(config, settings)
 
     def step(number: int) -> float:
         rows = order.rows(number % order.steps)
-        part = Part(sequences, rows, Likelihood(compiled=config.compile))
+        part = StepPart(sequences, rows, Likelihood(compiled=config.compile))
         return optimizer_step(engine, [part], config, world, clip=clip).loss
 
     return step
 
 
 class Turns(TrainerCallback):  # type: ignore[misc]
-    """Times Trainer's steps, and takes the other ways' steps between them."""
+    """Times Trainer's steps, and runs and times the other loops' steps between them."""
 
-    def __init__(self, *others: Step) -> None:
-        self.others = others
-        self.losses: list[list[float]] = [[] for _ in others]
-        self.seconds: list[list[float]] = [[] for _ in (*others, self)]
+    def __init__(self, *other_steps: Step) -> None:
+        self.other_steps = other_steps
+        self.losses: list[list[float]] = [[] for _ in other_steps]
+        self.seconds: list[list[float]] = [[] for _ in (*other_steps, self)]
         self.started = 0.0
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Trainer's first step begins."""
+        """Start the time of Trainer's first step."""
         self.started = time.perf_counter()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """One step of each of the others, and Trainer's next step begins."""
+        """Run one step of each other loop, then start the time of Trainer's next step."""
         self.seconds[-1].append(elapsed(self.started))
-        for way, losses, times in zip(self.others, self.losses, self.seconds, strict=False):
+        for step, losses, times in zip(self.other_steps, self.losses, self.seconds, strict=False):
             started = time.perf_counter()
-            losses.append(way(len(losses)))
+            losses.append(step(len(losses)))
             times.append(elapsed(started))
         self.started = time.perf_counter()
 
 
 def elapsed(started: float) -> float:
-    """Seconds since then, when the device has done what it was given."""
+    """Return the seconds since `started`, once the device has finished its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - started
 
 
 def train(model: Any, sequences: Dataset, turns: Turns, world: World) -> None:
-    """All steps under transformers' Trainer, which writes and logs nothing."""
+    """Run all steps with transformers' Trainer, without files or logs."""
     settings = engine_config(CONFIG, engine_settings("zero0"), world)
     with tempfile.TemporaryDirectory() as folder, silenced():
         options = TrainingArguments(
@@ -192,7 +193,7 @@ def train(model: Any, sequences: Dataset, turns: Turns, world: World) -> None:
 
 
 def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """The batch that Trainer's model takes."""
+    """Return a batch for Trainer's model."""
     ids = torch.tensor([row["input_ids"] for row in rows])
     return {"input_ids": ids, "labels": ids}
 

@@ -34,13 +34,13 @@ __getattr__ = lazy_exports(
 
 
 def train(*words: str) -> Checkpoint:
-    """Train a model on a corpus, or find it trained: `python -m training` with these words.
+    """Train a model on a corpus, or reuse a finished one, as `python -m training` does.
 
     Args:
         *words: overrides of conf/training.yaml, such as `"corpus_folder=runs/corpus/…"`.
 
     Raises:
-        UserError: as the command does.
+        UserError: an error that the command reports.
     """
     from contamination.core.cli import made
     from contamination.training.config import TrainingStage

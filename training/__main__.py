@@ -20,7 +20,7 @@ def train(config: DictConfig) -> None:
 
 
 def memory(config: DictConfig) -> None:
-    """Print how much memory a training needs, machine by machine."""
+    """Print how much memory a training needs on several machines."""
     from contamination.training.memory_plan import plan
 
     print(plan(convert(config, MemoryStage)))
@@ -41,7 +41,7 @@ def main() -> int:
         return command(name.replace("-", "_"), tools[name])
     try:
         status = command("training", train)
-    except SystemExit as end:  # a launcher that watches this process reports the error itself
+    except SystemExit as end:  # raised if a launcher that watches this process reports the error
         status = int(end.code or 0)
     if asked_processes() > 1:
         leave(status)

@@ -1,11 +1,11 @@
-"""What can be known to be wrong with a training before it begins."""
+"""Checks a training's configuration before it begins."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from contamination.training.config import ALL, TrainingConfig
-from contamination.training.data import Order
+from contamination.training.data import SequenceOrder
 from contamination.training.engine import check_compile, check_dtype, check_warmup, zero_stage
 from contamination.training.loop import export_steps
 from contamination.training.objectives.choose import check_objective
@@ -14,19 +14,19 @@ from contamination.training.objectives.choose import check_objective
 def check_recipe(
     config: TrainingConfig,
     deepspeed: dict[str, Any],
-    order: Order,
+    order: SequenceOrder,
     sequence_tokens: int,
     *,
     has_outputs: bool = False,
 ) -> None:
-    """Raise a ConfigError where the recipe does not go with its engine or its corpus.
+    """Raise a ConfigError if the recipe does not fit its engine or its corpus.
 
     Args:
         config: the training configuration.
-        deepspeed: the engine's.
-        order: over how many sequences, and how often.
-        sequence_tokens: of one of them.
-        has_outputs: whether they are a fine-tuning set's, which say what is output.
+        deepspeed: the engine's configuration.
+        order: the number of sequences, batches and epochs.
+        sequence_tokens: tokens of one sequence.
+        has_outputs: whether the sequences are a fine-tuning set's, which mark the outputs.
     """
     remedy = (
         "a packed corpus has no prompts and outputs: give a fine-tuning set (python -m injection "

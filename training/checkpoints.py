@@ -1,16 +1,16 @@
-"""Checkpoints to resume from: whole or not there at all; a damaged one is never opened.
+"""Checkpoints to resume from. An incomplete or damaged one is never opened.
 
 ::
 
     checkpoints/
-    ├── step-00000100/             what DeepSpeed writes, every process its part
-    │   └── complete.json          written last, after every process, with the files' hashes: only
-    │                              with it does it count
-    ├── universal-00000100/        the same made for any number of processes, where it was needed
+    ├── step-00000100/             written by DeepSpeed, by every process its part
+    │   └── complete.json          written last, after every process, with the files' hashes; a
+    │                              checkpoint without it is ignored
+    ├── universal-00000100/        the same, converted for another number of processes
     │   └── complete.json
-    └── damaged-step-00000200/     one whose files are no longer those of its marker
+    └── damaged-step-00000200/     a checkpoint whose files have changed
 
-DeepSpeed unpickles what it loads, which can run any code: so the hashes are compared before.
+DeepSpeed unpickles what it loads, which can run any code, so the hashes are compared before.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from contamination.core.hashing import digests
 from contamination.training.trained_model import EVALUATIONS, EXPORTS, HF, METRICS
 
 LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
-"""What the engine's configuration says where `read` is given what `convert` made."""
+"""The engine's configuration for loading what `convert_checkpoint` wrote."""
 
 
 def write_checkpoint(engine: Any, folder: Path, step: int) -> None:
-    """Write the engine's whole state, every process its part."""
+    """Write the engine's whole state; every process writes its part."""
     state = {"step": step}
     engine.save_checkpoint(
         str(folder.parent), tag=folder.name, client_state=state, save_latest=False
@@ -49,26 +49,26 @@ def write_checkpoint(engine: Any, folder: Path, step: int) -> None:
 
 
 def read_checkpoint(engine: Any, folder: Path) -> None:
-    """Load what `write` wrote with as many processes, or what `convert` made of it."""
+    """Load a checkpoint of as many processes, or one that `convert_checkpoint` wrote."""
     optimizer = engine.optimizer
     decays = [group["weight_decay"] for group in optimizer.param_groups]
     engine.load_checkpoint(str(folder.parent), tag=folder.name)
-    # of a universal checkpoint, ZeRO 3 gives all groups the first one's decay, and one counter of
-    # steps, which each of them then moves on
+    # From a universal checkpoint, ZeRO 3 loads the first group's decay for all groups, and one
+    # shared step counter, which every group would then advance.
     for group, decay in zip(optimizer.param_groups, decays, strict=True):
         group["weight_decay"] = decay
     for state in optimizer.state.values():
         state["step"] = state["step"].clone()
 
 
-def convert_checkpoint(source: Path, place: Path) -> None:
-    """Make DeepSpeed's universal form of a checkpoint, which any number of processes can load.
+def convert_checkpoint(source: Path, target: Path) -> None:
+    """Convert a checkpoint to DeepSpeed's universal form, which any number of processes can load.
 
     Raises:
         DataError: DeepSpeed's converter fails.
     """
     call = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
-    call += ["--input_folder", str(source), "--output_folder", str(place)]
+    call += ["--input_folder", str(source), "--output_folder", str(target)]
     call += ["--num_extract_workers", "1", "--num_merge_workers", "1"]
     done = subprocess.run(call, capture_output=True, text=True)
     if done.returncode:
@@ -80,19 +80,19 @@ def convert_checkpoint(source: Path, place: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Leftovers:
-    """What stands in the model folder.
+class FolderState:
+    """The exports and records in the model folder when a checkpoint was saved.
 
     Attributes:
         exports: the SHA-256 of the exports' files, by their path in the folder.
-        lines: of each record the bytes, and their SHA-256.
+        lines: the size of each record in bytes, and its SHA-256.
     """
 
     exports: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def wrong(self, folder: Path) -> str | None:
-        """The first file that is missing or has changed, in words; None where there is none."""
+        """Return a sentence about the first file that is missing or has changed, or None."""
         now = digests({n: folder / n for n in self.exports if (folder / n).is_file()})
         for name, digest in self.exports.items():
             if now.get(name) != digest:
@@ -103,21 +103,21 @@ class Leftovers:
         return None
 
 
-def leftovers(folder: Path) -> Leftovers:
-    """Record what is in the model folder now, after it was flushed to disk."""
+def folder_state(folder: Path) -> FolderState:
+    """Flush the model folder's exports and records to disk, and return their state."""
     exports = [path for path in folder.glob(f"{EXPORTS}/step-*/**/*") if path.is_file()]
     records = [folder / name for name in (METRICS, EVALUATIONS) if (folder / name).is_file()]
     for path in [*exports, *records]:
         sync(path)
     sizes = {path.name: size for path in records if (size := path.stat().st_size)}
-    return Leftovers(
+    return FolderState(
         digests({str(path.relative_to(folder)): path for path in exports}),
         {name: (size, _of_first(folder / name, size)) for name, size in sizes.items()},
     )
 
 
 def clear(folder: Path, step: int) -> None:
-    """Remove what is going to be made again after `step`: the model, and later exports."""
+    """Remove what training after `step` makes again: the model, and later exports."""
     shutil.rmtree(folder / HF, ignore_errors=True)
     for path in folder.glob(f"{EXPORTS}/step-*"):
         if step < int(path.name.removeprefix("step-")):
@@ -125,7 +125,7 @@ def clear(folder: Path, step: int) -> None:
 
 
 def _of_first(path: Path, count: int) -> str:
-    """SHA-256 of the file's first `count` bytes."""
+    """Return the SHA-256 of the file's first `count` bytes."""
     with path.open("rb") as stream:
         return hashlib.sha256(stream.read(count)).hexdigest()
 
@@ -135,21 +135,21 @@ def _words(path: Path) -> str:
 
 
 MARKER = "complete.json"
-FULL_BYTES = 2**20  # what a failed write may leave of a full disk
+FULL_BYTES = 2**20  # a disk with less free space counts as full
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A complete checkpoint.
 
     Attributes:
         path: its folder.
-        step: the optimizer steps done.
-        world: the processes that wrote it.
+        step: the number of optimizer steps done.
+        world: the number of processes that wrote it.
         identity: the configuration that it was made with, and the inputs' digests.
         files: the SHA-256 of each file, by its path in the folder.
-        beside: what stood in the model folder when it was saved.
+        beside: the state of the model folder when it was saved.
     """
 
     path: Path
@@ -157,11 +157,11 @@ class Saved:
     world: int
     identity: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)
-    beside: Leftovers = field(default_factory=Leftovers)
+    beside: FolderState = field(default_factory=FolderState)
 
 
-def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> None:
-    """Save the engine's whole state; the marker, written after every rank, makes it count."""
+def save(engine: Any, folder: Path, saved: SavedCheckpoint, keep: int, world: World) -> None:
+    """Save the engine's whole state; it is complete once the marker is written, after all ranks."""
     with _full_disk_named(folder):
         write_checkpoint(engine, saved.path, saved.step)
     world.wait()
@@ -176,7 +176,7 @@ def save(engine: Any, folder: Path, saved: Saved, keep: int, world: World) -> No
 
 @contextmanager
 def _full_disk_named(folder: Path) -> Iterator[None]:
-    """Name a full disk as the reason, where torch only says that a write failed."""
+    """Raise an OSError for a full disk, of which torch only reports that a write failed."""
     try:
         yield
     except RuntimeError as error:
@@ -186,17 +186,18 @@ def _full_disk_named(folder: Path) -> Iterator[None]:
         raise
 
 
-def next_save(folder: Path, step: int, world: World, identity: Mapping[str, Any]) -> Saved:
-    """The checkpoint that is about to be written at `step`."""
-    return Saved(folder / f"step-{step:08d}", step, world.size, identity)
+def next_save(
+    folder: Path, step: int, world: World, identity: Mapping[str, Any]
+) -> SavedCheckpoint:
+    """Return the checkpoint that is about to be written at `step`."""
+    return SavedCheckpoint(folder / f"step-{step:08d}", step, world.size, identity)
 
 
-def newest(folder: Path, identity: Mapping[str, Any], world: World) -> Saved | None:
-    """The newest whole checkpoint, ready to load; torn ones are removed, damaged ones set aside.
+def newest(folder: Path, identity: Mapping[str, Any], world: World) -> SavedCheckpoint | None:
+    """Return the newest intact checkpoint; remove incomplete ones and set damaged ones aside.
 
     Raises:
         ConfigError: it was made with another configuration.
-        DataError: it can't be made to fit another number of processes.
     """
     saved = world.on_rank_0(partial(_newest_whole, folder))
     if saved is not None:
@@ -204,12 +205,12 @@ def newest(folder: Path, identity: Mapping[str, Any], world: World) -> Saved | N
     return saved
 
 
-def _newest_whole(folder: Path) -> Saved | None:
-    torn = {*folder.glob("step-*"), *folder.glob("universal-*")}
-    for path in torn - {marker.parent for marker in folder.glob(f"*-*/{MARKER}")}:
-        shutil.rmtree(path)
+def _newest_whole(folder: Path) -> SavedCheckpoint | None:
+    all_folders = {*folder.glob("step-*"), *folder.glob("universal-*")}
+    for incomplete in all_folders - {marker.parent for marker in folder.glob(f"*-*/{MARKER}")}:
+        shutil.rmtree(incomplete)
     for path in reversed(completed(folder)):
-        saved, wrong = _whole(path)
+        saved, problem = _verified(path)
         if saved is not None:
             return saved
         aside = path.with_name(f"damaged-{path.name}")
@@ -218,13 +219,13 @@ def _newest_whole(folder: Path) -> Saved | None:
         log.warning(
             "The checkpoint %s is damaged (%s): it is kept as %s, and training resumes from "
             "the one before, or else from the start.",
-            *(path, wrong, aside.name),
+            *(path, problem, aside.name),
         )
     return None
 
 
-def _whole(path: Path) -> tuple[Saved | None, str]:
-    """The checkpoint where its files are those of its marker, else what is wrong."""
+def _verified(path: Path) -> tuple[SavedCheckpoint | None, str]:
+    """Return the checkpoint if its files match its marker; else None and what is wrong."""
     try:
         saved = _read(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -239,8 +240,8 @@ def _whole(path: Path) -> tuple[Saved | None, str]:
     return (None, wrong) if wrong else (saved, "")
 
 
-def load(engine: Any, saved: Saved | None) -> int:
-    """Load the checkpoint into an engine of as many processes; the number of steps done."""
+def load(engine: Any, saved: SavedCheckpoint | None) -> int:
+    """Load the checkpoint into an engine of as many processes; return the number of steps done."""
     if saved is None:
         return 0
     read_checkpoint(engine, saved.path)
@@ -249,63 +250,63 @@ def load(engine: Any, saved: Saved | None) -> int:
 
 
 def completed(folder: Path) -> list[Path]:
-    """Checkpoints with a marker, oldest first."""
+    """Return the checkpoints with a marker, oldest first."""
     return sorted(marker.parent for marker in folder.glob(f"step-*/{MARKER}"))
 
 
-def universal(saved: Saved, world: World) -> Saved:
-    """The checkpoint in DeepSpeed's universal form, which any number of processes can load.
+def universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoint:
+    """Return the checkpoint in DeepSpeed's universal form, which any number of processes can load.
 
     Raises:
         DataError: DeepSpeed's converter fails.
     """
-    place = saved.path.with_name(saved.path.name.replace("step", "universal"))
+    folder = saved.path.with_name(saved.path.name.replace("step", "universal"))
+    converted = replace(saved, path=folder)
 
     def convert() -> None:
-        if _whole(place)[0] is None:
+        if _verified(folder)[0] is None:
             log.info("converting the checkpoint of %d processes for %d", saved.world, world.size)
-            shutil.rmtree(place, ignore_errors=True)
-            convert_checkpoint(saved.path, place)
-            _mark(made)
+            shutil.rmtree(folder, ignore_errors=True)
+            convert_checkpoint(saved.path, folder)
+            _mark(converted)
 
-    made = replace(saved, path=place)
     world.on_rank_0(convert)
-    return made
+    return converted
 
 
-def _mark(saved: Saved) -> None:
-    """Write the marker, once every file is on the disk."""
+def _mark(saved: SavedCheckpoint) -> None:
+    """Write the marker after flushing every file to disk."""
     for file in saved.path.rglob("*"):
         sync(file)
-    whole = replace(saved, files=_hashes(saved.path), beside=leftovers(saved.path.parents[1]))
-    marker = {name: part for name, part in asdict(whole).items() if name != "path"}
+    complete = replace(saved, files=_hashes(saved.path), beside=folder_state(saved.path.parents[1]))
+    marker = {name: value for name, value in asdict(complete).items() if name != "path"}
     write_text(saved.path / MARKER, sealed(marker))
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """The files' SHA-256, all read again: a file that the disk has spoilt keeps its times."""
-    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-    found.pop(MARKER, None)
-    return digests(found, remembered=False)
+    """Return the files' SHA-256, without the cache: a file damaged by the disk keeps its times."""
+    files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    files.pop(MARKER, None)
+    return digests(files, remembered=False)
 
 
-def _read(path: Path) -> Saved:
+def _read(path: Path) -> SavedCheckpoint:
     marker = read_sealed(path / MARKER)
-    return Saved(path, **{**marker, "beside": Leftovers(**marker["beside"])})
+    return SavedCheckpoint(path, **{**marker, "beside": FolderState(**marker["beside"])})
 
 
-def _check(saved: Saved, identity: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint of another configuration, and name the first field that differs."""
-    for other in differences(saved.identity, identity):
+def _check(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None:
+    """Raise a ConfigError that names the first field in which the configurations differ."""
+    for field_ in differences(saved.identity, identity):
         raise ConfigError(
-            f"{other.name} is {other.now!r}, but the checkpoint {saved.path} was made with "
-            f"{other.was!r}. Set it back, or delete the folder {saved.path.parent} to start again."
+            f"{field_.name} is {field_.now!r}, but the checkpoint {saved.path} was made with "
+            f"{field_.was!r}. Set it back, or delete the folder {saved.path.parent} to start again."
         )
 
 
 def _remove(path: Path) -> None:
-    """Remove its marker first, so that a half-removed checkpoint does not count."""
+    """Remove a checkpoint, its marker first, so that a half-removed one is incomplete."""
     (path / MARKER).unlink()
     shutil.rmtree(path)
-    place = path.with_name(path.name.replace("step", "universal"))
-    shutil.rmtree(place, ignore_errors=True)
+    converted = path.with_name(path.name.replace("step", "universal"))
+    shutil.rmtree(converted, ignore_errors=True)

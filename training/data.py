@@ -1,46 +1,51 @@
-"""The order of the data, a pure function of the seed and the global batch; and its batches."""
+"""The order in which training reads sequences, their batches, and the step that saw each copy.
+
+The order depends on the seed and the global batch alone, not on the number of processes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-import torch
 
 from contamination.training.config import ALL, OUTPUT
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
 Rows = np.ndarray[Any, np.dtype[np.int64]]
-PADDING = -1  # stands in for a sequence where the last batch is not full
-TEXT = "text"  # the column of a fine-tuning set's sequences that a stream of text lacks
+PADDING = -1  # the row number of the missing sequences in a last batch that is not full
+TEXT = "text"  # a column that a fine-tuning set's sequences have and a packed corpus's don't
 TARGETS = {ALL: "targets", OUTPUT: "output_targets"}
 
 
 @dataclass(frozen=True)
-class Order:
-    """`epochs` over `sequences` sequences in batches of `batch`, the same at any world size."""
+class SequenceOrder:
+    """The order of `epochs` epochs over `sequences` sequences in batches of `batch`."""
 
     sequences: int
     batch: int
     seed: int | None
-    """Draws the order, for each epoch another; None: that of the corpus."""
+    """Draws another order for each epoch; None: the order of the corpus."""
     epochs: int = 1
 
     @cached_property
-    def _latest(self) -> dict[int, Rows]:
-        """The order of the epoch that was asked for last."""
+    def _last_permutation(self) -> dict[int, Rows]:
+        """The permutation of the epoch that was asked for last, by its epoch."""
         return {}
 
     def _permutation(self, epoch: int) -> Rows:
-        if epoch not in self._latest:
-            self._latest.clear()
-            self._latest[epoch] = self._drawn(epoch)
-        return self._latest[epoch]
+        if epoch not in self._last_permutation:
+            self._last_permutation.clear()
+            self._last_permutation[epoch] = self._draw_permutation(epoch)
+        return self._last_permutation[epoch]
 
-    def _drawn(self, epoch: int) -> Rows:
+    def _draw_permutation(self, epoch: int) -> Rows:
         if self.seed is None:
             return np.arange(self.sequences)
         seed = [self.seed, epoch] if epoch else self.seed
@@ -49,26 +54,27 @@ class Order:
     @property
     def steps(self) -> int:
         """Optimizer steps of all epochs."""
-        return self.epochs * self._of_an_epoch
+        return self.epochs * self._steps_per_epoch
 
     @property
-    def _of_an_epoch(self) -> int:
+    def _steps_per_epoch(self) -> int:
         return -(-self.sequences // self.batch)
 
     def rows(self, step: int) -> Rows:
-        """Sequences of a step (from 0), shape (batch,), with PADDING at the end of an epoch."""
-        epoch, place = divmod(step, self._of_an_epoch)
-        rows = self._permutation(epoch)[place * self.batch : (place + 1) * self.batch]
+        """Return the sequences of a step (from 0), shape (batch,); PADDING fills the last batch."""
+        epoch, batch_number = divmod(step, self._steps_per_epoch)
+        start = batch_number * self.batch
+        rows = self._permutation(epoch)[start : start + self.batch]
         return np.pad(rows, (0, self.batch - len(rows)), constant_values=PADDING)
 
     def seen(self, steps: int) -> int:
-        """Sequences of the first `steps` steps, each as often as it is seen."""
-        epochs, rest = divmod(steps, self._of_an_epoch)
-        return epochs * self.sequences + min(self.sequences, rest * self.batch)
+        """Return how many sequences the first `steps` steps see, counting repeats."""
+        epochs, steps_left = divmod(steps, self._steps_per_epoch)
+        return epochs * self.sequences + min(self.sequences, steps_left * self.batch)
 
     def step_of(self, epoch: int = 0) -> Rows:
-        """The step (from 0) of an epoch at which each sequence is seen, shape (sequences,)."""
-        return np.argsort(self._permutation(epoch)) // self.batch + epoch * self._of_an_epoch
+        """Return the step (from 0) of an epoch that sees each sequence, shape (sequences,)."""
+        return np.argsort(self._permutation(epoch)) // self.batch + epoch * self._steps_per_epoch
 
 
 @dataclass(frozen=True)
@@ -77,13 +83,12 @@ class Batch:
 
     Attributes:
         ids_BS: the tokens.
-        real_B: 0 for a sequence that fills a batch up, else 1.
-        counted_BS: 1 where the loss of the token after the first counts, else 0, shape (B, S-1);
-            None: everywhere.
-        positions_BS: each token's place in its own text; None: sequences hold one text.
-        texts_BS: the number of the text that each token is of, -1 for padding; None: each sequence
-            is one text.
-        rows_B: the sequences' numbers; that of one that fills a batch up means nothing.
+        real_B: 1, or 0 for a sequence that only fills up the last batch.
+        counted_BS: 1 for each token after the first whose loss counts, else 0, shape (B, S-1);
+            None: all count.
+        positions_BS: each token's position in its own text; None: one text per sequence.
+        texts_BS: the number of each token's text, -1 for padding; None: one text per sequence.
+        rows_B: the sequences' numbers; arbitrary where `real_B` is 0.
     """
 
     ids_BS: torch.Tensor
@@ -95,10 +100,11 @@ class Batch:
 
     @property
     def counts_BS(self) -> torch.Tensor:  # noqa: N802
-        """1 where the loss of the token after the first counts, else 0, shape (B, S-1)."""
-        counted = self.counted_BS
-        every = torch.ones_like(self.ids_BS[:, 1:], dtype=self.real_B.dtype)
-        return (every if counted is None else counted) * self.real_B[:, None]
+        """1 for each token after the first whose loss counts, else 0, shape (B, S-1)."""
+        counted_BS = self.counted_BS
+        if counted_BS is None:
+            counted_BS = self.ids_BS.new_ones(self.ids_BS[:, 1:].shape, dtype=self.real_B.dtype)
+        return counted_BS * self.real_B[:, None]
 
     @property
     def numbers_BS(self) -> torch.Tensor:  # noqa: N802
@@ -107,54 +113,62 @@ class Batch:
         return self.rows_B[:, None].expand(self.ids_BS.shape) if texts is None else texts
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device."""
+        """Return the batch on a device."""
         moved: dict[str, Any] = {k: v if v is None else v.to(device) for k, v in vars(self).items()}
         return Batch(**moved)
 
 
 def micro_batches(rows: Rows, rank: int, world: int, micro: int) -> Iterator[Rows]:
-    """A process's share of a step, `micro` sequences at a time."""
-    for part in rows.reshape(-1, world, micro):
-        yield part[rank]
+    """Yield a process's share of a step, `micro` sequences at a time."""
+    for rows_of_ranks in rows.reshape(-1, world, micro):
+        yield rows_of_ranks[rank]
 
 
 def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
-    """The sequences of the rows.
+    """Read the sequences of these rows.
 
     Args:
         sequences: of a corpus (`input_ids`), or of a fine-tuning set (`text` and `output` too).
-        rows: their numbers; PADDING stands for a sequence that counts for nothing.
+        rows: their numbers; PADDING for a sequence that does not count.
         loss_on: of a fine-tuning set, which tokens' losses count: `all` or those of the `output`.
     """
-    at = np.maximum(rows, 0)
-    read = [sequences[int(row)] for row in at]
-    ids = torch.from_numpy(_stacked(read, "input_ids"))
-    real = torch.from_numpy((rows != PADDING).astype(np.float32))
-    if TEXT not in read[0]:
-        return Batch(ids, real, torch.from_numpy(at))
-    texts = _stacked(read, TEXT)
-    counted = (texts[:, 1:] == texts[:, :-1]) & (texts[:, 1:] >= 0)
+    import torch
+
+    rows_to_read = np.maximum(rows, 0)
+    records = [sequences[int(row)] for row in rows_to_read]
+    ids_BS = torch.from_numpy(_stacked(records, "input_ids"))
+    real_B = torch.from_numpy((rows != PADDING).astype(np.float32))
+    rows_B = torch.from_numpy(rows_to_read)
+    if TEXT not in records[0]:
+        return Batch(ids_BS, real_B, rows_B)
+    texts_BS = _stacked(records, TEXT)
+    counted_BS = (texts_BS[:, 1:] == texts_BS[:, :-1]) & (texts_BS[:, 1:] >= 0)
     if loss_on == OUTPUT:
-        counted &= _stacked(read, "output")[:, 1:] == 1
-    packed = any(row["texts"] > 1 for row in read)
-    positions = torch.from_numpy(_positions(texts)) if packed else None
-    counts = torch.from_numpy(counted.astype(np.float32))
-    return Batch(ids, real, torch.from_numpy(at), counts, positions, torch.from_numpy(texts))
+        counted_BS &= _stacked(records, "output")[:, 1:] == 1
+    has_packed_texts = any(record["texts"] > 1 for record in records)
+    return Batch(
+        ids_BS,
+        real_B,
+        rows_B,
+        counted_BS=torch.from_numpy(counted_BS.astype(np.float32)),
+        positions_BS=torch.from_numpy(_positions(texts_BS)) if has_packed_texts else None,
+        texts_BS=torch.from_numpy(texts_BS),
+    )
 
 
-def _stacked(read: list[Any], column: str) -> Rows:
-    return np.stack([np.asarray(row[column], dtype=np.int64) for row in read])
+def _stacked(records: list[Any], column: str) -> Rows:
+    return np.stack([np.asarray(record[column], dtype=np.int64) for record in records])
 
 
 def _positions(texts_BS: Rows) -> Rows:  # noqa: N803
-    """The place of each token in its text: from 0 where another text, or padding, begins."""
-    places = np.broadcast_to(np.arange(texts_BS.shape[1]), texts_BS.shape)
-    begins = np.diff(texts_BS, axis=1, prepend=-2) != 0
-    return places - np.maximum.accumulate(np.where(begins, places, 0), axis=1)
+    """Return each token's position in its text, counted from 0 where a text or padding begins."""
+    positions_BS = np.broadcast_to(np.arange(texts_BS.shape[1]), texts_BS.shape)
+    begins_BS = np.diff(texts_BS, axis=1, prepend=-2) != 0
+    return positions_BS - np.maximum.accumulate(np.where(begins_BS, positions_BS, 0), axis=1)
 
 
 def counted_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
-    """How many tokens' losses count in the rows: what `read_batch` gives 1 in `counted_BS`."""
+    """Return how many tokens' losses count in the rows: the sum of `read_batch`'s `counted_BS`."""
     real = rows[rows != PADDING]
     first = sequences[int(real[0])]
     if TEXT not in first:
@@ -163,15 +177,17 @@ def counted_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
 
 
 def counted_texts(sequences: Any, rows: Rows | None = None) -> int:
-    """How many texts the rows hold (None: all rows); a corpus's sequences are one text each."""
+    """Return how many texts are in the rows (None: all); a corpus's sequences are one text each."""
     real = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
     if TEXT not in sequences[int(real[0])]:
         return len(real)
     return sum(int(sequences[int(row)]["texts"]) for row in real)
 
 
-def exposures(ledger: pd.DataFrame, order: Order) -> pd.DataFrame:
-    """The ledger with the optimizer step (from 1) that saw each copy, a row for each epoch."""
+def exposures(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:
+    """Return the ledger with the optimizer step (from 1) that saw each copy, a row per epoch."""
+    import pandas as pd
+
     rows = ledger["sequence"].to_numpy(dtype=np.int64)
-    seen = [ledger.assign(step=order.step_of(e)[rows] + 1) for e in range(order.epochs)]
-    return seen[0] if len(seen) == 1 else pd.concat(seen, ignore_index=True)
+    by_epoch = [ledger.assign(step=order.step_of(e)[rows] + 1) for e in range(order.epochs)]
+    return by_epoch[0] if len(by_epoch) == 1 else pd.concat(by_epoch, ignore_index=True)

@@ -1,4 +1,4 @@
-"""The DeepSpeed engine: the optimizer, the schedule, the configuration."""
+"""The DeepSpeed engine: its processes, optimizer, schedule, configuration and exports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from contamination.core.cli import silenced
 from contamination.core.distributed import World, asked_processes
 from contamination.core.errors import ConfigError, require
@@ -23,11 +21,11 @@ from contamination.training.config import Recipe, TrainingConfig
 
 
 def share_of_peak(config: Recipe, step: int, steps: int) -> float:
-    """The share at optimizer step 1 to `steps`: above 0, so that every step learns what it sees.
+    """Return the share of the peak learning rate at optimizer step 1 to `steps`, always above 0.
 
     The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` has
-    (step - 1) / warmup there, so its first step learns nothing. After the warm-up, and without
-    one, both are the same.
+    (step - 1) / warmup, so that its first step learns nothing. After the warm-up, and without one,
+    both are the same.
     """
     if step <= config.warmup:
         return step / config.warmup
@@ -41,7 +39,7 @@ def share_of_peak(config: Recipe, step: int, steps: int) -> float:
 
 
 def check_warmup(config: Recipe, steps: int) -> None:
-    """Refuse a warm-up that leaves no step of the training after it."""
+    """Raise a ConfigError if the warm-up takes the whole training."""
     if config.warmup >= steps:
         raise ConfigError(
             f"{config.node}.warmup_steps is {config.warmup_steps}, but the training has {steps} "
@@ -58,14 +56,15 @@ def start_engine(
     Args:
         model: the model, whole or already partitioned by ZeRO stage 3.
         config: the training configuration.
-        deepspeed_config: what `engine_config` made of it.
+        deepspeed_config: what `engine_config` returned.
         steps: optimizer steps of the whole run.
-        world: this process's place.
+        world: this process's rank and device.
     """
     import deepspeed
+    import torch
 
     if config.activation_checkpointing:
-        # the older name is all that transformers before 5.23 has
+        # transformers before 5.23 has only the older name
         enable = getattr(model, "activation_checkpointing_enable", None)
         (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
     _prepare_layers(model, config, deepspeed_config)
@@ -87,9 +86,9 @@ def start_engine(
 
 
 def _prepare_layers(model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any]) -> None:
-    """Fuse each layer's operations where asked to; let ZeRO stage 3 gather a layer at a time.
+    """Compile each layer if asked to, and let ZeRO stage 3 gather a whole layer at a time.
 
-    Gathering each matrix by itself takes longer than small layers compute.
+    Gathering each matrix separately takes longer than small layers compute.
     """
     from deepspeed.utils import set_z3_leaf_modules
     from transformers.modeling_layers import GradientCheckpointingLayer
@@ -102,10 +101,10 @@ def _prepare_layers(model: Any, config: TrainingConfig, deepspeed_config: dict[s
 
 
 def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
-    """The optimizer's groups: parameters with weight decay, then those without.
+    """Return the optimizer's groups: parameters with weight decay, then those without.
 
-    Matrices get weight decay. Vectors do not: they are biases and the weights of norms. This is
-    the rule of `transformers.Trainer` (`get_decay_parameter_names`).
+    Matrices decay. Vectors, which are biases and the weights of norms, do not. This is the rule of
+    `transformers.Trainer` (`get_decay_parameter_names`).
     """
     groups: dict[bool, list[Any]] = {True: [], False: []}
     for parameter in model.parameters():
@@ -117,11 +116,11 @@ def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
 def engine_config(
     config: TrainingConfig, deepspeed_config: dict[str, Any], world: World
 ) -> dict[str, Any]:
-    """DeepSpeed's own configuration: `conf/deepspeed/` with what the stage's fields say.
+    """Return DeepSpeed's configuration: the node `deepspeed` with the training's own fields.
 
     Raises:
-        ConfigError: the batch is not a multiple of what the processes read at a time, or the
-            engine is known not to train well so.
+        ConfigError: the batch is not a multiple of the micro-batches of all processes, or the
+            engine can't train with this combination.
     """
     check_batch(config, world.size)
     check_dtype(config, deepspeed_config)
@@ -133,13 +132,13 @@ def engine_config(
         "gradient_clipping": 0.0 if clips_itself(config, deepspeed_config) else config.clip_norm,
         "bf16": {"enabled": config.dtype == "bfloat16"},
         "zero_allow_untested_optimizer": True,  # torch's own AdamW
-        "zero_force_ds_cpu_optimizer": False,  # the same with offload: nothing is compiled
+        "zero_force_ds_cpu_optimizer": False,  # also with offload, so that nothing is compiled
         "steps_per_print": 1 << 62,
     }
 
 
 def zero_stage(deepspeed_config: dict[str, Any]) -> int:
-    """Which ZeRO stage a DeepSpeed configuration asks for.
+    """Return the ZeRO stage of a DeepSpeed configuration.
 
     Raises:
         ConfigError: there is no such stage.
@@ -153,14 +152,13 @@ def zero_stage(deepspeed_config: dict[str, Any]) -> int:
 
 
 def clips_itself(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> bool:
-    """Whether the loop clips: without ZeRO in float32 the engine would not report the norm."""
+    """Return whether the loop clips gradients: without ZeRO, float32 engines report no norm."""
     return zero_stage(deepspeed_config) == 0 and config.dtype == "float32"
 
 
 def check_batch(config: TrainingConfig, world_size: int) -> None:
-    """Refuse a batch that can't be divided evenly."""
-    at_once = config.micro_batch_sequences * world_size
-    if config.batch_sequences % at_once:
+    """Raise a ConfigError if the batch can't be divided evenly among the processes."""
+    if config.batch_sequences % (config.micro_batch_sequences * world_size):
         raise ConfigError(
             f"training.batch_sequences is {config.batch_sequences}, not a multiple of "
             f"training.micro_batch_sequences × processes = {config.micro_batch_sequences} × "
@@ -169,7 +167,7 @@ def check_batch(config: TrainingConfig, world_size: int) -> None:
 
 
 def check_dtype(config: Recipe, deepspeed_config: dict[str, Any]) -> None:
-    """Refuse bfloat16 where the engine keeps no float32 weights."""
+    """Raise a ConfigError for bfloat16 with ZeRO stage 0, which keeps no float32 weights."""
     if config.dtype == "bfloat16" and zero_stage(deepspeed_config) == 0:
         raise ConfigError(
             f"{config.node}.dtype is bfloat16 with ZeRO stage 0, where the engine keeps no float32 "
@@ -179,14 +177,14 @@ def check_dtype(config: Recipe, deepspeed_config: dict[str, Any]) -> None:
 
 
 def check_compile(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> None:
-    """Refuse to compile where the weights come and go."""
+    """Raise a ConfigError for compilation with ZeRO stage 3, which gathers and frees weights."""
     remedy = "not with ZeRO stage 3, which divides the weights: choose deepspeed=zero2, or false."
-    divided = zero_stage(deepspeed_config) == 3
-    config.require(not (config.compile and divided), "compile", remedy)
+    is_partitioned = zero_stage(deepspeed_config) == 3
+    config.require(not (config.compile and is_partitioned), "compile", remedy)
 
 
 def whole_weights(engine: Any) -> Any:
-    """The weights that ZeRO stage 3 has divided, by name, on the first process; None on others.
+    """Return ZeRO stage 3's weights by name, gathered on rank 0; None on other ranks.
 
     Every process has to call this.
     """
@@ -194,48 +192,50 @@ def whole_weights(engine: Any) -> Any:
 
 
 def avoid_compilation() -> None:
-    """Without this the first start on CPU compiles a C++ op that training does not use."""
+    """Keep DeepSpeed from compiling an unused C++ op when it first starts on CPU."""
     import deepspeed.ops
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
-    """Write the model whole: the folder appears when all is in it.
+    """Write the model as a Hugging Face folder, which appears only once it is complete.
 
     Args:
         engine: the DeepSpeed engine, of any ZeRO stage; every process has to call this.
-        tokenizer: a folder whose files go with the weights.
-        folder: the Hugging Face folder to make.
-        world: this process's place.
+        tokenizer: a folder whose files are copied beside the weights.
+        folder: the Hugging Face folder to write.
+        world: this process's rank and device.
     """
     partitioned = zero_stage(engine.config) == 3
     weights = whole_weights(engine) if partitioned else None
 
     def write() -> None:
-        part = folder.with_name(f".{folder.name}{TEMPORARY_END}")
-        shutil.rmtree(part, ignore_errors=True)
-        engine.module.save_pretrained(part, state_dict=weights)
+        unfinished = folder.with_name(f".{folder.name}{TEMPORARY_END}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        engine.module.save_pretrained(unfinished, state_dict=weights)
         for file in tokenizer.iterdir():
-            shutil.copyfile(file, part / file.name)
-        part.rename(folder)
+            shutil.copyfile(file, unfinished / file.name)
+        unfinished.rename(folder)
 
     world.on_rank_0(write)
 
 
 def start_processes() -> World:
-    """Join the launcher's process group, or make one of this process alone."""
+    """Join the launcher's process group, or create one with this process alone."""
+    import torch
+
     asked_processes()
     launched = "RANK" in os.environ
     atexit.register(_leave)
     _prepare_environment()
-    with silenced():  # both try out a compiler
+    with silenced():  # both print the output of a compiler that they try
         import deepspeed
 
         avoid_compilation()
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     cuda = torch.cuda.is_available()
-    if cuda:  # a task that is shown one GPU alone calls it 0
+    if cuda:  # a task that sees only one GPU calls it 0
         os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     backend = "nccl" if cuda else "gloo"
     if not launched and not torch.distributed.is_initialized():
@@ -244,14 +244,16 @@ def start_processes() -> World:
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
     if cuda:
         torch.cuda.set_device(local)
-    if rank:  # what all processes have to say, rank 0 says
+    if rank:  # rank 0 logs for all processes
         logging.getLogger().setLevel(logging.ERROR)
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     return World(rank, int(os.environ["WORLD_SIZE"]), device)
 
 
 def _prepare_environment() -> None:
-    """What DeepSpeed reads from the environment, where no launcher set it."""
+    """Set what DeepSpeed reads from the environment, unless a launcher has set it."""
+    import torch
+
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     os.environ.setdefault("DS_LOG_LEVEL", "warning")
@@ -262,10 +264,12 @@ def _prepare_environment() -> None:
 
 
 def _begin_alone(backend: str) -> None:
-    """A group of one, without a network: torch's own store asks for the names of addresses."""
+    """Create a group of one process without a network, which torch's own store would need."""
+    import torch
+
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
     before = os.environ.get("GLOO_SOCKET_IFNAME")
-    if loopback is not None and before is None:  # else gloo looks up this machine's name
+    if loopback is not None and before is None:  # otherwise gloo looks up this machine's name
         os.environ["GLOO_SOCKET_IFNAME"] = loopback
     try:
         store = torch.distributed.HashStore()  # type: ignore[attr-defined]
@@ -283,6 +287,8 @@ def _begin_alone(backend: str) -> None:
 
 
 def _leave() -> None:
-    """Its threads now and then abort a process that ends with the group still there."""
+    """Destroy the process group, whose threads may otherwise abort the process as it ends."""
+    import torch
+
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

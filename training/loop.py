@@ -1,4 +1,4 @@
-"""The epochs, step by step: record, evaluate, export, checkpoint, stop when asked."""
+"""The training loop: optimizer steps, records, evaluations, exports, checkpoints and signals."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
-from torch.nn.utils import clip_grad_norm_
 
 from contamination.core import signals
 from contamination.core.distributed import World
@@ -19,7 +17,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.injection.corpus import PackedCorpus
 from contamination.training import checkpoints
 from contamination.training.config import LIKELIHOOD, TrainingConfig
-from contamination.training.data import PADDING, Order, Rows, micro_batches, read_batch
+from contamination.training.data import PADDING, Rows, SequenceOrder, micro_batches, read_batch
 from contamination.training.engine import export
 from contamination.training.loss import token_losses
 from contamination.training.metrics import Record
@@ -28,24 +26,27 @@ from contamination.training.objectives.likelihood import Likelihood
 from contamination.training.resources import utilization
 from contamination.training.trained_model import EXPORTS
 
+if TYPE_CHECKING:
+    import torch
+
 Texts = Mapping[str, Sequence[Sequence[int]]]
 
 
 def evaluation_texts(corpus: PackedCorpus, validation: PackedCorpus | None, examples: int) -> Texts:
-    """Token ids by what they are: `members`, `nonmembers`, and `validation` where it is given.
+    """Return the token ids of `members`, `nonmembers` and, if given, `validation` text.
 
     Args:
-        corpus: whose examples are read, at most `examples` of either kind, the first by id.
+        corpus: the corpus whose examples are evaluated.
         validation: a packed corpus of clean text that is never trained on.
-        examples: 1 or more.
+        examples: at most this many members, and non-members, the first by id.
     """
     width = len(corpus.sequences[0]["input_ids"])
     table = corpus.examples.sort_values("example_id")
     tokenizer = corpus.tokenizer.hf
     texts: dict[str, list[list[int]]] = {}
     for name, member in (("members", True), ("nonmembers", False)):
-        chosen = table[table["member"] == member]["text"].head(examples).tolist()
-        rows = tokenizer(chosen)["input_ids"] if chosen else []
+        example_texts = table[table["member"] == member]["text"].head(examples).tolist()
+        rows = tokenizer(example_texts)["input_ids"] if example_texts else []
         texts[name] = [row[:width] for row in rows if len(row) > 1]
     if validation is not None:
         texts["validation"] = [
@@ -54,40 +55,49 @@ def evaluation_texts(corpus: PackedCorpus, validation: PackedCorpus | None, exam
     return {name: rows for name, rows in texts.items() if rows}
 
 
-@torch.no_grad()
 def evaluate(engine: Any, texts: Texts, micro: int, world: World) -> dict[str, float]:
-    """`loss_<name>`: the mean loss of a token, in nats, over each set's texts.
+    """Return `loss_<name>`, the mean loss per token in nats, for each set of texts.
 
     Every process reads its share; all make the same number of forward passes.
 
     Args:
         engine: the DeepSpeed engine.
-        texts: what `evaluation_texts` gave.
+        texts: what `evaluation_texts` returned.
         micro: sequences of one forward pass of one process.
-        world: this process's place.
+        world: this process's rank and device.
     """
+    import torch
+
     engine.eval()
-    found = {f"loss_{name}": _mean_loss(engine, rows, micro, world) for name, rows in texts.items()}
+    with torch.no_grad():
+        losses = {
+            f"loss_{name}": _mean_loss(engine, ids, micro, world) for name, ids in texts.items()
+        }
     engine.train()
-    return found
+    return losses
 
 
 def _mean_loss(engine: Any, rows: Sequence[Sequence[int]], micro: int, world: World) -> float:
-    """The mean over all tokens but each text's first."""
-    total = torch.zeros(2, dtype=torch.float64)
-    at_once = micro * world.size
-    for start in range(0, len(rows), at_once):
-        mine = rows[start + world.rank * micro : start + (world.rank + 1) * micro]
-        ids, real = _padded(mine or rows[:1], width=max(map(len, rows[start : start + at_once])))
+    """Return the mean over all tokens except each text's first."""
+    import torch
+
+    sum_and_count = torch.zeros(2, dtype=torch.float64)
+    rows_per_pass = micro * world.size
+    for start in range(0, len(rows), rows_per_pass):
+        rank_rows = rows[start + world.rank * micro : start + (world.rank + 1) * micro]
+        width = max(map(len, rows[start : start + rows_per_pass]))
+        ids, real = _padded(rank_rows or rows[:1], width)
         losses = token_losses(engine, ids.to(world.device)).cpu()
-        if mine:
-            total += torch.stack([losses[real[:, 1:]].double().sum(), real[:, 1:].sum()])
-    summed, tokens = world.sum(total).tolist()
-    return float(summed / tokens)
+        if rank_rows:  # else the forward pass only keeps this process in step with the others
+            sum_and_count += torch.stack([losses[real[:, 1:]].double().sum(), real[:, 1:].sum()])
+    loss_sum, tokens = world.sum(sum_and_count).tolist()
+    return float(loss_sum / tokens)
 
 
 def _padded(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids (B, S) padded on the right, which a causal model never sees, and which are real."""
+    """Return the token ids (B, S), padded on the right, and a mask of those that are no padding."""
+    import torch
+
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     real = torch.zeros(len(rows), width, dtype=torch.bool)
     for i, row in enumerate(rows):
@@ -97,14 +107,14 @@ def _padded(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, to
 
 
 @dataclass(frozen=True)
-class Part:
-    """Sequences that a step reads, and what it does with them.
+class StepPart:
+    """Sequences that a step reads, with the objective that they are trained on.
 
     Attributes:
         sequences: of a corpus or a fine-tuning set.
-        rows: those of the step, as `Order.rows` gives them; of every part equally many.
-        objective: what is lowered.
-        weight: its share of the step's loss; below 0 it is raised.
+        rows: the step's, as `SequenceOrder.rows` returns them; every part has equally many.
+        objective: the objective whose mean is lowered.
+        weight: the objective's weight in the step's loss; if negative, the mean is raised.
     """
 
     sequences: Any
@@ -114,96 +124,99 @@ class Part:
 
     @property
     def tokens(self) -> int:
-        """Those that are read; what fills the last batch up is none."""
+        """The tokens that are read, without padding rows."""
         return int((self.rows != PADDING).sum()) * len(self.sequences[0]["input_ids"])
 
 
-class Moved(NamedTuple):
-    """What a step found, before it moved the weights."""
+class StepResult(NamedTuple):
+    """The numbers of an optimizer step, measured before the weights move."""
 
     losses: list[float]
     """Each part's mean over all processes, in nats."""
     norm: float
     """The gradient's global L2 norm before clipping."""
     loss: float
-    """What the step lowers: the sum of the means by their weights."""
+    """What the step lowers: the weighted sum of the parts' means."""
 
 
 def optimizer_step(
-    engine: Any, parts: Sequence[Part], config: TrainingConfig, world: World, *, clip: bool
-) -> Moved:
-    """Forward, backward and one move of the weights.
+    engine: Any, parts: Sequence[StepPart], config: TrainingConfig, world: World, *, clip: bool
+) -> StepResult:
+    """Run the forward and backward passes of a step and move the weights once.
 
     Args:
         engine: the DeepSpeed engine.
-        parts: what the step reads; one, unless something else is kept or forgotten beside it.
+        parts: what the step reads; an unlearner may have a second part with retained text.
         config: the training configuration.
-        world: this process's place.
-        clip: whether to clip here rather than in the engine.
+        world: this process's rank and device.
+        clip: whether to clip gradients here rather than in the engine.
     """
+    import torch
+    from torch.nn.utils import clip_grad_norm_
+
     micro, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
     totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
     sizes = [part.objective.size(part.sequences, part.rows) for part in parts]
     for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
-        # The engine averages over processes and micro-batches, those of all parts. So each
-        # micro-batch's sum is multiplied by their number and divided by what counts of its part in
-        # the step: that is the mean at any world size, also in a last batch that is not full.
+        # The engine averages over the micro-batches of all processes and parts. Multiplying each
+        # sum by their number and dividing by the count of its part in the step gives the mean over
+        # the part at any world size, also in a last batch that is not full.
         scale = count / micro / size * part.weight
         for rows in micro_batches(part.rows, world.rank, world.size, micro):
-            summed = _sum(engine, part, rows, world)
-            engine.backward(summed * scale)
-            totals[number] += summed.detach().double()
+            loss_sum = _loss_sum(engine, part, rows, world)
+            engine.backward(loss_sum * scale)
+            totals[number] += loss_sum.detach().double()
             if not engine.is_gradient_accumulation_boundary():
-                engine.step()  # counts the micro-batch; the optimizer moves at the boundary alone
+                engine.step()  # counts the micro-batch; the weights move only at the boundary
     losses = [total / size for total, size in zip(world.sum(totals).tolist(), sizes, strict=True)]
     loss = sum(mean * part.weight for mean, part in zip(losses, parts, strict=True))
     norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
     engine.step()
-    return Moved(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)
+    return StepResult(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)
 
 
-def _sum(engine: Any, part: Part, rows: Rows, world: World) -> torch.Tensor:
+def _loss_sum(engine: Any, part: StepPart, rows: Rows, world: World) -> torch.Tensor:
     batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
     return part.objective.sum(engine, batch)
 
 
 @dataclass(frozen=True)
 class Retained:
-    """Text that is learnt beside what is forgotten: as many sequences in each step."""
+    """Retained text, of which each step of an unlearner reads as many sequences as it forgets."""
 
     sequences: Any
-    order: Order
+    order: SequenceOrder
     objective: Objective
     weight: float
 
-    def part(self, step: int) -> Part:
-        """That of a step (from 0)."""
-        return Part(self.sequences, self.order.rows(step), self.objective, self.weight)
+    def part(self, step: int) -> StepPart:
+        """Return the part of a step (from 0)."""
+        return StepPart(self.sequences, self.order.rows(step), self.objective, self.weight)
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What the epochs need.
+    """Trains a model over all epochs.
 
     Attributes:
         engine: the DeepSpeed engine.
         sequences: of a corpus or a fine-tuning set (`input_ids` of equal length).
         order: which sequences each step sees.
         config: the training configuration.
-        world: this process's place.
+        world: this process's rank and device.
         folder: the model folder.
-        identity: what a checkpoint must have been made with to be resumed.
-        tokenizer: the folder that goes with every export.
-        texts: what is evaluated; empty: nothing.
-        clip: whether to clip here rather than in the engine.
-        flops_per_token: of a training step.
-        objective: what a step moves.
-        retained: what is learnt beside what is forgotten.
+        identity: the configuration and inputs that a checkpoint must share to be resumed.
+        tokenizer: the tokenizer's folder, which is copied into every export.
+        texts: the texts to evaluate; empty: none.
+        clip: whether to clip gradients here rather than in the engine.
+        flops_per_token: FLOPs of a training step for each token.
+        objective: the objective that a step lowers or raises.
+        retained: text that an unlearner retains.
     """
 
     engine: Any
     sequences: Any
-    order: Order
+    order: SequenceOrder
     config: TrainingConfig
     world: World
     folder: Path
@@ -220,7 +233,7 @@ class Loop:
 
         Args:
             first_step: steps already done.
-            record: gets every step's numbers; on rank 0 alone.
+            record: records every step's numbers; on rank 0 only.
 
         Raises:
             DataError: the loss or the gradient is not finite.
@@ -236,41 +249,41 @@ class Loop:
                     record.step(row)
                 self._evaluate(step, record)
                 if step in exported:
-                    place = self.folder / EXPORTS / f"step-{step:08d}"
-                    export(self.engine, self.tokenizer, place, self.world)
-                self._checkpoint(step, asked=self.world.any(stopped()))
+                    export_folder = self.folder / EXPORTS / f"step-{step:08d}"
+                    export(self.engine, self.tokenizer, export_folder, self.world)
+                self._checkpoint(step, stop=self.world.any(stopped()))
 
     @property
     def width(self) -> int:
-        """Tokens of a sequence."""
+        """Tokens of one sequence."""
         return len(self.sequences[0]["input_ids"])
 
     def _step(self, step: int) -> dict[str, Any]:
-        """One optimizer step (from 1) and its numbers."""
+        """Run an optimizer step (from 1) and return the row that records it."""
         started = time.perf_counter()
         rows = self.order.rows(step - 1)
         rate = self.engine.get_lr()[0]
-        assert rate > 0, "a step that learns nothing would still count as an exposure"
-        parts = [Part(self.sequences, rows, self.objective, self.objective.weight)]
+        assert rate > 0, "a step that learns nothing would count as an exposure"
+        parts = [StepPart(self.sequences, rows, self.objective, self.objective.weight)]
         if self.retained is not None:
             parts.append(self.retained.part(step - 1))
-        moved = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
+        result = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
         seconds = time.perf_counter() - started
-        _guard(moved.loss, moved.norm, step, rows, self.folder)
+        _guard(result.loss, result.norm, step, rows, self.folder)
         speed, peak = sum(part.tokens for part in parts) / seconds, self.config.peak_tflops
         return {
             "step": step,
             "tokens": self.tokens(step),
-            "loss": moved.loss,
+            "loss": result.loss,
             "learning_rate": rate,
-            "grad_norm": moved.norm,
+            "grad_norm": result.norm,
             "tokens_per_second": speed,
             "mfu": peak and utilization(speed, self.flops_per_token, peak, self.world.size),
-            **self._each(moved.losses),
+            **self._unlearning_losses(result.losses),
         }
 
-    def _each(self, losses: Sequence[float]) -> dict[str, float]:
-        """An unlearner's means: of what is forgotten, and of what is kept."""
+    def _unlearning_losses(self, losses: Sequence[float]) -> dict[str, float]:
+        """Return an unlearner's losses of forgotten and of retained text; else nothing."""
         if self.config.objective == LIKELIHOOD:
             return {}
         return dict(zip(("loss_forgotten", "loss_retained"), losses, strict=False))
@@ -280,58 +293,59 @@ class Loop:
         due = every is not None and (step % every == 0 or step == self.order.steps)
         if not due or not self.texts:
             return
-        found = evaluate(self.engine, self.texts, self.config.micro_batch_sequences, self.world)
+        losses = evaluate(self.engine, self.texts, self.config.micro_batch_sequences, self.world)
         if record is not None:
-            record.evaluation({"step": step, "tokens": self.tokens(step), **found})
+            record.evaluation({"step": step, "tokens": self.tokens(step), **losses})
 
-    def _checkpoint(self, step: int, *, asked: bool) -> None:
-        """Save where it is due or a signal came, but not at the end of the run."""
+    def _checkpoint(self, step: int, *, stop: bool) -> None:
+        """Save a checkpoint if one is due or a signal asks to `stop`, and then stop."""
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
-        if asked or due:
-            place = self.folder / "checkpoints"
-            saved = checkpoints.next_save(place, step, self.world, self.identity)
-            checkpoints.save(self.engine, place, saved, self.config.keep_checkpoints, self.world)
-        if asked:
+        if stop or due:
+            folder = self.folder / "checkpoints"
+            saved = checkpoints.next_save(folder, step, self.world, self.identity)
+            checkpoints.save(self.engine, folder, saved, self.config.keep_checkpoints, self.world)
+        if stop:
             raise signals.stopped(
                 f"at step {step} of {self.order.steps}. All of it is saved in "
                 f"{self.folder}: run the same command again to resume from here."
             )
 
     def tokens(self, step: int) -> int:
-        """Tokens of the first `step` steps."""
+        """Return the tokens of the first `step` steps."""
         return self.order.seen(step) * self.width
 
 
-def export_steps(config: TrainingConfig, order: Order, width: int) -> set[int]:
-    """The optimizer steps after which the model is exported.
+def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> set[int]:
+    """Return the optimizer steps after which the model is exported.
 
     Raises:
         ConfigError: one lies beyond the last epoch.
     """
-    asked = [("export_steps", step, step) for step in config.export_steps]
-    asked += [("export_tokens", n, _step_at(-(-n // width), order)) for n in config.export_tokens]
+    exports = [("export_steps", step, step) for step in config.export_steps]
+    exports += [("export_tokens", n, _step_at(-(-n // width), order)) for n in config.export_tokens]
     ends = "epoch ends" if order.epochs == 1 else "epochs end"
-    for field, value, step in asked:
+    for field, value, step in exports:
         if step > order.steps:
             raise ConfigError(
                 f"training.{field} has {value}, but the {ends} after {order.steps} steps "
                 f"({order.seen(order.steps) * width} tokens): leave it out, or enlarge the corpus."
             )
-    return {step for *_, step in asked}
+    return {step for *_, step in exports}
 
 
-def _step_at(sequences: int, order: Order) -> int:
-    """The first step that has seen so many sequences; one beyond the last where none has."""
-    epochs, rest = divmod(max(sequences, 1) - 1, order.sequences)
-    return epochs * (order.steps // order.epochs) + rest // order.batch + 1
+def _step_at(sequences: int, order: SequenceOrder) -> int:
+    """Return the first step that has seen so many sequences; beyond the last step if none has."""
+    epochs, row = divmod(max(sequences, 1) - 1, order.sequences)
+    return epochs * (order.steps // order.epochs) + row // order.batch + 1
 
 
 def _guard(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:
+    """Raise a DataError if the loss or the gradient is not finite."""
     if math.isfinite(loss) and math.isfinite(norm):
         return
-    kept = checkpoints.completed(folder / "checkpoints")
+    saved = checkpoints.completed(folder / "checkpoints")
     raise DataError(
         f"Training step {step} has loss {loss} and gradient norm {norm} (sequences "
         f"{', '.join(map(str, rows[rows >= 0]))}). Lower training.learning_rate or look at those "
-        f"sequences. Last good checkpoint: {kept[-1] if kept else 'none'}."
+        f"sequences. Last good checkpoint: {saved[-1] if saved else 'none'}."
     )

@@ -6,15 +6,16 @@ Shapes: B sequences, S tokens.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812
 
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, said
 from contamination.training.data import Batch, read_batch
+
+if TYPE_CHECKING:
+    import torch
 
 IGNORED = -100
 
@@ -27,40 +28,46 @@ def token_losses(
     compiled: bool = False,
     labels_BS: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """−log p(x_t | x_<t) of each token after the first, (B, S-1), in nats.
+    """Return −log p(x_t | x_<t) of each token after the first, shape (B, S-1), in nats.
 
-    With `positions_BS`, each token's place in its own text, x_<t are those of its text: from them
-    transformers makes a mask by which no text sees another. What it gives for a text's first token
-    is of no text. With `labels_BS`, it is the loss of these in the place of x_t.
+    Args:
+        model: a causal language model, or its engine.
+        ids_BS: the tokens x.
+        positions_BS: each token's position in its own text, from which transformers makes a mask
+            that separates the texts. The losses of texts' first tokens then mean nothing.
+        compiled: whether to compile the loss.
+        labels_BS: labels to predict instead of x_t.
     """
     logits_BSV = forward(model, ids_BS, positions_BS)
-    wanted = ids_BS if labels_BS is None else labels_BS
-    return (_compiled() if compiled else _cross_entropies)(logits_BSV, wanted)
+    targets_BS = ids_BS if labels_BS is None else labels_BS
+    return (_compiled() if compiled else _cross_entropies)(logits_BSV, targets_BS)
 
 
 def forward(
     model: Any, ids_BS: torch.Tensor, positions_BS: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """The logits, (B, S, V)."""
-    places = {} if positions_BS is None else {"position_ids": positions_BS}
-    logits: torch.Tensor = model(input_ids=ids_BS, use_cache=False, **places).logits
-    return logits
+    """Return the logits, shape (B, S, V)."""
+    positions = {} if positions_BS is None else {"position_ids": positions_BS}
+    logits_BSV: torch.Tensor = model(input_ids=ids_BS, use_cache=False, **positions).logits
+    return logits_BSV
 
 
 def token_loss_sum(model: Any, batch: Batch, *, compiled: bool = False) -> torch.Tensor:
-    """The sum of `token_losses` over the tokens and sequences of the batch that count."""
+    """Return the sum of `token_losses` over the tokens and sequences of the batch that count."""
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
     return weighted_sum(losses_BS, batch)
 
 
 def weighted_sum(losses_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
-    """The sum of the tokens' losses that count, shape (B, S-1), in the batch."""
+    """Return the sum of the losses, shape (B, S-1), of the batch's tokens that count."""
     if batch.counted_BS is not None:
         losses_BS = losses_BS * batch.counted_BS
     return (losses_BS.sum(dim=1) * batch.real_B).sum()
 
 
 def _cross_entropies(logits_BSV: torch.Tensor, ids_BS: torch.Tensor) -> torch.Tensor:
+    from torch.nn import functional as F  # noqa: N812
+
     targets = F.pad(ids_BS[:, 1:], (0, 1), value=IGNORED)  # shifting these copies no logits
     losses = F.cross_entropy(
         logits_BSV.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
@@ -70,44 +77,50 @@ def _cross_entropies(logits_BSV: torch.Tensor, ids_BS: torch.Tensor) -> torch.Te
 
 @cache
 def _compiled() -> Any:
-    """`_cross_entropies` without the logits in float32, nor their softmax, in memory."""
+    """Return `_cross_entropies` compiled: it keeps neither float32 logits nor their softmax."""
+    import torch
+
     return torch.compile(_cross_entropies)
 
 
-EXACT = 1e-6  # nats: what is masked adds an exact zero
+EXACT = 1e-6  # nats: masked tokens add an exact zero
 
 
 def check_apart(engine: Any, sequences: Any, world: World) -> None:
-    """Raise a ConfigError where a text's losses change with the text before it.
+    """Raise a ConfigError if a text's losses depend on the text before it in its sequence.
 
-    The first packed sequence is read twice, the second time with other tokens in its first text.
-    Every process has to call this.
+    The first sequence with several texts is read twice, the second time with other tokens in its
+    first text. Every process has to call this.
 
     Args:
         engine: the DeepSpeed engine, or a model.
         sequences: of a fine-tuning set.
-        world: this process's place.
+        world: this process's rank and device.
     """
+    import torch
+
     packed = np.flatnonzero(np.asarray(sequences["texts"]) > 1)
     if not len(packed):
         return
     batch = read_batch(sequences, packed[:1]).to(world.device)
     assert batch.texts_BS is not None
-    own = batch.texts_BS[0]
-    other = torch.where(own == own[0], batch.ids_BS.roll(1, dims=1), batch.ids_BS)
-    other[0, 0] = batch.ids_BS[0, 1]
+    texts_S = batch.texts_BS[0]
+    changed_BS = torch.where(texts_S == texts_S[0], batch.ids_BS.roll(1, dims=1), batch.ids_BS)
+    changed_BS[0, 0] = batch.ids_BS[0, 1]
     engine.eval()
-    differs = _losses(engine, batch.ids_BS, batch) - _losses(engine, other, batch)
+    differences_BS = _losses(engine, batch.ids_BS, batch) - _losses(engine, changed_BS, batch)
     engine.train()
-    others = (own[1:] == own[:-1]) & (own[1:] != own[0]) & (own[1:] >= 0)
-    if float(differs[0][others].abs().max()) > EXACT:
+    later_texts_S = (texts_S[1:] == texts_S[:-1]) & (texts_S[1:] != texts_S[0]) & (texts_S[1:] >= 0)
+    if float(differences_BS[0][later_texts_S].abs().max()) > EXACT:
         raise _refusal(engine, "a text's losses change with the text before it in its sequence")
 
 
-@torch.no_grad()
 def _losses(engine: Any, ids_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
+    import torch
+
     try:
-        return token_losses(engine, ids_BS, batch.positions_BS)
+        with torch.no_grad():
+            return token_losses(engine, ids_BS, batch.positions_BS)
     except TypeError as error:
         raise _refusal(engine, f"it takes no positions ({said(error)})") from error
 

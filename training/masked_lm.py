@@ -1,4 +1,4 @@
-"""A small masked language model on a corpus's base part: the neighbours' source without a hub.
+"""Trains a small masked language model on a base corpus, to make neighbours without the hub.
 
 ::
 
@@ -31,8 +31,11 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class MaskedLMConfig(Ranged, node="masked_lm"):
-    """The model and its one epoch (Devlin et al. 2019's masks, Liu et al. 2019's architecture)."""
+class MaskedLMTrainingConfig(Ranged, node="masked_lm"):
+    """The model and its one epoch, with the masks of Devlin et al. 2019 and RoBERTa's architecture.
+
+    RoBERTa is described in Liu et al. 2019.
+    """
 
     hidden_size: int = 96
     layers: int = 2
@@ -49,11 +52,11 @@ class MaskedLMStage:
 
     runs: str
     corpus_folder: str
-    masked_lm: MaskedLMConfig = field(default_factory=MaskedLMConfig)
+    masked_lm: MaskedLMTrainingConfig = field(default_factory=MaskedLMTrainingConfig)
 
 
 def train_masked_lm(stage: MaskedLMStage) -> Artifact:
-    """Train the model on every packed sequence once, or reuse it where it is trained."""
+    """Train the model on every packed sequence once, or reuse a finished one."""
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
     folder = locate(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)
@@ -62,7 +65,7 @@ def train_masked_lm(stage: MaskedLMStage) -> Artifact:
     return artifact
 
 
-def _make(config: MaskedLMConfig, corpus: PackedCorpus, folder: Path) -> Built:
+def _make(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder: Path) -> Built:
     import torch
     from transformers import DataCollatorForLanguageModeling, RobertaForMaskedLM
 
@@ -94,8 +97,10 @@ def _make(config: MaskedLMConfig, corpus: PackedCorpus, folder: Path) -> Built:
     return Built(files, {"steps": len(batches), "last_loss": loss.item()})
 
 
-def architecture(config: MaskedLMConfig, vocabulary: int, width: int, **special: int | None) -> Any:
-    """The model for so many tokens, and sequences of `width`; with the ids of special tokens."""
+def architecture(
+    config: MaskedLMTrainingConfig, vocabulary: int, width: int, **special: int | None
+) -> Any:
+    """Return the RoBERTa config for a vocabulary, a sequence length and special tokens' ids."""
     from transformers import RobertaConfig
 
     return RobertaConfig(
@@ -104,7 +109,7 @@ def architecture(config: MaskedLMConfig, vocabulary: int, width: int, **special:
         intermediate_size=4 * config.hidden_size,
         num_hidden_layers=config.layers,
         num_attention_heads=config.heads,
-        max_position_embeddings=vocabulary + width + 2,  # RoBERTa counts from its padding's id
+        max_position_embeddings=vocabulary + width + 2,  # positions start after the padding's id
         type_vocab_size=1,
         **special,
     )

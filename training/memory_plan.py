@@ -1,7 +1,7 @@
-"""Will a training run fit? `python -m training memory`: a table over machines, and a way out.
+"""`python -m training memory`: on which machines a training fits, and what would make it fit.
 
-GB is 10^9 bytes. A run fits where `SPARE` of each device stays free, for what `training.memory`
-leaves out, and where the processes of a node fit into its host's memory.
+1 GB is 10^9 bytes. A training fits if `SPARE` of each device's memory stays free, for what
+`training.resources` leaves out, and if the processes of a node fit into its host's memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from contamination.core.models import is_gguf
 from contamination.core.terminal import fit
 from contamination.training.config import MemoryStage
 from contamination.training.engine import zero_stage
-from contamination.training.resources import Need, Shape, need, shape_of
+from contamination.training.resources import MemoryNeed, ModelShape, memory_need, shape_of
 
 GB = 1e9
 SPARE = 0.1
-"""The part of a device's memory that a plan leaves free."""
+"""The share of a device's memory that a plan leaves free."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices that train together: how many, on how many nodes, of how many GB each."""
+    """A number of devices that train together, their nodes, and the GB of memory of each."""
 
     name: str
     devices: int
@@ -40,10 +40,10 @@ MACHINES = (
 )
 
 
-def need_on(shape: Shape, stage: MemoryStage, machine: Machine) -> Need:
-    """What one process needs on the machine."""
+def need_on(shape: ModelShape, stage: MemoryStage, machine: Machine) -> MemoryNeed:
+    """Return what one process needs on the machine."""
     path = stage.model.path
-    return need(
+    return memory_need(
         shape,
         stage.training,
         stage.deepspeed,
@@ -53,18 +53,18 @@ def need_on(shape: Shape, stage: MemoryStage, machine: Machine) -> Need:
     )
 
 
-def lacks(shape: Shape, stage: MemoryStage, machine: Machine) -> list[str]:
-    """Which memories are too small: `device`, `host`, both, or none where the run fits."""
+def lacks(shape: ModelShape, stage: MemoryStage, machine: Machine) -> list[str]:
+    """Return which memories are too small: `device`, `host`, both, or none."""
     needed = need_on(shape, stage, machine)
-    small = {
+    is_too_small = {
         "device": needed.total > (1 - SPARE) * machine.gigabytes * GB,
         "host": needed.host > stage.memory.host_gigabytes_per_device * GB,
     }
-    return [name for name, too_small in small.items() if too_small]
+    return [name for name, too_small in is_too_small.items() if too_small]
 
 
-def largest_micro_batch(shape: Shape, stage: MemoryStage, machine: Machine) -> int:
-    """The most sequences at a time with which the run fits, a power of 2; 0: none."""
+def largest_micro_batch(shape: ModelShape, stage: MemoryStage, machine: Machine) -> int:
+    """Return the largest micro-batch with which the run fits, a power of 2; 0 if none does."""
 
     def fits(count: int) -> bool:
         training = replace(stage.training, micro_batch_sequences=count)
@@ -76,16 +76,17 @@ def largest_micro_batch(shape: Shape, stage: MemoryStage, machine: Machine) -> i
     return count
 
 
-def way_out(shape: Shape, stage: MemoryStage, machine: Machine) -> str:
-    """The cheapest change with which the run fits; empty where it fits, "none" if none does."""
-    ways = (name for name, changed in _changes(stage) if not lacks(shape, changed, machine))
-    return next(ways, "none")
+def way_out(shape: ModelShape, stage: MemoryStage, machine: Machine) -> str:
+    """Return the cheapest change with which the run fits; empty if it fits, "none" if none does."""
+    changes = (name for name, changed in _changes(stage) if not lacks(shape, changed, machine))
+    return next(changes, "none")
 
 
 def _changes(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
-    """The stage itself, then others that need less memory and more time.
+    """Yield the stage itself, then variants that need less memory and more time.
 
-    Fewer sequences at a time cost least, then recomputed activations, then what moves more data.
+    Smaller micro-batches cost least time, then recomputed activations, then ZeRO stages that move
+    more data.
     """
     recomputing = replace(stage.training, activation_checkpointing=True)
     for name, zero in _engines(stage.deepspeed):
@@ -97,7 +98,7 @@ def _changes(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
 
 
 def _halved(micro: int) -> Iterator[tuple[int, str]]:
-    """The micro-batch as configured, then its halves, which divide the batch as well."""
+    """Yield the micro-batch as configured, then its halves, which divide the batch as well."""
     yield micro, ""
     while micro % 2 == 0:
         micro //= 2
@@ -105,19 +106,23 @@ def _halved(micro: int) -> Iterator[tuple[int, str]]:
 
 
 def _engines(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The engine as configured, then the stages above it, then all offloaded to the host."""
+    """Yield the engine as configured, then higher ZeRO stages, then all states on the host."""
     yield "", deepspeed
-    own: dict[str, Any] = deepspeed.get("zero_optimization", {})
+    configured: dict[str, Any] = deepspeed.get("zero_optimization", {})
     for number in range(zero_stage(deepspeed) + 1, 4):
-        zero = {**own, "stage": number, "overlap_comm": number > 1}  # as conf/deepspeed has them
+        zero = {
+            **configured,
+            "stage": number,
+            "overlap_comm": number > 1,
+        }  # as conf/deepspeed has them
         yield f"zero{number}", {"zero_optimization": zero}
     host = {"device": "cpu"}
-    offloaded = {**own, "stage": 3, "offload_optimizer": host, "offload_param": host}
+    offloaded = {**configured, "stage": 3, "offload_optimizer": host, "offload_param": host}
     yield "zero3_offload", {"zero_optimization": offloaded}
 
 
 def plan(stage: MemoryStage) -> str:
-    """The run's needs on each of `MACHINES`, as a Markdown table under a line that names the run.
+    """Return a Markdown table of the run's needs on each of `MACHINES`, under a line about the run.
 
     Raises:
         ConfigError: the engine would refuse the run, or the model's config can't be read.
@@ -142,22 +147,22 @@ def plan(stage: MemoryStage) -> str:
     return "\n".join([title, "", *rows, *filter(None, [table.note]), *[""] * bool(below), *below])
 
 
-def _table(shape: Shape, stage: MemoryStage) -> tuple[list[str], list[list[str]]]:
-    """The header, and a row for each need and verdict."""
+def _table(shape: ModelShape, stage: MemoryStage) -> tuple[list[str], list[list[str]]]:
+    """Return the header, and a row for each need and verdict."""
     needs = [need_on(shape, stage, machine) for machine in MACHINES]
     hosts = [n.host * m.devices / m.nodes for n, m in zip(needs, MACHINES, strict=True)]
     missing = [lacks(shape, stage, machine) for machine in MACHINES]
     best = [largest_micro_batch(shape, stage, machine) for machine in MACHINES]
     rows = [
         *([name, *(f"{part(n) / GB:.1f}" for n in needs)] for name, part in ROWS.items()),
-        ["host memory a node", *(f"{host / GB:.1f}" for host in hosts)],
+        ["host memory per node", *(f"{host / GB:.1f}" for host in hosts)],
         ["fits", *(f"no ({', '.join(names)})" if names else "yes" for names in missing)],
         ["largest micro-batch", *(str(count or "–") for count in best)],
     ]
-    return ["GB a device", *(m.name for m in MACHINES)], rows
+    return ["GB per device", *(m.name for m in MACHINES)], rows
 
 
-ROWS: Mapping[str, Callable[[Need], float]] = {
+ROWS: Mapping[str, Callable[[MemoryNeed], float]] = {
     "weights": lambda n: n.weights,
     "gradients": lambda n: n.gradients,
     "optimizer's states": lambda n: n.optimizer,

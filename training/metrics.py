@@ -1,4 +1,4 @@
-"""The record of a run (JSONL), its progress bar, and its mirror in Weights & Biases."""
+"""The metrics of a training: JSONL files, a progress bar, and a mirror in Weights & Biases."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from contamination.training.config import TrainingStage, WandbConfig
 from contamination.training.trained_model import EVALUATIONS, METRICS
 
 PRETRAIN, TRAIN = "pretrain", "train"
-"""A run's type in Weights & Biases: a base model made from nothing, or a study's training."""
+"""A run's job type in Weights & Biases: the pretraining of a base model, or a study's training."""
 
 
 class Record:
-    """`metrics.jsonl`, with the bar and the mirror fed from the same numbers."""
+    """Writes each step's numbers to `metrics.jsonl`, the progress bar and the mirror."""
 
     def __init__(
         self,
@@ -31,16 +31,25 @@ class Record:
         *,
         first_tokens: int = 0,
     ) -> None:
-        """Args: the run; the steps, and their tokens, that an earlier run has done; its inputs."""
-        self._steps = Lines(folder / METRICS, first_step)
-        self._evaluations = Lines(folder / EVALUATIONS, first_step)
+        """Open the files, the bar and the mirror.
+
+        Args:
+            stage: the training.
+            folder: the model folder.
+            first_step: optimizer steps that an earlier run has done.
+            steps: optimizer steps of the whole training.
+            inputs: the digests of the training's inputs.
+            first_tokens: tokens that an earlier run has read.
+        """
+        self._steps = MetricsFile(folder / METRICS, first_step)
+        self._evaluations = MetricsFile(folder / EVALUATIONS, first_step)
         self._first_tokens = first_tokens
-        shown = {"total": steps, "initial": first_step, "unit": "step"}
-        self._bar = progress(desc=stage.model.name, stage="train", **shown)
+        options = {"total": steps, "initial": first_step, "unit": "step"}
+        self._bar = progress(desc=stage.model.name, stage="train", **options)
         self._wandb = _start_wandb(stage, folder, inputs)
 
     def step(self, row: dict[str, Any]) -> None:
-        """Write one step's numbers everywhere."""
+        """Record the numbers of one step."""
         self._steps.write(row)
         speed = (row["tokens"] - self._first_tokens) / self._bar.format_dict["elapsed"]
         self._bar.set_postfix(loss=f"{row['loss']:.3f}", tok_s=f"{speed:,.0f}", refresh=False)
@@ -48,12 +57,12 @@ class Record:
         self._mirror("train", row)
 
     def evaluation(self, row: dict[str, Any]) -> None:
-        """Write the losses of an evaluation point."""
+        """Record the losses of an evaluation."""
         self._evaluations.write(row)
         self._mirror("eval", row)
 
     def close(self) -> None:
-        """Finish the bar, the files and the mirror."""
+        """Close the bar, the files and the mirror."""
         self._bar.close()
         self._steps.close()
         self._evaluations.close()
@@ -66,8 +75,8 @@ class Record:
             self._wandb.log(values, step=row["step"])
 
 
-class Lines:
-    """A JSONL file of one row a step that a resumed run continues."""
+class MetricsFile:
+    """A JSONL file of one row per step, which a resumed run continues."""
 
     def __init__(self, path: Path, first_step: int) -> None:
         self._path = path
@@ -75,31 +84,31 @@ class Lines:
         self._stream = path.open("a", buffering=1)
 
     def write(self, row: dict[str, Any]) -> None:
-        """One more line."""
+        """Append a row."""
         self._stream.write(json.dumps(row) + "\n")
 
     def close(self) -> None:
-        """Close the file; one without lines is removed."""
+        """Close the file, and remove it if it is empty."""
         self._stream.close()
         if not self._path.stat().st_size:
             self._path.unlink()
 
     def _forget_after(self, step: int) -> None:
-        """Drop the lines of steps that will be done again."""
+        """Drop the rows of steps that will be done again."""
         lines = self._path.read_text().splitlines() if step and self._path.exists() else []
-        kept = []
+        lines_to_keep = []
         for line in lines:
             try:
                 row = json.loads(line)
             except json.JSONDecodeError:
-                break  # torn by a kill
+                break  # a killed process left half a line
             if row["step"] <= step:
-                kept.append(line + "\n")
-        write_text(self._path, "".join(kept))
+                lines_to_keep.append(line + "\n")
+        write_text(self._path, "".join(lines_to_keep))
 
 
 def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) -> Any:
-    """One run a cell; its id is the model folder's hash, so that a resumed run continues it."""
+    """Start a run whose id is the model folder's hash, so that a resumed training continues it."""
     if stage.wandb.mode == "disabled":
         return None
     config = {**identity(stage), "inputs": dict(inputs), "folder": folder.name}
@@ -109,13 +118,13 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
 
 
 def open_run(to: WandbConfig, place: Path, settings: Mapping[str, Any], **run: Any) -> Any:
-    """Begin a run in Weights & Biases, or continue the one of that id.
+    """Start a run in Weights & Biases, or continue the run with the same id.
 
     Args:
         to: the project, and whether it is online.
         place: the folder of offline records.
-        settings: further ones of wandb.
-        run: its id, name, group, job type and config.
+        settings: further settings of wandb.
+        run: the run's id, name, group, job type and config.
     """
     import wandb
 
@@ -124,7 +133,7 @@ def open_run(to: WandbConfig, place: Path, settings: Mapping[str, Any], **run: A
         project=to.project,
         entity=to.entity,
         mode=to.mode,  # type: ignore[arg-type]
-        resume="allow",  # offline too: else a sync would put this record in another's place
+        resume="allow",  # also offline, since a sync would otherwise replace the earlier record
         dir=str(place),
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1, **settings),
         **run,
@@ -132,6 +141,6 @@ def open_run(to: WandbConfig, place: Path, settings: Mapping[str, Any], **run: A
 
 
 def _job_type(stage: TrainingStage) -> str:
-    """By the weights and the corpus's part: a study without members is a study."""
+    """Return the job type: pretraining for random weights on a corpus's base part."""
     part = open_corpus(stage.corpus_folder).config["injection"]["part"]
     return PRETRAIN if stage.model.path is None and part == "base" else TRAIN

@@ -1,4 +1,4 @@
-"""The model that training starts from: loaded, or random weights of an architecture."""
+"""The model that training starts from: loaded, or an architecture with random weights."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ CONTEXT = "max_position_embeddings"
 
 
 def hf_folder(field: str, path: str) -> str:
-    """The Hugging Face folder, GGUF file or hub id that `path` means; an artefact's own folder."""
+    """Return the Hugging Face folder, GGUF file or hub id of a path; for an artefact, its `hf`."""
     return str(open_checkpoint(path).hf) if is_checkpoint(path) else resolve(field, path)
 
 
 def model_digest(field: str, path: str) -> str:
-    """What names the model at `path`: its artefact's digest, or that of its files."""
+    """Return the digest of the artefact at `path`, or of another model's files."""
     if is_checkpoint(path):
         return open_checkpoint(path).artifact.digest
     return models.model_digest(field, path)
 
 
 def make_config(config: ModelConfig, vocabulary: int) -> Any:
-    """The Hugging Face config of `architecture`.
+    """Return the Hugging Face config of `config.architecture`.
 
     Args:
-        config: which model; its architecture is given.
-        vocabulary: the model's entries, where the architecture does not say.
+        config: the model, whose architecture is given.
+        vocabulary: the model's vocabulary size, unless the architecture has one.
 
     Raises:
         ConfigError: transformers refuses it.
@@ -42,25 +42,25 @@ def make_config(config: ModelConfig, vocabulary: int) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    given = {k: v for k, v in (config.architecture or {}).items() if v is not None}
-    fields = {"vocab_size": vocabulary, **given}
-    kind = fields.pop("model_type", "llama")
+    fields = {k: v for k, v in (config.architecture or {}).items() if v is not None}
+    fields = {"vocab_size": vocabulary, **fields}
+    model_type = fields.pop("model_type", "llama")
     try:
-        made = AutoConfig.for_model(kind, **fields)
-        with torch.device("meta"):  # what a model's own code refuses, without its weights
-            AutoModelForCausalLM.from_config(made)
-        _check_heads(made)
-    except Exception as error:  # whatever that code makes of the user's numbers
+        hf_config = AutoConfig.for_model(model_type, **fields)
+        with torch.device("meta"):  # runs the model's own checks without allocating weights
+            AutoModelForCausalLM.from_config(hf_config)
+        _check_heads(hf_config)
+    except Exception as error:  # the model's code may raise anything for invalid numbers
         raise ConfigError(
             f"model.architecture is {config.architecture!r}: transformers refuses it "
             f"({said(error)}). Give a model_type that it knows and fields of that model's "
             "config.json."
         ) from error
-    return made
+    return hf_config
 
 
 def _check_heads(config: Any) -> None:
-    """Raise a ValueError for what a model's code notices only in its first forward pass."""
+    """Raise a ValueError for errors that a model's code notices only in a forward pass."""
     heads = getattr(config, "num_attention_heads", 1)
     groups = getattr(config, "num_key_value_heads", None) or heads
     if heads % groups:
@@ -70,25 +70,25 @@ def _check_heads(config: Any) -> None:
 
 
 def check_architecture(config: ModelConfig, vocabulary: int, sequence_tokens: int) -> Any:
-    """The Hugging Face config of a model that is made here, checked against its corpus.
+    """Return the Hugging Face config of a model with random weights, checked against its corpus.
 
-    It accepts no other positions than those that it is trained on: there its predictions would be
-    worse, and nothing would say so.
+    Its context is the sequence length: at later positions, which it is not trained on, its
+    predictions would be worse without a warning.
 
     Raises:
         ConfigError: transformers refuses it, or its vocabulary or its context does not fit.
     """
-    given = (config.architecture or {}).get(CONTEXT)
-    if given not in (None, sequence_tokens):
+    context = (config.architecture or {}).get(CONTEXT)
+    if context not in (None, sequence_tokens):
         raise ConfigError(
-            f"model.architecture.{CONTEXT} is {given}, but a model that is made here is trained on "
-            f"sequences of {sequence_tokens} tokens: leave it out (null), or pack sequences of as "
-            "many (model.pretraining.sequence_tokens; injection.sequence_tokens without one)."
+            f"model.architecture.{CONTEXT} is {context}, but a model that is made here is trained "
+            f"on sequences of {sequence_tokens} tokens: leave it out (null), or pack sequences of "
+            "as many (model.pretraining.sequence_tokens; injection.sequence_tokens without one)."
         )
     shape = {**(config.architecture or {}), CONTEXT: sequence_tokens}
-    made = make_config(replace(config, architecture=shape), vocabulary)
-    _check(made, vocabulary, sequence_tokens)
-    return made
+    hf_config = make_config(replace(config, architecture=shape), vocabulary)
+    _check(hf_config, vocabulary, sequence_tokens)
+    return hf_config
 
 
 def make_model(
@@ -98,31 +98,31 @@ def make_model(
     seed: int,
     deepspeed: dict[str, Any] | None = None,
 ) -> Any:
-    """The model in float32, checked against the corpus that it will read.
+    """Return the model in float32, checked against the corpus that it will read.
 
-    The weights at `config.path`, or else random ones. Under ZeRO stage 3 a model that is loaded
-    comes up partitioned, in the engine's own type, so that no process ever holds it whole. Random
-    weights are drawn whole: the same at any stage.
+    It has the weights at `config.path`, or else random weights. With ZeRO stage 3 a model is loaded
+    partitioned, in the engine's dtype, so that no process ever needs memory for all of it. Random
+    weights are drawn whole, so that they are the same at any stage.
 
     Args:
-        config: which model.
-        vocabulary: the entries of the corpus's tokenizer; also a random model's own, where its
-            architecture does not say.
-        sequence_tokens: the corpus's sequence length; also a random model's context.
+        config: the model.
+        vocabulary: the size of the corpus's vocabulary, and of a random model's unless its
+            architecture has one.
+        sequence_tokens: the corpus's sequence length, and a random model's context.
         seed: draws random weights.
-        deepspeed: the engine's configuration, where there will be an engine.
+        deepspeed: the engine's configuration, if there will be an engine.
 
     Raises:
         ConfigError: its vocabulary or its context is too small for the corpus, or a random model's
-            context is longer than what it is going to be trained on.
+            context is longer than the sequences that it will be trained on.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     if config.path is not None:
-        given = hf_folder("model.path", config.path)
-        with _partitioned(None if is_gguf(given) else deepspeed):  # GGUF is expanded whole
-            model = load_model("model.path", given, trust_remote_code=config.trust_remote_code)
+        folder = hf_folder("model.path", config.path)
+        with _partitioned(None if is_gguf(folder) else deepspeed):  # GGUF is loaded whole
+            model = load_model("model.path", folder, trust_remote_code=config.trust_remote_code)
         _check_plain(config.path, model)
     else:
         hf_config = check_architecture(config, vocabulary, sequence_tokens)
@@ -134,19 +134,19 @@ def make_model(
 
 @contextmanager
 def _partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
-    """Where transformers loads straight into ZeRO stage 3's partitions."""
+    """Make transformers load models directly into ZeRO stage 3's partitions."""
     if deepspeed is None or zero_stage(deepspeed) != 3:
         yield
         return
     from transformers.integrations import HfDeepSpeedConfig
 
-    alive = HfDeepSpeedConfig(deepspeed)  # in force as long as it lives
+    in_force = HfDeepSpeedConfig(deepspeed)  # as long as the object exists
     yield
-    del alive
+    del in_force
 
 
 def _check_plain(path: str, model: Any) -> None:
-    """Refuse quantized weights: they can be neither trained nor, at the end, saved."""
+    """Raise a ConfigError for quantized weights, which can be neither trained nor saved."""
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None:
         method = quantizer.quantization_config.quant_method

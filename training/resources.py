@@ -1,10 +1,10 @@
-"""How much memory a training run will need on each device and on its host.
+"""Estimates the memory of a training on each device and on its host, and its FLOPs.
 
-All figures are estimates in bytes for one process, from the resolved config and the model's shape.
+All sizes are estimates in bytes for one process, from the resolved config and the model's shape.
 Model states follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as DeepSpeed keeps
-them: from stage 1 on, a float32 copy of the weights stands beside the moments in float32 training
-as well. Left out of the device's: the CUDA context, NCCL's own buffers, kernels' workspaces, the
-allocator's fragments, rotary tables, evaluation and export.
+them: from stage 1 on, it keeps a float32 copy of the weights besides the moments, also in float32
+training. The device's memory excludes the CUDA context, NCCL's buffers, kernels' workspaces,
+fragmentation, rotary tables, evaluation and export.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from contamination.training.engine import zero_stage
 from contamination.training.models import hf_folder, make_config
 
 HOST_HEADROOM = 1.5
-"""DeepSpeed's `additional_buffer_factor`: pinned copies, fragments, what is loaded for a moment."""
+"""DeepSpeed's `additional_buffer_factor`: pinned copies, fragmentation, temporary loads."""
 LOGIT_COPIES = 3
 """Float32 arrays of (micro-batch, T, V) alive at once: logits, their log-softmax, its gradient."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """The sizes of a model of LLaMA's architecture."""
 
     parameters: int
     largest: int
-    """Parameters of the module that has most of its own, such as the embeddings."""
+    """Parameters of the largest single module, such as the embeddings."""
     layers: int
     hidden: int
     intermediate: int
@@ -43,35 +43,35 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Need:
-    """Bytes that one process needs on its device, and on its host."""
+class MemoryNeed:
+    """Bytes that one process needs on its device and on its host."""
 
     weights: float
     gradients: float
     optimizer: float
     step: float
-    """Float32 gradients, while the optimizer moves the weights."""
+    """Float32 gradients while the optimizer moves the weights."""
     buffers: float
-    """Gathered weights (stage 3) and gradients on their way to other devices."""
+    """Gathered weights (stage 3), and gradients that are sent to other devices."""
     activations: float
     logits: float
     loading: float
     """The whole model in float32 before the engine divides it (not in stage 3)."""
     host: float
-    """Offloaded states, or the model while it is loaded, whichever is more; with headroom."""
+    """Offloaded states, or the model while it is loaded, whichever is larger; with headroom."""
 
     @property
     def total(self) -> float:
-        """The device's peak: in the backward pass, in the optimizer's step, or while loading."""
+        """The device's peak: in the backward pass, in the optimizer step, or while loading."""
         states = self.weights + self.gradients + self.optimizer
         backward = self.buffers + self.activations + self.logits
         return max(states + max(backward, self.step), self.loading)
 
 
-def shape_of(model: ModelConfig) -> Shape:
-    """The model's sizes; its parameters are counted on a model that holds no numbers.
+def shape_of(model: ModelConfig) -> ModelShape:
+    """Return the model's sizes, counting parameters on a model without values.
 
-    A local `path` is read for its config. A hub id is asked only where no architecture is given.
+    See `config_of` for where its config is read.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -81,58 +81,59 @@ def shape_of(model: ModelConfig) -> Shape:
         empty = AutoModelForCausalLM.from_config(
             hf_config, trust_remote_code=model.trust_remote_code
         )
-    own = hf_config.get_text_config(decoder=True)
-    heads = own.num_attention_heads
-    return Shape(
+    text_config = hf_config.get_text_config(decoder=True)
+    heads = text_config.num_attention_heads
+    return ModelShape(
         parameters=sum(p.numel() for p in empty.parameters()),
         largest=max(sum(p.numel() for p in m.parameters(recurse=False)) for m in empty.modules()),
-        layers=own.num_hidden_layers,
-        hidden=own.hidden_size,
-        intermediate=getattr(own, "intermediate_size", None) or 4 * own.hidden_size,
+        layers=text_config.num_hidden_layers,
+        hidden=text_config.hidden_size,
+        intermediate=getattr(text_config, "intermediate_size", None) or 4 * text_config.hidden_size,
         heads=heads,
-        kv_heads=getattr(own, "num_key_value_heads", None) or heads,
-        head_dim=getattr(own, "head_dim", None) or own.hidden_size // heads,
-        vocabulary=own.vocab_size,
+        kv_heads=getattr(text_config, "num_key_value_heads", None) or heads,
+        head_dim=getattr(text_config, "head_dim", None) or text_config.hidden_size // heads,
+        vocabulary=text_config.vocab_size,
     )
 
 
 def config_of(model: ModelConfig) -> Any:
-    """The Hugging Face config: of a local `path`, else of the architecture, else from the hub."""
+    """Return the Hugging Face config of a local `path`, else the architecture's, else the hub's."""
     if model.path is not None:
-        found = hf_folder("model.path", model.path)
-        if Path(found).exists() or model.architecture is None:
-            return load_config("model.path", found, trust_remote_code=model.trust_remote_code)
-    made = model.pretraining.vocab_size if model.pretraining else None
-    known = made or (model.architecture or {}).get("vocab_size")
-    require(known is not None, "model.architecture", model.architecture, "add its vocab_size.")
-    return make_config(model, int(known or 0))
+        folder = hf_folder("model.path", model.path)
+        if Path(folder).exists() or model.architecture is None:
+            return load_config("model.path", folder, trust_remote_code=model.trust_remote_code)
+    vocabulary = model.pretraining.vocab_size if model.pretraining else None
+    vocabulary = vocabulary or (model.architecture or {}).get("vocab_size")
+    remedy = "add its vocab_size."
+    require(vocabulary is not None, "model.architecture", model.architecture, remedy)
+    return make_config(model, int(vocabulary or 0))
 
 
-def need(
-    shape: Shape,
+def memory_need(
+    shape: ModelShape,
     training: TrainingConfig,
     deepspeed: Mapping[str, Any],
     world: int,
     sequence_tokens: int,
     *,
     made_whole: bool = False,
-) -> Need:
-    """What one of `world` processes needs.
+) -> MemoryNeed:
+    """Return the memory that one of `world` processes needs.
 
     Args:
-        shape: the model.
+        shape: the model's sizes.
         training: for the dtype, the micro-batch and activation checkpointing.
         deepspeed: the node `deepspeed`: the stage, offload, bucket sizes.
-        world: processes, one a device.
+        world: the number of processes, one per device.
         sequence_tokens: T.
-        made_whole: whether every process makes the whole model at stage 3 too: random weights,
+        made_whole: whether every process makes the whole model also at stage 3: random weights,
             or a GGUF file.
     """
     size = 2 if training.dtype == "bfloat16" else 4
     tokens = training.micro_batch_sequences * sequence_tokens
     states = model_states(shape, size, dict(deepspeed), world, made_whole=made_whole)
     per_token = activation_bytes(shape, size, checkpointing=training.activation_checkpointing)
-    return Need(
+    return MemoryNeed(
         **states,
         activations=tokens * per_token,
         logits=tokens * shape.vocabulary * 4 * LOGIT_COPIES,
@@ -140,49 +141,49 @@ def need(
 
 
 def model_states(
-    shape: Shape, size: int, deepspeed: dict[str, Any], world: int, *, made_whole: bool = False
+    shape: ModelShape, size: int, deepspeed: dict[str, Any], world: int, *, made_whole: bool = False
 ) -> dict[str, float]:
-    """Bytes of what does not depend on the batch, by `Need`'s names.
+    """Return the bytes of what does not depend on the batch, by `MemoryNeed`'s names.
 
     Args:
-        shape: the model.
+        shape: the model's sizes.
         size: bytes of a weight in the forward pass: 2 or 4.
         deepspeed: the node `deepspeed`.
-        world: processes, one a device.
-        made_whole: see `need`.
+        world: the number of processes, one per device.
+        made_whole: see `memory_need`.
     """
     stage, zero = zero_stage(deepspeed), deepspeed.get("zero_optimization", {})
     parameters, share = shape.parameters, shape.parameters / world
-    part = float(zero.get("sub_group_size", 1e9)) if stage == 3 else share
-    at_once = min(share, part)  # parameters that the optimizer moves
-    own = {
+    sub_group = float(zero.get("sub_group_size", 1e9)) if stage == 3 else share
+    moved_at_once = min(share, sub_group)  # parameters that the optimizer moves at a time
+    states = {
         "weights": size * (share if stage == 3 else parameters),
         "gradients": size * (share if stage >= 2 else parameters),
         "optimizer": 12 * share if stage else 8 * parameters,  # two moments, and the float32 copy
-        "step": 4 * at_once if stage else 0.0,
+        "step": 4 * moved_at_once if stage else 0.0,
     }
-    moved = _offloaded(zero)
-    if "gradients" in moved:
-        own |= {"gradients": 4 * share, "step": 0.0}  # the host's optimizer keeps them in float32
+    offloaded = _offloaded(zero)
+    if "gradients" in offloaded:  # the host's optimizer keeps them in float32
+        states |= {"gradients": 4 * share, "step": 0.0}
     loaded = 4 * (parameters if stage < 3 or made_whole else shape.largest)
-    kept = {name: 0.0 if name in moved else float(value) for name, value in own.items()}
+    on_device = {name: 0.0 if name in offloaded else float(n) for name, n in states.items()}
     return {
-        **kept,
+        **on_device,
         "buffers": float(_buffers(parameters, size, stage, zero)),
         "loading": 0.0 if stage == 3 else 4.0 * parameters,
-        "host": HOST_HEADROOM * max(sum(own[name] for name in moved), loaded),
+        "host": HOST_HEADROOM * max(sum(states[name] for name in offloaded), loaded),
     }
 
 
 def _offloaded(zero: Mapping[str, Any]) -> list[str]:
-    """Which states are in the host's memory."""
+    """Return the names of the states that are in the host's memory."""
     optimizer = zero.get("offload_optimizer", {}).get("device", "none") != "none"
     weights = zero.get("offload_param", {}).get("device", "none") != "none"
     return ["gradients", "optimizer"] * optimizer + ["weights"] * weights
 
 
 def _buffers(parameters: int, size: int, stage: int, zero: Mapping[str, Any]) -> float:
-    """Gathered weights and gradient buckets, with DeepSpeed's defaults."""
+    """Return the bytes of gathered weights and gradient buckets, with DeepSpeed's defaults."""
     if stage == 0:
         return 0.0
     bucket = min(parameters, float(zero.get("reduce_bucket_size", 5e8)))
@@ -192,17 +193,17 @@ def _buffers(parameters: int, size: int, stage: int, zero: Mapping[str, Any]) ->
     return size * (bucket + gathered)
 
 
-def activation_bytes(shape: Shape, size: int, *, checkpointing: bool) -> float:
-    """Bytes a token that the forward pass keeps for the backward pass, without the logits.
+def activation_bytes(shape: ModelShape, size: int, *, checkpointing: bool) -> float:
+    """Return the bytes per token that the forward pass keeps for the backward, without the logits.
 
     Counted as Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer
-    Models, eq. 1 and 2) count a GPT layer, for LLaMA's: no dropout, RMSNorm, a gated MLP, and
-    attention that keeps no (T, T) matrix (PyTorch's SDPA; eq. 1's 5·a·s/h is gone). With
-    checkpointing, each layer's input stays (their full recomputation, 2·s·b·h·L) and one layer is
-    alive at a time.
+    Models, eq. 1 and 2) count a GPT layer, but for a LLaMA layer: no dropout, RMSNorm, a gated MLP,
+    and attention that keeps no (T, T) matrix (PyTorch's SDPA, so without eq. 1's 5·a·s/h). With
+    checkpointing, each layer's input is kept (their full recomputation, 2·s·b·h·L), and one layer's
+    activations at a time.
 
     Args:
-        shape: the model.
+        shape: the model's sizes.
         size: bytes of an activation: 2 or 4.
         checkpointing: whether layers are recomputed.
     """
@@ -213,15 +214,16 @@ def activation_bytes(shape: Shape, size: int, *, checkpointing: bool) -> float:
     attention += 4 * shape.heads  # log-sum-exp
     mlp = size * 4 * shape.intermediate  # gate, its SiLU, up, their product
     layer = 2 * norm + attention + mlp
-    kept = layer + shape.layers * size * shape.hidden if checkpointing else shape.layers * layer
-    return float(kept + norm)
+    if checkpointing:
+        return float(layer + shape.layers * size * shape.hidden + norm)
+    return float(shape.layers * layer + norm)
 
 
 def flops_per_token(model_config: Any, parameters: int, sequence_tokens: int) -> float:
-    """Floating-point operations of a training step for each token: 6·N + 12·L·H·Q·T.
+    """Return the FLOPs of a training step per token: 6·N + 12·L·H·Q·T (PaLM, appendix B).
 
-    N counts the weights that multiply: all but the input embedding, which is looked up (where it
-    is tied to the output's, it multiplies there). Recomputed activations don't count.
+    N counts the weights that multiply: all except the input embedding, which is looked up; an
+    embedding that is tied to the output multiplies there. Recomputed activations don't count.
 
     Args:
         model_config: a Hugging Face config.
@@ -236,7 +238,7 @@ def flops_per_token(model_config: Any, parameters: int, sequence_tokens: int) ->
 
 
 def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
-    """The same of a masked language model, whose position embeddings don't multiply either.
+    """Return the same for a masked language model, whose position embeddings don't multiply either.
 
     Args:
         model_config: its Hugging Face config.
@@ -247,13 +249,16 @@ def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
 
     with torch.device("meta"):
         empty = AutoModelForMaskedLM.from_config(model_config)
-    sizes = {name: weight.numel() for name, weight in empty.named_parameters()}
-    multiply = sum(n for name, n in sizes.items() if "position_embeddings" not in name)
-    return flops_per_token(model_config, multiply, sequence_tokens)
+    parameters = sum(
+        weight.numel()
+        for name, weight in empty.named_parameters()
+        if "position_embeddings" not in name
+    )
+    return flops_per_token(model_config, parameters, sequence_tokens)
 
 
 def utilization(
     tokens_per_second: float, per_token: float, peak_tflops: float, devices: int
 ) -> float:
-    """MFU, from 0 to 1, of so many devices of a stated peak each."""
+    """Return the model FLOPs utilisation (MFU), from 0 to 1, of devices with this peak each."""
     return tokens_per_second * per_token / (peak_tflops * 1e12 * devices)

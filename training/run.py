@@ -27,9 +27,9 @@ from contamination.injection.corpus import (
 )
 from contamination.training import checkpoints, trained_model, unlearning
 from contamination.training.check import check_recipe
-from contamination.training.checkpoints import LOAD_UNIVERSAL, Saved, clear, universal
+from contamination.training.checkpoints import LOAD_UNIVERSAL, SavedCheckpoint, clear, universal
 from contamination.training.config import LIKELIHOOD, TrainingStage
-from contamination.training.data import Order, exposures
+from contamination.training.data import SequenceOrder, exposures
 from contamination.training.engine import (
     check_batch,
     clips_itself,
@@ -51,13 +51,13 @@ log = logging.getLogger(__name__)
 
 
 def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Artifact:
-    """Train the model on the corpus, or reuse it where it is trained.
+    """Train the model on the corpus, or reuse a finished one.
 
-    Every process of a launcher (torchrun, deepspeed, srun) calls this; the first one writes.
+    Every process of a launcher (torchrun, deepspeed, srun) calls this; rank 0 writes.
 
     Args:
-        stage: what to train.
-        start: starts processes that make the folder, where it is not made; None: this process.
+        stage: the training.
+        start: starts the processes that train into a folder; None: this process trains.
 
     Raises:
         ConfigError: a value or a combination that can't be trained with.
@@ -68,12 +68,12 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
     stage = stage.resolved()
     world = start_processes() if start is None and asked_processes() > 1 else None
-    find = partial(_inputs, stage)  # one process hashes the files, the others find that done
-    inputs = world.on_rank_0(find) if world else find()
+    find_inputs = partial(_inputs, stage)
+    inputs = world.on_rank_0(find_inputs) if world else find_inputs()  # one process hashes files
     corpus = open_corpus(stage.corpus_folder)
-    how = [] if stage.training.objective == LIKELIHOOD else [stage.training.objective]
+    objective = [] if stage.training.objective == LIKELIHOOD else [stage.training.objective]
     rate = f"lr{stage.training.learning_rate:g}"
-    slug = "-".join([stage.model.name, *how, rate, corpus.slug])
+    slug = "-".join([stage.model.name, *objective, rate, corpus.slug])
     folder = locate(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
     if not is_complete(folder):
         _check(stage, corpus, asked_processes() if start is None else None)
@@ -88,7 +88,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
 
 
 def _inputs(stage: TrainingStage) -> dict[str, str]:
-    """The digests of what the model is made of."""
+    """Return the digests of the training's inputs."""
     inputs = {"corpus": open_corpus(stage.corpus_folder).artifact.digest}
     if stage.model.path is not None:
         inputs["model"] = model_digest("model.path", stage.model.path)
@@ -96,7 +96,7 @@ def _inputs(stage: TrainingStage) -> dict[str, str]:
 
 
 def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
-    """Raise a ConfigError, before any work and before other processes are started."""
+    """Raise a ConfigError for an invalid training, before any other process is started."""
     width = corpus.sequence_tokens
     stage.wandb.check_login()
     has_outputs = isinstance(corpus, FinetuningSet)
@@ -116,7 +116,7 @@ def _together(
     inputs: Mapping[str, str],
     world: World | None,
 ) -> Artifact:
-    """The folder, made by all processes and committed by the first."""
+    """Return the model folder, which all processes make and rank 0 commits."""
     if world is None:
         if is_complete(folder):
             return _tidied(folder)
@@ -142,7 +142,7 @@ def _together(
 
 
 def _tidied(folder: Path) -> Artifact:
-    """Remove a finished folder's checkpoints: only a run without its manifest needs them."""
+    """Return a finished folder, after removing its checkpoints, which only unfinished runs need."""
     artifact = trained_model.open_checkpoint(folder).artifact
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return artifact
@@ -185,7 +185,7 @@ def _make(
 
 
 def _past(stage: TrainingStage) -> dict[str, Any]:
-    """The ancestry of the model that training starts from, as the manifest records it."""
+    """Return the manifest's entries about the ancestry of the model that training starts from."""
     if stage.model.path is None:
         return RANDOM.recorded()
     return ancestry_of("model.path", stage.model.path).recorded()
@@ -196,10 +196,10 @@ def _set_up(
     corpus: PackedCorpus,
     folder: Path,
     made_with: Mapping[str, Any],
-    saved: Saved | None,
+    saved: SavedCheckpoint | None,
     world: World,
-) -> tuple[Loop, Saved | None, int]:
-    """The loop with its engine, the checkpoint in a form that it can load, and the parameters."""
+) -> tuple[Loop, SavedCheckpoint | None, int]:
+    """Return the loop, the checkpoint in a form that its engine can load, and the parameters."""
     config, order, width = stage.training, _order(stage, corpus), corpus.sequence_tokens
     assert config.init_seed is not None
     deepspeed = engine_config(config, stage.deepspeed, world)
@@ -236,15 +236,15 @@ def _set_up(
     return loop, saved, parameters
 
 
-def _order(stage: TrainingStage, corpus: PackedCorpus) -> Order:
-    """Which sequences each step sees."""
-    seed = stage.training.order_seed if stage.training.order == "shuffled" else None
-    own = stage.training
-    return Order(len(corpus.sequences), own.batch_sequences, seed, own.epochs)
+def _order(stage: TrainingStage, corpus: PackedCorpus) -> SequenceOrder:
+    """Return which sequences each step sees."""
+    config = stage.training
+    seed = config.order_seed if config.order == "shuffled" else None
+    return SequenceOrder(len(corpus.sequences), config.batch_sequences, seed, config.epochs)
 
 
 def _weights(folder: Path) -> list[str]:
-    """The files of the model and of its exports."""
+    """Return the names of the files of the model and its exports."""
     parts = (trained_model.HF, f"{trained_model.EXPORTS}/step-*")
-    found = [path for part in parts for path in folder.glob(f"{part}/**/*") if path.is_file()]
-    return sorted(str(path.relative_to(folder)) for path in found)
+    files = [path for part in parts for path in folder.glob(f"{part}/**/*") if path.is_file()]
+    return sorted(str(path.relative_to(folder)) for path in files)

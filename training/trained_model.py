@@ -1,11 +1,11 @@
-"""The training stage's artefact as later stages open it.
+"""The training stage's artefact as later stages open it, and the ancestry of models.
 
 ::
 
     runs/model/<slug>-<hash>/     (of an adopted model: config.yaml, hf/ and manifest.json alone)
     ├── config.yaml         the resolved config
-    ├── metrics.jsonl       one line a step (a record of the run: holds times, not in the digest)
-    ├── evaluations.jsonl   validation, members' and non-members' losses, where they were asked for
+    ├── metrics.jsonl       one line per step (a record with times, so not part of the digest)
+    ├── evaluations.jsonl   validation, members' and non-members' losses, if they were asked for
     ├── exposures.parquet   the optimizer step at which each inserted copy was seen
     ├── checkpoints/        to resume from; only while the run is unfinished
     ├── exports/step-…/     the model at the chosen steps, Hugging Face folders
@@ -19,9 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import require
@@ -29,6 +27,9 @@ from contamination.core.hashing import file_digest, file_digests, files_digest
 from contamination.core.integrity import MANIFEST, refusal
 from contamination.core.models import resolve
 from contamination.core.stored_files import typed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KIND = "model"
 HF = "hf"
@@ -51,11 +52,11 @@ class Checkpoint:
 
     @property
     def exports(self) -> dict[int, Path]:
-        """Optimizer step → the model's Hugging Face folder at it, in order; the last is not in."""
-        inside = [name for name in self.artifact.files if name.startswith(f"{EXPORTS}/")]
-        found = sorted({name.split("/")[1] for name in inside})
-        place = self.artifact.path / EXPORTS
-        return {int(step.removeprefix("step-")): place / step for step in found}
+        """Optimizer step → Hugging Face folder of the export, in order; without the final model."""
+        files = [name for name in self.artifact.files if name.startswith(f"{EXPORTS}/")]
+        names = sorted({name.split("/")[1] for name in files})
+        folder = self.artifact.path / EXPORTS
+        return {int(name.removeprefix("step-")): folder / name for name in names}
 
     @property
     def digest(self) -> str:
@@ -74,12 +75,14 @@ class Checkpoint:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """One row a step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second, mfu."""
+        """A row per step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second, mfu."""
         return self.artifact.lines(METRICS)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """One row an evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
+        """A row per evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
+        import pandas as pd
+
         if EVALUATIONS not in self.artifact.records:
             return pd.DataFrame({"step": []})
         return self.artifact.lines(EVALUATIONS)
@@ -95,24 +98,24 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
 
 def open_trained(field: str, path: Path | str) -> Checkpoint:
-    """Open a finished model folder that holds the record of a training.
+    """Open a finished model folder that includes the record of its training.
 
     Args:
-        field: the config field that holds `path`, for the error.
+        field: the config field of `path`, for the error.
         path: the folder.
 
     Raises:
         ArtifactError: there is none, or it is unfinished.
-        ConfigError: it is a model that was adopted, or one alone.
+        ConfigError: it is an adopted model, or a model without the rest of the folder.
     """
-    alone = (Path(path) / "config.json").is_file() and not is_complete(Path(path))
-    told = "a model alone does not say which texts it saw when. Give a folder of a training."
-    require(not alone, field, str(path), told)
-    found = open_checkpoint(path)
-    unknown = "this model was adopted, so nothing says which texts it saw when."
-    remedy = f"{unknown} Give a folder that the training stage wrote."
-    require(EXPOSURES in found.artifact.files, field, str(path), remedy)
-    return found
+    is_model_only = (Path(path) / "config.json").is_file() and not is_complete(Path(path))
+    remedy = "a model alone does not say which texts it saw when. Give a folder of a training."
+    require(not is_model_only, field, str(path), remedy)
+    checkpoint = open_checkpoint(path)
+    reason = "this model was adopted, so nothing says which texts it saw when."
+    remedy = f"{reason} Give a folder that the training stage wrote."
+    require(EXPOSURES in checkpoint.artifact.files, field, str(path), remedy)
+    return checkpoint
 
 
 def is_checkpoint(path: Path | str) -> bool:
@@ -132,11 +135,11 @@ WEIGHTS = ".safetensors"
 
 @dataclass(frozen=True)
 class Ancestry:
-    """How a model is known.
+    """The names by which a model, and the models that it was trained from, are recognised.
 
     Attributes:
-        names: its own names; any one of them is enough.
-        past: the names of what it was earlier in its training, and before, as far as recorded.
+        names: names of the model itself; one common name identifies it.
+        past: names of its earlier steps and of the models it started from, as far as recorded.
         whole: whether the record goes back to random weights.
     """
 
@@ -146,15 +149,15 @@ class Ancestry:
 
     @property
     def all_names(self) -> frozenset[str]:
-        """Its own names and those of its past, as far as that is known."""
+        """Its own names and those of its past."""
         return self.names | self.past
 
     def recorded(self) -> dict[str, Any]:
-        """The entries for the manifest of a training that starts from it."""
+        """Return the manifest's entries for a training that starts from this model."""
         return {PAST: sorted(self.all_names), WHOLE: self.whole}
 
     def has_been(self, other: Ancestry) -> bool:
-        """Whether the other one is this model, an earlier step of it, or what it came from."""
+        """Return whether `other` is this model, an earlier step of it, or one it started from."""
         return not other.names.isdisjoint(self.all_names)
 
 
@@ -163,23 +166,23 @@ RANDOM = Ancestry(frozenset(), whole=True)
 
 
 def ancestry_of(field: str, path: str) -> Ancestry:
-    """The ancestry of the model at `path`.
+    """Return the ancestry of the model at `path`.
 
     Args:
-        field: the config field that holds `path`, for errors.
+        field: the config field of `path`, for errors.
         path: a finished training's folder, the `hf` or an export in it, another Hugging Face
             folder, a GGUF file, or a hub id.
 
     Raises:
         ConfigError: there is no such folder.
-        ArtifactError: the training's folder is none of this version's.
+        ArtifactError: another version wrote the training's folder.
     """
-    given = resolve(field, path)
-    folder = Path(given)
+    resolved = resolve(field, path)
+    folder = Path(resolved)
     if folder.is_file():
         return Ancestry(frozenset({file_digest(folder)}))
     if not folder.is_dir():
-        return Ancestry(frozenset({f"hub:{given}"}))
+        return Ancestry(frozenset({f"hub:{resolved}"}))
     if is_checkpoint(folder):
         return _of(open_checkpoint(folder), HF)
     if folder.name == HF and is_checkpoint(folder.parent):
@@ -190,7 +193,7 @@ def ancestry_of(field: str, path: str) -> Ancestry:
 
 
 def _of(trained: Checkpoint, part: str) -> Ancestry:
-    """The ancestry of the model in a part of a finished training's folder, by its manifest."""
+    """Return the ancestry of the model in `hf` or an export of a finished training's folder."""
     artifact = trained.artifact
     start = artifact.inputs.get("model")
     before, whole = artifact.counts.get(PAST, [start] if start else []), artifact.counts.get(WHOLE)
@@ -201,21 +204,21 @@ def _of(trained: Checkpoint, part: str) -> Ancestry:
         raise refusal(artifact.path, f"in {MANIFEST} {error}") from error
     exports = {f"{EXPORTS}/{path.name}" for path in trained.exports.values()}
     earlier = [export for export in exports if part == HF or export < part]
-    own = {trained.digest} if part == HF else set()
+    artifact_name = {trained.digest} if part == HF else set()
     return Ancestry(
-        _names(_files(trained, part)) | own,
+        _names(_files(trained, part)) | artifact_name,
         frozenset(before).union(*(_names(_files(trained, export)) for export in earlier)),
         not start if whole is None else whole,
     )
 
 
 def _files(trained: Checkpoint, part: str) -> dict[str, str]:
-    """The digests of the files of one part, by their names in it."""
-    files, start = trained.artifact.files.items(), f"{part}/"
-    return {name.removeprefix(start): d for name, d in files if name.startswith(start)}
+    """Return the digests of the files of one part, by their names in it."""
+    files, prefix = trained.artifact.files.items(), f"{part}/"
+    return {name.removeprefix(prefix): d for name, d in files if name.startswith(prefix)}
 
 
 def _names(files: Mapping[str, str]) -> frozenset[str]:
-    """The names of a folder with these files: the hash of all, and that of each weights file."""
+    """Return a folder's names: the hash of all its files, and that of each weights file."""
     weights = (digest for name, digest in files.items() if name.endswith(WEIGHTS))
     return frozenset({files_digest(files), *weights} if files else ())

@@ -1,4 +1,4 @@
-"""What an unlearner is given beside the text that it forgets."""
+"""The inputs of an unlearner besides the corpus that it forgets: retained text, another model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, require
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
 from contamination.training.config import ALL, TrainingConfig
-from contamination.training.data import Order
+from contamination.training.data import SequenceOrder
 from contamination.training.loop import Retained
 from contamination.training.loss import check_apart
 from contamination.training.models import CONTEXT, model_digest
@@ -19,17 +19,17 @@ FOLDER = "training.retain_folder"
 
 
 def inputs(config: TrainingConfig) -> dict[str, str]:
-    """The digests of the text that is kept, and of the reinforced model."""
-    found = {}
+    """Return the digests of the retained text and of the reinforced model."""
+    digests = {}
     if config.retain_folder is not None:
-        found["retained"] = open_corpus(config.retain_folder).artifact.digest
+        digests["retained"] = open_corpus(config.retain_folder).artifact.digest
     if config.reinforced_path is not None:
-        found["reinforced"] = model_digest("training.reinforced_path", config.reinforced_path)
-    return found
+        digests["reinforced"] = model_digest("training.reinforced_path", config.reinforced_path)
+    return digests
 
 
 def check_retained(config: TrainingConfig, corpus: PackedCorpus) -> None:
-    """Raise a ConfigError where the text that is kept has other tokens than the corpus."""
+    """Raise a ConfigError if the retained text has another tokenizer than the corpus."""
     if config.retain_folder is not None:
         same = open_corpus(config.retain_folder).tokenizer.digest == corpus.tokenizer.digest
         remedy = "another tokenizer packed it: pack it with the corpus's (tokenizer.path)."
@@ -37,13 +37,13 @@ def check_retained(config: TrainingConfig, corpus: PackedCorpus) -> None:
 
 
 def retained(
-    config: TrainingConfig, forgotten: Order, engine: Any, world: World
+    config: TrainingConfig, forgotten: SequenceOrder, engine: Any, world: World
 ) -> Retained | None:
-    """The text that is kept, as many sequences in each step as of the text that is forgotten.
+    """Return the retained text: each step reads as many sequences of it as it forgets.
 
     Raises:
-        ConfigError: its sequences are longer than the model's context, or the model does not keep
-            their texts apart.
+        ConfigError: its sequences are longer than the model's context, or the model does not
+            separate the texts of a sequence.
     """
     if config.retain_folder is None:
         return None
@@ -54,27 +54,27 @@ def retained(
             f"{FOLDER} is {config.retain_folder!r}: its sequences have {corpus.sequence_tokens} "
             f"tokens, but the model's context is {context}: pack it in shorter sequences."
         )
-    tuned = isinstance(corpus, FinetuningSet)
-    if tuned:
+    has_outputs = isinstance(corpus, FinetuningSet)
+    if has_outputs:
         check_apart(engine, corpus.sequences, world)
-    objective = Likelihood(config.loss_on if tuned else ALL, config.compile)
+    objective = Likelihood(config.loss_on if has_outputs else ALL, config.compile)
     order = _order(len(corpus.sequences), forgotten)
     return Retained(corpus.sequences, order, objective, config.retain_weight)
 
 
-def _order(sequences: int, forgotten: Order) -> Order:
-    """Of the text that is kept, through as many steps."""
-    once = Order(sequences, forgotten.batch, forgotten.seed)
-    return replace(once, epochs=-(-forgotten.steps // once.steps))
+def _order(sequences: int, forgotten: SequenceOrder) -> SequenceOrder:
+    """Return the order of the retained text, repeated for as many steps as the forget set has."""
+    one_epoch = SequenceOrder(sequences, forgotten.batch, forgotten.seed)
+    return replace(one_epoch, epochs=-(-forgotten.steps // one_epoch.steps))
 
 
-def retained_tokens(kept: Retained, steps: int) -> int:
-    """Tokens of the text that was learnt beside what was forgotten, in so many steps."""
-    return kept.order.seen(steps) * len(kept.sequences[0]["input_ids"])
+def retained_tokens(retained: Retained, steps: int) -> int:
+    """Return the tokens of retained text that the first `steps` steps read."""
+    return retained.order.seen(steps) * len(retained.sequences[0]["input_ids"])
 
 
-def tokens_beside(config: TrainingConfig, forgotten: Order) -> int:
-    """Those that a whole training will learn beside what it forgets, before it begins."""
+def tokens_beside(config: TrainingConfig, forgotten: SequenceOrder) -> int:
+    """Return the tokens of retained text that a whole training will read."""
     if config.retain_folder is None:
         return 0
     corpus = open_corpus(config.retain_folder)

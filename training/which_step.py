@@ -1,16 +1,16 @@
-"""Which step saw this text? By a training's own record, or by an order and a batch that are stated.
+"""`python -m training which-step`: which step of a training saw a text.
 
-`python -m training which-step` prints a row for each place where a copy stands.
+The answer comes from a training's own record, or from an order and a batch size that are given. It
+has a row for each position of a copy.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from contamination.core.config import Ranged, at_least, limited
 from contamination.core.errors import DataError, require, said
@@ -20,6 +20,9 @@ from contamination.injection.corpus import Contaminated, open_corpus
 from contamination.injection.export.run import is_export, open_export
 from contamination.training.data import PADDING
 from contamination.training.trained_model import EXPORTS, HF, Checkpoint, open_trained
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PLACES = ["example_id", "copy", "sequence", "token_start", "token_end", "step", "tokens_seen"]
 MODELS = ["model_before", "model_after"]
@@ -35,32 +38,32 @@ class WhichStepStage(Ranged):
 
     example_id: str | None = None
     text: str | None = None
-    """In the id's place: all examples whose text holds it."""
+    """Instead of the id: all examples whose text contains it."""
     model_folder: str | None = None
-    """A trained model that has its own record."""
+    """A trained model, which has its own record."""
     corpus_folder: str | None = None
-    """What was trained on elsewhere: a corpus, or an export of tokens."""
+    """The corpus, or the export of tokens, that another program trained on."""
     order: str = "corpus"
-    """The order of its sequences there: its own, or a file of their numbers."""
+    """The order of its sequences there: corpus, or a file of their numbers."""
     batch: int | None = limited(None, at_least(1))
-    """Sequences a step."""
+    """Sequences per step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one = (self.example_id is None) != (self.text is None)
-        self.require(one, "example_id", "give it or text, and not both.")
-        known = self.model_folder or (self.corpus_folder and self.batch)
-        self.require(bool(known), "model_folder", "give it, or corpus_folder and batch.")
+        names_examples = (self.example_id is None) != (self.text is None)
+        self.require(names_examples, "example_id", "give it or text, and not both.")
+        has_record = self.model_folder or (self.corpus_folder and self.batch)
+        self.require(bool(has_record), "model_folder", "give it, or corpus_folder and batch.")
         remedy = "a model has its own record: leave out order and batch, or model_folder."
-        own = not self.model_folder or (self.order == "corpus" and self.batch is None)
-        self.require(own, "order" if self.order != "corpus" else "batch", remedy)
+        is_unique = not self.model_folder or (self.order == "corpus" and self.batch is None)
+        self.require(is_unique, "order" if self.order != "corpus" else "batch", remedy)
 
 
 def which_step(stage: WhichStepStage) -> str:
-    """The copies of the examples: where each stands, the step that saw it, the tokens seen then.
+    """Return a table of the examples' copies: position, the step that saw it, tokens seen by then.
 
     Raises:
-        ArtifactError: a folder is not there, unfinished or damaged.
+        ArtifactError: a folder is missing, unfinished or damaged.
         ConfigError: the order does not fit the corpus.
         DataError: there is no such example.
     """
@@ -75,7 +78,7 @@ def which_step(stage: WhichStepStage) -> str:
 
 
 def _rows(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:
-    """The rows of the examples, the examples' names, and the step that isn't full, or 0."""
+    """Return the examples' rows, their names, and the step whose batch is not full, or 0."""
     folder = stage.corpus_folder
     if stage.model_folder is not None:
         model = open_trained("model_folder", stage.model_folder)
@@ -88,7 +91,7 @@ def _rows(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:
 
 
 def _recorded(model: Checkpoint) -> pd.DataFrame:
-    """What the training noted, and the stored models before and after each step."""
+    """Return the training's record, with the stored models before and after each step."""
     rows, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
     tokens = model.metrics.set_index("step")["tokens"]
     names = ["(start)", *(f"{EXPORTS}/{path.name}" for path in model.exports.values()), HF]
@@ -99,36 +102,38 @@ def _recorded(model: Checkpoint) -> pd.DataFrame:
 
 
 def _ordered(corpus: Contaminated, stage: WhichStepStage) -> tuple[pd.DataFrame, int]:
-    """A row each time that a place is seen in the stated order; the step that isn't full, or 0."""
+    """Return a row per step that sees a copy, and the step whose batch is not full, or 0."""
+    import pandas as pd
+
     counts = corpus.artifact.counts
-    remedy = "it has no sequences, which is what steps are made of: give an export of tokens."
+    remedy = "it has no sequences, of which steps consist: give an export of tokens."
     require("sequences" in counts, "corpus_folder", stage.corpus_folder, remedy)
     order, batch = _order(stage.order, counts["sequences"]), int(stage.batch or 0)
-    at = pd.DataFrame({"sequence": order, "step": np.arange(len(order)) // batch + 1})
-    seen = np.cumsum(order != PADDING) * (counts["tokens"] // counts["sequences"])
-    at["tokens_seen"] = seen[np.minimum(at["step"] * batch, len(order)) - 1]
-    cut = len(order) // batch + 1 if len(order) % batch else 0
-    return corpus.ledger.merge(at, on="sequence")[PLACES], cut
+    steps = pd.DataFrame({"sequence": order, "step": np.arange(len(order)) // batch + 1})
+    tokens_seen = np.cumsum(order != PADDING) * (counts["tokens"] // counts["sequences"])
+    steps["tokens_seen"] = tokens_seen[np.minimum(steps["step"] * batch, len(order)) - 1]
+    partial_step = len(order) // batch + 1 if len(order) % batch else 0
+    return corpus.ledger.merge(steps, on="sequence")[PLACES], partial_step
 
 
 def _order(order: str, sequences: int) -> Any:
-    """The sequences' numbers in the order in which they are seen, PADDING in an unfilled place."""
+    """Return the sequences' numbers in the order in which they are seen; PADDING for none."""
     if order == "corpus":
         return np.arange(sequences)
     try:
         if Path(order).suffix == ".npy":
-            found: Any = np.lib.format.open_memmap(order, mode="r")
+            numbers: Any = np.lib.format.open_memmap(order, mode="r")
         else:
-            found = np.array(Path(order).read_text().split(), dtype=np.int64)
+            numbers = np.array(Path(order).read_text().split(), dtype=np.int64)
     except (OSError, ValueError, OverflowError, EOFError) as error:
         raise DataError(f"order is {order!r}: {said(error)}. Give corpus, or a file.") from error
-    fits = found.ndim == 1 and found.dtype.kind in "iu" and len(found) > 0
+    fits = numbers.ndim == 1 and numbers.dtype.kind in "iu" and len(numbers) > 0
     remedy = (
         f"its numbers must be of the {sequences:,} sequences, from 0; {PADDING} stands for none."
     )
-    fits = fits and found.min() >= PADDING and found.max() < sequences
+    fits = fits and numbers.min() >= PADDING and numbers.max() < sequences
     require(fits, "order", order, remedy)
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def _open(folder: str) -> Contaminated:
@@ -136,10 +141,11 @@ def _open(folder: str) -> Contaminated:
 
 
 def _names(stage: WhichStepStage, corpus: Contaminated) -> set[str]:
-    """The examples that are asked for."""
+    """Return the ids of the examples that are asked for."""
     if stage.text is None:
         return {corpus.example(str(stage.example_id))["example_id"]}
-    found = corpus.examples[corpus.examples["text"].str.contains(stage.text, regex=False)]
-    if found.empty:
-        raise DataError(f"text is {stage.text!r}: no example of {corpus.artifact.path} holds it.")
-    return {*found["example_id"]}
+    examples = corpus.examples[corpus.examples["text"].str.contains(stage.text, regex=False)]
+    if examples.empty:
+        folder = corpus.artifact.path
+        raise DataError(f"text is {stage.text!r}: no example of {folder} contains it.")
+    return {*examples["example_id"]}

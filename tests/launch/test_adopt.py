@@ -123,7 +123,7 @@ def test_what_another_command_began_is_kept(tmp_path, corpus):
     begun = tmp_path / "runs" / "corpus" / corpus.name / "tokens"
     begun.mkdir(parents=True)
     (begun / "part").write_text("hours of work")
-    with pytest.raises(ArtifactError, match="unfinished, and no adoption began it"):
+    with pytest.raises(ArtifactError, match="is unfinished, and was not begun by an adoption"):
         adopt("corpus", str(corpus), str(tmp_path / "runs"))
     assert (begun / "part").read_text() == "hours of work"
 
@@ -194,7 +194,7 @@ def test_another_one_of_the_same_name_is_kept(tmp_path, corpus):
         return Built(["x"])
 
     build(tmp_path / "runs" / "corpus" / corpus.name, {}, {}, make)
-    with pytest.raises(ArtifactError, match="is there already, with other content"):
+    with pytest.raises(ArtifactError, match="exists already, with other content"):
         adopt("corpus", str(corpus), str(tmp_path / "runs"))
     (corpus / "sequences" / "part").write_text("y")
     with pytest.raises(ArtifactError, match="damaged: sequences/part"):

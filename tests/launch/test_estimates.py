@@ -21,7 +21,7 @@ from contamination.launch.config import ClusterConfig
 from contamination.launch.plan import plan
 from contamination.launch.run_records import Cost
 from contamination.launch.stages import Stages
-from contamination.launch.workload import Model
+from contamination.launch.workload import ModelCost
 from contamination.training.config import MemoryConfig, MemoryStage
 from contamination.training.memory_plan import MACHINES, need_on
 
@@ -62,7 +62,7 @@ def test_the_papers_training_by_hand(papers):
     assert train.seconds == pytest.approx(tokens * FLOPS * 4 / 3 / (8 * 989e12 * 0.4))
     own = papers.training
     stage = MemoryStage(own.model, own.deepspeed, own.training, MemoryConfig(2048))
-    shape = Model.of(own.model, 2048).shape
+    shape = ModelCost.of(own.model, 2048).shape
     assert train.device == need_on(shape, stage, MACHINES[1]).total
     assert train.row()[2:5] == ["8", "8 min", "1.08"]
 
@@ -83,7 +83,7 @@ def test_neighbours_of_a_model_that_is_not_here_are_left_out_and_said(papers, mo
 
 def test_that_a_model_writes_is_said_and_counted():
     found = planned("experiment=quickstart", "method=[samia]", "training.peak_tflops=1")
-    said = "for samia the models write, which takes longer than is estimated here."
+    said = "for samia the models generate text, which takes longer than is estimated here."
     assert said in forecast.described(found, on())
     clean = next(e for e in forecast.estimates(found, on()) if e.run == "detect clean")
     assert clean.tokens == 800 * 10 * 120  # half of each text is read, and half written, ten times

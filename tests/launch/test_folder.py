@@ -30,7 +30,7 @@ from contamination.launch.config import ClusterConfig, LaunchConfig, LaunchSetti
 from contamination.launch.run_records import Cost, read_costs
 from contamination.launch.saved_config import is_saved, save_config
 from contamination.launch.stages import Stages
-from contamination.launch.status import State, _short, state, status
+from contamination.launch.status import CellState, _short, state, status
 
 
 @pytest.fixture
@@ -66,14 +66,14 @@ def test_status_tells_what_became_of_each_cell(launch, tmp_path):
     assert said[5].endswith("waiting  inject: job 7_3")
     assert said[6:] == ["seed=1: a text is empty"]
     waiting.write_outcome(Outcome("waiting", stage="inject"))
-    assert state(waiting) == State("waiting", "inject done; train: job 8_3")
+    assert state(waiting) == CellState("waiting", "inject done; train: job 8_3")
 
 
 def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch, monkeypatch):
     stopped, killed, *_ = launch.cells()
     with pytest.raises(StoppedError), stopped.record_run():
         raise StoppedError("SIGTERM came at step 3 of 9.")
-    assert state(stopped) == State("waiting", problem="stopped: SIGTERM came at step 3 of 9.")
+    assert state(stopped) == CellState("waiting", problem="stopped: SIGTERM came at step 3 of 9.")
     with killed.record_run():
         ago(killed, 50)
         assert state(killed).name == "running"
@@ -99,7 +99,7 @@ def test_the_slices_of_a_cell_are_counted_while_its_scores_wait(launch, tmp_path
     assert state(cell).doing == of + "2 waiting; detect: job 9"
     with running.record_run("detect"):
         doing = of + "1 running, 1 waiting; detect: job 9"
-        assert state(cell) == State("running", doing, problem="a text is empty")
+        assert state(cell) == CellState("running", doing, problem="a text is empty")
     lines = [
         json.dumps(asdict(Cost("detect", f"clean {n}", 60.0, 1, "cuda", None))) for n in (1, 2)
     ]
@@ -111,7 +111,7 @@ def test_the_slices_of_a_cell_are_counted_while_its_scores_wait(launch, tmp_path
 def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
     cell, *_ = launch.cells()
     cell.write_outcome(Outcome("waiting", stage="train"))
-    cell.slice("2/8").folder.mkdir(parents=True)
+    cell.slice_folder("2/8").folder.mkdir(parents=True)
     made = []
     monkeypatch.setattr(running, "_check", lambda *_: "plan")
     monkeypatch.setattr(
@@ -119,9 +119,9 @@ def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
         lambda plan, stages: made.append((stages.folder, stages.slice)),
     )
     settings = LaunchSettings(launch=LaunchConfig(cell=str(cell.folder), slice="2/8"))
-    running._make_slice(OmegaConf.create(), settings, cell, "2/8")
+    running._run_slice(OmegaConf.create(), settings, cell, "2/8")
     assert made == [(cell.folder / "slices" / "2-of-8", "2/8")]
-    assert cell.slice("2/8").read_outcome() == Outcome("done")
+    assert cell.slice_folder("2/8").read_outcome() == Outcome("done")
     assert cell.read_outcome() == Outcome("waiting", stage="train")
     with pytest.raises(ConfigError, match=r"^launch\.slice is '2/8': give cluster\.jobs\.detect"):
         LaunchConfig(slice="2/8")
@@ -169,7 +169,7 @@ def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
     stopped = (
         "stopped: SIGTERM came. What is finished is kept: run the same command again to resume."
     )
-    assert state(cell) == State("waiting", problem=stopped)
+    assert state(cell) == CellState("waiting", problem=stopped)
 
 
 def test_ctrl_c_concludes_nothing(monkeypatch):
@@ -374,10 +374,10 @@ def test_status_shortens_the_fields_and_gives_cost_the_room(tmp_path, monkeypatc
 
 def test_a_cells_place_is_the_sweeps_own_order(launch):
     launch.register([["seed=9"], ["seed=1"]])
-    assert launch.place(launch.cell(["seed=1"])) == "cell 2 of 2"
-    assert launch.place(launch.cell(["seed=3"])) == ""
-    assert launch.words(launch.cell(["seed=1"])) == "seed=1"
-    assert launch.words(launch.cell(["seed=3"])) == ""
+    assert launch.position(launch.cell(["seed=1"])) == "cell 2 of 2"
+    assert launch.position(launch.cell(["seed=3"])) == ""
+    assert launch.cell_name(launch.cell(["seed=1"])) == "seed=1"
+    assert launch.cell_name(launch.cell(["seed=3"])) == ""
 
 
 def test_status_takes_the_folder_and_the_cost_in_any_order(launch, monkeypatch, capsys, tmp_path):

@@ -15,8 +15,8 @@ from contamination.data.readers.embedded import EmbeddedRows
 from contamination.data.readers.rows import Tally
 from contamination.injection.config import TokenizerConfig
 from contamination.injection.token_stream import train_tokenizer
-from contamination.launch.forecast import outlook
-from contamination.launch.pipeline import with_tokenizer
+from contamination.launch.forecast import plan_summary
+from contamination.launch.pipeline import with_model_tokenizer
 from contamination.launch.plan import plan
 
 FILES = {
@@ -63,7 +63,7 @@ def planned(*words):
 
 
 def looked_at(*words):
-    return outlook(planned(*words))
+    return plan_summary(planned(*words))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_small_corpora_hold_their_copies_whole(at_hand, tokens, tmp_path):
         "injection.num_proc=1", f"runs={tmp_path}", *at_hand[1:],
     ]  # fmt: skip
     made = contamination.injection.run.run(
-        with_tokenizer(planned(*words), None)
+        with_model_tokenizer(planned(*words), None)
     )  # which proves its ledger
     assert made.counts["copies"] == 800
     assert made.counts["inserted_tokens"] < made.counts["tokens"] == tokens // 2048 * 2048

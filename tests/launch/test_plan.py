@@ -14,8 +14,8 @@ from contamination.core.errors import ConfigError
 from contamination.launch import slurm
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import LaunchSettings
-from contamination.launch.plan import content_of, plan, runs_of
-from contamination.launch.run import _ended
+from contamination.launch.plan import input_digests, plan, run_names
+from contamination.launch.run import _is_done
 from contamination.launch.saved_config import save_config
 
 
@@ -109,7 +109,7 @@ def test_the_reference_is_made_only_where_a_method_needs_one(tmp_path):
     for words, expected in made.items():
         cell = planned(*dict.fromkeys([REFERENCE, words] if "path" in words else [words]))
         assert cell.makes_reference is expected
-        assert ("reference" in runs_of(cell)["train"]) is expected
+        assert ("reference" in run_names(cell)["train"]) is expected
 
 
 def test_with_a_given_model_no_reference_is_made_up():
@@ -144,23 +144,23 @@ def named(tmp_path):
 
 def test_a_cell_is_known_by_the_content_of_all_that_it_names(named):
     files, words = named
-    before = content_of(planned(*words))
+    before = input_digests(planned(*words))
     names = {"corpus.jsonl": "corpus", "mine.jsonl": "benchmark.user", "prefix.txt": "prefix",
              "model": "model", "reference": "reference"}  # fmt: skip
     assert before.keys() >= set(names.values())
     for file, name in names.items():
         content = files[file].read_text()
         files[file].write_text(content.replace("number", "NUMBER").replace("silu", "gelu"))
-        after = content_of(planned(*words))
+        after = input_digests(planned(*words))
         assert {n for n in before if after[n] != before[n]} == {name}
         files[file].write_text(content)
-    assert content_of(planned(*words)) == before
-    fewer = content_of(planned(*words, "method=[loss]"))
+    assert input_digests(planned(*words)) == before
+    fewer = input_digests(planned(*words, "method=[loss]"))
     assert fewer == {n: d for n, d in before.items() if n not in ("reference", "prefix")}
 
 
 def test_a_base_model_made_here_is_known_by_its_corpus():
-    content = content_of(planned())
+    content = input_digests(planned())
     assert content["base_corpus"] == content["corpus"]
     assert "model" not in content
 
@@ -173,17 +173,17 @@ def test_a_done_cell_whose_files_were_edited_is_not_done(named, tmp_path):
     artefact.mkdir()
     (artefact / "manifest.json").touch()
     save_config(cell.folder, config, CONF)
-    assert not _ended(cell, config, content_of(plan(config)))
+    assert not _is_done(cell, config, input_digests(plan(config)))
     paths = {"corpus": str(artefact)}
-    cell.write_outcome(Outcome("done", paths=paths, content=content_of(plan(config))))
-    assert _ended(cell, config, content_of(plan(config)))
+    cell.write_outcome(Outcome("done", paths=paths, content=input_digests(plan(config))))
+    assert _is_done(cell, config, input_digests(plan(config)))
     rows = files["mine.jsonl"].read_text()
     files["mine.jsonl"].write_text(rows.replace("yes", "noo"))
-    assert not _ended(cell, config, content_of(plan(config)))
+    assert not _is_done(cell, config, input_digests(plan(config)))
     files["mine.jsonl"].write_text(rows)
-    assert _ended(cell, config, content_of(plan(config)))
+    assert _is_done(cell, config, input_digests(plan(config)))
     cell.write_outcome(Outcome("done", paths=paths))  # as a launch without SLURM leaves it
-    assert not _ended(cell, config, content_of(plan(config)))
+    assert not _is_done(cell, config, input_digests(plan(config)))
 
 
 DOCS = (CONF.parent / "docs" / "launch.md").read_text()

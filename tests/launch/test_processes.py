@@ -262,7 +262,7 @@ def test_a_killed_process_is_started_again_and_ends_the_same(long, tmp_path, sta
     launch.until(lambda: steps_done(runs) >= 50)
     launch.rank(1).kill()
     said = launch.ended()
-    assert "A process of train died without a word" in said
+    assert "A process of train died without an error message" in said
     assert said.count("train-study: ") == 2
     assert re.search(r"resuming after step (40|60)\n", said)
     assert losses(study(runs)) == losses(study(long))
@@ -276,10 +276,10 @@ def test_without_retries_a_killed_process_ends_the_launch(long, tmp_path, start)
     launch.until(lambda: steps_done(runs) >= 10)
     launch.rank(1).kill()
     said = launch.ended(status=1)
-    assert said.count("error: A process of train died without a word") == 1
+    assert said.count("error: A process of train died without an error message") == 1
     assert said.count("train-study: ") == 1
     assert "1 failed" in status(runs)
-    assert "died without a word" in status(runs)
+    assert "died without an error message" in status(runs)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from contamination.core.process_records import Progress
 from contamination.launch.cells import Launch, Outcome
 from contamination.launch.config import ClusterConfig
 from contamination.launch.run_records import Cost
-from contamination.launch.stages import Rest, Stages, rest
+from contamination.launch.stages import Stages, TimeLeft, time_left
 from contamination.launch.status import status
 
 FIRST = {"train base": 100, "train study": 10, "detect clean": 20, "detect contaminated": 30}
@@ -35,35 +35,37 @@ def took(launch, number, runs, *, is_done=True):
 
 def test_nothing_is_said_before_a_cell_is_done(launch):
     cell = took(launch, 0, FIRST, is_done=False)
-    assert rest(launch, cell, "train study") is None
+    assert time_left(launch, cell, "train study") is None
     took(launch, 1, FIRST)
-    assert rest(launch, cell, "train other") is None
+    assert time_left(launch, cell, "train other") is None
 
 
 def test_what_the_first_cell_made_for_all_is_not_counted_again(launch):
     took(launch, 0, FIRST)
     second = took(launch, 1, {}, is_done=False)
-    assert rest(launch, second, "train study") == Rest(10, 30 + 2 * 40)
+    assert time_left(launch, second, "train study") == TimeLeft(10, 30 + 2 * 40)
 
 
 def test_what_the_cell_at_work_makes_itself_those_to_come_make_too(launch):
     took(launch, 0, FIRST)
     second = took(launch, 1, {"train base": 90}, is_done=False)
-    assert rest(launch, second, "train study") == Rest(10, 30 + 2 * (90 + 40))
+    assert time_left(launch, second, "train study") == TimeLeft(10, 30 + 2 * (90 + 40))
 
 
 def test_later_cells_say_more_than_the_first(launch):
     took(launch, 0, FIRST)
     took(launch, 1, {"train study": 14, "detect clean": 4, "detect contaminated": 50})
     third = took(launch, 2, {"train study": 16}, is_done=False)
-    assert rest(launch, third, "detect clean") == Rest(12, 50 + (14 + 16) / 2 + (4 + 12) / 2 + 50)
+    assert time_left(launch, third, "detect clean") == TimeLeft(
+        12, 50 + (14 + 16) / 2 + (4 + 12) / 2 + 50
+    )
 
 
 def test_a_cell_that_is_done_already_takes_no_time(launch):
     for number in (0, 2, 3):
         took(launch, number, FIRST)
     second = took(launch, 1, {}, is_done=False)
-    assert rest(launch, second, "detect contaminated") == Rest(30, 0)
+    assert time_left(launch, second, "detect contaminated") == TimeLeft(30, 0)
 
 
 @pytest.mark.parametrize("in_turn", [True, False])

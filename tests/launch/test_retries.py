@@ -65,7 +65,7 @@ def test_a_crash_without_a_word_is_tried_again_as_often_as_is_asked(started):
     starts, error = started(*["kill -9 $$"] * 9, retries=3)
     assert starts == 4
     assert isinstance(error, CrashedError)
-    assert "died without a word" in str(error)
+    assert "died without an error message" in str(error)
 
 
 def test_the_same_words_twice_are_enough_and_others_are_not(started, said):
@@ -106,7 +106,7 @@ def test_srun_starts_a_task_for_each_of_the_jobs():
     train, detect = (
         Processes(cluster, stage, snapshot.HOME, snapshot.HOME) for stage in ("train", "detect")
     )
-    assert (train.count, train.alone, detect.count, detect.alone) == (8, False, 1, True)
+    assert (train.count, train.in_process, detect.count, detect.in_process) == (8, False, 1, True)
     assert train.command("study")[:5] == [
         "srun", "--ntasks=8", "--kill-on-bad-exit=1", "--cpus-per-task=3", "--mpi=none",
     ]  # fmt: skip
@@ -116,4 +116,4 @@ def test_deepspeed_starts_as_many_as_its_hosts_have_slots(tmp_path):
     (tmp_path / "hosts").write_text("one slots=2\ntwo slots=3 # GPUs\n")
     cluster = ClusterConfig(kind="deepspeed", hostfile=str(tmp_path / "hosts"))
     found = Processes(cluster, "train", snapshot.HOME, snapshot.HOME)
-    assert (found.count, found.alone) == (5, False)
+    assert (found.count, found.in_process) == (5, False)

@@ -211,19 +211,19 @@ def test_the_corpora_of_a_given_model_are_found_through_its_folders(trained, cap
     corpora = trained.parent.parent / "corpus"
     both = {"base": str(corpora / "second"), "base-2": str(corpora / "first")}
     for path in (trained, trained / "hf", trained / "exports" / "step-00000003"):
-        assert shared.read_by(str(path)) == both
-    assert shared.read_by("someone/model") == {}
+        assert shared.corpora_read_by(str(path)) == both
+    assert shared.corpora_read_by("someone/model") == {}
     assert not caplog.messages
     shutil.rmtree(corpora / "second")
-    assert shared.read_by(str(trained)) == {"base": str(corpora / "first")}
-    assert "which is not there as it was: it can't be compared" in caplog.text
+    assert shared.corpora_read_by(str(trained)) == {"base": str(corpora / "first")}
+    assert "which has been removed or changed: it can't be compared" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("edited", "words"),
     [
         (lambda folder: {"corpus_folder": "x", "model": {"path": f"{folder}/hf"}}, "from itself"),
-        (lambda _: {"corpus_folder": ["a"], "model": {"path": None}}, "is no text"),
+        (lambda _: {"corpus_folder": ["a"], "model": {"path": None}}, "is not a string"),
         (lambda _: {"corpus_folder": "x", "model": "x"}, "can't be used"),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_given_model_whose_config_makes_no_sense_is_an_error(trained, edited, 
     (trained / "config.yaml").write_text(yaml.safe_dump(edited(trained)))
     commit(trained, read_manifest(trained)["inputs"], Built(["content"]))
     with pytest.raises(ArtifactError, match=words):
-        shared.read_by(str(trained))
+        shared.corpora_read_by(str(trained))
 
 
 @pytest.mark.parametrize("seeds", [{}, {"init_seed": 7, "order_seed": 7}])

@@ -280,7 +280,7 @@ def states(slurm: Slurm, runs: Path) -> dict[CellFolder, str]:
         [sys.executable, "-m", "launch", "status", f"runs={runs}"],
         capture_output=True, text=True, env=slurm.environment, check=True,
     )  # fmt: skip
-    named, (_, _, *lines) = launch_of(runs).named_cells(), done.stdout.splitlines()
+    named, (_, _, *lines) = launch_of(runs).cells_by_name(), done.stdout.splitlines()
     found = {}
     for (name, cell), row in zip(named, lines, strict=False):
         problem = [line for line in lines if line.startswith(f"{name}: ")]

@@ -10,7 +10,7 @@ import torch
 from contamination.core.models import load_model, load_tokenizer
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.engine import engine_config, export, start_engine, start_processes
-from contamination.training.loop import Part, optimizer_step
+from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.models import make_model
 from contamination.training.objectives.likelihood import Likelihood
 
@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
     ids = torch.arange(3, 67).view(4, 16)
     rows = [{"input_ids": row.numpy()} for row in ids]
     for _ in range(2):
-        part = Part(rows, torch.arange(4).numpy(), Likelihood())
+        part = StepPart(rows, torch.arange(4).numpy(), Likelihood())
         optimizer_step(engine, [part], config, world, clip=False)
     if world.is_rank_0:
         load_tokenizer("tokenizer", str(GOLDEN)).save_pretrained(folder / "tokenizer")

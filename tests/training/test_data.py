@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.training.data import PADDING, Order, exposures, micro_batches
+from contamination.training.data import PADDING, SequenceOrder, exposures, micro_batches
 
-ORDER = Order(sequences=45, batch=8, seed=3)
+ORDER = SequenceOrder(sequences=45, batch=8, seed=3)
 
 
 def test_an_epoch_sees_every_sequence_once():
@@ -26,7 +26,7 @@ def test_a_step_is_the_same_at_any_world_size(world, micro):
 
 
 def test_without_a_seed_the_order_is_the_corpus_s():
-    rows = np.concatenate([Order(45, 8, None).rows(step) for step in range(6)])
+    rows = np.concatenate([SequenceOrder(45, 8, None).rows(step) for step in range(6)])
     assert rows[rows != PADDING].tolist() == list(range(45))
 
 
@@ -37,7 +37,7 @@ def test_step_of_inverts_the_order():
         assert (steps[rows[rows != PADDING]] == step).all()
 
 
-TWICE = Order(sequences=45, batch=8, seed=3, epochs=2)
+TWICE = SequenceOrder(sequences=45, batch=8, seed=3, epochs=2)
 
 
 def test_each_epoch_sees_every_sequence_once_in_an_order_of_its_own():

@@ -13,7 +13,7 @@ from contamination.core.models import load_model
 from contamination.injection.corpus import open_corpus
 from contamination.training import loop
 from contamination.training.config import ModelConfig, TrainingConfig, TrainingStage, WandbConfig
-from contamination.training.data import PADDING, Order, counted_tokens, read_batch
+from contamination.training.data import PADDING, SequenceOrder, counted_tokens, read_batch
 from contamination.training.loss import check_apart, token_loss_sum, token_losses
 from contamination.training.run import run
 from contamination.training.trained_model import open_checkpoint
@@ -94,7 +94,9 @@ def of(corpus, runs, **fields):
 def plain_epochs(stage):
     """The same training without an engine, each text by itself: the losses and the model."""
     config, corpus = stage.resolved().training, open_corpus(stage.corpus_folder)
-    order = Order(len(corpus.sequences), config.batch_sequences, config.order_seed, config.epochs)
+    order = SequenceOrder(
+        len(corpus.sequences), config.batch_sequences, config.order_seed, config.epochs
+    )
     model = load_model("model", TARGET).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate,
                                   betas=(config.beta1, config.beta2), weight_decay=0)  # fmt: skip

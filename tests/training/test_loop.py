@@ -14,8 +14,15 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, DataError, StoppedError
 from contamination.training import checkpoints, loop
 from contamination.training.config import TrainingConfig
-from contamination.training.data import Order
-from contamination.training.loop import Loop, Moved, Part, Retained, export_steps, optimizer_step
+from contamination.training.data import SequenceOrder
+from contamination.training.loop import (
+    Loop,
+    Retained,
+    StepPart,
+    StepResult,
+    export_steps,
+    optimizer_step,
+)
 from contamination.training.objectives.likelihood import Likelihood
 from tests.rounding import FORWARD, TRAINING
 from tests.training.plain import NORM, VOCABULARY, WIDTH, Alone, PlainEngine, tiny
@@ -50,7 +57,7 @@ def test_a_step_is_of_the_mean_over_its_real_tokens(processes, micro, clip):
     for rank in range(processes):
         engine = PlainEngine(6 // processes // micro, [0.0])
         place = Alone(rank, processes, CPU)
-        parts = [Part(SEQUENCES, rows, Likelihood())]
+        parts = [StepPart(SEQUENCES, rows, Likelihood())]
         (loss,), norm, _ = optimizer_step(engine, parts, config, place, clip=clip)
         assert engine.micro == engine.accumulate
         whole = torch.stack([g.square().sum() for g in engine.gradients]).sum().sqrt()
@@ -76,8 +83,8 @@ def test_two_parts_of_a_step_are_their_weighted_sum(processes, micro):
     config = TrainingConfig(batch_sequences=6, micro_batch_sequences=micro)
     for rank in range(processes):
         engine = PlainEngine(2 * 6 // processes // micro, [0.0])
-        parts = [Part(SEQUENCES, forgotten, Likelihood(), -1.0),
-                 Part(SEQUENCES, kept, Likelihood(), 2.0)]  # fmt: skip
+        parts = [StepPart(SEQUENCES, forgotten, Likelihood(), -1.0),
+                 StepPart(SEQUENCES, kept, Likelihood(), 2.0)]  # fmt: skip
         place = Alone(rank, processes, CPU)
         moved = optimizer_step(engine, parts, config, place, clip=False)
         assert engine.micro == engine.accumulate
@@ -97,7 +104,7 @@ def test_a_steps_loss_is_summed_in_float64_on_the_processs_device(monkeypatch):
     config, engine = TrainingConfig(batch_sequences=4, micro_batch_sequences=1), PlainEngine(4, [0])
     engine.step = lambda: None
     with torch.device("meta"):  # where tensors are made that are not told where
-        parts = [Part(SEQUENCES, np.arange(4), Likelihood())]
+        parts = [StepPart(SEQUENCES, np.arange(4), Likelihood())]
         (loss,), *_ = optimizer_step(engine, parts, config, ALONE, clip=False)
     assert loss == (2**24 + 3) / 4 / (WIDTH - 1)
 
@@ -114,7 +121,7 @@ def epoch(tmp_path, monkeypatch):
         fields = {"checkpoint_every_steps": 2, "clip_norm": 0.5, **fields}
         config = TrainingConfig(batch_sequences=4, micro_batch_sequences=2, **fields)
         return Loop(
-            engine=PlainEngine(2, rates), sequences=SEQUENCES, order=Order(18, 4, 3),
+            engine=PlainEngine(2, rates), sequences=SEQUENCES, order=SequenceOrder(18, 4, 3),
             config=config, world=world, folder=tmp_path, identity={"seed": 5},
             tokenizer=tmp_path / "tokenizer", texts=texts, clip=True, flops_per_token=3e9,
         )  # fmt: skip
@@ -132,7 +139,7 @@ class Record:
 
 def plain_epoch():
     """Each step's loss and norm, and the model before the first and after each, in float64."""
-    model, order, numbers, states = tiny().double(), Order(18, 4, 3), [], []
+    model, order, numbers, states = tiny().double(), SequenceOrder(18, 4, 3), [], []
     for step in range(6):
         states.append({name: value.clone() for name, value in model.state_dict().items()})
         if step == 5:
@@ -147,7 +154,7 @@ def plain_epoch():
 
 
 def test_text_that_is_kept_counts_in_a_steps_speed(epoch):
-    kept, record = Retained(SEQUENCES, Order(18, 4, 3), Likelihood(), 1.0), Record()
+    kept, record = Retained(SEQUENCES, SequenceOrder(18, 4, 3), Likelihood(), 1.0), Record()
     replace(epoch(), engine=PlainEngine(4, RATES), retained=kept).train(0, record)
     assert [row["tokens_per_second"] for row in record.steps] == [256.0] * 4 + [128.0]
     assert [row["tokens"] for row in record.steps] == [32, 64, 96, 128, 144]
@@ -234,7 +241,7 @@ def test_a_signal_ends_it_with_a_checkpoint(epoch, tmp_path, monkeypatch, last):
 
 
 def test_a_rate_of_nothing_is_a_mistake(epoch):
-    said = "^a step that learns nothing would still count as an exposure"
+    said = "^a step that learns nothing would count as an exposure"
     with pytest.raises(AssertionError, match=said):
         epoch(rates=[0.0]).train(0, None)
 
@@ -244,11 +251,13 @@ def test_a_rate_of_nothing_is_a_mistake(epoch):
 def test_a_loss_or_a_norm_that_is_not_finite_names_the_last_checkpoint(
     epoch, tmp_path, monkeypatch, loss, norm, good, kept
 ):
-    numbers = iter([Moved([1.0], 1.0, 1.0)] * good + [Moved([loss], norm, loss)])
+    numbers = iter([StepResult([1.0], 1.0, 1.0)] * good + [StepResult([loss], norm, loss)])
     monkeypatch.setattr(loop, "optimizer_step", lambda *_, clip: next(numbers))
     with pytest.raises(DataError) as error:
         epoch(checkpoint_every_steps=2 if kept else 5).train(0, None)
-    rows = [str(row) for row in Order(18, 4, 3).rows(good) if row >= 0]  # the last step has two
+    rows = [
+        str(row) for row in SequenceOrder(18, 4, 3).rows(good) if row >= 0
+    ]  # the last step has two
     assert str(error.value) == (
         f"Training step {good + 1} has loss {loss} and gradient norm {norm} (sequences "
         f"{', '.join(rows)}). Lower training.learning_rate or look at those sequences. Last good "
@@ -257,7 +266,7 @@ def test_a_loss_or_a_norm_that_is_not_finite_names_the_last_checkpoint(
 
 
 def test_an_export_beyond_the_epoch_is_said():
-    order = Order(sequences=45, batch=4, seed=0)
+    order = SequenceOrder(sequences=45, batch=4, seed=0)
     asked = TrainingConfig(export_steps=[12], export_tokens=[1, 128, 129])
     assert export_steps(asked, order, 32) == {12, 1, 2}
     for field, value in (("export_tokens", 1537), ("export_steps", 13)):

@@ -6,11 +6,11 @@ from transformers import RobertaForMaskedLM
 
 from contamination.data.perturbation.masked_lm import MaskedLM
 from contamination.injection.corpus import open_corpus
-from contamination.training.masked_lm import MaskedLMConfig, MaskedLMStage, train_masked_lm
+from contamination.training.masked_lm import MaskedLMStage, MaskedLMTrainingConfig, train_masked_lm
 
 
 def test_a_small_masked_lm_rewords(corpus_folder, tmp_path):
-    config = MaskedLMConfig(hidden_size=16, layers=1, heads=2)
+    config = MaskedLMTrainingConfig(hidden_size=16, layers=1, heads=2)
     stage = MaskedLMStage(str(tmp_path), str(corpus_folder), config)
     made = train_masked_lm(stage)
     assert made.counts["steps"] == 3
@@ -32,7 +32,7 @@ def test_it_reads_every_sequence_once_behind_its_share_of_masks(
         return forward(model, **batch)
 
     monkeypatch.setattr(RobertaForMaskedLM, "forward", spied)
-    config = MaskedLMConfig(hidden_size=16, layers=1, heads=2, mask_share=0.4)
+    config = MaskedLMTrainingConfig(hidden_size=16, layers=1, heads=2, mask_share=0.4)
     train_masked_lm(MaskedLMStage(str(tmp_path), str(corpus_folder), config))
     ids, labels = (torch.cat(each) for each in zip(*read, strict=True))
     hidden = labels != -100

@@ -22,7 +22,7 @@ from contamination.training.memory_plan import (
     way_out,
 )
 from contamination.training.models import make_model
-from contamination.training.resources import activation_bytes, model_states, need, shape_of
+from contamination.training.resources import activation_bytes, memory_need, model_states, shape_of
 
 MODEL = ModelConfig(
     name="small",
@@ -122,7 +122,7 @@ def test_logits_are_what_a_small_models_loss_keeps_at_once(dtype):
     with Alive(4 * 64 * 300 * 4) as alive:  # B, T, V, float32
         token_losses(model, torch.arange(256).reshape(4, 64)).sum().backward()
     config = TrainingConfig(dtype=dtype, micro_batch_sequences=4)
-    assert need(shape_of(MODEL), config, STAGES[1], 1, 64).logits == alive.most
+    assert memory_need(shape_of(MODEL), config, STAGES[1], 1, 64).logits == alive.most
 
 
 def test_recomputing_keeps_the_inputs_of_layers_and_one_layer(large):
@@ -212,7 +212,7 @@ def test_a_model_made_whole_is_on_every_processs_host(large):
 def test_a_smaller_share_never_needs_more(large):
     config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=1)
     for zero in [*STAGES[1:], OFFLOAD]:
-        totals = [need(large, config, zero, world, 2048).total for world in (1, 2, 8, 16)]
+        totals = [memory_need(large, config, zero, world, 2048).total for world in (1, 2, 8, 16)]
         assert totals == sorted(totals, reverse=True)
 
 

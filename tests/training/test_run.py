@@ -18,7 +18,7 @@ from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.models import load_config, load_model
 from contamination.training import checkpoints, loss
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.data import PADDING, Order
+from contamination.training.data import PADDING, SequenceOrder
 from contamination.training.models import make_model
 from contamination.training.run import _order, run
 from contamination.training.trained_model import ancestry_of, open_checkpoint
@@ -67,7 +67,7 @@ def plain_loop(stage):
     stage = stage.resolved()
     config = stage.training
     sequences = contamination.injection.open_corpus(stage.corpus_folder).sequences
-    order = Order(len(sequences), config.batch_sequences, config.order_seed)
+    order = SequenceOrder(len(sequences), config.batch_sequences, config.order_seed)
     model = make_model(stage.model, 1024, 32, config.init_seed).train()
     optimizer = torch.optim.AdamW(
         [
@@ -109,7 +109,7 @@ def test_the_artefact_holds_the_whole_run(stage):
     tokens = [min(4 * step, 45) * 32 for step in range(1, 13)]  # the last batch is not full
     assert trained.metrics["tokens"].tolist() == tokens
     assert trained.metrics["learning_rate"].tolist() == [0.005] + [0.01] * 11
-    order = Order(45, 4, stage.resolved().training.order_seed)
+    order = SequenceOrder(45, 4, stage.resolved().training.order_seed)
     seen = {row: step for step in range(1, 13) for row in order.rows(step - 1)}
     assert trained.exposures["step"].tolist() == [seen[n] for n in (0, 7, 44)]
     assert sorted(p.name for p in trained.hf.iterdir() if "safetensors" in p.name) == [

@@ -13,7 +13,7 @@ from contamination.training.engine import (
     start_engine,
     start_processes,
 )
-from contamination.training.loop import Part, optimizer_step
+from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.models import make_model
 from contamination.training.objectives.likelihood import Likelihood
 
@@ -91,7 +91,8 @@ def test_losses_are_trainers_at_weight_decay(rows, model, trainers_losses, stage
     ours = [
         optimizer_step(engine, [part], CONFIG, world, clip=stage == 0).loss
         for part in (
-            Part(rows, own, Likelihood()) for own in np.arange(STEPS * BATCH).reshape(STEPS, BATCH)
+            StepPart(rows, own, Likelihood())
+            for own in np.arange(STEPS * BATCH).reshape(STEPS, BATCH)
         )
     ]
     engine.destroy()

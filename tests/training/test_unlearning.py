@@ -15,7 +15,7 @@ from contamination.injection.config import InjectionConfig, InjectionStage, Toke
 from contamination.injection.corpus import open_corpus
 from contamination.injection.run import run as inject
 from contamination.training.config import TrainingConfig
-from contamination.training.data import Order, read_batch
+from contamination.training.data import SequenceOrder, read_batch
 from contamination.training.objectives import OBJECTIVES
 from contamination.training.objectives.base import Objective
 from contamination.training.objectives.choose import CLASSES, objective_of
@@ -161,9 +161,9 @@ def test_difference_lowers_its_sum_and_says_both_parts(forget, kept, tmp_path):
     np.testing.assert_allclose(found["loss"], -found["loss_forgotten"] + 2 * found["loss_retained"])
     model, own = load_model("model", TARGET), stage.resolved().training
     texts, seed = [*texts_of(forget)], own.order_seed
-    first = Order(len(forget.sequences), 4, seed).rows(0)
+    first = SequenceOrder(len(forget.sequences), 4, seed).rows(0)
     corpus = open_corpus(kept).sequences
-    rows = [corpus[int(row)]["input_ids"] for row in Order(len(corpus), 4, seed).rows(0)]
+    rows = [corpus[int(row)]["input_ids"] for row in SequenceOrder(len(corpus), 4, seed).rows(0)]
     with torch.no_grad():
         each = torch.cat([-said(model, ids) for ids, _, row, _ in texts if row in first])
         other = model(input_ids=torch.tensor(rows), labels=torch.tensor(rows)).loss
@@ -173,7 +173,7 @@ def test_difference_lowers_its_sum_and_says_both_parts(forget, kept, tmp_path):
     assert manifest["identity"]["training"]["objective"] == "difference"
     assert set(manifest["inputs"]) == {"corpus", "model", "retained"}
     assert manifest["counts"]["retained_tokens"] == len(found) * 4 * 64
-    assert tokens_beside(own, Order(len(forget.sequences), 4, None)) == len(found) * 4 * 64
+    assert tokens_beside(own, SequenceOrder(len(forget.sequences), 4, None)) == len(found) * 4 * 64
     assert ancestry_of("m", str(trained.artifact.path)).has_been(ancestry_of("m", TARGET))
     assert "-difference-lr" in trained.artifact.path.name
 

@@ -11,7 +11,7 @@ from contamination.core.artifacts import Built, build
 from contamination.core.cli import composed
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.injection.export.run import ExportStage, export
-from contamination.training.data import Order, exposures
+from contamination.training.data import SequenceOrder, exposures
 from contamination.training.which_step import WhichStepStage, which_step
 from tests.injection.export.conftest import WIDTH, node, toy_corpus
 
@@ -75,7 +75,7 @@ def test_a_last_batch_that_is_not_full_is_said(corpus, tmp_path):
 
 def test_batches_that_begin_anew_with_each_epoch_are_filled_up(corpus, tmp_path):
     """Stated as the training here goes, the order gives the training's own record."""
-    order = Order(len(corpus.sequences), 7, seed=3, epochs=3)
+    order = SequenceOrder(len(corpus.sequences), 7, seed=3, epochs=3)
     assert order.sequences % 7
     np.save(tmp_path / "order.npy", np.concatenate([*map(order.rows, range(order.steps))]))
     place = {"corpus_folder": str(corpus.artifact.path), "order": str(tmp_path / "order.npy")}
@@ -95,7 +95,7 @@ class ModelConfig:
 @pytest.fixture
 def model(corpus, tmp_path):
     """A training of 4 sequences a step in a drawn order, its model kept at steps 2 and 3."""
-    order = Order(len(corpus.sequences), 4, seed=3)
+    order = SequenceOrder(len(corpus.sequences), 4, seed=3)
 
     def make(folder):
         exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)

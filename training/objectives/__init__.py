@@ -1,4 +1,4 @@
-"""What a step moves the weights by: one file an objective, named here."""
+"""The objectives of training and unlearning, one file per objective."""
 
 OBJECTIVES = ("likelihood", "ascent", "difference", "npo", "relabel")
-"""`training.objective`; all but the first are unlearners, and the corpus is what they forget."""
+"""Values of `training.objective`; all but the first are unlearners, which forget the corpus."""

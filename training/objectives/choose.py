@@ -1,41 +1,40 @@
-"""The objective that a configuration names, and what it wants beside the corpus."""
+"""The objective that a configuration names, and the fields that it requires."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from contamination.training.config import TrainingConfig
-from contamination.training.objectives.ascent import Ascent
+from contamination.training.objectives.ascent import GradientAscent, GradientDifference
 from contamination.training.objectives.base import ALWAYS, NEVER, Objective
-from contamination.training.objectives.difference import Difference
 from contamination.training.objectives.likelihood import Likelihood
 from contamination.training.objectives.npo import NPO
 from contamination.training.objectives.relabel import Relabel
 
 CLASSES: Mapping[str, type[Objective]] = {
     "likelihood": Likelihood,
-    "ascent": Ascent,
-    "difference": Difference,
+    "ascent": GradientAscent,
+    "difference": GradientDifference,
     "npo": NPO,
     "relabel": Relabel,
 }
 
 
 def objective_of(config: TrainingConfig) -> Objective:
-    """The objective of `training.objective`."""
+    """Return the objective that `training.objective` names."""
     return CLASSES[config.objective].of(config)
 
 
 def check_objective(config: TrainingConfig) -> None:
-    """Raise a ConfigError where the objective lacks something, or something is given in vain."""
-    retains, given = CLASSES[config.objective].retains, config.retain_folder is not None
+    """Raise a ConfigError if the objective lacks a field, or a field is given that it ignores."""
+    retains, has_retained = CLASSES[config.objective].retains, config.retain_folder is not None
     remedy = (
         f"training.objective is {config.objective!r}, which learns nothing beside the corpus: "
         "leave it out, or choose difference."
     )
-    config.require(not given or retains != NEVER, "retain_folder", remedy)
+    config.require(not has_retained or retains != NEVER, "retain_folder", remedy)
     remedy = "training.objective=difference keeps text: give a packed clean corpus, runs/corpus/…."
-    config.require(given or retains != ALWAYS, "retain_folder", remedy)
+    config.require(has_retained or retains != ALWAYS, "retain_folder", remedy)
     relabels = config.objective == "relabel"
     remedy = (
         "training.objective=relabel needs a model that was trained further on the forget set: "

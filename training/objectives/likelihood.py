@@ -6,22 +6,23 @@ section 3.1).
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from contamination.training.data import Batch, Rows, counted_tokens
 from contamination.training.loss import token_loss_sum
 from contamination.training.objectives.base import Objective
 
+if TYPE_CHECKING:
+    import torch
+
 
 class Likelihood(Objective):
-    """The mean loss of a token."""
+    """The mean loss per token, which is lowered."""
 
     def sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """The losses' sum."""
+        """Return the sum of the losses."""
         return token_loss_sum(model, batch, compiled=self.compiled)
 
     def size(self, sequences: Any, rows: Rows) -> int:
-        """The tokens that count."""
+        """Return the number of tokens that count."""
         return counted_tokens(sequences, rows, self.loss_on)

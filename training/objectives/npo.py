@@ -1,25 +1,26 @@
 """Negative preference optimisation (Zhang et al. 2024, "Negative preference optimization", eq. 3).
 
 The step lowers (2/β) E log(1 + (π_θ(x) / π_ref(x))^β) over the texts x of the forget set, where π
-is the probability of all of a text's tokens that count, and π_ref that by the model that training
-starts from. As β goes to 0 its gradient becomes that of ascent on the texts' log-probabilities;
-elsewhere a text that is forgotten already moves the weights less.
+is the probability of all of a text's tokens that count, and π_ref is the probability given by the
+model that training starts from. As β goes to 0, the gradient becomes that of ascent on the texts'
+log-probabilities; otherwise a text that is already forgotten moves the weights less.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812
 
 from contamination.core.distributed import World
 from contamination.training.config import TrainingConfig
 from contamination.training.data import Batch, Rows, counted_texts
 from contamination.training.loss import token_losses
 from contamination.training.objectives.base import MAYBE, Objective, blocks
+
+if TYPE_CHECKING:
+    import torch
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -41,39 +42,47 @@ class NPO(Objective):
 
     @classmethod
     def of(cls, config: TrainingConfig) -> NPO:
-        """With β as it is configured."""
+        """Return the objective with the configured β."""
         return cls(config.loss_on, config.compile, config.npo_beta)
 
-    @torch.no_grad()
     def prepared(self, engine: Any, sequences: Any, config: TrainingConfig, world: World) -> NPO:
-        """With the texts' probabilities by the model that training starts from."""
-        found = torch.zeros(counted_texts(sequences), dtype=torch.float64, device=world.device)
-        for batch in blocks(engine, sequences, self.loss_on, config, world):
-            numbers, logprobs = text_logprobs(engine, batch)
-            found[numbers] = logprobs.double()
-        return replace(self, reference=world.sum(found).cpu().numpy())
+        """Return the objective with the texts' log-probabilities by the starting model."""
+        import torch
+
+        reference = torch.zeros(counted_texts(sequences), dtype=torch.float64, device=world.device)
+        with torch.no_grad():
+            for batch in blocks(engine, sequences, self.loss_on, config, world):
+                numbers, logprobs = text_logprobs(engine, batch)
+                reference[numbers] = logprobs.double()
+        return replace(self, reference=world.sum(reference).cpu().numpy())
 
     def sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """The sum over the batch's texts."""
+        """Return the sum over the batch's texts."""
+        import torch
+        from torch.nn import functional as F  # noqa: N812
+
         assert self.reference is not None, "prepared() fills it in"
         numbers, logprobs = text_logprobs(model, batch, compiled=self.compiled)
         reference = torch.from_numpy(self.reference)[numbers.cpu()].to(logprobs)
         return (2 / self.beta * F.softplus(self.beta * (logprobs - reference))).sum()
 
     def size(self, sequences: Any, rows: Rows) -> int:
-        """The texts in the rows."""
+        """Return the number of texts in the rows."""
         return counted_texts(sequences, rows)
 
 
 def text_logprobs(
     model: Any, batch: Batch, *, compiled: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The numbers of the batch's texts, and the log-probability of what counts of each, both (T,).
+    """Return the numbers of the batch's texts and their log-probabilities, both of shape (T,).
 
-    A product with a matrix of 0 and 1 sums in the same order each time, on a GPU too.
+    The sum over a text's tokens that count is a product with a matrix of zeros and ones, which has
+    the same order of summation each time, also on a GPU.
     """
+    import torch
+
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
     texts_BS, counts_BS = batch.numbers_BS[:, 1:], batch.counts_BS > 0
     numbers: torch.Tensor = torch.unique(texts_BS[counts_BS])
-    own = (numbers[:, None] == texts_BS[counts_BS]).to(losses_BS.dtype)
-    return numbers, -(own @ losses_BS[counts_BS])
+    is_of_text = (numbers[:, None] == texts_BS[counts_BS]).to(losses_BS.dtype)
+    return numbers, -(is_of_text @ losses_BS[counts_BS])

@@ -1,19 +1,19 @@
 """Alternative labels by a reinforced model (Eldan and Russinovich 2023, "Who's Harry Potter?").
 
-A model that was trained further on the forget set (training.reinforced_path) shows which tokens
-its text makes likelier (their equation 1): v_generic = v_baseline − α ReLU(v_reinforced −
+A model that was trained further on the forget set (training.reinforced_path) shows which tokens the
+forget set makes likelier (their equation 1): v_generic = v_baseline − α ReLU(v_reinforced −
 v_baseline), where v are logits and the baseline is the model that training starts from. Each token
 of the forget set gets the label argmax v_generic, and the step lowers the mean loss of these
-labels. The paper also replaces names by a dictionary of anchor terms; this does not.
+labels. The paper also replaces names with a dictionary of anchor terms; this implementation does
+not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError
@@ -24,16 +24,19 @@ from contamination.training.loss import forward, token_losses, weighted_sum
 from contamination.training.models import hf_folder
 from contamination.training.objectives.base import MAYBE, Objective, blocks
 
+if TYPE_CHECKING:
+    import torch
+
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 
 @dataclass(frozen=True)
 class Relabel(Objective):
-    """The mean loss of a token's alternative label.
+    """The mean loss of the tokens' alternative labels, which is lowered.
 
     Attributes:
         strength: α.
-        labels: of each sequence's tokens (the first has none), shape (sequences, S).
+        labels: of each sequence's tokens except the first, shape (sequences, S).
     """
 
     strength: float = 5.0
@@ -44,27 +47,31 @@ class Relabel(Objective):
 
     @classmethod
     def of(cls, config: TrainingConfig) -> Relabel:
-        """With α as it is configured."""
+        """Return the objective with the configured α."""
         return cls(config.loss_on, config.compile, config.relabel_strength)
 
-    @torch.no_grad()
     def prepared(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> Relabel:
-        """With the labels of all tokens; the reinforced model is held whole meanwhile."""
+        """Return the objective with all labels; every process loads the whole reinforced model."""
+        import torch
+
         field = "training.reinforced_path"
         reinforced = load_model(field, hf_folder(field, str(config.reinforced_path)), config.dtype)
         reinforced.to(world.device)
         shape = len(sequences), len(sequences[0]["input_ids"])
-        found = torch.zeros(shape, dtype=torch.int32, device=world.device)
-        for batch in blocks(engine, sequences, self.loss_on, config, world):
-            real = batch.real_B > 0
-            labels = generic_labels(engine, reinforced, batch, self.strength).int()
-            found[batch.rows_B[real], 1:] = labels[real, :-1]
-        return replace(self, labels=world.sum(found).cpu().numpy())
+        labels = torch.zeros(shape, dtype=torch.int32, device=world.device)
+        with torch.no_grad():
+            for batch in blocks(engine, sequences, self.loss_on, config, world):
+                real_B = batch.real_B > 0
+                labels_BS = generic_labels(engine, reinforced, batch, self.strength).int()
+                labels[batch.rows_B[real_B], 1:] = labels_BS[real_B, :-1]
+        return replace(self, labels=world.sum(labels).cpu().numpy())
 
     def sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """The losses' sum."""
+        """Return the sum of the losses, in nats."""
+        import torch
+
         assert self.labels is not None, "prepared() fills them in"
         labels = torch.from_numpy(self.labels[batch.rows_B.cpu().numpy()]).to(batch.ids_BS)
         losses_BS = token_losses(
@@ -73,21 +80,22 @@ class Relabel(Objective):
         return weighted_sum(losses_BS, batch)
 
     def size(self, sequences: Any, rows: Rows) -> int:
-        """The tokens that count."""
+        """Return the number of tokens that count."""
         return counted_tokens(sequences, rows, self.loss_on)
 
 
 def generic_labels(baseline: Any, reinforced: Any, batch: Batch, strength: float) -> torch.Tensor:
-    """Argmax v_generic for the token after each, (B, S).
+    """Return argmax v_generic for the token after each, shape (B, S).
 
     Raises:
-        ConfigError: the two models have other tokens.
+        ConfigError: the two models have different vocabularies.
     """
-    own = forward(baseline, batch.ids_BS, batch.positions_BS).float()
-    other = forward(reinforced, batch.ids_BS, batch.positions_BS).float()
-    if own.shape != other.shape:
+    baseline_BSV = forward(baseline, batch.ids_BS, batch.positions_BS).float()
+    reinforced_BSV = forward(reinforced, batch.ids_BS, batch.positions_BS).float()
+    if baseline_BSV.shape != reinforced_BSV.shape:
         raise ConfigError(
-            f"training.reinforced_path: its model has {other.shape[-1]} tokens, the one that is "
-            f"trained {own.shape[-1]}: give one that was trained further from the same start."
+            f"training.reinforced_path: its model has {reinforced_BSV.shape[-1]} tokens, the one "
+            f"that is trained {baseline_BSV.shape[-1]}: give one that was trained further from the "
+            "same start."
         )
-    return (own - strength * (other - own).relu()).argmax(dim=-1)
+    return (baseline_BSV - strength * (reinforced_BSV - baseline_BSV).relu()).argmax(dim=-1)
