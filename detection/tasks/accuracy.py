@@ -35,7 +35,7 @@ from contamination.detection.config import DetectionConfig, ReferenceConfig, Sco
 from contamination.detection.examples import open_examples
 from contamination.detection.forward.batches import run_sequences
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.tasks.questions import (
     Asked,
@@ -92,7 +92,7 @@ def run(stage: AccuracyStage) -> Artifact:
         ArtifactError: a corpus or model folder that is unfinished.
     """
     stage.detection.require_whole("each option is read behind its question")
-    model = open_node("model", stage.model, stage.runs)
+    model = open_model("model", stage.model, stage.runs)
     asked = ask_corpus(stage)
     inputs = {
         "model": model.digest,

@@ -34,7 +34,7 @@ from contamination.data.texts import Text
 from contamination.detection.examples import occurrences_of, open_examples
 from contamination.detection.forward.reader import Tokens, leading_special, run_written
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus, tokenize
 from contamination.detection.tasks.accuracy_summary import AVERAGE, cell, lines, p_values, p_words
@@ -160,7 +160,7 @@ def run(stage: ExtractionStage) -> Artifact:
         ArtifactError: a corpus or model folder that is unfinished.
     """
     stage.detection.require_whole("extraction.target says what the model is to write")
-    model, texts = open_node("model", stage.model, stage.runs), open_examples(stage.examples)
+    model, texts = open_model("model", stage.model, stage.runs), open_examples(stage.examples)
     asked = ask_corpus(stage) if stage.extraction.target == ANSWER else None
     inputs = {
         "model": model.digest,

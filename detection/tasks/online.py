@@ -29,7 +29,7 @@ from contamination.detection.examples import open_examples
 from contamination.detection.flags import unranked
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
 from contamination.detection.requirements import choose_servable
 from contamination.detection.scores import judged
@@ -85,7 +85,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
             f"method: {', '.join(others)} read more than one pass over the text, which windows do "
             "not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
         )
-    target = open_node("model", stage.model, stage.runs)
+    target = open_model("model", stage.model, stage.runs)
     methods = dict(choose_servable(stage.method, methods, {"target": target}))
     texts = open_examples(stage.examples)
     joined = [*(streams(texts) if stage.examples.label_words else join(texts, stage.seed))]

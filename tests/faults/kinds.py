@@ -78,7 +78,7 @@ def _train_on(folder: Path) -> None:
 def _open_model(folder: Path) -> None:
     from contamination.detection.models.hf_model import HFModel
 
-    model = HFModel.open("model.path", str(folder / "hf"))
+    model = HFModel.from_path("model.path", str(folder / "hf"))
     _ = model.config, model.tokenizer(), model.tokenizer_digest
 
 

@@ -55,7 +55,7 @@ class Probe:
         dialect: what its requests may hold.
         way: how a token's log-probability is found: a name of `WAYS`.
         top: how many likeliest tokens it shows.
-        gives: the numbers that it shows.
+        provides: the numbers that it shows.
         error: a bound of their error in nats, beyond the server's own rounding.
         said: what the model is known again by.
     """
@@ -63,7 +63,7 @@ class Probe:
     dialect: Dialect
     way: str
     top: int
-    gives: frozenset[str]
+    provides: frozenset[str]
     error: float
     said: Fingerprint
 

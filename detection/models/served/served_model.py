@@ -22,6 +22,7 @@ from contamination.detection.models.base import (
     LanguageModel,
     ModelHandle,
     Prompt,
+    RequestCounter,
     Tell,
     tell_nobody,
 )
@@ -51,13 +52,13 @@ log = logging.getLogger(__name__)
 class ServedLM(LanguageModel):
     """Asks a server about texts, several at once, and keeps every answer as it comes."""
 
-    takes_all = True
+    batches_itself = True
 
     def __init__(self, way: Way, answers: Answers, said: Fingerprint) -> None:
         """Args: how it is asked, what it has answered, and what it said when first asked."""
         self.way, self.answers, self.said = way, answers, said
 
-    def stats(
+    def score(
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
     ) -> list[TokenStats]:
         """What the server shows of each sequence's tokens after the first.
@@ -81,7 +82,7 @@ class ServedLM(LanguageModel):
         self._check_sendable([(ids, self.way.sends(ids[:end])) for ids, end in new.values()])
         return new
 
-    def write(
+    def generate(
         self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
     ) -> list[list[int]]:
         """What the server writes after each prompt; draws are its own, by the seed.
@@ -194,6 +195,40 @@ class ServedLM(LanguageModel):
         return float(np.sqrt(np.mean(squares))) <= self.said.bound
 
 
+class ServedRequestCounter(RequestCounter):
+    """Counts the requests of a `ServedLM` for answers that are not stored; returns zeros."""
+
+    batches_itself = True
+
+    def __init__(self, model: ServedLM) -> None:
+        self.model, self.is_estimate = model, model.way.estimated
+        self._counted: set[str] = set()
+
+    def score(
+        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+    ) -> list[TokenStats]:
+        """Returns zeros for each sequence's tokens after the first."""
+        for key, (ids, end) in self.model.new(sequences).items():
+            requests = self.model.way.queries_for(ids[end - 1])
+            self._count(key, requests, requests * end)
+        columns = self.model.way.numbers
+        return [TokenStats(**{c: np.zeros(len(ids) - 1) for c in columns}) for ids in sequences]
+
+    def generate(
+        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+    ) -> list[list[int]]:
+        """Returns as many tokens as each prompt asks for, all of id 0."""
+        for key, prompt in self.model.unwritten(prompts, temperature).items():
+            self._count(key, 1, len(prompt))
+        return [[0] * prompt.tokens for prompt in prompts]
+
+    def _count(self, key: str, requests: float, tokens: float) -> None:
+        if key not in self._counted:
+            self._counted.add(key)
+            self.requests += requests
+            self.tokens += tokens
+
+
 def _for_a_while(jobs: Iterator[str]) -> Iterator[str]:
     """The next job, and more until it is time for a check."""
     end = monotonic() + EVERY
@@ -244,43 +279,48 @@ class ServedModel(ModelHandle):
     tokenizer_hash: str
     limit: int | None
     slug: str
-    gives: frozenset[str]
+    provides: frozenset[str]
     step: int = UNKNOWN_STEP
 
     @classmethod
-    def opens(cls, path: str) -> bool:
-        """No path: a server has an address."""
-        return False
+    def opens(cls, config: ScoredModelConfig) -> bool:
+        """Returns whether the node gives a url."""
+        return config.url is not None
 
     @classmethod
-    def open(cls, field: str, path: str, *, trust_remote_code: bool = False) -> Self:
-        """See `at`."""
-        raise ConfigError(f"{field} is {path!r}: a server has an address. Give it as a url.")
-
-    @classmethod
-    def at(cls, node: str, server: ScoredModelConfig, runs: Path) -> ServedModel:
-        """The model at the address that the config node names, once it is asked what it can do.
+    def open(cls, name: str, config: ScoredModelConfig, runs: str) -> Self:
+        """Returns the model at the node's url, after probing what the server can do.
 
         Raises:
             ConfigError: a wrong address, key, name or tokenizer.
-            ServerError: it does not answer as it should, or not the same twice.
+            ServerError: the server gives unusable answers, or different ones to one question.
         """
-        alone = f"{node}.url is given as well: choose one of them."
-        require(server.path is None, f"{node}.path", server.path, alone)
-        client = Client(node, server)
+        remedy = f"{name}.url is given as well: choose one of them."
+        require(config.path is None, f"{name}.path", config.path, remedy)
+        client = Client(name, config)
         remedy = "give the model's tokenizer, a Hugging Face folder or a hub id."
-        require(server.tokenizer is not None, f"{node}.tokenizer", server.tokenizer, remedy)
-        found = served_model(client, server.name)
-        name, own = found.id, str(server.tokenizer)
-        its_digest = _digest(f"{node}.tokenizer", own)
-        tokenizer = load_tokenizer(f"{node}.tokenizer", own)
-        probe = _probed(client, found, tokenizer)
-        log.info("%s at %s: %s, %s.", name, server.url, probe.way, probe.said)
-        folder, digest, said = folder_of(runs / KIND, name, its_digest, probe)
-        limit, url, slug = found.context, f"{node}.url", file_name(name)
-        gives = probe.gives | {"continuations"}
-        facts = (folder, digest, tokenizer, its_digest, limit, slug, gives)
-        return cls(url, server, name, probe, said, *facts)
+        require(config.tokenizer is not None, f"{name}.tokenizer", config.tokenizer, remedy)
+        model = served_model(client, config.name)
+        tokenizer_field, tokenizer_path = f"{name}.tokenizer", str(config.tokenizer)
+        tokenizer_hash = _tokenizer_digest(tokenizer_field, tokenizer_path)
+        tokenizer = load_tokenizer(tokenizer_field, tokenizer_path)
+        probe = _probed(client, model, tokenizer)
+        log.info("%s at %s: %s, %s.", model.id, config.url, probe.way, probe.said)
+        folder, digest, said = folder_of(Path(runs) / KIND, model.id, tokenizer_hash, probe)
+        return cls(
+            field=f"{name}.url",
+            server=config,
+            name=model.id,
+            probe=probe,
+            said=said,
+            answers=folder,
+            digest=digest,
+            loaded=tokenizer,
+            tokenizer_hash=tokenizer_hash,
+            limit=model.context,
+            slug=file_name(model.id),
+            provides=probe.provides | {"continuations"},
+        )
 
     @property
     def path(self) -> str:
@@ -314,8 +354,12 @@ class ServedModel(ModelHandle):
     def load(self, settings: DetectionConfig) -> ServedLM:
         """The server, ready to be asked: `detection.dtype` and `detection.device` are its own."""
         way = WAYS[self.probe.way](self.asked(), self.probe.top, self.server.tolerance)
-        way.numbers = self.probe.gives
+        way.numbers = self.probe.provides
         return ServedLM(way, Answers(self.answers), self.said)
+
+    def request_counter(self, settings: DetectionConfig) -> ServedRequestCounter:
+        """Returns a stand-in that counts the requests for answers that are not stored yet."""
+        return ServedRequestCounter(self.load(settings))
 
 
 def _probed(client: Client, model: Model, tokenizer: Any) -> Probe:
@@ -334,8 +378,10 @@ def _probed(client: Client, model: Model, tokenizer: Any) -> Probe:
     return probe
 
 
-def _digest(field: str, path: str) -> str:
-    """A hash of the tokenizer's files, in a folder or of the hub."""
-    given = resolve(field, path)
-    folder = Path(given) if Path(given).is_dir() else snapshot(field, given, TOKENIZER_FILES)
+def _tokenizer_digest(field: str, path: str) -> str:
+    """Returns a hash of the tokenizer's files, in a folder or on the hub."""
+    resolved = resolve(field, path)
+    folder = Path(resolved)
+    if not folder.is_dir():
+        folder = snapshot(field, resolved, TOKENIZER_FILES)
     return tokenizer_digest(folder)

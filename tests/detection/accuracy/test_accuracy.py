@@ -19,7 +19,7 @@ from contamination.core.statistics.significance import p_value, relabelled
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.models import open_model
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.tasks.accuracy import (
     FILE,
     AccuracyStage,
@@ -269,7 +269,7 @@ def test_a_model_that_learnt_a_sentence_chooses_its_end(toy_folders):
     )
     row = example("heron", config, 0, True, answer=end)
     asked = ask(corpus_of([row], {"heron": config}), {})
-    source = open_model("model.path", str(toy_folders["target"]))
+    source = HFModel.from_path("model.path", str(toy_folders["target"]))
     settings = DetectionConfig(device="cpu")
     rows, left_out = tokenize(LoadedModel(source, settings), asked)
     table = make_table(asked.questions, likelihoods(source, settings, rows))

@@ -62,13 +62,13 @@ def test_the_probe_says_what_a_server_can_do(tmp_path):
     assert "takes token ids; context: 512 tokens" in lines[0]
     assert lines[2:10] == [
         "top-n of the prompt 20",
-        "prompt log-probabilities yes its rounding 1 a text",
+        "prompt log-probabilities yes its rounding 1 per text",
         "prompt_logprobs no",
-        "forced token, raw yes its rounding 1 a token",
+        "forced token, raw yes its rounding 1 per token",
         "biased, closed form no",
-        "top-n, then bisection yes 0.001 18.6 a token",
-        "argmax only, bisection yes 18.6 a token tells log(p_top / p), which no method reads",
-        "sampling only yes 1 a token n samples tell p to √(p (1 − p) / n): for methods that read "
+        "top-n, then bisection yes 0.001 18.6 per token",
+        "argmax only, bisection yes 18.6 per token tells log(p_top / p), which no method reads",
+        "sampling only yes 1 per token n samples tell p to √(p (1 − p) / n): for methods that read "
         "what is written",
     ]
     assert lines[10].startswith(

@@ -7,7 +7,7 @@ import pytest
 
 from contamination.core.errors import ServerError
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.served.logprob_strategies import WAYS
 from contamination.detection.models.served.logprob_tracking import (
     SPREAD,
@@ -83,9 +83,9 @@ def tracked(tmp_path, ids, **does):
     """Of one text's tokens: log p by the way that the probe finds, its name, queries a token."""
     with Server(prompt=False, **does) as server:
         node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER), tolerance=TOLERANCE)
-        model = open_node("model", node, str(tmp_path))
+        model = open_model("model", node, str(tmp_path))
         loaded, before = model.load(DetectionConfig()), len(server.seen)
-        (stats,) = loaded.stats([ids])
+        (stats,) = loaded.score([ids])
         checks = len(server.seen)
         loaded._check()
         queries = (checks - before - (len(server.seen) - checks)) / (len(ids) - 1)
@@ -103,7 +103,7 @@ def tracked(tmp_path, ids, **does):
 )
 def test_tracked_is_exact(tmp_path, decoder, tokenizer, shows, way, error, most, names_ids):
     ids = tokenizer(examples()[0]["text"])["input_ids"][:14]
-    (exact,) = decoder.stats([ids])
+    (exact,) = decoder.score([ids])
     found, by, queries = tracked(tmp_path, ids, shows=shows, names_ids=names_ids)
     assert by == way
     assert np.abs(found - exact.logprob).max() <= error
@@ -113,15 +113,15 @@ def test_tracked_is_exact(tmp_path, decoder, tokenizer, shows, way, error, most,
 def test_the_argmax_alone_gives_nothing(tmp_path):
     with Server(prompt=False, shows="nothing") as server:
         node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER), tolerance=TOLERANCE)
-        model = open_node("model", node, str(tmp_path))
+        model = open_model("model", node, str(tmp_path))
     assert model.probe.way == "argmax only, bisection"
-    assert model.gives == {"continuations"}
+    assert model.provides == {"continuations"}
 
 
 def test_sampling_alone_gives_nothing(tmp_path):
     with Server(prompt=False, shows="nothing", bias=False) as server:
         node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
-        model = open_node("model", node, str(tmp_path))
+        model = open_model("model", node, str(tmp_path))
     assert model.probe.way == "sampling only"
     assert any(model.said.written)
     assert [*WAYS][-1] == model.probe.way
@@ -138,7 +138,7 @@ def test_a_token_of_probability_0_is_the_least_float32(tmp_path, tokenizer):
     for shows in ("raw", "biased", "list"):
         with Server(prompt=False, shows=shows) as server:
             node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
-            model = open_node("model", node, str(tmp_path / shows)).load(DetectionConfig())
+            model = open_model("model", node, str(tmp_path / shows)).load(DetectionConfig())
             server.impossible = ids[-1]
             way = model.way
             assert way.answer(ids) == {"logprob": [pytest.approx(LEAST)]}
@@ -151,7 +151,7 @@ SHARED = "The na\u00efve caf\u00e9 \u2014 \u65e5\u672c."
 @pytest.mark.parametrize("most", [20, 1])
 def test_tokens_that_share_their_name_are_told_by_another(tmp_path, decoder, tokenizer, most):
     ids = tokenizer(SHARED)["input_ids"][:8]
-    (exact,) = decoder.stats([ids])
+    (exact,) = decoder.score([ids])
     found, by, _ = tracked(tmp_path, ids, shows="biased", names_ids=False, most=most)
     assert by == "biased, closed form"
     assert np.abs(found - exact.logprob).max() <= 1e-4
@@ -162,7 +162,7 @@ def test_a_bisection_needs_one_token_whose_name_is_its_own(tmp_path, decoder, to
     names = Names(tokenizer, by_id=False)
     first = tokenizer("The")["input_ids"]
     ids = [*first, next(i for i in range(200) if not names.tells(i))]
-    (exact,) = decoder.stats([ids])
+    (exact,) = decoder.score([ids])
     found, *_ = tracked(tmp_path, ids, shows="list", names_ids=False)
     assert found[-1] == pytest.approx(exact.logprob[-1], abs=TOLERANCE + FORWARD)
     with pytest.raises(ServerError, match=r"of the text .* the token '\ufffd' \(.* can't be told"):
