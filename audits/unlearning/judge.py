@@ -20,10 +20,10 @@ from contamination.core.artifacts import file_name
 from contamination.core.errors import ServerError
 from contamination.core.progress import progress
 from contamination.core.statistics.bootstrap import Scores
-from contamination.detection.models.served.answer_store import Answers
+from contamination.detection.models.served.answer_store import AnswerStore
 from contamination.detection.models.served.client import Client
-from contamination.detection.models.served.completions import served_model
-from contamination.detection.models.served.responses import Chat
+from contamination.detection.models.served.completions import find_model
+from contamination.detection.models.served.responses import ChatCompletion
 from contamination.detection.models.served.transport import in_parallel
 
 FIELD, KIND = "audit.judge", "judge"
@@ -65,10 +65,10 @@ class Judge:
 
     def __init__(self, given: Mapping[str, Any], runs: Path) -> None:
         self._client = Client(FIELD, as_node(FIELD, given))
-        self.name = served_model(self._client, self._client.server.name).id
+        self.name = find_model(self._client, self._client.server.name).id
         named = f"{self._client.url}\n{self.name}\n{QUESTION}"
         self.digest = hashlib.sha256(named.encode()).hexdigest()
-        self._answers = Answers(runs / KIND / f"{file_name(self.name)}-{self.digest[:12]}")
+        self._answers = AnswerStore(runs / KIND / f"{file_name(self.name)}-{self.digest[:12]}")
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """1 where a pair is alike, else 0; NaN where the judge gave no rating, which is said.
@@ -108,7 +108,7 @@ class Judge:
     def _asked(self, question: str) -> str:
         message = {"role": "user", "content": question}
         body = {"model": self.name, "messages": [message], "max_tokens": TOKENS, "temperature": 0}
-        return self._client.post("chat/completions", body, Chat).choices[0].written
+        return self._client.post("chat/completions", body, ChatCompletion).choices[0].written
 
 
 def rating(answer: str) -> int | None:

@@ -15,10 +15,10 @@ from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.models.base import RequestCounter
-from contamination.detection.models.served.capabilities import prompt_tops, ways
-from contamination.detection.models.served.completions import Completions
-from contamination.detection.models.served.logprob_strategies import WAYS
-from contamination.detection.models.served.logprob_tracking import Way
+from contamination.detection.models.served.capabilities import prompt_tops, working_strategies
+from contamination.detection.models.served.completions import CompletionsModel
+from contamination.detection.models.served.logprob_strategies import STRATEGIES
+from contamination.detection.models.served.logprob_tracking import LogprobStrategy
 from contamination.detection.models.served.served_model import ServedModel
 from contamination.detection.passes import Pass
 from contamination.detection.requirements import lacking
@@ -53,31 +53,31 @@ def run(stage: ProbeStage) -> str:
             f"model.path is {stage.model.path!r}: a probe asks a server. Give model.url."
         )
     model = ServedModel.open("model", stage.model, stage.runs)
-    completions = model.asked()
+    completions = model.connect()
     prompt_row = ["top-n of the prompt", str(prompt_tops(completions) or "no"), "", "", ""]
     context = f"{model.context} tokens" if model.context else "not stated"
     return "\n".join([
         f"{model.path}: takes {model.probe.dialect}; context: {context}",
         *fit(PROBE_HEADER, [prompt_row, *_strategy_rows(completions)]).lines(),
-        str(model.said),
+        str(model.fingerprint),
         *_method_lines(stage, model),
     ])  # fmt: skip
 
 
-def _strategy_rows(completions: Completions) -> Iterator[list[str]]:
+def _strategy_rows(completions: CompletionsModel) -> Iterator[list[str]]:
     """Yields one row per strategy; one that does not work has no numbers."""
     tolerance = completions.client.server.tolerance
-    working = {strategy.name: strategy for strategy in ways(completions, tolerance)}
-    for name in WAYS:
+    working = {strategy.name: strategy for strategy in working_strategies(completions, tolerance)}
+    for name in STRATEGIES:
         if name in working:
             yield [name, "yes", *_cost_cells(working[name])]
         else:
             yield [name, "no", "", "", ""]
 
 
-def _cost_cells(strategy: Way) -> list[str]:
+def _cost_cells(strategy: LogprobStrategy) -> list[str]:
     error = f"{strategy.error:.2g}" if strategy.error else "its rounding"
-    requests = f"{strategy.queries:.3g} per {strategy.unit}"
+    requests = f"{strategy.requests_per_question:.3g} per {strategy.unit}"
     return [error if strategy.numbers else "", requests, strategy.note]
 
 
@@ -89,7 +89,7 @@ def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
         variants = build_methods({name: node})
         lacks[name] = lacking(models, next(iter(variants.values())))
     served = [name for name, lack in lacks.items() if lack is None]
-    yield f"methods: {', '.join(served) or 'none'}, by {model.probe.way}"
+    yield f"methods: {', '.join(served) or 'none'}, by {model.probe.strategy}"
     yield from (f"{name} needs {lack[0]}" for name, lack in lacks.items() if lack is not None)
 
 

@@ -76,7 +76,7 @@ def record(file: str, url: str, *, chat: bool = False, **given: Any) -> None:
     words = words.replace(given.get("name", NAME), NAME)
     words = re.sub(r'"root":"[^"]*"', '"root":"golden"', words)  # a path of this machine
     (PLACE / f"{file}.json").write_text(words.replace('},{"path"', '},\n{"path"') + "\n")
-    print(f"{file}: {model.probe.way}, {len(exchanges)} answers", flush=True)
+    print(f"{file}: {model.probe.strategy}, {len(exchanges)} answers", flush=True)
 
 
 @contextmanager

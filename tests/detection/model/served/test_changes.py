@@ -44,7 +44,7 @@ def served(tmp_path):
 
 @pytest.fixture
 def each_answer_checked(monkeypatch):
-    monkeypatch.setattr("contamination.detection.models.served.served_model.EVERY", 0.0)
+    monkeypatch.setattr("contamination.detection.models.served.served_model.CHECK_SECONDS", 0.0)
 
 
 def texts(count, tokens, tokenizer):
@@ -166,11 +166,11 @@ def test_a_server_that_only_writes_is_known_by_what_it_writes(served, tokenizer,
 def test_where_nothing_tells_the_model_it_is_said(served, tokenizer, tmp_path):
     with Server(**SILENT, greedy=False) as server:
         model = served(server)
-        assert not model.said.tells
+        assert not model.fingerprint.is_distinctive
         model.generate([Prompt(texts(1, 20, tokenizer)[0], 5)], 1.0)
         node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
         table = probe(ProbeStage(str(tmp_path), node, NODES))
-    assert "not known again: nothing it says twice tells whether the model changes" in table
+    assert "not recognised: no repeated answer shows whether the model changes" in table
 
 
 @pytest.mark.slow

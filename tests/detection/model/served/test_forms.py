@@ -12,10 +12,10 @@ from contamination.core.models import load_tokenizer
 from contamination.data import chat_templates
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.models import open_model
-from contamination.detection.models.served.capabilities import dialect_of
+from contamination.detection.models.served.capabilities import find_dialect
 from contamination.detection.models.served.chat import REQUEST
 from contamination.detection.models.served.client import Client
-from contamination.detection.models.served.responses import Completion, Shown
+from contamination.detection.models.served.responses import Completion, Logprobs
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.probe import ProbeStage
@@ -57,7 +57,7 @@ def test_log_probabilities_in_the_form_of_chats_are_read(opened, decoder, tokeni
     with Server(**FORCED, hides=hides, most=10**6) as server:
         model = opened(server)
         (found,) = model.load(DetectionConfig()).score([ids])
-    assert model.probe.way == "forced token, raw"
+    assert model.probe.strategy == "forced token, raw"
     assert model.probe.dialect.names_ids
     assert np.abs(found.logprob - exact.logprob).max() <= FORWARD
 
@@ -91,7 +91,7 @@ def test_an_unknown_form_of_log_probabilities_is_an_error_that_quotes_it(stage, 
 
 @pytest.mark.parametrize("form", [{}, {"content": [], "refusal": None}, {"tokens": []}])
 def test_an_answer_without_tokens_shows_nothing(form):
-    assert Shown.model_validate(form).places() == []
+    assert Logprobs.model_validate(form).positions() == []
 
 
 @pytest.mark.parametrize("form", [
@@ -125,7 +125,7 @@ def test_other_fields_of_an_answer_may_be_anything():
     choice = {"text": "a", "cumulative_logprob": -1.0, "token_logprobs": None, "probs": []}
     shown = {**choice, "logprobs": {"content": []}, "completion_probabilities": PROBABILITIES}
     for one in (choice, shown):
-        assert Completion.model_validate({"choices": [one]}).choices[0].places() == []
+        assert Completion.model_validate({"choices": [one]}).choices[0].positions() == []
 
 
 @pytest.mark.parametrize("echo", [400, "ignored"])
@@ -140,7 +140,7 @@ def test_prompt_logprobs_are_asked_for_where_echo_is_unknown(
         before = len(server.seen)
         found = model.load(DetectionConfig()).score(texts)
         assert len(server.seen) - before == len(texts) + 1  # and a check
-    assert model.probe.way == "prompt_logprobs"
+    assert model.probe.strategy == "prompt_logprobs"
     for one, exact in zip(found, decoder.score(texts), strict=True):
         assert np.abs(one.logprob - exact.logprob).max() <= FORWARD
         assert (one.top_id == exact.top_id).all()
@@ -168,7 +168,7 @@ def test_a_chat_that_continues_shows_the_tokens_of_an_answer(opened, decoder, ch
         (found,) = model.load(DetectionConfig()).score([ids])
         first = server.seen[-1]["messages"][0]
     assert first == {"role": "user", "content": REQUEST}
-    assert (model.probe.dialect.chat, model.probe.way) == (True, "forced token, raw")
+    assert (model.probe.dialect.chat, model.probe.strategy) == (True, "forced token, raw")
     assert "scores are of the text in that place" in caplog.text
     before = tokenizer.apply_chat_template([first], tokenize=False, add_generation_prompt=True)
     before = tokenizer(before, add_special_tokens=False)["input_ids"]
@@ -194,7 +194,7 @@ def test_a_chat_that_begins_another_answer_does_not_continue_one(chatting, chats
     tokenizer = load_tokenizer("model.tokenizer", chatting)
     with Server(folder=chatting, chat=True, chats=chats) as server:
         client = Client("model", ScoredModelConfig(url=server.url))
-        assert dialect_of(client, NAME, tokenizer).continues == continues
+        assert find_dialect(client, NAME, tokenizer).continues == continues
 
 
 def strips(template):
@@ -217,7 +217,7 @@ def test_a_chat_whose_template_is_another_is_not_taken_to_continue_a_text(opened
     tokenizer = load_tokenizer("model.tokenizer", chatting)
     with Changed(folder=chatting, chat=True, chats="continues") as server:
         client = Client("model", ScoredModelConfig(url=server.url))
-        assert not dialect_of(client, NAME, tokenizer).continues
+        assert not find_dialect(client, NAME, tokenizer).continues
 
 
 def test_a_text_that_the_template_changes_is_said_before_it_is_sent(opened, chatting):

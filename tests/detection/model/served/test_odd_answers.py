@@ -183,4 +183,4 @@ class IdsAlone(Server):
 
 def test_a_server_that_takes_no_text_is_not_sent_any(served):
     with IdsAlone() as server:
-        assert served(server).way.name == "prompt log-probabilities"
+        assert served(server).strategy.name == "prompt log-probabilities"

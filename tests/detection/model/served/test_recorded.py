@@ -62,7 +62,7 @@ def test_a_real_servers_answers_are_understood(file, decoder, tmp_path):
         model = open_model("model", node, str(tmp_path / "runs"))
         tokenizer, loaded = model.tokenizer(), model.load(DetectionConfig())
         texts = [tokenizer(text)["input_ids"] for text in TEXTS]
-        assert (str(model.probe.dialect), model.probe.way) == FOUND[file]
+        assert (str(model.probe.dialect), model.probe.strategy) == FOUND[file]
         if "logprob" in model.provides:
             shown = loaded.score(texts[:1] if chat else texts)
             exact = [_in_chat(tokenizer, decoder, texts[0])] if chat else decoder.score(texts)

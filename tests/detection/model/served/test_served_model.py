@@ -72,7 +72,7 @@ def test_the_probe_says_what_a_server_can_do(tmp_path):
         "what is written",
     ]
     assert lines[10].startswith(
-        "known again by 47 log-probabilities: another model's are more than"
+        "recognised by 47 log-probabilities: another model's differ by more than"
     )
     assert "methods: gap_k" not in lines[11]
     assert lines[11].endswith("by prompt log-probabilities")
@@ -111,5 +111,5 @@ def test_a_dry_run_says_some_where_the_number_is_no_bound(stage, tmp_path):
         probes = len(server.seen) - before
         run(own)
         asked = len(server.seen) - before - 2 * probes - 8  # and a check
-    assert header.split()[:3] == ["pass", "requests,", "some"]
+    assert header.split()[:3] == ["pass", "requests,", "about"]
     assert int(last.split()[1]) == pytest.approx(asked, rel=0.3)
