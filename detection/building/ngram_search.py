@@ -23,8 +23,9 @@ from contamination.injection.corpus import PackedCorpus
 from contamination.injection.token_stream import Ids
 
 CHUNK_CHARACTERS = 1 << 18
-BORDER = " \x00 "
-"""A word between two documents that is in no text, so that no n-gram spans both."""
+BORDER = " \uffff "
+"""A word between two documents that is in no text, so that no n-gram spans both. It is a Unicode
+noncharacter: `words_of` drops control characters, so that they would be no border."""
 CARRIED_TOKENS = 16
 """The smallest number of tokens per word of an n-gram that are repeated at the start of the next
 block; long words, such as clauses of Chinese, need more."""
