@@ -26,7 +26,7 @@ DRAWS, SEED = 1_000, 0
 RELABELINGS = 9_999
 HEADS = ("members", "non-members", "difference")
 AVERAGE = "average"
-Line = dict[str, Estimate]
+Estimates = dict[str, Estimate]
 
 
 def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
@@ -48,7 +48,7 @@ def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
     return p_by_benchmark
 
 
-def lines(table: pd.DataFrame, *, wilson: bool = False) -> dict[str, Line]:
+def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict[str, Estimates]:
     """Returns the estimates of each benchmark and their average: members, non-members, difference.
 
     An estimate without data is left out: a difference needs both kinds. Members that were never
@@ -60,7 +60,9 @@ def lines(table: pd.DataFrame, *, wilson: bool = False) -> dict[str, Line]:
             (`core.statistics.estimates.intervals`), which have a width even at 0.
     """
     groups = table.groupby("benchmark")
-    line_by_benchmark = {str(name): _line(str(name), rows, wilson=wilson) for name, rows in groups}
+    line_by_benchmark = {
+        str(name): _estimates(str(name), rows, wilson=wilson) for name, rows in groups
+    }
     if len(line_by_benchmark) > 1:
         estimates = {
             head: [line[head] for line in line_by_benchmark.values() if head in line]
@@ -81,9 +83,9 @@ def _sides(rows: pd.DataFrame) -> tuple[Scores, Scores]:
     return members.to_numpy(np.float64), nonmembers.to_numpy(np.float64)
 
 
-def _line(name: str, rows: pd.DataFrame, *, wilson: bool) -> Line:
+def _estimates(name: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
     members, nonmembers = _sides(rows)
-    line: Line = {}
+    line: Estimates = {}
     seed = derive(SEED, "accuracy", name)
     resamples = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
     if len(members):
@@ -150,7 +152,7 @@ def _means_table(title: str, table: pd.DataFrame) -> list[str]:
     chance = table["options"].map(lambda options: 1 / len(options))
     chances = chance.groupby(table["benchmark"]).mean()
     criteria = table.groupby("benchmark")["chosen_by"].first()
-    line_by_benchmark, p_by_benchmark = lines(table), p_values(table)
+    line_by_benchmark, p_by_benchmark = estimates_by_benchmark(table), p_values(table)
     width = _width(line_by_benchmark)
     head = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{h:>30}" for h in HEADS)
     rows = [
@@ -172,7 +174,9 @@ def _criteria_table(
     """Returns a table of each benchmark by every criterion that all its options allow."""
     conventions = dict(table.groupby("benchmark")["chosen_by"].first())
     names = [*sorted(conventions), *([AVERAGE] if len(conventions) > 1 else [])]
-    lines_by_criterion = {by: _lines_by(table, series) for by, series in values.items()}
+    lines_by_criterion = {
+        by: _estimates_by_criterion(table, series) for by, series in values.items()
+    }
     width = _width(names)
     head = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
     rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", head]
@@ -186,10 +190,10 @@ def _criteria_table(
     return rows
 
 
-def _lines_by(table: pd.DataFrame, values: pd.Series[float]) -> dict[str, Line]:
+def _estimates_by_criterion(table: pd.DataFrame, values: pd.Series[float]) -> dict[str, Estimates]:
     """Returns the estimates of benchmarks without missing values; the average only of all."""
     complete = values.notna().groupby(table["benchmark"]).transform("all")
-    line_by_benchmark = lines(table.assign(value=values)[complete])
+    line_by_benchmark = estimates_by_benchmark(table.assign(value=values)[complete])
     if not complete.all():
         line_by_benchmark.pop(AVERAGE, None)
     return line_by_benchmark
@@ -204,7 +208,7 @@ def _occurrences_table(table: pd.DataFrame) -> list[str]:
     counts = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
     groups = {0: table[~table["member"]]}
     groups |= {n: table[table["member"] & (table["occurrences"] == n)] for n in counts}
-    lines_by_count = {n: lines(group) for n, group in groups.items()}
+    lines_by_count = {n: estimates_by_benchmark(group) for n, group in groups.items()}
     names = [*sorted(table["benchmark"].unique()), AVERAGE]
     width = _width(names)
     rows = [f"{'occurrences':13}{'benchmark':{width}}{'accuracy':>30}"]

@@ -37,7 +37,13 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus, tokenize
-from contamination.detection.tasks.accuracy_summary import AVERAGE, cell, lines, p_values, p_words
+from contamination.detection.tasks.accuracy_summary import (
+    AVERAGE,
+    cell,
+    estimates_by_benchmark,
+    p_values,
+    p_words,
+)
 from contamination.detection.tasks.questions import Asked, questions_digest
 
 QUESTION = "question"
@@ -299,8 +305,8 @@ def _shares(table: pd.DataFrame) -> dict[str, dict[str, Estimate]]:
     groups[MEMBERS] = table[member]
     shares: dict[str, dict[str, Estimate]] = {}
     for group, rows in groups.items():
-        line_by_benchmark = lines(rows, wilson=True)
+        estimates = estimates_by_benchmark(rows, wilson=True)
         shares[group] = {
-            name: estimate for name, line in line_by_benchmark.items() for estimate in line.values()
+            name: estimate for name, line in estimates.items() for estimate in line.values()
         }
     return shares

@@ -27,7 +27,9 @@ from contamination.detection.scores import judged, seen
 KINDS = {True: "member", False: "non-member", None: "no label"}
 
 
-def chosen(examples: Texts, count: int, ids: Sequence[str] | None, seed: int) -> list[Text]:
+def select_examples(
+    examples: Texts, count: int, ids: Sequence[str] | None, seed: int
+) -> list[Text]:
     """Returns the examples with these ids, in their order, or a random sample of each kind.
 
     A sample does not depend on the order of the examples, and a larger one includes the smaller

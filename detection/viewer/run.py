@@ -34,7 +34,7 @@ from contamination.detection.requirements import (
     open_resources,
     used_by,
 )
-from contamination.detection.viewer.page import StoredResults, chosen, page, show
+from contamination.detection.viewer.page import StoredResults, page, select_examples, show
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def run(stage: ViewStage) -> Path:
     stage.detection.require_whole("the page shows whole texts and their scores")
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
-    texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)
+    texts = select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.given else ())
     methods, left_out = _servable(methods, models)
     tokenizer = _tokenizer(stage, models, texts)
