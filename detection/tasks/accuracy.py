@@ -97,7 +97,7 @@ def run(stage: AccuracyStage) -> Artifact:
         DataError: there is no corpus, or none of its examples can be asked.
         ArtifactError: the corpus or model folder is unfinished.
     """
-    stage.detection.require_whole("each option is read behind its question")
+    stage.detection.require_whole("each option is read after its question")
     handle = open_model("model", stage.model, stage.runs)
     asked = ask_corpus(stage)
     inputs = {
@@ -146,7 +146,7 @@ def tokenize(
         prompt_ids, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
         prompt = prompt_tokens(prompt_ids, ids)
         if prompt == 0:
-            left_out[question.benchmark, "no token stands before the options"] += 1
+            left_out[question.benchmark, "no token is before the options"] += 1
         elif context is not None and max(map(len, ids)) > context:
             left_out[question.benchmark, "an option's text is longer than the model's context"] += 1
         else:

@@ -238,7 +238,7 @@ def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> lis
                 "examples, so accuracy is about the share of each kind that this is right for"
             )
     if unexposed := int((table["member"] & (table["occurrences"] == 0)).sum()):
-        notes.append(f"not counted: {unexposed} drawn as members but inserted no time")
+        notes.append(f"not counted: {unexposed} drawn as members but never inserted")
     for group in left_out:
         benchmark, count, reason = group["benchmark"], group["examples"], group["reason"]
         notes.append(f"left out: {benchmark}: {count}, because {reason}")

@@ -33,8 +33,8 @@ with fewer, a rate is only known to about 0.1. Pieces of one cluster count as on
 MODELS = ("target", "reference", "masked_lm")
 REMEDIES = {
     "model": "Calibrate on texts that this model scored.",
-    "prefix": "Score behind the prefix that was calibrated with.",
-    "settings": "Score with the settings that were calibrated with.",
+    "prefix": "Score with the prefix of the calibration.",
+    "settings": "Score with the settings of the calibration.",
     "chance": "Leave such methods out, or calibrate on more texts.",
     "size": "Calibrate on more texts.",
 }

@@ -144,9 +144,7 @@ def _tokenizer(stage: ViewStage, models: Mapping[str, ModelHandle], texts: Seque
         ConfigError: the tokens of the texts differ, or the target's tokenizer has no offsets.
     """
     target, *references = (model.tokenizer() for model in models.values())
-    remedy = (
-        "its tokenizer does not say where tokens stand in a text. Give a model with a fast one."
-    )
+    remedy = "its tokenizer does not report the positions of tokens. Give a model with a fast one."
     require(target.is_fast, "model.path", stage.model.given, remedy)
     strings = [text.text for text in texts]
     if any(t(strings)["input_ids"] != target(strings)["input_ids"] for t in references):

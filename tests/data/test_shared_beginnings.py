@@ -38,13 +38,13 @@ def collector(toy_models, tmp_path):
 @pytest.fixture
 def read(monkeypatch):
     """The token sequences that the model reads."""
-    found, stats = [], CausalLM.stats
+    found, stats = [], CausalLM.score
 
     def watched(self, sequences, hidden=None):
         found.extend(map(tuple, sequences))
         return stats(self, sequences, hidden)
 
-    monkeypatch.setattr(CausalLM, "stats", watched)
+    monkeypatch.setattr(CausalLM, "score", watched)
     return found
 
 

@@ -158,7 +158,7 @@ def test_logits_that_are_not_finite_name_the_text(value):
 
 
 def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, alone, monkeypatch):
-    sizes, stats = [], CausalLM.stats
+    sizes, stats = [], CausalLM.score
 
     def small(model, sequences, tell=None):
         sizes.append(len(sequences) * len(sequences[0]))
@@ -166,7 +166,7 @@ def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, alone, mo
             raise torch.cuda.OutOfMemoryError("no memory")
         return stats(model, sequences)
 
-    monkeypatch.setattr(CausalLM, "stats", small)
+    monkeypatch.setattr(CausalLM, "score", small)
     assert_close(run(decoder), alone)
     assert sizes[0] > 4000
     assert all(size <= 1000 for size in sizes[4:])
@@ -176,7 +176,7 @@ def test_a_text_that_does_not_fit_alone_is_named(decoder, monkeypatch):
     def never(model, sequences, tell=None):
         raise torch.cuda.OutOfMemoryError("no memory")
 
-    monkeypatch.setattr(CausalLM, "stats", never)
+    monkeypatch.setattr(CausalLM, "score", never)
     with pytest.raises(ConfigError, match="text 0 of 3 tokens does not fit"):
         run(decoder, [[1, 2, 3]])
 
