@@ -11,7 +11,7 @@ from contamination.detection.config import DetectionStage
 from contamination.detection.flags import UPPER_BOUND
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods, is_all
-from contamination.detection.models import model_of, open_node
+from contamination.detection.models import model_of, open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.resources import (
@@ -67,9 +67,9 @@ def choose_methods(stage: DetectionStage) -> Methods:
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ModelHandle]:
     """The causal models that the chosen methods score with, by role."""
-    models = {"target": open_node("model", stage.model, stage.runs)}
+    models = {"target": open_model("model", stage.model, stage.runs)}
     if "reference" in used:
-        models["reference"] = open_node("reference", stage.reference, stage.runs)
+        models["reference"] = open_model("reference", stage.reference, stage.runs)
     return models
 
 
@@ -113,9 +113,12 @@ def lacking(models: Mapping[str, ModelHandle], method: Method) -> tuple[str, str
     """What the first model does not give of all that the method needs."""
     for wanted in method.passes:
         model = model_of(wanted, models)
-        if lack := {*method.numbers, *view_of(wanted).asks} - model.gives:
-            numbers, gives = ", ".join(sorted(lack)), ", ".join(sorted(model.gives)) or "nothing"
-            why = f"{numbers} of the {wanted.model} model, which gives {gives}"
+        if lack := {*method.numbers, *view_of(wanted).asks} - model.provides:
+            numbers, provided = (
+                ", ".join(sorted(lack)),
+                ", ".join(sorted(model.provides)) or "nothing",
+            )
+            why = f"{numbers} of the {wanted.model} model, which gives {provided}"
             remedy = "Leave the method out, or score a model in files."
             return why, f"{why} ({model.field} is {model.path!r}). {remedy}"
     return None
@@ -158,7 +161,7 @@ def open_resources(stage: DetectionStage, used: Collection[str]) -> Resources:
     """What the views of the chosen methods draw on."""
     masked_lm = None
     if "masked_lm" in used:
-        masked_lm = HFModel.open("masked_lm.path", str(stage.masked_lm.path))
+        masked_lm = HFModel.from_path("masked_lm.path", str(stage.masked_lm.path))
     prefix = _prefix(stage) if "prefix" in used else None
     neighbors = Neighbors(stage.examples) if "neighbors" in used else None
     return Resources(stage.seed, masked_lm, prefix, stage.detection.device, neighbors=neighbors)

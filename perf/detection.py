@@ -144,7 +144,7 @@ def measured(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int) -> li
 
 def memory_of(model: CausalLM, rows: Sequence[Sequence[int]]) -> str:
     """The peaks of the ordinary and of the infilling pass."""
-    plain, five = (lambda: model.stats(rows)), (lambda: infill(model, rows, 5))
+    plain, five = (lambda: model.score(rows)), (lambda: infill(model, rows, 5))
     return f"{peak(plain):.0f} ({peak(five):.0f})"
 
 
@@ -199,7 +199,7 @@ def loop(model: CausalLM, ids: Sequence[int]) -> None:
     """The ordinary pass over the text with one token replaced, for a few tokens."""
     for place in np.linspace(1, len(ids) - 1, POSITIONS).astype(int):
         other = [*ids[:place], (ids[place] + 1) % model.vocabulary, *ids[place + 1 :]]
-        model.stats([other])
+        model.score([other])
 
 
 if __name__ == "__main__":

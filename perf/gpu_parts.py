@@ -23,7 +23,7 @@ from contamination.core.cli import quiet_libraries
 from contamination.detection.config import KERNELS, DetectionConfig
 from contamination.detection.forward.infilling import takes_branches
 from contamination.detection.models.causal_lm import CausalLM
-from contamination.detection.models.kernel import Checked
+from contamination.detection.models.kernel import CheckedStatistics
 from contamination.training.config import TrainingConfig
 from contamination.training.engine import start_processes
 from contamination.training.resources import flops_per_token, utilization
@@ -186,7 +186,7 @@ def detection(
             *ways.values(), repeats=shapes.repeats,
         )  # fmt: skip
         used = model.statistics
-        fused = isinstance(used, Checked) and used.chosen is used.fused
+        fused = isinstance(used, CheckedStatistics) and used.chosen is used.fused
         about = {"model": f"{name}, {dtype}", "vocabulary": vocabulary}
         for (what, way), ratio in zip(ways.items(), ratios, strict=True):
             write({

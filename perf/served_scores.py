@@ -31,7 +31,7 @@ from contamination.detection.config import (
     ScoredModelConfig,
 )
 from contamination.detection.models.served.client import Client
-from contamination.detection.models.served.logprob_strategies import WAYS
+from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.probe import ProbeStage
@@ -87,8 +87,8 @@ def servers(place: Path, weights: Path) -> Iterator[tuple[str, str, str]]:
             {NAME: {**model, "additional_drop_params": ["echo"]}}, place / "p.log"
         ) as proxy:
             yield "litellm without echo before vLLM", proxy, NAME
-            with patch.dict(WAYS):
-                del WAYS["prompt_logprobs"]
+            with patch.dict(STRATEGIES):
+                del STRATEGIES["prompt_logprobs"]
                 yield "the same, without prompt_logprobs", proxy, NAME
     if sys.argv[1:] == ["probe"]:
         with transformers_serve(place / "log") as url:
@@ -113,19 +113,20 @@ def compared(runs: Path, texts: Path, model: ScoredModelConfig, local: Any) -> s
     probe(ProbeStage(str(runs), model, SCORED))
     with counted() as asked:
         probe(ProbeStage(str(runs), model, SCORED))
-        probed = len(asked)
+        probe_requests = len(asked)
         served = scores(runs, texts, model)
     both = served.merge(local, on=["example_id", "method", "variant"], suffixes=("", "_local"))
     off = (both["score"] - both["score_local"]).abs().groupby(both["method"])
     parts = zip(off.max().index, off.max(), off.mean(), strict=True)
     said = ", ".join(f"{name} {most:.2g} (mean {mean:.2g})" for name, most, mean in parts)
-    return f"{said}; requests for {TEXTS} texts: {len(asked) - probed - _again(asked, probed)}"
+    requests = len(asked) - probe_requests - _again(asked, probe_requests)
+    return f"{said}; requests for {TEXTS} texts: {requests}"
 
 
-def _again(asked: list[str], probed: int) -> int:
+def _again(asked: list[str], probe_requests: int) -> int:
     """How many of the requests were of a probe: those that it has sent before."""
-    before = set(asked[:probed])
-    return sum(body in before for body in asked[probed:])
+    before = set(asked[:probe_requests])
+    return sum(body in before for body in asked[probe_requests:])
 
 
 @contextmanager

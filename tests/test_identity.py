@@ -54,7 +54,7 @@ QUESTIONS = tuple(
     f"benchmark.boolq.{name}"
     for name in ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
 )
-GIVES = contamination.detection.requirements.HFModel.gives
+GIVES = contamination.detection.requirements.HFModel.provides
 READING = (
     *(f"examples.{name}" for name in ("format", "split", "subset", "on_error", "name", "domain")),
     *(f"examples.{name}" for name in ("length", "setting", "columns", "label_words", "papers")),
@@ -190,23 +190,23 @@ def name(monkeypatch):
     monkeypatch.setattr(contamination.training.masked_lm, "open_corpus", opened)
     monkeypatch.setattr(contamination.training.run, "model_digest", lambda _, path: path)
 
-    def open_model(_, path, trust_remote_code=False):
+    def open_path(_, path, trust_remote_code=False):
         digest = f"{path} {trust_remote_code}"
-        return SimpleNamespace(digest=digest, tokenizer_digest=digest, slug="slug", gives=GIVES)
+        return SimpleNamespace(digest=digest, tokenizer_digest=digest, slug="slug", provides=GIVES)
 
-    def open_node(_, node, runs):
+    def open_model(_, node, runs):
         served = identity(replace(node, path=None))  # what of a server names its model
         which = "" if served == identity(ScoredModelConfig()) else f" {served}"
-        return open_model(None, f"{node.path}{which}", node.trust_remote_code)
+        return open_path(None, f"{node.path}{which}", node.trust_remote_code)
 
     for module in (
         contamination.detection.requirements,
         contamination.detection.tasks.accuracy,
         contamination.detection.tasks.extraction,
     ):
-        monkeypatch.setattr(module, "open_node", open_node)
+        monkeypatch.setattr(module, "open_model", open_model)
     monkeypatch.setattr(
-        contamination.detection.requirements, "HFModel", SimpleNamespace(open=open_model)
+        contamination.detection.requirements, "HFModel", SimpleNamespace(from_path=open_path)
     )
     monkeypatch.setattr(
         contamination.detection.requirements,

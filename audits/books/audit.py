@@ -39,7 +39,7 @@ from contamination.core.statistics.metrics import AUROC
 from contamination.data.texts import Texts
 from contamination.detection.baselines.blind import FOLDS, blind_baseline
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, Key, by_method
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.scores import open_scores
 
 MAX_BLIND_SNIPPETS = 1_000
@@ -116,7 +116,7 @@ class Books(Audit):
         """
         if not stage.method:
             raise ConfigError("method is {}: choose methods, such as method=[loss,min_k].")
-        model = open_node("model", stage.model, stage.runs)
+        model = open_model("model", stage.model, stage.runs)
         limits = Limits(self.max_page_bytes, self.max_book_bytes)
         books = open_books({role: str(getattr(self, role)) for role in ROLES}, limits)
         _check_enough(books)

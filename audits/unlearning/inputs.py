@@ -17,7 +17,7 @@ from contamination.data.text import NON_BLANK_RUN
 from contamination.data.texts import Text, Texts
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.examples import open_examples
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 
 ORIGINAL, CLEAN = "original", "clean"
@@ -137,7 +137,7 @@ def _named_models(models: Any) -> list[tuple[str, str | None, Any]]:
 
 def _open_model(field: str, name: str | None, model: Any, runs: str) -> AuditedModel:
     node = model_node(field, model)
-    source = open_node(field, node, runs)
+    source = open_model(field, node, runs)
     return AuditedModel(name or source.slug, node, source)
 
 

@@ -24,10 +24,10 @@ from contamination.core.errors import ConfigError, ServerError
 from contamination.core.models import load, load_tokenizer, model_digest
 from contamination.core.progress import progress
 from contamination.core.statistics.bootstrap import Scores
-from contamination.detection.models.served.answer_store import Answers
+from contamination.detection.models.served.answer_store import AnswerStore
 from contamination.detection.models.served.client import Client
-from contamination.detection.models.served.completions import served_model
-from contamination.detection.models.served.responses import Chat
+from contamination.detection.models.served.completions import find_model
+from contamination.detection.models.served.responses import ChatCompletion
 from contamination.detection.models.served.transport import in_parallel
 
 EMBEDDING_FIELD = "audit.embedding"
@@ -207,10 +207,10 @@ class Judge:
 
     def __init__(self, server: Mapping[str, Any], runs: Path) -> None:
         self._client = Client(JUDGE_FIELD, model_node(JUDGE_FIELD, server))
-        self.name = served_model(self._client, self._client.server.name).id
+        self.name = find_model(self._client, self._client.server.name).id
         identity = f"{self._client.url}\n{self.name}\n{QUESTION}"
         self.digest = hashlib.sha256(identity.encode()).hexdigest()
-        self._answers = Answers(runs / KIND / f"{file_name(self.name)}-{self.digest[:12]}")
+        self._answers = AnswerStore(runs / KIND / f"{file_name(self.name)}-{self.digest[:12]}")
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """1 for pairs that are alike, 0 for others; NaN and a warning if there is no rating.
@@ -260,7 +260,7 @@ class Judge:
             "max_tokens": MAX_ANSWER_TOKENS,
             "temperature": 0,
         }
-        return self._client.post("chat/completions", body, Chat).choices[0].written
+        return self._client.post("chat/completions", body, ChatCompletion).choices[0].written
 
 
 def rating(answer: str) -> int | None:

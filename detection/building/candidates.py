@@ -1,7 +1,7 @@
-"""The documents that may be taken: of each group those whose ids have the smallest hashes.
+"""Candidates of a benchmark: in each group the documents whose ids have the smallest hashes.
 
-A hash decides, not the order in which documents come by. So files are read in any order, by any
-number of processes, and memory holds a fixed number of documents a group.
+The hash decides and not the order of the documents, so that files can be read in any order and by
+any number of processes, with a fixed number of documents per group in memory.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Keyed = tuple[int, Dated]
 
 
 @dataclass
-class Smallest:
-    """The documents of the smallest keys, a fixed number of each group."""
+class SmallestKeys:
+    """The documents with the smallest keys, up to a fixed number per group."""
 
     number: int
     _heaps: dict[str, list[tuple[int, int, Dated]]] = field(default_factory=dict)
     _order: Iterator[int] = field(default_factory=count)
 
     def add(self, group: str, key: int, document: Dated) -> None:
-        """Take the document if it is among them so far."""
+        """Adds the document if its key is among the smallest so far."""
         heap = self._heaps.setdefault(group, [])
         if len(heap) < self.number:
             heapq.heappush(heap, (-key, next(self._order), document))
@@ -46,7 +46,7 @@ class Smallest:
             heapq.heapreplace(heap, (-key, next(self._order), document))
 
     def __iter__(self) -> Iterator[tuple[str, int, Dated]]:
-        """Group, key and document, in ascending order."""
+        """Yields group, key and document, in ascending order."""
         for group in sorted(self._heaps):
             for key, _, document in sorted(self._heaps[group], reverse=True):
                 yield group, -key, document
@@ -54,35 +54,35 @@ class Smallest:
 
 @dataclass(frozen=True)
 class Scan:
-    """Reads the source's files, each one a piece of the task (see `core.tasks.Task`)."""
+    """Reads the source's files, each a piece of the task (see `core.tasks.Task`)."""
 
     source: Source
     cut_offs: CutOffs
     seed: int
     number: int
-    """Documents of a group that are kept of each file."""
+    """The largest number of documents per group and file."""
     by_month: bool
     """Whether non-members are grouped by the month of their creation."""
     folder: Path
     processes: int
 
     def __len__(self) -> int:
-        """How many files."""
+        """Returns the number of files."""
         return len(self.source.files)
 
     def done(self, piece: int) -> Path:
-        """What says that a file is read."""
+        """Returns the file that marks a source file as read."""
         return self.folder / f"{piece:05d}.json"
 
     def files(self, piece: int) -> list[Path]:
-        """Its documents that may be taken."""
+        """Returns the file with a source file's candidates."""
         return [self.folder / f"{piece:05d}.jsonl.zst"]
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Read a file; returns what it has, by side and month, and what was left out."""
+        """Reads a file; returns its counts by label, by month, and of skipped rows."""
         file = self.source.files[piece]
         tally = Tally(self.source.on_error, "source.on_error")
-        smallest = Smallest(self.number)
+        smallest = SmallestKeys(self.number)
         sides, months = Counter[str](), Counter[str]()
         bar = progress(
             desc=f"reading {file.name}", total=file.path.stat().st_size, unit="B", unit_scale=True,
@@ -104,23 +104,24 @@ class Scan:
         return {"sides": sides, "months": months, "skipped": tally.skipped}
 
     def merged(self) -> dict[str, list[Keyed]]:
-        """Of each group the documents of the smallest keys over all files, in their order.
+        """Returns each group's documents with the smallest keys over all files, in order.
 
         Raises:
-            DataError: two have one id.
+            DataError: two documents have the same id.
         """
-        parts = (_rows(self.files(piece)[0]) for piece in range(len(self)))
-        rows = heapq.merge(*parts, key=itemgetter(0, 1))
-        found = {}
-        for group, own in groupby(rows, key=itemgetter(0)):
-            found[group] = [(key, document) for _, key, document in islice(own, self.number)]
-        ids = Counter(document.id for each in found.values() for _, document in each)
+        rows_by_file = (_rows(self.files(piece)[0]) for piece in range(len(self)))
+        rows = heapq.merge(*rows_by_file, key=itemgetter(0, 1))
+        groups = {}
+        for group, group_rows in groupby(rows, key=itemgetter(0)):
+            smallest = islice(group_rows, self.number)
+            groups[group] = [(key, document) for _, key, document in smallest]
+        ids = Counter(document.id for keyed in groups.values() for _, document in keyed)
         if twice := [name for name, times in ids.items() if times > 1]:
             raise DataError(
                 f"source.paths: two documents have the id {twice[0]!r}. Give each its own id, "
                 "and each file once."
             )
-        return found
+        return groups
 
 
 def _rows(path: Path) -> Iterator[tuple[str, int, Dated]]:
@@ -137,8 +138,8 @@ def _date(value: str | None) -> datetime | None:
 
 
 def totals(results: list[dict[str, Any]], name: str) -> Mapping[str, int]:
-    """A count of all files together."""
-    found = Counter[str]()
+    """Returns the sum over all files of one of their counts."""
+    total = Counter[str]()
     for result in results:
-        found.update(result[name])
-    return dict(sorted(found.items()))
+        total.update(result[name])
+    return dict(sorted(total.items()))

@@ -1,4 +1,4 @@
-"""What a benchmark is made of, as JSON, as Markdown, and as a card for the hub."""
+"""The datasheet of a benchmark: as JSON, as Markdown, and as a card for the hub."""
 
 from __future__ import annotations
 
@@ -29,34 +29,37 @@ from contamination.detection.baselines.blind import (
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, SEED
 
 DATA = "data"
-ENOUGH = 600
-"""Texts of which one draw of the blind classifiers' folds says enough: it is off by 0.02 (200: by
-0.036), which is in the interval."""
+SINGLE_DRAW_TEXTS = 600
+"""From this number of texts on, one draw of the blind classifiers' folds is enough: its error is
+0.02 (0.036 with 200 texts), less than the interval's width."""
 Rows = Sequence[Mapping[str, Any]]
 
 
 def blind_row(
     texts: Sequence[str], labels: Sequence[int], group: Clusters | None = None
 ) -> dict[str, Any]:
-    """The AUROC of a classifier that sees the texts alone, with its interval and what it means.
+    """Returns the AUROC of a classifier that sees only the texts, its interval and a warning.
 
-    `group` are the clusters that they are pieces of, if they are.
+    Args:
+        texts: the texts.
+        labels: 1 for members, 0 for non-members.
+        group: the clusters of the texts, if they have any.
     """
     member = np.array(labels, bool)
     if problem := obstacle(texts, member, group):
         return {"needs": problem}
-    repeats = 1 if len(texts) >= ENOUGH else REPEATS
-    made = blind_baseline(texts, member, derive(SEED, BLIND), group=group, repeats=repeats)
+    repeats = 1 if len(texts) >= SINGLE_DRAW_TEXTS else REPEATS
+    baseline = blind_baseline(texts, member, derive(SEED, BLIND), group=group, repeats=repeats)
     sides = np.flatnonzero(member), np.flatnonzero(~member)
-    found = made.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
-    low, high = interval(found, CONFIDENCE)
-    numbers = (round(float(number), 4) for number in (found.value, low, high))
-    said = warning(found.value, low, high)
-    return {**dict(zip(("auroc", "low", "high"), numbers, strict=True)), "warning": said}
+    estimate = baseline.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
+    low, high = interval(estimate, CONFIDENCE)
+    auroc, low_4, high_4 = (round(float(number), 4) for number in (estimate.value, low, high))
+    note = warning(estimate.value, low, high)
+    return {"auroc": auroc, "low": low_4, "high": high_4, "warning": note}
 
 
 def write(folder: Path, sheet: Mapping[str, Any], sets: Mapping[str, Rows], licence: str) -> Built:
-    """Write the sets, by name, and the datasheet with a line for each."""
+    """Writes the sets, by name, and the datasheet with one line per set."""
     (folder / DATA).mkdir(exist_ok=True)
     files = {name: folder / DATA / f"{name}.jsonl" for name in sets}
     for name, rows in sets.items():
@@ -65,20 +68,19 @@ def write(folder: Path, sheet: Mapping[str, Any], sets: Mapping[str, Rows], lice
     hashes = digests(files)
     bar = progress(desc="blind rows", total=len(sets), unit="set")
     with bar:
-        said = []
+        set_lines = []
         for name, rows in sets.items():
-            said.append(_said(name, rows, hashes[name]))
+            set_lines.append(_set_line(name, rows, hashes[name]))
             bar.update()
-    whole = {**sheet, "sets": said}
-    (folder / "datasheet.json").write_text(json.dumps(whole, indent=1) + "\n")
-    (folder / "datasheet.md").write_text(markdown(whole))
-    (folder / "README.md").write_text(card(whole, licence))
+    complete = {**sheet, "sets": set_lines}
+    (folder / "datasheet.json").write_text(json.dumps(complete, indent=1) + "\n")
+    (folder / "datasheet.md").write_text(markdown(complete))
+    (folder / "README.md").write_text(card(complete, licence))
     names = [*(f"{DATA}/{name}.jsonl" for name in files), "datasheet.json", "datasheet.md"]
     return Built([*names, "README.md"], {"sets": len(sets)})
 
 
-def _said(name: str, rows: Rows, digest: str) -> dict[str, Any]:
-    """A set's line."""
+def _set_line(name: str, rows: Rows, digest: str) -> dict[str, Any]:
     texts, labels = ([row[column] for row in rows] for column in ("text", "label"))
     group = numbered([(str(row["benchmark"]), str(row.get("cluster", ""))) for row in rows])
     return {
@@ -94,7 +96,7 @@ def _said(name: str, rows: Rows, digest: str) -> dict[str, Any]:
 
 
 def _span(rows: Rows) -> str:
-    """From the first date to the last; nothing where the rows have none."""
+    """Returns the first and the last date; "" if a row has none."""
     dates = [str(row.get("created") or row.get("changed") or "") for row in rows]
     if not dates or not all(dates):
         return ""
@@ -103,42 +105,45 @@ def _span(rows: Rows) -> str:
 
 
 def markdown(sheet: Mapping[str, Any]) -> str:
-    """The datasheet for a reader: a heading a part, then its table or its values."""
+    """Returns the datasheet in Markdown: one heading per section, then its table or values."""
     lines = [f"# {sheet['name']}", "", sheet["about"]]
-    for title, part in sheet.items():
+    for title, section in sheet.items():
         if title not in ("name", "about"):
-            lines += ["", f"## {title.replace('_', ' ').capitalize()}", "", *_part(part)]
+            heading = f"## {title.replace('_', ' ').capitalize()}"
+            lines += ["", heading, "", *_section_lines(section)]
     return "\n".join(lines) + "\n"
 
 
 def card(sheet: Mapping[str, Any], licence: str) -> str:
-    """The hub's README.md: a head that names each set's file, then the datasheet."""
+    """Returns the hub's README.md: a header that names each set's file, then the datasheet."""
     sets = sheet["sets"]
     head = {
         "license": licence,
         "pretty_name": sheet["name"],
         "tags": ["membership-inference", "contamination-detection"],
         "configs": [
-            {"config_name": one["set"], "data_files": f"{DATA}/{one['set']}.jsonl"} for one in sets
+            {"config_name": line["set"], "data_files": f"{DATA}/{line['set']}.jsonl"}
+            for line in sets
         ],
     }
     return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n{markdown(sheet)}"
 
 
-def _part(part: Any) -> Iterator[str]:
-    if isinstance(part, Mapping):
-        yield from (f"- {name.replace('_', ' ')}: {_cell(value)}" for name, value in part.items())
-    elif part:
-        names = list(dict.fromkeys(name for row in part for name in row))
+def _section_lines(section: Any) -> Iterator[str]:
+    if isinstance(section, Mapping):
+        for name, value in section.items():
+            yield f"- {name.replace('_', ' ')}: {_cell(value)}"
+    elif section:
+        names = list(dict.fromkeys(name for row in section for name in row))
         yield f"| {' | '.join(name.replace('_', ' ') for name in names)} |"
         yield f"|{' --- |' * len(names)}"
-        yield from (f"| {' | '.join(_cell(row.get(n, '')) for n in names)} |" for row in part)
+        yield from (f"| {' | '.join(_cell(row.get(n, '')) for n in names)} |" for row in section)
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, Mapping) and "auroc" in value:
-        about = f" {value['warning']}" if value["warning"] else ""
-        return f"{value['auroc']:.3f} [{value['low']:.3f}, {value['high']:.3f}]{about}"
+        note = f" {value['warning']}" if value["warning"] else ""
+        return f"{value['auroc']:.3f} [{value['low']:.3f}, {value['high']:.3f}]{note}"
     if isinstance(value, Mapping) and "needs" in value:
         return f"not measured: {value['needs']}"
     if isinstance(value, Mapping):
@@ -152,10 +157,10 @@ def _cell(value: Any) -> str:
 
 KIND = "benchmark"
 NOTES = "notes"
-"""What was read so far: a killed run goes on with it, up to its manifest."""
+"""The folder of intermediate results, from which a killed run continues."""
 
 
-def made_in(
+def build_benchmark(
     runs: str,
     name: str,
     stage: Any,
@@ -163,15 +168,15 @@ def made_in(
     inputs: Mapping[str, str],
     make: Callable[[Path, Path], Built],
 ) -> Artifact:
-    """The benchmark, made or found made.
+    """Returns the benchmark's artefact, built unless it exists.
 
     Args:
         runs: the folder of all runs.
-        name: what the folder's name begins with.
-        stage: for its config.yaml.
-        named: what of the configuration names the folder.
-        inputs: digests of what it is made from, by name; they name it as well.
-        make: makes it, of its folder and of that of its notes.
+        name: the beginning of the folder's name.
+        stage: the configuration for config.yaml.
+        named: the part of the configuration that names the folder.
+        inputs: the digests of the inputs by name, which also name the folder.
+        make: builds the content, from the folder and the folder of intermediate results.
     """
     folder = locate(Path(runs), KIND, name, named, inputs)
     notes = folder / NOTES
@@ -186,5 +191,5 @@ def made_in(
 
 
 def hashed(inputs: Mapping[str, str]) -> list[dict[str, str]]:
-    """What it is made from, as the datasheet lists it."""
+    """Returns the inputs as the datasheet lists them."""
     return [{"file": name, "sha256": digest} for name, digest in inputs.items()]

@@ -1,4 +1,4 @@
-"""When a document was written, and on which side of the cut-offs it stands."""
+"""The dates of documents, and the cut-off dates of members and non-members."""
 
 from __future__ import annotations
 
@@ -12,41 +12,40 @@ from contamination.core.errors import ConfigError, require
 
 SECONDS = re.compile(r"-?\d{9,11}(\.\d+)?")
 YEAR = 365 * 24 * 3600
-"""Seconds. Numbers below are no time of 1970 but a year, a day such as 20150301, or none."""
+"""Seconds. Smaller numbers are no time in 1970 but a year, or a day such as 20150301."""
 MEMBER, NONMEMBER = "member", "non-member"
 BETWEEN, UNKNOWN, EDITED = "between the cut-offs", "of unknown date", "edited since"
 
 
 @dataclass(frozen=True)
 class Dated:
-    """One document as it stands in its source, before anything is made of its text."""
+    """A document as it is in its source, with unprocessed text."""
 
     id: str
     title: str
     created: datetime | None
-    """None: not known."""
+    """None if unknown."""
     changed: datetime | None
-    """When its text became what it is; None: not known."""
+    """The time of the last edit of its text; None if unknown."""
     raw: str
 
 
 @dataclass(frozen=True)
 class CutOffs:
-    """Members were created before the first date, non-members from the second on."""
+    """The date before which members were created, and that from which non-members were."""
 
     members_before: datetime
     nonmembers_from: datetime
 
     @classmethod
     def of(cls, members_before: str, nonmembers_from: str) -> CutOffs:
-        """Of two ISO dates; where they name no zone, of UTC.
+        """Returns the cut-offs from two ISO dates, in UTC unless they name a time zone.
 
         Raises:
-            ConfigError: one is no date, or they cross.
+            ConfigError: a value is no date, or the dates cross.
         """
-        given = {"members_before": members_before, "nonmembers_from": nonmembers_from}
         try:
-            first, second = (moment(value, UTC) for value in given.values())
+            first, second = (moment(date, UTC) for date in (members_before, nonmembers_from))
         except ValueError as error:
             raise ConfigError(
                 f"build.members_before is {members_before!r} and build.nonmembers_from is "
@@ -57,14 +56,14 @@ class CutOffs:
         return cls(first, second)
 
     def side(self, document: Dated, unchanged_members: bool) -> str:
-        """MEMBER or NONMEMBER; else why it is neither.
+        """Returns MEMBER or NONMEMBER, or else the reason why the document is neither.
 
-        A text that already was what it is before the first date was created before it as well.
+        A text that was last edited before the first date was also created before it.
 
         Args:
             document: the document, with the dates that are known.
-            unchanged_members: whether a member's text must have become what it is before the first
-                date. Else a page of 2010 whose text is of 2024 is a member.
+            unchanged_members: whether a member's text must be unchanged since the first date.
+                Otherwise a page of 2010 with a text of 2024 is a member.
         """
         created, changed = document.created or document.changed, document.changed
         if created is not None and created < self.members_before:
@@ -79,26 +78,26 @@ class CutOffs:
 
 
 def moment(value: Any, zone: tzinfo | None) -> datetime:
-    """A date in UTC: of ISO 8601 (2023-01-31, 2023-01-31T12:00:00Z) or of Unix seconds.
+    """Returns a time in UTC from ISO 8601 (2023-01-31, 2023-01-31T12:00:00Z) or Unix seconds.
 
     Args:
-        value: what a source has.
-        zone: of dates that name none; None: there must be none of these.
+        value: the source's value.
+        zone: the time zone of values that name none; None if such values are errors.
 
     Raises:
-        ValueError: it is no date, or names no zone.
+        ValueError: the value is no date, or names no time zone.
     """
     if not isinstance(value, bool | datetime) and SECONDS.fullmatch(str(value).strip()):
-        value = float(value)  # a table without types, such as a CSV file, has them as words
+        value = float(value)  # in a CSV file they are strings
     if isinstance(value, Real) and not isinstance(value, bool):
         if 0 <= float(value) < YEAR:
             raise ValueError(
                 f"{value} is in 1970 as Unix seconds: a year or a day goes as 2015-03-01"
             )
         return datetime.fromtimestamp(float(value), UTC)
-    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
-    if found.tzinfo is None:
+    date = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+    if date.tzinfo is None:
         if zone is None:
             raise ValueError(f"the date {str(value)!r} names no time zone")
-        found = found.replace(tzinfo=zone)
-    return found.astimezone(UTC)
+        date = date.replace(tzinfo=zone)
+    return date.astimezone(UTC)

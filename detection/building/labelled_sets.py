@@ -1,4 +1,4 @@
-"""From candidates to labelled texts: cut to lengths in words, as many members as non-members."""
+"""Turns candidates into balanced sets of labelled texts, cut to lengths in words."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ORIGINAL = "original"
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A document of a benchmark, with the beginning of its text, as long as the longest length."""
+class SelectedDocument:
+    """A document of a benchmark, with the beginning of its text up to the longest length."""
 
     document: Dated
     key: int
@@ -29,18 +29,22 @@ class Taken:
     member: bool
 
     def text(self, length: int) -> str:
-        """Its first words (see `core.words`), with single spaces."""
+        """Returns its first words (see `data.text`), with single spaces."""
         return first_words(self.longest, length)
+
+
+Groups = Mapping[str, Sequence[SelectedDocument]]
+"""Selected documents by group: the members, and the non-members, perhaps of each month."""
 
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """As many members as non-members, all of one length.
+    """Equally many members and non-members, all of one length.
 
     Attributes:
-        length: in words.
-        slice: the month in which the non-members were created; "": no month is set apart.
-        setting: `original`, or what reworded the texts.
+        length: the length of the texts in words.
+        slice: the month in which the non-members were created; "" if they are of all months.
+        setting: `original`, or the name of the rewording.
         rows: the lines of its file.
     """
 
@@ -51,159 +55,170 @@ class LabelledSet:
 
     @property
     def name(self) -> str:
-        """What tells it apart, such as length32-2023-01-swap."""
+        """A unique name, such as length32-2023-01-swap."""
         setting = "" if self.setting == ORIGINAL else self.setting
         return "-".join(filter(None, [f"length{self.length}", self.slice, setting]))
 
 
 @dataclass
-class Looks:
-    """What became of the candidates: counts of them by group."""
+class CandidateCounts:
+    """The numbers of candidates by group and outcome."""
 
     looked_at: Counter[str] = field(default_factory=Counter)
     too_short: Counter[str] = field(default_factory=Counter)
     unreadable: Counter[str] = field(default_factory=Counter)
-    """Their HTML is cut off."""
+    """Candidates with truncated HTML."""
     repeated: Counter[str] = field(default_factory=Counter)
-    """Their words are those of a text that was taken before them."""
+    """Candidates with the same words as a text that was selected before."""
     across: Counter[str] = field(default_factory=Counter)
-    """Of these, of a text on the other side."""
+    """Those of them that repeat a text of the other label."""
 
 
 def take(
     source: Source, groups: Mapping[str, Sequence[Keyed]], number: int, longest: int
-) -> tuple[dict[str, list[Taken]], Looks]:
-    """The first documents of each group that are long enough and repeat no other's text.
+) -> tuple[dict[str, list[SelectedDocument]], CandidateCounts]:
+    """Selects the first documents of each group that are long enough and not repeated.
 
     Returns:
-        The documents of each group, up to `number`; and what became of the candidates.
+        Up to `number` documents of each group, and the counts of the candidates.
     """
-    found: dict[str, list[Taken]] = {}
-    looks = Looks()
-    seen: dict[str, bool] = {}
+    selected_by_group: dict[str, list[SelectedDocument]] = {}
+    counts = CandidateCounts()
+    label_by_text: dict[str, bool] = {}
     bar = progress(desc="texts", total=number * len(groups), unit="text")
     with bar:
         for group, candidates in groups.items():
-            own, member = found.setdefault(group, []), group == MEMBER
+            selected, member = selected_by_group.setdefault(group, []), group == MEMBER
             for key, document in candidates:
-                looks.looked_at[group] += 1
+                counts.looked_at[group] += 1
                 try:
                     text = first_words(source.text(document.raw, longest), longest)
                 except ValueError:
-                    looks.unreadable[group] += 1
+                    counts.unreadable[group] += 1
                     continue
                 if not has_words(text, longest):
-                    looks.too_short[group] += 1
-                elif text in seen:
-                    looks.repeated[group] += 1
-                    looks.across[group] += seen[text] != member
+                    counts.too_short[group] += 1
+                elif text in label_by_text:
+                    counts.repeated[group] += 1
+                    counts.across[group] += label_by_text[text] != member
                 else:
-                    seen[text] = member
-                    own.append(Taken(document, key, text, member))
+                    label_by_text[text] = member
+                    selected.append(SelectedDocument(document, key, text, member))
                     bar.update()
-                if len(own) == number:
+                if len(selected) == number:
                     break
-    return found, looks
+    return selected_by_group, counts
 
 
-def near_duplicates(found: Mapping[str, Sequence[Taken]]) -> tuple[list[Taken], list[Taken]]:
-    """Those that share 13 words in a row, or all, with one on the other side.
+def near_duplicates(selected: Groups) -> tuple[list[SelectedDocument], list[SelectedDocument]]:
+    """Returns the documents that share all their words, or 13 in a row, with the other label.
 
     Returns:
-        These, without regard to words that more than half of all texts share (a template); and
-        those that share such words alone.
+        Those that do so without the words that more than half of all texts share (a template);
+        and those that share only such words.
     """
-    taken = [one for group in found.values() for one in group]
-    members = [one.member for one in taken]
-    items = [Item([spaced(one.longest)], [one.longest]) for one in taken]
+    documents = [document for group in selected.values() for document in group]
+    members = [document.member for document in documents]
+    items = [Item([spaced(document.longest)], [document.longest]) for document in documents]
     keys = Keys(items)
     near = across(items, members, keys)
-    every = across(items, members, Keys()) if keys.has_templates else near
-    return [taken[i] for i in near], [taken[i] for i in every if i not in near]
+    with_templates = across(items, members, Keys()) if keys.has_templates else near
+    only_templates = [documents[i] for i in with_templates if i not in near]
+    return [documents[i] for i in near], only_templates
 
 
-def kept(found: Mapping[str, Sequence[Taken]], dropped: Sequence[Taken]) -> dict[str, list[Taken]]:
-    """Those of each group that are not dropped."""
-    gone = {one.key for one in dropped}
-    return {group: [one for one in each if one.key not in gone] for group, each in found.items()}
+def without(
+    selected: Groups, dropped: Sequence[SelectedDocument]
+) -> dict[str, list[SelectedDocument]]:
+    """Returns the documents of each group that are not dropped."""
+    keys = {document.key for document in dropped}
+    return {
+        group: [document for document in documents if document.key not in keys]
+        for group, documents in selected.items()
+    }
 
 
-def even(
-    found: Mapping[str, Sequence[Taken]], dropped: Sequence[Taken], number: int
-) -> dict[str, list[Taken]]:
-    """The first `number` of each group that are not dropped, at most as many as members.
+def balanced(
+    selected: Groups, dropped: Sequence[SelectedDocument], number: int
+) -> dict[str, list[SelectedDocument]]:
+    """Returns the first `number` documents of each group that are not dropped.
 
-    Of the members as many as the largest group of non-members has.
+    No group of non-members has more documents than there are members, and there are as many
+    members as the largest group of non-members has.
     """
-    others = {group: each[:number] for group, each in kept(found, dropped).items()}
-    members = others.pop(MEMBER, [])
-    others = {group: each[: len(members)] for group, each in others.items()}
-    return {MEMBER: members[: max(map(len, others.values()))], **others}
+    groups = {group: docs[:number] for group, docs in without(selected, dropped).items()}
+    members = groups.pop(MEMBER, [])
+    nonmembers = {group: documents[: len(members)] for group, documents in groups.items()}
+    return {MEMBER: members[: max(map(len, nonmembers.values()))], **nonmembers}
 
 
-def labelled(
-    found: Mapping[str, Sequence[Taken]], lengths: Sequence[int], name: str
-) -> Iterator[LabelledSet]:
-    """A set of each length and slice; the shorter texts are the beginnings of the longer ones."""
-    for group, others in found.items():
-        if group != MEMBER and others:
+def labelled(selected: Groups, lengths: Sequence[int], name: str) -> Iterator[LabelledSet]:
+    """Yields a set per slice and length; shorter texts are the beginnings of longer ones."""
+    for group, nonmembers in selected.items():
+        if group != MEMBER and nonmembers:
             month = group.partition(" ")[2]
-            both = sorted([*found[MEMBER][: len(others)], *others], key=lambda one: one.key)
+            members = selected[MEMBER][: len(nonmembers)]
+            documents = sorted([*members, *nonmembers], key=lambda document: document.key)
+            benchmark = "-".join(filter(None, [name, month]))
             for length in lengths:
-                rows = [_row(one, length, "-".join(filter(None, [name, month]))) for one in both]
+                rows = [_row(document, length, benchmark) for document in documents]
                 yield LabelledSet(length, month, ORIGINAL, rows)
 
 
 def overlap(
-    found: Mapping[str, Sequence[Taken]], dropped: Sequence[Taken], looks: Looks, longest: int
+    selected: Groups, dropped: Sequence[SelectedDocument], counts: CandidateCounts, longest: int
 ) -> dict[str, Any]:
-    """How many texts share 13 words with one on the other side: dropped ones, else those kept."""
-    near, alike = near_duplicates(found)
+    """Returns the numbers of texts that share 13 words with a text of the other label.
+
+    They are the dropped texts if there are any, else those that were kept.
+    """
+    near, only_templates = near_duplicates(selected)
     near = list(dropped) or near
     return {
         "words_of_a_text": longest,
-        "members_that_share_13_words_with_a_non-member": sum(one.member for one in near),
-        "non-members_that_share_13_words_with_a_member": sum(not one.member for one in near),
+        "members_that_share_13_words_with_a_non-member": sum(d.member for d in near),
+        "non-members_that_share_13_words_with_a_member": sum(not d.member for d in near),
         "these_are": "dropped" if dropped else "kept",
-        "others_that_share_only_what_more_than_half_of_the_texts_share": len(alike),
-        "left_out_since_they_repeat_a_text_of_the_other_side": looks.across.total(),
+        "others_that_share_only_what_more_than_half_of_the_texts_share": len(only_templates),
+        "left_out_since_they_repeat_a_text_of_the_other_side": counts.across.total(),
     }
 
 
-def edited(members: Sequence[Taken], cut_offs: CutOffs) -> dict[str, int]:
-    """How many of the members are no longer what they were."""
-    changed = [one.document.changed for one in members]
+def edited(members: Sequence[SelectedDocument], cut_offs: CutOffs) -> dict[str, int]:
+    """Returns how many of the members were edited after the cut-off or have no creation date."""
+    changed = [member.document.changed for member in members]
     later = [at for at in changed if at is not None and at >= cut_offs.members_before]
-    edits = sum(one.document.created is None for one in members)
+    undated = sum(member.document.created is None for member in members)
     return {
         "members": len(members),
         "edited_after_members_before": len(later),
-        "dated_by_an_edit_before_it_since_their_creation_is_not_known": edits,
+        "dated_by_an_edit_before_it_since_their_creation_is_not_known": undated,
     }
 
 
 def by_year(months: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Documents of each side by the year of their creation, from counts by "member 2015-03"."""
-    found: dict[str, dict[str, int]] = {}
+    """Returns the documents of each label per year, from counts by names like "member 2015-03"."""
+    counts_by_year: dict[str, dict[str, int]] = {}
     for name, count in months.items():
-        side, _, month = name.rpartition(" ")
-        year = found.setdefault(month[:4], {MEMBER: 0, NONMEMBER: 0})
-        year[side] += count
-    return [{"year": year, **sides} for year, sides in sorted(found.items())]
+        label, _, month = name.rpartition(" ")
+        counts = counts_by_year.setdefault(month[:4], {MEMBER: 0, NONMEMBER: 0})
+        counts[label] += count
+    return [{"year": year, **counts} for year, counts in sorted(counts_by_year.items())]
 
 
-def _row(one: Taken, length: int, benchmark: str) -> dict[str, Any]:
-    """A line of the file, with the columns that `examples=jsonl` reads."""
-    own = one.document
-    created, changed = (None if at is None else at.isoformat() for at in (own.created, own.changed))
+def _row(selected: SelectedDocument, length: int, benchmark: str) -> dict[str, Any]:
+    """Returns a line of the file, with the columns that `examples=jsonl` reads."""
+    document = selected.document
+    dates = (document.created, document.changed)
+    created, changed = (None if date is None else date.isoformat() for date in dates)
     return {
-        "id": own.id,
-        "text": one.text(length),
-        "label": int(one.member),
+        "id": document.id,
+        "text": selected.text(length),
+        "label": int(selected.member),
         "benchmark": benchmark,
         "length": length,
         "setting": ORIGINAL,
-        "title": own.title,
+        "title": document.title,
         "created": created,
         "changed": changed,
     }
@@ -213,50 +228,56 @@ TRIES = 10
 
 
 def bleu(text: str, original: str) -> float:
-    """Sentence BLEU between 0 and 1, by sacrebleu's defaults (Papineni et al. 2002; Post 2018)."""
+    """Returns sentence BLEU in 0–1 by sacrebleu's defaults (Papineni et al. 2002; Post 2018)."""
     score = needed("sacrebleu", "a rewording").sentence_bleu(text, [original]).score
     return float(score) / 100
 
 
 def reworded(
-    own: LabelledSet, setting: str, rewording: Rewording, least_bleu: float, seed: int
+    originals: LabelledSet, setting: str, rewording: Rewording, least_bleu: float, seed: int
 ) -> LabelledSet:
-    """The set in other words; a text is tried again until its BLEU is above the bound.
+    """Returns the set in other words; each text is reworded until its BLEU is above the bound.
 
-    Those that fail TRIES times are left out, and then as many of the other label.
+    Texts that fail TRIES times are left out, and as many of the other label.
 
     Raises:
-        DataError: no member, or no non-member, is left.
+        DataError: no member or no non-member is left.
     """
-    found: dict[int, str] = {}
+    new_texts: dict[int, str] = {}
     best = 0.0
     for attempt in range(TRIES):
-        left = [place for place in range(len(own.rows)) if place not in found]
-        if not left:
+        remaining = [index for index in range(len(originals.rows)) if index not in new_texts]
+        if not remaining:
             break
-        texts = [own.rows[place]["text"] for place in left]
-        keys = [(own.rows[place]["id"], own.length, attempt) for place in left]
-        for place, old, new in zip(left, texts, rewording.reword(texts, keys, seed), strict=True):
+        texts = [originals.rows[index]["text"] for index in remaining]
+        keys = [(originals.rows[index]["id"], originals.length, attempt) for index in remaining]
+        rewordings = rewording.reword(texts, keys, seed)
+        for index, old, new in zip(remaining, texts, rewordings, strict=True):
             score = bleu(new, old)
             best = max(best, score)
             if score > least_bleu and new != old:
-                found[place] = new
-    rows = _equal([{**own.rows[p], "text": found[p], "setting": setting} for p in sorted(found)])
+                new_texts[index] = new
+    rows = _balanced_rows(
+        [
+            {**originals.rows[index], "text": new_texts[index], "setting": setting}
+            for index in sorted(new_texts)
+        ]
+    )
     if not rows:
         raise DataError(
-            f"rewording={setting}: no member or no non-member of {own.name} has a BLEU above "
+            f"rewording={setting}: no member or no non-member of {originals.name} has a BLEU above "
             f"build.least_bleu={least_bleu:g} in {TRIES} tries (the best has {best:.2f}). Change "
             "fewer words, such as by rewording.share=0.05, or lower the bound."
         )
-    return replace(own, setting=setting, rows=rows)
+    return replace(originals, setting=setting, rows=rows)
 
 
-def _equal(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """As many members as non-members, the first of each."""
+def _balanced_rows(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns the first members and as many first non-members, in the rows' order."""
     size = min(sum(row["label"] for row in rows), sum(1 - row["label"] for row in rows))
-    kept, counts = [], [0, 0]
+    balanced_rows, counts = [], [0, 0]
     for row in rows:
         counts[row["label"]] += 1
         if counts[row["label"]] <= size:
-            kept.append(row)
-    return kept
+            balanced_rows.append(row)
+    return balanced_rows

@@ -1,8 +1,8 @@
-"""Which n-grams of some texts a corpus holds: the corpus streams by, the texts are indexed.
+"""Searches a corpus for the n-grams of texts: the texts are indexed and the corpus is streamed.
 
-So memory goes with the texts and not with the corpus, and the answer is exact: a hash proposes an
-n-gram, then its words are compared (`data.ngrams`). A Bloom filter of the corpus, as MIMIR's
-authors use, calls some n-grams found that are not, and takes memory by the corpus.
+So memory grows with the texts and not with the corpus. The result is exact: hashes select
+candidate n-grams, whose words are then compared (`data.ngrams`). The Bloom filter of MIMIR's
+authors has false positives, and its memory grows with the corpus.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from contamination.injection.token_stream import Ids
 
 CHUNK_CHARACTERS = 1 << 18
 BORDER = " \uffff "
-"""Between two documents: a word that no text has, so that no n-gram crosses."""
+"""A word between two documents that is in no text, so that no n-gram spans both. It is a Unicode
+noncharacter: `words_of` drops control characters, so that they would be no border."""
 CARRIED_TOKENS = 16
-"""Tokens for each word of an n-gram that are read again at the start of the next block, at least:
-more where words are longer, such as clauses of Chinese."""
+"""The smallest number of tokens per word of an n-gram that are repeated at the start of the next
+block; long words, such as clauses of Chinese, need more."""
 
 
-class Read(Protocol):
-    """A corpus to search, in pieces that can be read on their own."""
+class SearchableCorpus(Protocol):
+    """A corpus in pieces that can be read independently."""
 
     def __len__(self) -> int:
-        """How many pieces."""
+        """Returns the number of pieces."""
         ...
 
     def texts(self, piece: int, ngram: int) -> Iterator[str]:
-        """A piece's texts; no n-gram of so many words crosses from one to the next."""
+        """Yields a piece's texts; no n-gram of `ngram` words spans two of them."""
         ...
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a corpus as conf/corpus has them; files are pieces where they can be."""
+    """The documents of a corpus of conf/corpus; its files are the pieces if it has files."""
 
     corpus: Corpus | ByFile
 
@@ -53,11 +54,11 @@ class Documents:
         return getattr(self.corpus, "shards", None)
 
     def __len__(self) -> int:
-        """See `Read`."""
+        """Returns the number of pieces."""
         return 1 if self._files is None else len(self._files)
 
     def texts(self, piece: int, ngram: int) -> Iterator[str]:
-        """See `Read`."""
+        """Yields a piece's texts."""
         if self._files is None:
             return (document.text for document in self.corpus.documents())
         files: Any = self.corpus
@@ -66,40 +67,40 @@ class Documents:
 
 @dataclass(frozen=True)
 class Packed:
-    """The packed sequences of a corpus folder: what a model saw, copies of members included."""
+    """The packed sequences of a corpus folder, as a model saw them, with copies of members."""
 
     corpus: PackedCorpus
 
     def __len__(self) -> int:
-        """See `Read`."""
+        """Returns 1: the sequences are a single piece."""
         return 1
 
     def texts(self, piece: int, ngram: int) -> Iterator[str]:
-        """See `Read`. A block begins with the last tokens of the one before, cut at a blank."""
-        held = np.empty(0, np.int32)
+        """Yields the text of each block, which repeats the end of the block before it."""
+        carried = np.empty(0, np.int32)
         for block in self.corpus.blocks():
-            ids = np.concatenate([held, block.reshape(-1)])
-            yield self._whole_words(ids, len(held) > 0, True)
-            held = self._carried(ids, ngram)
-        yield self._whole_words(held, True, False)
+            ids = np.concatenate([carried, block.reshape(-1)])
+            yield self._whole_words(ids, len(carried) > 0, True)
+            carried = self._carried(ids, ngram)
+        yield self._whole_words(carried, True, False)
 
     def _carried(self, ids: Ids, ngram: int) -> Ids:
-        """The last tokens, enough for the words of an n-gram and the one that is cut before it."""
+        """Returns the last tokens, enough for an n-gram and the word before it that may be cut."""
         tokens = CARRIED_TOKENS * ngram
         while tokens < len(ids):
-            held = ids[-tokens:]
-            if len(words_of(self._whole_words(held, True, False))) > ngram:
-                return held
+            carried = ids[-tokens:]
+            if len(words_of(self._whole_words(carried, True, False))) > ngram:
+                return carried
             tokens *= 2
         return ids
 
     def _whole_words(self, ids: Ids, cut_before: bool, cut_after: bool) -> str:
-        """The texts between special tokens, without a word that the block's ends may cut."""
+        """Returns the text between special tokens, without words cut by the block's ends."""
         tokenizer = self.corpus.tokenizer
         special = np.isin(ids, tokenizer.hf.all_special_ids)
-        parts = np.split(ids, np.flatnonzero(special))
-        flags = np.split(special, np.flatnonzero(special))
-        texts = [tokenizer.decode(p[~f].tolist()) for p, f in zip(parts, flags, strict=True)]
+        documents = np.split(ids, np.flatnonzero(special))
+        masks = np.split(special, np.flatnonzero(special))
+        texts = [tokenizer.decode(d[~m].tolist()) for d, m in zip(documents, masks, strict=True)]
         if cut_before:
             texts[0] = " ".join(texts[0].split()[1:])
         if cut_after:
@@ -109,11 +110,11 @@ class Packed:
 
 @dataclass(frozen=True)
 class Search:
-    """Looks for the texts' n-grams in a corpus, piece by piece (see `core.tasks.Task`)."""
+    """Searches for the texts' n-grams in a corpus, piece by piece (see `core.tasks.Task`)."""
 
     texts: Sequence[str]
     ngram: int
-    corpus: Read
+    corpus: SearchableCorpus
     folder: Path
 
     @cached_property
@@ -131,48 +132,48 @@ class Search:
         return Index(self._numbered, self.ngram)
 
     def __len__(self) -> int:
-        """The corpus's pieces."""
+        """Returns the number of the corpus's pieces."""
         return len(self.corpus)
 
     def done(self, piece: int) -> Path:
-        """What says that a piece was read."""
+        """Returns the file that marks a piece as read."""
         return self.folder / f"{piece:05d}.json"
 
     def files(self, piece: int) -> list[Path]:
-        """Which n-grams it has, a bit each."""
+        """Returns the file with one bit per n-gram, set if the piece includes it."""
         return [self.folder / f"{piece:05d}.npy"]
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Read a piece; returns how much it has."""
-        numbers, found = Numbers(self._vocabulary), np.zeros(len(self._index.grams), bool)
+        """Reads a piece; returns the numbers of its texts and characters."""
+        numbers, present = Numbers(self._vocabulary), np.zeros(len(self._index.grams), bool)
         texts = characters = 0
         with progress(desc="overlap", unit="character", unit_scale=True) as bar:
             for chunk, size in joined(self.corpus.texts(piece, self.ngram)):
-                found[self._index.places(numbers.of(chunk))[1]] = True
+                present[self._index.places(numbers.of(chunk))[1]] = True
                 texts, characters = texts + size, characters + len(chunk)
                 bar.update(len(chunk))
-        np.save(self.files(piece)[0], np.packbits(found))
+        np.save(self.files(piece)[0], np.packbits(present))
         return {"texts": texts, "characters": characters}
 
     def shares(self) -> NDArray[np.float64]:
-        """Of each text, the share of its n-grams that the corpus has; NaN where it has none."""
+        """Returns each text's share of n-grams in the corpus; NaN if the text has no n-gram."""
         count = len(self._index.grams)
-        found = np.zeros(count, bool)
+        present = np.zeros(count, bool)
         for piece in range(len(self)):
-            found |= np.unpackbits(np.load(self.files(piece)[0]), count=count).astype(bool)
-        rows = (self._index.places(words)[1] for words in self._numbered)
-        return np.array([found[own].mean() if len(own) else np.nan for own in rows])
+            present |= np.unpackbits(np.load(self.files(piece)[0]), count=count).astype(bool)
+        grams_by_text = (self._index.places(words)[1] for words in self._numbered)
+        return np.array([present[g].mean() if len(g) else np.nan for g in grams_by_text])
 
 
 def joined(texts: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """The texts in chunks of some length, with a border between them; and how many each has."""
-    held: list[str] = []
+    """Yields chunks of texts with a border between them, and the number of texts in each."""
+    chunk: list[str] = []
     size = 0
     for text in texts:
-        held.append(text)
+        chunk.append(text)
         size += len(text)
         if size >= CHUNK_CHARACTERS:
-            yield BORDER.join(held), len(held)
-            held, size = [], 0
-    if held:
-        yield BORDER.join(held), len(held)
+            yield BORDER.join(chunk), len(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield BORDER.join(chunk), len(chunk)

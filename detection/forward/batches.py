@@ -44,11 +44,11 @@ def run_sequences(
     def score(
         batch: list[Sequence[int]], called: list[str], _: int, tell: Tell
     ) -> list[TokenStats]:
-        stats = model.stats(batch, tell)
+        stats = model.score(batch, tell)
         check_finite(stats, called)
         return stats
 
-    budget = sys.maxsize if model.takes_all else batch_tokens
+    budget = sys.maxsize if model.batches_itself else batch_tokens
     return run_batches(sequences, names, budget, score, progress)
 
 

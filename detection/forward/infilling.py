@@ -185,7 +185,7 @@ def run_branches(
     def hidden(ids_BT: Tensor) -> Tensor:
         return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0]
 
-    texts = model.stats(sequences, hidden=hidden)
+    texts = model.score(sequences, hidden=hidden)
     queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
     states = partial(branch_states, model, cache, queries=queries)
     return _all_copies(model, sequences, names, future, texts, states, tell)
@@ -202,7 +202,7 @@ def run_naive(
 ) -> list[Copies]:
     """What `run_branches` gives, by one forward a branch: for models without cache or 4-D mask."""
     states = partial(naive_states, model, sequences, batch_tokens=batch_tokens)
-    return _all_copies(model, sequences, names, future, model.stats(sequences), states, tell)
+    return _all_copies(model, sequences, names, future, model.score(sequences), states, tell)
 
 
 def _all_copies(

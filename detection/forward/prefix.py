@@ -39,11 +39,11 @@ class AfterPrefix(LanguageModel):
         states, self.past = model.states(input_ids=prefix_1P, use_cache=True)
         self.last_11X = states[:, -1:]
 
-    def stats(
+    def score(
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
     ) -> list[TokenStats]:
         """The statistics of each sequence's tokens after the first, behind the prefix."""
-        return self.model.stats(sequences, hidden=self.hidden)
+        return self.model.score(sequences, hidden=self.hidden)
 
     def hidden(self, ids_BT: Tensor) -> Tensor:
         """The hidden states (B, T, X) of each text after the prefix."""
@@ -59,9 +59,9 @@ class WithPrefix(LanguageModel):
 
     def __init__(self, model: LanguageModel, prefix: Sequence[int], special: int) -> None:
         self.model, self.prefix, self.special = model, prefix, special
-        self.takes_all = model.takes_all
+        self.batches_itself = model.batches_itself
 
-    def stats(
+    def score(
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
     ) -> list[TokenStats]:
         """The statistics of each sequence's tokens after the first, behind the prefix.
@@ -73,7 +73,7 @@ class WithPrefix(LanguageModel):
         leading = slice(0, max(0, self.special - 1))
         return [
             TokenStats.joined([stats[leading], stats[start:]])
-            for stats in self.model.stats(whole, tell)
+            for stats in self.model.score(whole, tell)
         ]
 
 

@@ -170,10 +170,10 @@ def run_written(
         batch: Sequence[Prompt], called: Sequence[str], _: int, tell: Tell
     ) -> list[list[int]]:
         try:
-            return model.write(batch, temperature, tell)
+            return model.generate(batch, temperature, tell)
         except DataError as error:
             raise DataError(f"text {called[0]}, or one of its batch: {error}") from error
 
-    budget = sys.maxsize if model.takes_all else batch_tokens
+    budget = sys.maxsize if model.batches_itself else batch_tokens
     rows = run_batches(prompts, called, budget, score, progress)
     return [rows[i : i + n] for i in range(0, len(rows), n)]

@@ -1,4 +1,4 @@
-"""A model under test, before it is loaded: what names it, and what it can give."""
+"""The interface of a kind of model: a handle before it is loaded, and the loaded model."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import TYPE_CHECKING, Any, Self
 from contamination.detection.passes import TokenStats
 
 if TYPE_CHECKING:
-    from contamination.detection.config import DetectionConfig
+    from contamination.detection.config import DetectionConfig, ScoredModelConfig
     from contamination.training.trained_model import Ancestry
 
 UNKNOWN_STEP = -1
-SERVED = "+served"  # what a digest ends with where it is of what a server said, not of weights
+SERVED = "+served"  # the end of a digest that is computed from a server's answers, not from weights
 
 
 class ModelHandle(ABC):
-    """A kind of model is a subclass in a file of its own, and an entry of `detection.models.KINDS`.
+    """A model before it is loaded: its identity, and what it can provide.
 
-    One that is not opened by its path alone is opened in `detection.models.open_node`.
+    A kind of model is a subclass in its own file and an entry of `detection.models.KINDS`.
 
     Attributes:
-        gives: of `detection.passes.NUMBERS` those that its statistics hold, and what else a view
-            may ask for: `states`, hidden states behind keys and values that are kept, and
-            `continuations`, what it writes after a prompt.
-        field: the config field that named it, for errors.
+        provides: the names of `detection.passes.NUMBERS` that its statistics include, and the
+            other abilities that a view may ask for: `states`, hidden states after stored keys and
+            values, and `continuations`, the text that it generates after a prompt.
+        field: the config field that named the model, for errors.
         digest: a hash that changes with the weights.
         slug: a readable name for folders.
-        step: the optimizer step of the checkpoint; -1 where it is unknown.
+        step: the optimizer step of the checkpoint; -1 if it is unknown.
     """
 
-    gives: frozenset[str]
+    provides: frozenset[str]
     field: str
     digest: str
     slug: str
     step: int
 
     def titled(self, title: str) -> str:
-        """A progress bar's title, with what the model is where it is not the one under test."""
+        """Returns a progress bar's title, with the role of a model that is not under test."""
         role = self.field.partition(".")[0]
         return title if role == "model" else f"{role} {title}"
 
     @property
     @abstractmethod
     def path(self) -> str:
-        """Where it is, for errors."""
+        """Where the model is, for errors."""
 
     @property
     @abstractmethod
@@ -56,67 +56,76 @@ class ModelHandle(ABC):
     @property
     @abstractmethod
     def context(self) -> int | None:
-        """The most tokens that it takes; None where it names no limit."""
+        """The maximum number of tokens in a text; None if the model states no limit."""
 
     @property
-    def looks_back(self) -> bool:
-        """Whether what it says of a token is the same whatever follows; unless it is known: no."""
+    def ignores_later_tokens(self) -> bool:
+        """Whether a token's statistics are known not to depend on the tokens after it."""
         return False
 
     @property
     @abstractmethod
     def vocabulary(self) -> int | None:
-        """How many tokens it knows; None where it does not say."""
+        """The number of entries in the vocabulary; None if the model does not state it."""
 
     @property
     def ancestry(self) -> Ancestry:
-        """How it is known, and what it was trained from; a kind that knows no more: its digest."""
+        """The identities of the model and of what it was trained from; by default its digest."""
         from contamination.training.trained_model import Ancestry
 
         return Ancestry(frozenset({self.digest}))
 
     @classmethod
     @abstractmethod
-    def opens(cls, path: str) -> bool:
-        """Whether a model at `path` is of this kind."""
+    def opens(cls, config: ScoredModelConfig) -> bool:
+        """Returns whether the config node describes a model of this kind."""
 
     @classmethod
     @abstractmethod
-    def open(cls, field: str, path: str, *, trust_remote_code: bool = False) -> Self:
-        """The model at `path`, and whether its own code may run.
+    def open(cls, name: str, config: ScoredModelConfig, runs: str) -> Self:
+        """Returns the handle of the model that the config node `name` describes.
+
+        Args:
+            name: the node's name, for errors.
+            config: a node for which `opens` returns True.
+            runs: the folder of all artefacts.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is no such model.
         """
 
     @abstractmethod
     def tokenizer(self) -> Any:
-        """Its tokenizer, called as a fast one of transformers.
+        """Returns the tokenizer, which is called like a fast tokenizer of transformers.
 
-        It takes several texts at once, and for `detection online` also `return_offsets_mapping`.
+        It accepts several texts at once, and for `detection online` also `return_offsets_mapping`.
         """
 
     @abstractmethod
     def load(self, settings: DetectionConfig) -> LanguageModel:
-        """The model, ready to read tokens."""
+        """Returns the loaded model."""
+
+    def request_counter(self, settings: DetectionConfig) -> RequestCounter | None:
+        """Returns a stand-in that counts the requests to a server; None if the model runs here."""
+        return None
 
 
 Tell = Callable[[int, int], None]
-"""Called with how many of a batch's rows are done, and how many there are."""
+"""Called with the number of finished rows of a batch, and the number of all its rows."""
 
 
 def tell_nobody(done: int, total: int) -> None:
-    """For a batch that no bar counts."""
+    """Ignores the progress of a batch."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model is to go on from.
+    """Tokens that a model continues.
 
     Attributes:
         ids: token ids, at least 1.
-        tokens: how many it writes at most.
-        seed: of its draws: what is drawn follows from it alone.
+        tokens: the maximum number of tokens to generate.
+        seed: the seed of the sampling, which depends on nothing else.
     """
 
     ids: Sequence[int]
@@ -124,35 +133,49 @@ class Prompt:
     seed: int = 0
 
     def __len__(self) -> int:
-        """Tokens when all is written."""
+        """Returns the number of tokens of the prompt and the longest continuation."""
         return len(self.ids) + self.tokens
 
 
 class LanguageModel(ABC):
-    """What every kind of model can do. What else a kind can, its `ScoredModel.gives` says."""
+    """A loaded model; `ModelHandle.provides` says which of its statistics are available."""
 
-    takes_all: bool = False
-    """Whether it takes any number of sequences at once and divides them itself."""
+    batches_itself: bool = False
+    """Whether it accepts any number of sequences at once and divides them into batches itself."""
 
     @abstractmethod
-    def stats(
+    def score(
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
     ) -> list[TokenStats]:
-        """The statistics of each sequence's tokens after the first, from one batch.
+        """Returns the statistics of each sequence's tokens after the first, for one batch.
 
         Args:
             sequences: token ids, at least 2 each.
-            tell: is told how far a batch is that takes long.
+            tell: called with the progress of a batch that takes long.
         """
 
-    def write(
+    def generate(
         self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
     ) -> list[list[int]]:
-        """The token ids that follow each prompt, without what ends the text.
+        """Returns the generated token ids after each prompt, without the end-of-text token.
 
         Args:
-            prompts: those of one batch.
-            temperature: of the draws; 0: the most probable token each time.
-            tell: is told how far a batch is that takes long.
+            prompts: the prompts of one batch.
+            temperature: the sampling temperature; 0 means greedy decoding.
+            tell: called with the progress of a batch that takes long.
         """
         raise NotImplementedError
+
+
+class RequestCounter(LanguageModel):
+    """Counts the requests that a server would receive, without sending any.
+
+    Attributes:
+        requests: the number of requests.
+        tokens: the number of tokens that they send and receive.
+        is_estimate: whether some texts may need more requests than were counted.
+    """
+
+    requests: float = 0.0
+    tokens: float = 0.0
+    is_estimate: bool = False

@@ -1,7 +1,7 @@
-"""A causal language model of transformers: its hidden states, and the statistics of chosen rows.
+"""A causal language model of transformers: its hidden states, token statistics and generation.
 
-Shapes: B texts, T tokens (padded), N rows that are real tokens, X hidden units (or the vocabulary),
-V vocabulary.
+Shapes: B texts, P prompt tokens, L generated tokens, T tokens (padded), N rows that are real
+tokens, X hidden units (or the vocabulary), V vocabulary.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from contamination.detection.models.kernel import statistics_of
 from contamination.detection.passes import TokenStats
 
 
-class Draw(LogitsProcessor):  # type: ignore[misc]
-    """Leaves each row the token that its uniform number draws, at a temperature above 0."""
+class SampleByUniforms(LogitsProcessor):  # type: ignore[misc]
+    """Samples each row's token by inverse transform, from uniforms that the prompt's seed draws."""
 
     def __init__(self, prompts: Sequence[Prompt], temperature: float) -> None:
-        drawn = [np.random.default_rng(each.seed).random(each.tokens) for each in prompts]
-        self.uniform_BL = torch.from_numpy(np.stack(drawn))
+        uniforms = [np.random.default_rng(p.seed).random(p.tokens) for p in prompts]
+        self.uniform_BL = torch.from_numpy(np.stack(uniforms))
         self.start, self.temperature = len(prompts[0].ids), temperature
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """The logits (B, V): 0 for the drawn token, −∞ for every other."""
+        """Returns logits (B, V): 0 for the sampled token, −∞ for every other."""
         step = input_ids.shape[1] - self.start
         total_BV = (scores.double() / self.temperature).softmax(-1).cumsum(-1)
         u_B1 = self.uniform_BL[:, step, None].to(scores.device) * total_BV[:, -1:]
@@ -45,24 +45,24 @@ class Draw(LogitsProcessor):  # type: ignore[misc]
         return torch.full_like(scores, -torch.inf).scatter_(1, token_B1, 0.0)
 
 
-class Finite(LogitsProcessor):  # type: ignore[misc]
-    """Raises a DataError where no token has a probability."""
+class CheckFinite(LogitsProcessor):  # type: ignore[misc]
+    """Raises a DataError if no token has a probability."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """The logits (B, V) as they are."""
+        """Returns the logits (B, V) unchanged."""
         if not scores.logsumexp(-1).isfinite().all():
             raise DataError(
-                "the model's logits are NaN or infinite, so it can't write. Check the model's "
-                "weights, or use detection.dtype=float32."
+                "the model's logits are NaN or infinite, so it can't generate text. Check the "
+                "model's weights, or use detection.dtype=float32."
             )
         return scores
 
 
 @torch.inference_mode()
-def written(
+def generate_batch(
     hf: Any, device: torch.device, prompts: Sequence[Prompt], temperature: float
 ) -> list[list[int]]:
-    """See `LanguageModel.write`; all prompts have one length and want as many tokens.
+    """Returns the continuations of prompts that share one length and one maximum of tokens.
 
     Raises:
         ConfigError: the model's class has no `generate`.
@@ -70,57 +70,61 @@ def written(
     """
     if not getattr(hf, "can_generate", bool)():
         raise ConfigError(
-            f"the model's class, {type(hf).__name__}, has no `generate`, so it writes nothing: "
-            "leave out the methods for which a model writes, such as samia and cdd."
+            f"the model's class, {type(hf).__name__}, has no `generate`: leave out the methods "
+            "for which a model generates text, such as samia and cdd."
         )
     ids_BP = torch.tensor([list(prompt.ids) for prompt in prompts], device=device)
-    own, ends = hf.generation_config, end_tokens(hf)
-    steps = [Finite(), *([Draw(prompts, temperature)] if temperature else [])]
-    hf.generation_config = GenerationConfig(  # its own may repeat less, or cut the vocabulary
+    eos_ids = eos_token_ids(hf)
+    processors = [CheckFinite(), *([SampleByUniforms(prompts, temperature)] if temperature else [])]
+    model_defaults = hf.generation_config  # may penalise repetition, or truncate the vocabulary
+    hf.generation_config = GenerationConfig(
         max_new_tokens=prompts[0].tokens,
         do_sample=False,
-        eos_token_id=ends or None,
-        pad_token_id=ends[0] if ends else 0,
+        eos_token_id=eos_ids or None,
+        pad_token_id=eos_ids[0] if eos_ids else 0,
     )
     try:
-        found = hf.generate(
+        ids_BT = hf.generate(
             ids_BP,
             attention_mask=torch.ones_like(ids_BP),
-            logits_processor=LogitsProcessorList(steps),
+            logits_processor=LogitsProcessorList(processors),
         )
     finally:
-        hf.generation_config = own
-    rows = found[:, ids_BP.shape[1] :].tolist()
-    return [row[: min((row.index(e) for e in ends if e in row), default=None)] for row in rows]
+        hf.generation_config = model_defaults
+    rows = ids_BT[:, ids_BP.shape[1] :].tolist()
+    return [row[: min((row.index(e) for e in eos_ids if e in row), default=None)] for row in rows]
 
 
-def end_tokens(hf: Any) -> list[int]:
-    """The tokens that end a text, by the model's own settings."""
+def eos_token_ids(hf: Any) -> list[int]:
+    """Returns the tokens that end a text, by the model's own settings."""
     config = hf.config.get_text_config(decoder=True)
-    given = hf.generation_config.eos_token_id
-    given = config.eos_token_id if given is None else given
-    return [] if given is None else [given] if isinstance(given, int) else list(given)
+    eos = hf.generation_config.eos_token_id
+    eos = config.eos_token_id if eos is None else eos
+    return [] if eos is None else [eos] if isinstance(eos, int) else list(eos)
 
 
 log = logging.getLogger(__name__)
 
 
 class CausalLM(LanguageModel):
-    """Runs a model without ever holding more float32 logits than asked for.
+    """Runs a model and keeps few float32 logits in memory at a time.
 
-    Nearly every model is a body and a head (`head_of`). Where this one is not, its logits take the
-    hidden state's place, whole. On a GPU one kernel makes the statistics of a head's hidden states
-    (`statistics_of`).
+    Nearly every model is a body and a head (`head_of`). If a model is not, its full logits take
+    the place of the hidden states. On a GPU, one kernel computes the statistics from the hidden
+    states (`statistics_of`).
 
-    A model spread over devices moves its inputs itself: the hidden states, and the logits, may be
-    on another device than `device`, where the token ids go.
+    A model that is spread over devices moves its inputs itself: the hidden states and the logits
+    may be on another device than `device`, which receives the token ids.
+
+    Args:
+        hf: a model of transformers.
+        kernel: `detection.kernel`.
     """
 
     def __init__(self, hf: Any, kernel: str = "auto") -> None:
-        """Args: the model; `detection.kernel`."""
         self.hf = hf
-        devices = (p.device for p in hf.parameters() if not p.is_meta)  # meta: kept on disk
-        self.device = next(devices, torch.device("cpu"))  # of the first layer, for the token ids
+        devices = (p.device for p in hf.parameters() if not p.is_meta)  # meta: offloaded to disk
+        self.device = next(devices, torch.device("cpu"))  # that of the first layer
         config = hf.config.get_text_config(decoder=True)
         self.vocabulary: int = config.vocab_size
         ids = torch.arange(min(8, self.vocabulary), device=self.device)[None]
@@ -128,62 +132,69 @@ class CausalLM(LanguageModel):
         self.statistics = statistics_of(self.head, self.vocabulary, kernel)
         half = {str(p.dtype) for p in hf.parameters() if p.dtype in HALF}
         if half and (self.head is None or not self.head.is_linear):
-            log.warning("%s makes its logits itself, in %s.", type(hf).__name__, *half)
+            log.warning("%s computes its logits itself, in %s.", type(hf).__name__, *half)
 
     @torch.inference_mode()
-    def stats(
+    def score(
         self,
         sequences: Sequence[Sequence[int]],
         tell: Tell = tell_nobody,
         hidden: Callable[[Tensor], Tensor] | None = None,
     ) -> list[TokenStats]:
-        """One forward over sequences padded on the right, which a causal model's rows never see.
+        """Returns each sequence's statistics from one forward pass, padded on the right.
 
         Args:
             sequences: token ids, at least 2 each.
-            tell: is told nothing: a batch is one forward.
-            hidden: what gives the hidden states instead of the method of this name.
+            tell: never called, since a batch is one forward pass.
+            hidden: computes the hidden states instead of the method of this name.
         """
         rows = [torch.tensor(sequence) for sequence in sequences]
         ids_BT = pad_sequence(rows, batch_first=True).to(self.device)
-        each = zip((hidden or self.hidden)(ids_BT), rows, strict=True)
-        hidden_NX = torch.cat([states[: len(row) - 1] for states, row in each])
-        return self.stats_of(hidden_NX, [np.array(sequence[1:]) for sequence in sequences])
+        hidden_BTX = (hidden or self.hidden)(ids_BT)
+        states = [
+            hidden_TX[: len(row) - 1] for hidden_TX, row in zip(hidden_BTX, rows, strict=True)
+        ]
+        return self.stats_of(torch.cat(states), [np.array(sequence[1:]) for sequence in sequences])
 
-    def write(
+    def generate(
         self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
     ) -> list[list[int]]:
-        """What follows each prompt; those of one length are run together, without padding."""
+        """Returns each prompt's continuation; prompts of one length share a batch, unpadded."""
         shapes = [(len(prompt.ids), prompt.tokens) for prompt in prompts]
-        found = dict[int, list[int]]()
+        continuations = dict[int, list[int]]()
         for shape in sorted(set(shapes)):
-            places = [i for i, other in enumerate(shapes) if other == shape]
-            rows = written(self.hf, self.device, [prompts[i] for i in places], temperature)
-            found.update(zip(places, rows, strict=True))
-        return [found[i] for i in range(len(prompts))]
+            indices = [i for i, prompt_shape in enumerate(shapes) if prompt_shape == shape]
+            batch = [prompts[i] for i in indices]
+            rows = generate_batch(self.hf, self.device, batch, temperature)
+            continuations.update(zip(indices, rows, strict=True))
+        return [continuations[i] for i in range(len(prompts))]
 
     def stats_of(self, hidden_NX: Tensor, targets: Sequence[NDArray[np.int64]]) -> list[TokenStats]:
-        """Each text's statistics of its `targets`, from the states before them, all in a row."""
+        """Returns each text's statistics of its `targets`, from the states before them.
+
+        Args:
+            hidden_NX: the states of all texts, concatenated.
+            targets: the token ids of each text.
+        """
         targets_N = torch.from_numpy(np.concatenate(targets)).to(self.device)
         ends = np.cumsum([len(tokens) for tokens in targets])[:-1]
         pieces = [np.split(column, ends) for column in self.columns(hidden_NX, targets_N)]
-        return [TokenStats(*each) for each in zip(*pieces, strict=True)]
+        return [TokenStats(*columns) for columns in zip(*pieces, strict=True)]
 
     def columns(self, hidden_NX: Tensor, targets_N: Tensor) -> list[NDArray[Any]]:
-        """The five statistics (N,)."""
-        found = self.statistics(hidden_NX, targets_N)
-        *floats, top_id = (column.cpu().numpy() for column in found)
+        """Returns the five statistics (N,)."""
+        *floats, top_id = (c.cpu().numpy() for c in self.statistics(hidden_NX, targets_N))
         return [*floats, top_id.astype(np.int32)]
 
     def hidden(self, ids_BT: Tensor) -> Tensor:
-        """The last hidden states (B, T, X); no mask, so the padding must be on the right.
+        """Returns the last hidden states (B, T, X); the padding must be on the right.
 
-        A causal model's row never reads what stands to its right.
+        No attention mask is needed: a position of a causal model never attends to later ones.
         """
         return self.states(input_ids=ids_BT, use_cache=False)[0]
 
     def states(self, **inputs: Any) -> tuple[Tensor, Any]:
-        """The last hidden states of a forward on these inputs, and its keys and values."""
+        """Returns the last hidden states of a forward pass, and its keys and values."""
         output = (self.hf.base_model if self.head else self.hf)(**inputs)
         states: Tensor = output[0] if self.head else output.logits
         return states, getattr(output, "past_key_values", None)
@@ -192,7 +203,7 @@ class CausalLM(LanguageModel):
 def load_causal_lm(
     field: str, path: str, settings: DetectionConfig, *, trust_remote_code: bool
 ) -> CausalLM:
-    """The model on its device, or on all devices as `detection.device_map` says."""
+    """Returns the model on its device, or on several as `detection.device_map` says."""
     load = partial(load_model, field, path, settings.dtype, trust_remote_code=trust_remote_code)
     if settings.device_map is not None:
         return CausalLM(load(device_map=settings.device_map), settings.kernel)
@@ -200,7 +211,11 @@ def load_causal_lm(
 
 
 def chosen_device(name: str) -> torch.device:
-    """The device of this name (`detection.device`)."""
+    """Returns the device of this name (`detection.device`).
+
+    Raises:
+        ConfigError: the name is of a CUDA device and torch finds none.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name != "cpu" and not torch.cuda.is_available():

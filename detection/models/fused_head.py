@@ -1,10 +1,10 @@
-"""The head and the statistics of `token_statistics` in one Triton kernel, without the logits.
+"""The head and the statistics of `token_statistics` in one Triton kernel, without storing logits.
 
 Shapes: N rows, X hidden units, V vocabulary, P parts of the vocabulary.
 
-A program takes some rows and a part of the vocabulary, a block at a time, and keeps the largest
-logit so far and the sums S, A and B. Parts are merged as blocks are. Products are summed in
-float32, of float32 numbers without TF32.
+A program handles some rows and a part of the vocabulary, one block at a time, and keeps the
+largest logit so far and the sums S, A and B. Parts are merged like blocks. Products are summed in
+float32, those of float32 numbers without TF32.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from torch import Tensor
 from contamination.detection.models.head import HALF, Head
 from contamination.detection.models.token_statistics import FAR, finished, merged
 
-ROWS, ENTRIES = 128, 128  # of a block; half as many of float32, which takes more registers
+ROWS, ENTRIES = 128, 128  # of a block; half as many for float32, which needs more registers
 UNITS = 64  # hidden units at a time
-PROGRAMS = 1024  # some eight for each multiprocessor, so that the last ones leave few idle
+PROGRAMS = 1024  # about eight per multiprocessor, so that few are idle at the end
 
 
 def fused_statistics(head: Head, hidden_NX: Tensor, targets_N: Tensor) -> list[Tensor]:
-    """`token_statistics.statistics` of the head's logits, on the head's device.
+    """Returns `token_statistics.statistics` of the head's logits, on the head's device.
 
     Args:
-        head: a head that is linear.
+        head: a linear head.
         hidden_NX: the hidden states, at least one.
-        targets_N: the tokens that follow.
+        targets_N: the next tokens.
     """
     weight_VX, bias_V = head.module.weight, head.module.bias
     hidden_NX, targets_N = hidden_NX.to(weight_VX), targets_N.to(weight_VX.device)
@@ -37,14 +37,14 @@ def fused_statistics(head: Head, hidden_NX: Tensor, targets_N: Tensor) -> list[T
     rows, entries = (ROWS, ENTRIES) if half else (ROWS // 2, ENTRIES // 2)
     (n, units), vocabulary = hidden_NX.shape, len(weight_VX)
     blocks, columns = triton.cdiv(n, rows), triton.cdiv(vocabulary, entries)
-    part = triton.cdiv(columns, min(columns, triton.cdiv(PROGRAMS, blocks))) * entries
-    parts = triton.cdiv(vocabulary, part)
+    part_entries = triton.cdiv(columns, min(columns, triton.cdiv(PROGRAMS, blocks))) * entries
+    parts = triton.cdiv(vocabulary, part_entries)
     sums_P5N = hidden_NX.new_empty((parts, 5, n), dtype=torch.float32)
     top_id_PN = targets_N.new_empty((parts, n))
     with torch.cuda.device_of(weight_VX):  # type: ignore[no-untyped-call]
-        _part[(blocks, parts)](
+        _part_sums[(blocks, parts)](
             hidden_NX, weight_VX.contiguous(), weight_VX if bias_V is None else bias_V, targets_N,
-            sums_P5N, top_id_PN, n, vocabulary, units, part, head.scale, head.cap or 1.0,
+            sums_P5N, top_id_PN, n, vocabulary, units, part_entries, head.scale, head.cap or 1.0,
             HAS_BIAS=bias_V is not None, HAS_CAP=head.cap is not None,
             WHOLE=units % UNITS == 0, ROWS=rows, ENTRIES=entries,
             UNITS=UNITS if half else UNITS // 2, FAR=FAR,
@@ -54,26 +54,26 @@ def fused_statistics(head: Head, hidden_NX: Tensor, targets_N: Tensor) -> list[T
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _part(  # type: ignore[no-untyped-def]
-    hidden, weight, bias, targets, sums, top_ids, n, vocabulary, units, part, scale, cap,
+def _part_sums(  # type: ignore[no-untyped-def]
+    hidden, weight, bias, targets, sums, top_ids, n, vocabulary, units, part_entries, scale, cap,
     HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, WHOLE: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, UNITS: tl.constexpr, FAR: tl.constexpr,
 ):  # fmt: skip
-    """The maximum, the target's logit (0 where it is elsewhere), S, A, B and the top token."""
+    """Stores the maximum, the target's logit (0 if in another part), S, A, B and the top token."""
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, UNITS)
-    read = tl.minimum(row, n - 1)  # rows and entries beyond the end repeat the last, unread
+    read = tl.minimum(row, n - 1)  # rows and entries beyond the end repeat the last and are masked
     target = tl.load(targets + read)
     hidden_rows = hidden + read.to(tl.int64)[:, None] * units
     top = tl.full((ROWS,), float("-inf"), tl.float32)
     top_id = tl.zeros((ROWS,), tl.int32)
     at_target = tl.zeros((ROWS,), tl.float32)
     total, first, second = at_target, at_target, at_target
-    begin = tl.program_id(1) * part
-    for start in range(begin, tl.minimum(begin + part, vocabulary), ENTRIES):
+    begin = tl.program_id(1) * part_entries
+    for start in range(begin, tl.minimum(begin + part_entries, vocabulary), ENTRIES):
         entry = start + tl.arange(0, ENTRIES)
         inside = (entry < vocabulary)[None, :]
-        known = tl.minimum(entry, vocabulary - 1)
-        weight_columns = weight + known.to(tl.int64)[None, :] * units
+        in_range = tl.minimum(entry, vocabulary - 1)
+        weight_columns = weight + in_range.to(tl.int64)[None, :] * units
         y = tl.zeros((ROWS, ENTRIES), tl.float32)
         for x in range(0, units, UNITS):
             if WHOLE:
@@ -85,15 +85,15 @@ def _part(  # type: ignore[no-untyped-def]
                 w = tl.load(weight_columns + (x + unit)[:, None], mask=there[:, None], other=0.0)
             y = tl.dot(h, w, y, input_precision="ieee")
         if HAS_BIAS:
-            y += tl.load(bias + known).to(tl.float32)[None, :]
+            y += tl.load(bias + in_range).to(tl.float32)[None, :]
         y *= scale
         if HAS_CAP:
             small = tl.exp(-2.0 * tl.abs(y / cap))
             y = tl.where(y < 0, -cap, cap) * ((1.0 - small) / (1.0 + small))
         at_target += tl.sum(tl.where(entry[None, :] == target[:, None], y, 0.0), 1)
         best = tl.max(tl.where(inside, y, float("-inf")), 1)
-        found = tl.where(inside & (y == best[:, None]), entry[None, :], vocabulary - 1)
-        top_id = tl.where(best > top, tl.min(found, 1), top_id)
+        best_entry = tl.where(inside & (y == best[:, None]), entry[None, :], vocabulary - 1)
+        top_id = tl.where(best > top, tl.min(best_entry, 1), top_id)
         larger = tl.maximum(top, best)
         d = tl.where(top == float("-inf"), 0.0, tl.minimum(larger - top, FAR))
         y = tl.where(inside, y - larger[:, None], 0.0)
@@ -104,11 +104,11 @@ def _part(  # type: ignore[no-untyped-def]
         first = factor * (first - d * total) + tl.sum(ey, 1)
         total = factor * total + tl.sum(e, 1)
         top = larger
-    place, real = tl.program_id(1), row < n
-    out = sums + place.to(tl.int64) * 5 * n + row
+    part, real = tl.program_id(1), row < n
+    out = sums + part.to(tl.int64) * 5 * n + row
     tl.store(out, top, mask=real)
     tl.store(out + n, at_target, mask=real)
     tl.store(out + 2 * n, total, mask=real)
     tl.store(out + 3 * n, first, mask=real)
     tl.store(out + 4 * n, second, mask=real)
-    tl.store(top_ids + place.to(tl.int64) * n + row, top_id.to(tl.int64), mask=real)
+    tl.store(top_ids + part.to(tl.int64) * n + row, top_id.to(tl.int64), mask=real)

@@ -1,7 +1,7 @@
-"""The last layer of a causal language model: float32 logits of some of its hidden states.
+"""The head of a causal language model: from hidden states to float32 logits.
 
-Shapes: N rows, X hidden units, V vocabulary. With the head's weights W and bias b, a hidden state h
-has the logits
+Shapes: N rows, X hidden units, V vocabulary, B entries of a block of it. With the head's weights W
+and bias b, a hidden state h has the logits
 
     cap·tanh(scale·(W·h + b) / cap)
 
@@ -24,19 +24,19 @@ HALF = (torch.bfloat16, torch.float16)
 CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 FACTORS = ("logit_scale", "logits_scaling", "lm_head_multiplier")
 DIVISORS = ("logits_scaling",)
-"""What configs call them: of Gemma, RecurrentGemma and xLSTM; Cohere, HyperCLOVA X and Falcon H1;
+"""Config fields of Gemma, RecurrentGemma and xLSTM; of Cohere, HyperCLOVA X and Falcon H1; of
 Granite."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What makes logits of the body's hidden states.
+    """The output layer, which computes logits from the body's hidden states.
 
     Attributes:
         module: the model's output embeddings.
-        scale: what its logits are multiplied by.
-        cap: the soft cap; None: there is none.
-        is_linear: whether the module does no more than multiply by its weights.
+        scale: the factor of the logits.
+        cap: the soft cap; None if there is none.
+        is_linear: whether the module is only a product with its weights, plus the bias.
     """
 
     module: Any
@@ -45,9 +45,9 @@ class Head:
     is_linear: bool = True
 
     def logits(self, hidden_NX: Tensor) -> Iterator[Tensor]:
-        """Float32 logits, a block of the vocabulary at a time, in memory that is free to overwrite.
+        """Yields float32 logits, one block of the vocabulary at a time, which may be overwritten.
 
-        Of 16-bit weights the products are summed in float32 and never rounded to 16 bits.
+        Products of 16-bit weights are summed in float32 and never rounded to 16 bits.
         """
         for logits in self._products(hidden_NX):
             if self.scale != 1:
@@ -55,7 +55,7 @@ class Head:
             yield logits if self.cap is None else logits.div_(self.cap).tanh_().mul_(self.cap)
 
     def _products(self, hidden_NX: Tensor) -> Iterator[Tensor]:
-        """W·h + b, each (N, at most BLOCK)."""
+        """Yields W·h + b for one block of the vocabulary at a time, (N, at most BLOCK)."""
         if not self.is_linear:
             yield from self.module(hidden_NX).float().split(BLOCK, dim=1)
             return
@@ -67,7 +67,7 @@ class Head:
 
 
 def _linear(hidden_NX: Tensor, weight_BX: Tensor, bias_B: Tensor | None) -> Tensor:
-    """Float32 products (N, B); those of 16-bit weights are summed in float32."""
+    """Returns float32 products (N, B); those of 16-bit weights are summed in float32."""
     if weight_BX.dtype not in HALF:
         return F.linear(hidden_NX, weight_BX, bias_B).float()
     if weight_BX.is_cuda:
@@ -79,47 +79,50 @@ def _linear(hidden_NX: Tensor, weight_BX: Tensor, bias_B: Tensor | None) -> Tens
 
 @torch.inference_mode()
 def head_of(hf: Any, ids: Tensor) -> Head | None:
-    """The model's head, found by trying on a few tokens.
+    """Returns the model's head, verified on a few tokens.
 
-    Body and head must give the model's own logits to the bit.
+    Body and head must reproduce the model's own logits exactly.
 
     Args:
         hf: a model of transformers.
         ids: token ids (1, T) on its device.
 
     Returns:
-        The head; None where the model is not a body and such a head.
+        The head; None if the model is not a body and such a head.
     """
     body, module = hf.base_model, hf.get_output_embeddings()
     if module is None or body is hf:
         return None
     hidden = body(input_ids=ids, use_cache=False)[0].to(module.weight.dtype)
-    own = hf(input_ids=ids, use_cache=False).logits
+    model_logits = hf(input_ids=ids, use_cache=False).logits
     products = module(hidden)
-    for logits, scale, cap in _tries(products.to(own.device), hf.config.get_text_config(True)):
-        if torch.equal(logits.to(own.dtype), own):
+    config = hf.config.get_text_config(True)
+    for logits, scale, cap in _candidate_logits(products.to(model_logits.device), config):
+        if torch.equal(logits.to(model_logits.dtype), model_logits):
             return Head(module, scale, cap, _is_linear(module, hidden, products))
     return None
 
 
-def _tries(products: Tensor, config: Any) -> Iterator[tuple[Tensor, float, float | None]]:
-    """What the products may become, in the model's own operations; the scale and the cap."""
+def _candidate_logits(
+    products: Tensor, config: Any
+) -> Iterator[tuple[Tensor, float, float | None]]:
+    """Yields logits, scale and cap for each setting in the config, by the model's operations."""
     yield products, 1.0, None
-    for cap in _given(config, CAPS):
+    for cap in _config_values(config, CAPS):
         yield torch.tanh(products / cap) * cap, 1.0, cap
-    for factor in _given(config, FACTORS):
+    for factor in _config_values(config, FACTORS):
         yield products * factor, factor, None
-    for divisor in _given(config, DIVISORS):
+    for divisor in _config_values(config, DIVISORS):
         yield products / divisor, 1 / divisor, None
 
 
-def _given(config: Any, names: Sequence[str]) -> list[float]:
+def _config_values(config: Any, names: Sequence[str]) -> list[float]:
     return [value for name in names if (value := getattr(config, name, None))]
 
 
 def _is_linear(module: Any, hidden: Tensor, products: Tensor) -> bool:
-    """Whether the weights are here (accelerate may keep them on disk), and are all there is."""
+    """Returns whether the weights are in memory (accelerate may offload them) and suffice."""
     if not isinstance(module, torch.nn.Linear) or module.weight.is_meta:
         return False
-    found = F.linear(hidden.to(module.weight.device), module.weight, module.bias)
-    return torch.equal(found, products.to(found.device))
+    linear_products = F.linear(hidden.to(module.weight.device), module.weight, module.bias)
+    return torch.equal(linear_products, products.to(linear_products.device))

@@ -1,4 +1,4 @@
-"""What every kind of model has that transformers runs in this process."""
+"""Models that transformers runs in this process, in files or already loaded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import ConfigError
@@ -25,14 +25,14 @@ from contamination.detection.passes import NUMBERS
 from contamination.training.trained_model import Ancestry, ancestry_of
 
 if TYPE_CHECKING:
-    from contamination.detection.config import DetectionConfig
+    from contamination.detection.config import DetectionConfig, ScoredModelConfig
     from contamination.detection.models.causal_lm import CausalLM
 
 
 class TransformersModel(ModelHandle):
-    """A model with a config of transformers, which gives all."""
+    """A model with a config of transformers, which provides every statistic."""
 
-    gives: frozenset[str] = frozenset({*NUMBERS, "states", "continuations"})
+    provides: frozenset[str] = frozenset({*NUMBERS, "states", "continuations"})
 
     @property
     @abstractmethod
@@ -41,15 +41,15 @@ class TransformersModel(ModelHandle):
 
     @property
     def context(self) -> int | None:
-        """The most tokens that the config allows; None where it names no limit."""
+        """The maximum number of tokens that the config allows; None if it names no limit."""
         limit = getattr(self.config, "max_position_embeddings", None)
         return None if limit is None else int(limit)
 
     @property
-    def looks_back(self) -> bool:
-        """Whether what it says of a token is the same whatever follows.
+    def ignores_later_tokens(self) -> bool:
+        """Whether a token's statistics don't depend on the tokens after it.
 
-        Every causal model's is but for rotary embeddings that are scaled by the text's length.
+        That is so for every causal model, unless the text's length scales its rotary embeddings.
         """
         names = ("rope_parameters", "rope_scaling")
         rope = str([getattr(self.config, name, None) for name in names])
@@ -57,21 +57,21 @@ class TransformersModel(ModelHandle):
 
     @property
     def vocabulary(self) -> int | None:
-        """The entries of the vocabulary that the config names, if it does."""
+        """The number of vocabulary entries in the config; None if the config has none."""
         return getattr(self.config, "vocab_size", None)
 
 
-CODE = "+code"  # what a digest ends with where the model's own code runs
+CODE = "+code"  # the end of a digest if the model's own code runs
 
 
 @dataclass(frozen=True)
 class HFModel(TransformersModel):
-    """A model in files, which gives all.
+    """A model in files.
 
     Attributes:
         folder: its Hugging Face folder, or its GGUF file.
         trust_remote_code: whether Python code that comes with the model may run.
-        given: the path as it was given; a hub id for one of the hub.
+        configured_path: the path or the hub id in the config.
     """
 
     field: str
@@ -80,25 +80,58 @@ class HFModel(TransformersModel):
     slug: str
     step: int = UNKNOWN_STEP
     trust_remote_code: bool = False
-    given: str = ""
+    configured_path: str = ""
 
     @classmethod
-    def opens(cls, path: str) -> bool:
-        """Any path, or name of the hub."""
-        return True
+    def opens(cls, config: ScoredModelConfig) -> bool:
+        """Returns whether the node gives a path or a hub id, and no url."""
+        return config.path is not None and config.url is None
 
     @classmethod
-    def open(cls, field: str, path: str, *, trust_remote_code: bool = False) -> HFModel:
-        """The model at `path`; its own code may change what it computes, and so its digest.
+    def open(cls, name: str, config: ScoredModelConfig, runs: str) -> Self:
+        """Returns the model at the node's path; see `from_path`."""
+        trusted = config.trust_remote_code
+        return cls.from_path(f"{name}.path", str(config.path), trust_remote_code=trusted)
+
+    @classmethod
+    def from_path(cls, field: str, path: str, *, trust_remote_code: bool = False) -> Self:
+        """Returns the model at `path`; code of its own may change its numbers, so also its digest.
 
         Raises:
-            ConfigError: there is no such folder, or the hub can't give it.
+            ConfigError: there is no such folder, or the hub can't provide it.
             ArtifactError: the training artefact is unfinished.
         """
-        found = replace(_open(field, path), given=path)
+        handle = replace(cls._without_code(field, path), configured_path=path)
         if not trust_remote_code:
-            return found
-        return replace(found, digest=found.digest + CODE, trust_remote_code=True)
+            return handle
+        return replace(handle, digest=handle.digest + CODE, trust_remote_code=True)
+
+    @classmethod
+    def _without_code(cls, field: str, path: str) -> Self:
+        from contamination import training
+
+        resolved = resolve(field, path)
+        folder = Path(resolved)
+        if folder.is_file():
+            return cls(field, folder, file_digest(folder), folder.stem)
+        if not folder.is_dir():
+            cached = snapshot(field, resolved, MODEL_FILES)
+            digest = commit_digest(resolved, cached.name)
+            return cls(field, cached, digest, resolved.rpartition("/")[2])
+        if is_complete(folder):
+            checkpoint = training.open_checkpoint(folder)
+            step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))
+            return cls(field, checkpoint.hf, checkpoint.digest, folder.name, step)
+        slug, step = folder.name, UNKNOWN_STEP
+        if training.is_export(folder):  # of a finished training, at the step in its name
+            slug = f"{folder.resolve().parents[1].name}-{slug}"
+            step = int(folder.name.removeprefix("step-"))
+        elif not (folder / "config.json").is_file():
+            raise ConfigError(
+                f"{field} is {path!r}: the folder has neither manifest.json nor config.json. Give "
+                "a finished model folder of the training stage, or a Hugging Face folder."
+            )
+        return cls(field, folder, folder_digest(folder), slug, step)
 
     @property
     def path(self) -> str:
@@ -107,12 +140,12 @@ class HFModel(TransformersModel):
 
     @property
     def ancestry(self) -> Ancestry:
-        """By its weights' bytes or the hub's id, and by what its training recorded."""
-        return ancestry_of(self.field, self.given)
+        """The hash of the weights or the hub's id, and the models that its training recorded."""
+        return ancestry_of(self.field, self.configured_path)
 
     @property
     def tokenizer_digest(self) -> str:
-        """A hash of the tokenizer's files; a GGUF file holds its own."""
+        """A hash of the tokenizer's files; a GGUF file includes its tokenizer."""
         return self.digest if self.folder.is_file() else tokenizer_digest(self.folder)
 
     @cached_property
@@ -122,60 +155,33 @@ class HFModel(TransformersModel):
         return config.get_text_config(decoder=True)
 
     def tokenizer(self) -> Any:
-        """The files' own."""
+        """Returns the tokenizer in the model's folder."""
         return load_tokenizer(self.field, self.path, trust_remote_code=self.trust_remote_code)
 
     def load(self, settings: DetectionConfig) -> CausalLM:
-        """The model on its device, or on all devices as `detection.device_map` says."""
+        """Returns the model on its device, or on several as `detection.device_map` says."""
         from contamination.detection.models.causal_lm import load_causal_lm
 
         trusted = self.trust_remote_code
         return load_causal_lm(self.field, self.path, settings, trust_remote_code=trusted)
 
 
-def _open(field: str, path: str) -> HFModel:
-    from contamination import training
-
-    given = resolve(field, path)
-    folder = Path(given)
-    if folder.is_file():
-        return HFModel(field, folder, file_digest(folder), folder.stem)
-    if not folder.is_dir():
-        cached = snapshot(field, given, MODEL_FILES)
-        digest = commit_digest(given, cached.name)
-        return HFModel(field, cached, digest, given.rpartition("/")[2])
-    if is_complete(folder):
-        checkpoint = training.open_checkpoint(folder)
-        step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))
-        return HFModel(field, checkpoint.hf, checkpoint.digest, folder.name, step)
-    slug, step = folder.name, UNKNOWN_STEP
-    if training.is_export(folder):  # of a finished training, at the step that its name says
-        slug = f"{folder.resolve().parents[1].name}-{slug}"
-        step = int(folder.name.removeprefix("step-"))
-    elif not (folder / "config.json").is_file():
-        raise ConfigError(
-            f"{field} is {path!r}: the folder has neither manifest.json nor config.json. Give a "
-            "finished model folder of the training stage, or a Hugging Face folder."
-        )
-    return HFModel(field, folder, folder_digest(folder), slug, step)
-
-
 SCHEME = "held:"
-_held: dict[str, InMemoryModel] = {}
+_held: dict[str, InMemoryModel] = {}  # by path
 
 
 @dataclass(frozen=True, eq=False)
 class InMemoryModel(TransformersModel):
-    """A loaded `PreTrainedModel`, scored on the device and in the type that it has.
+    """A loaded `PreTrainedModel`, scored on its own device and in its own dtype.
 
     Attributes:
         hf: the model.
-        own_tokenizer: its tokenizer.
-        modes: each module's mode, training or not, which it gets back in the end.
+        hf_tokenizer: its tokenizer.
+        modes: whether each module was in training mode, which `release` restores.
     """
 
     hf: Any
-    own_tokenizer: Any
+    hf_tokenizer: Any
     field: str
     digest: str
     slug: str
@@ -184,47 +190,58 @@ class InMemoryModel(TransformersModel):
 
     @classmethod
     def of(cls, hf: Any, tokenizer: Any, field: str, *, kept: bool) -> InMemoryModel:
-        """Names the model by its class, and by its weights where its scores are `kept`."""
+        """Returns a handle named by the model's class, with a hash of the weights if `kept`.
+
+        Args:
+            hf: the model.
+            tokenizer: its fast tokenizer.
+            field: the name of the argument, for errors.
+            kept: whether its scores are stored, so that they need a digest of the weights.
+        """
         modes = [module.training for module in hf.modules()]
         digest, slug = weights_digest(hf) if kept else field, type(hf).__name__.lower()
         return cls(hf, tokenizer, field, digest, slug, modes)
 
     @classmethod
-    def opens(cls, path: str) -> bool:
-        """A path that `hold` gave."""
-        return path.startswith(SCHEME)
+    def opens(cls, config: ScoredModelConfig) -> bool:
+        """Returns whether the node's path is one that `hold` returned."""
+        return config.path is not None and config.path.startswith(SCHEME) and config.url is None
 
     @classmethod
-    def open(cls, field: str, path: str, *, trust_remote_code: bool = False) -> InMemoryModel:
-        """The model that is held under this path.
+    def open(cls, name: str, config: ScoredModelConfig, runs: str) -> InMemoryModel:
+        """Returns the model that this process holds under the node's path.
 
         Raises:
-            ConfigError: there is none: it was in another process, or nobody holds it any more.
+            ConfigError: the model was in another process, or has been released.
         """
+        path = str(config.path)
         if path not in _held:
-            raise ConfigError(f"{field} is {path!r}: no such model is held. Give it again.")
+            raise ConfigError(
+                f"{name}.path is {path!r}: this process has no such model in memory. Pass the "
+                "loaded model again."
+            )
         return _held[path]
 
     def hold(self) -> str:
-        """A path under which this process finds the model until it is released."""
+        """Returns a path under which this process finds the model until it is released."""
         _held[self.path] = self
         return self.path
 
     def release(self) -> None:
-        """Forget the path, and give each module its mode back."""
+        """Removes the path, and restores each module's mode."""
         del _held[self.path]
         for module, mode in zip(self.hf.modules(), self.modes, strict=True):
             module.training = mode
 
     @property
     def path(self) -> str:
-        """What it is held under."""
+        """The path under which the model is held."""
         return f"{SCHEME}{self.slug}-{id(self)}"
 
     @cached_property
     def tokenizer_digest(self) -> str:
-        """SHA-256 of the fast tokenizer's own text."""
-        return hashlib.sha256(self.own_tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+        """SHA-256 of the fast tokenizer's JSON."""
+        return hashlib.sha256(self.hf_tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
 
     @property
     def config(self) -> Any:
@@ -232,25 +249,25 @@ class InMemoryModel(TransformersModel):
         return self.hf.config.get_text_config(decoder=True)
 
     def tokenizer(self) -> Any:
-        """The one that it came with."""
-        return self.own_tokenizer
+        """Returns the tokenizer that was passed with the model."""
+        return self.hf_tokenizer
 
     def load(self, settings: DetectionConfig) -> CausalLM:
-        """The model as it is: `detection.dtype` and `detection.device` are its own."""
+        """Returns the model as it is: `detection.dtype` and `detection.device` are not used."""
         from contamination.detection.models.causal_lm import CausalLM
 
         return CausalLM(self.hf.eval(), settings.kernel)
 
 
 def weights_digest(hf: Any) -> str:
-    """SHA-256 of the class, the config, and the weights' names, types, shapes and bytes.
+    """Returns the SHA-256 of the class, the config, and the weights' names, dtypes and bytes.
 
-    What else may change its numbers, such as hooks or an adapter that is not active, is not in it.
+    Other causes of different numbers, such as hooks or inactive adapters, are not included.
     """
     import torch
 
-    found = hashlib.sha256(f"{type(hf).__qualname__} {hf.config.to_json_string()}".encode())
+    sha256 = hashlib.sha256(f"{type(hf).__qualname__} {hf.config.to_json_string()}".encode())
     for name, tensor in sorted(hf.state_dict().items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return found.hexdigest()
+        sha256.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        sha256.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return sha256.hexdigest()

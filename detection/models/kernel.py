@@ -1,6 +1,6 @@
-"""Which code makes the statistics of hidden states: the fused kernel, or the logits row by row.
+"""The choice between the fused Triton kernel and plain logits for statistics of hidden states.
 
-Shapes: N rows, X hidden units (or the vocabulary, of a model without a head).
+Shapes: N rows, X hidden units (or the vocabulary, for a model without a head).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from torch import Tensor
 from contamination.detection.models.head import HALF, Head
 from contamination.detection.models.token_statistics import BLOCK, rows_at_once, statistics
 
-CHECKED, TOLERANCE = 64, 1e-4  # rows of the first batch; relative, and in nats
+CHECKED_ROWS, TOLERANCE = 64, 1e-4  # rows of the first batch; relative, and in nats
 Statistics = Callable[[Tensor, Tensor], list[Tensor]]
-"""From hidden states (N, X) and the tokens that follow (N,) to the five statistics."""
+"""Computes the five statistics from hidden states (N, X) and the next tokens (N,)."""
 log = logging.getLogger(__name__)
 
 
 def statistics_of(head: Head | None, vocabulary: int, kernel: str) -> Statistics:
-    """The statistics by the fused kernel, where there is a GPU, Triton and a linear head.
+    """Returns the fused kernel if there are a GPU, Triton and a linear head, else plain logits.
 
     Args:
-        head: the model's head; None: the hidden states are its logits.
-        vocabulary: the model's entries.
+        head: the model's head; None if the hidden states are the logits.
+        vocabulary: the number of entries in the model's vocabulary.
         kernel: `detection.kernel`.
     """
     plain = partial(plain_statistics, head, vocabulary)
@@ -38,27 +38,27 @@ def statistics_of(head: Head | None, vocabulary: int, kernel: str) -> Statistics
     try:
         from contamination.detection.models.fused_head import fused_statistics
     except ImportError as error:
-        _say(f"Triton can't be imported ({error})")
+        _warn_of_plain_logits(f"Triton can't be imported ({error})")
         return plain
-    return Checked(partial(fused_statistics, head), plain)
+    return CheckedStatistics(partial(fused_statistics, head), plain)
 
 
 def plain_statistics(
     head: Head | None, vocabulary: int, hidden_NX: Tensor, targets_N: Tensor
 ) -> list[Tensor]:
-    """The statistics from logits: of some rows and a block of the vocabulary at a time."""
-    parts = torch.split(hidden_NX, rows_at_once(vocabulary, hidden_NX.device))
-    rows = (head.logits(h) if head else torch.split(h.float(), BLOCK, 1) for h in parts)
+    """Returns the statistics from logits of some rows and one block of the vocabulary at a time."""
+    chunks = torch.split(hidden_NX, rows_at_once(vocabulary, hidden_NX.device))
+    rows = (head.logits(h) if head else torch.split(h.float(), BLOCK, 1) for h in chunks)
     return statistics(rows, targets_N)
 
 
 @dataclass
-class Checked:
-    """Fused statistics that must agree with the plain ones on the first rows; else the plain ones.
+class CheckedStatistics:
+    """Uses the fused kernel if it agrees with plain logits on the first rows, else plain logits.
 
     Attributes:
-        fused: the statistics by the kernel.
-        plain: those from logits.
+        fused: computes the statistics by the kernel.
+        plain: computes them from logits.
         chosen: one of the two, after the first call.
     """
 
@@ -67,36 +67,37 @@ class Checked:
     chosen: Statistics | None = field(default=None, init=False)
 
     def __call__(self, hidden_NX: Tensor, targets_N: Tensor) -> list[Tensor]:
-        """The five statistics (N,)."""
+        """Returns the five statistics (N,)."""
         if not len(targets_N):
             return self.plain(hidden_NX, targets_N)
         if self.chosen is None:
-            return self._first(hidden_NX, targets_N)
+            return self._choose(hidden_NX, targets_N)
         return self.chosen(hidden_NX, targets_N)
 
-    def _first(self, hidden_NX: Tensor, targets_N: Tensor) -> list[Tensor]:
-        """Those of the first batch, all of it at once: of a few rows the kernel's loop is short."""
+    def _choose(self, hidden_NX: Tensor, targets_N: Tensor) -> list[Tensor]:
+        """Returns the statistics of the whole first batch; a few rows would not test the loop."""
         try:
-            found = self.fused(hidden_NX, targets_N)
-            expected = self.plain(hidden_NX[:CHECKED], targets_N[:CHECKED])
-            if all(map(_near, found[:-1], expected[:-1])):
+            fused = self.fused(hidden_NX, targets_N)
+            plain = self.plain(hidden_NX[:CHECKED_ROWS], targets_N[:CHECKED_ROWS])
+            if all(map(_agrees, fused[:-1], plain[:-1])):
                 self.chosen = self.fused
-                return found
-            _say("its statistics are not those of the logits on this device")
+                return fused
+            _warn_of_plain_logits("its statistics differ from those of the logits on this device")
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception as error:  # whatever the compiler makes of this device
-            _say(f"the kernel does not run on this device ({type(error).__name__}: {error})")
+        except Exception as error:  # any error of the compiler on this device
+            _warn_of_plain_logits(
+                f"the kernel does not run on this device ({type(error).__name__}: {error})"
+            )
         self.chosen = self.plain
         return self.plain(hidden_NX, targets_N)
 
 
-def _near(found: Tensor, expected: Tensor) -> bool:
-    first = found[: len(expected)]
-    return torch.allclose(first, expected, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+def _agrees(fused_N: Tensor, plain_N: Tensor) -> bool:
+    checked_N = fused_N[: len(plain_N)]
+    return torch.allclose(checked_N, plain_N, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
-@cache
-def _say(why: str) -> None:
-    """Once a process, for one reason."""
-    log.warning("detection.kernel: %s. Logits are made a block at a time instead.", why)
+@cache  # one warning per process and reason
+def _warn_of_plain_logits(reason: str) -> None:
+    log.warning("detection.kernel: %s. Logits are computed one block at a time instead.", reason)

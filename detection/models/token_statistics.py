@@ -1,17 +1,17 @@
-"""Statistics of next-token distributions over the vocabulary, a block of it at a time.
+"""Statistics of next-token distributions, computed one block of the vocabulary at a time.
 
 Shapes: N positions, V vocabulary, K blocks. With top the largest logit of a block, y = logits − top
-and e = exp(y), a block has the sums S = Σ e, A = Σ e·y and B = Σ e·y². Where another block's top is
+and e = exp(y), a block has the sums S = Σ e, A = Σ e·y and B = Σ e·y². If another block's top is
 larger by d, every y falls by d and every e by the factor exp(−d):
 
     S → exp(−d)·S,   A → exp(−d)·(A − d·S),   B → exp(−d)·(B − 2d·A + d²·S)
 
-As y ≤ 0, all terms of a sum have one sign, so that nothing cancels. Of the whole vocabulary then
+As y ≤ 0, all terms of a sum have one sign, so that nothing cancels. Over the whole vocabulary
 
     log p = y − log S,   μ = A / S − log S,   σ² = B / S − (A / S)²
 
 The maximum is a safe shift for σ: σ² ≥ p_max·(A / S)², so the difference loses no more than a
-factor 1 / p_max of float32's precision, in practice some 20.
+factor 1 / p_max of float32's precision, in practice about 20.
 """
 
 from __future__ import annotations
@@ -21,64 +21,64 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-STD_FLOOR = 1e-6  # a distribution that float32 holds for certain has no spread to divide by
+STD_FLOOR = 1e-6  # a distribution that is certain in float32 has no spread to divide by
 BLOCK = 4096  # entries of the vocabulary
 INNER = 64
 FAR = 1000.0  # nats: exp(−FAR) is 0 in float32
 
 
 def statistics(rows: Iterable[Iterable[Tensor]], targets_N: Tensor) -> list[Tensor]:
-    """What `TokenStats` holds: logprob, mean, std, top_logprob, top_id, each of shape (N,).
+    """Returns the columns of `TokenStats`: logprob, mean, std, top_logprob, top_id, each (N,).
 
     Args:
-        rows: of the N positions some at a time, in order, their float32 logits: one tensor a block
-            of the vocabulary, `BLOCK` wide but for the last. Their memory is used as working space.
+        rows: float32 logits of consecutive chunks of the N positions. A chunk has one tensor per
+            block of the vocabulary, `BLOCK` wide except for the last. The tensors are overwritten.
             A NaN or an infinity makes its row's statistics NaN.
-        targets_N: the tokens that follow.
+        targets_N: the next tokens.
     """
-    parts, start = [], 0
+    merged_chunks, start = [], 0
     for blocks in rows:
-        sums = [_sums(block, k * BLOCK, targets_N[start:]) for k, block in enumerate(blocks)]
+        sums = [_block_sums(block, k * BLOCK, targets_N[start:]) for k, block in enumerate(blocks)]
         sums_K5N, top_id_KN = map(torch.stack, zip(*sums, strict=True))
-        parts.append(merged(sums_K5N, top_id_KN))
+        merged_chunks.append(merged(sums_K5N, top_id_KN))
         start += top_id_KN.shape[1]
-    return finished(*map(torch.cat, zip(*parts, strict=True)))
+    return finished(*map(torch.cat, zip(*merged_chunks, strict=True)))
 
 
 def merged(sums_K5N: Tensor, top_id_KN: Tensor) -> list[Tensor]:
-    """The target's y, S, A, B and the top token over all blocks, all (N,).
+    """Returns the target's y, S, A, B and the top token over all blocks, all (N,).
 
     Args:
-        sums_K5N: each block's top, its logit of the target (0 where that is in another), S, A, B.
-        top_id_KN: its top token.
+        sums_K5N: each block's top, its logit of the target (0 if another block has it), S, A, B.
+        top_id_KN: each block's top token.
     """
     top_KN, target, total, first, second = sums_K5N.unbind(1)
-    top_N, place = top_KN.max(0)  # of equal ones the first, which has the lowest ids
+    top_N, block_N = top_KN.max(0)  # of equal values the first, which has the lowest ids
     d = (top_N - top_KN).clamp(max=FAR)
-    parts = total, first - d * total, second - 2 * d * first + d * d * total
-    sums = [(torch.exp(-d) * each).sum(0) for each in parts]
-    return [target.sum(0) - top_N, *sums, top_id_KN.gather(0, place[None])[0]]
+    shifted = total, first - d * total, second - 2 * d * first + d * d * total
+    sums = [(torch.exp(-d) * sum_KN).sum(0) for sum_KN in shifted]
+    return [target.sum(0) - top_N, *sums, top_id_KN.gather(0, block_N[None])[0]]
 
 
 def finished(
     target: Tensor, total: Tensor, first: Tensor, second: Tensor, top_id: Tensor
 ) -> list[Tensor]:
-    """The statistics from the target's y, S, A, B, and the top token; all (N,)."""
+    """Returns the statistics from the target's y, S, A, B and the top token; all (N,)."""
     log_total, mean, square = total.log(), first / total, second / total
     std = (square - mean * mean).clamp_min(STD_FLOOR**2).sqrt()
     return [target - log_total, mean - log_total, std, -log_total, top_id]
 
 
 def rows_at_once(vocabulary: int, device: torch.device) -> int:
-    """Positions to take at once: 8 MiB of a block's logits on a CPU, 512 MiB on an accelerator.
+    """Returns the chunk size: 8 MiB of a block's logits on a CPU, 512 MiB on an accelerator.
 
-    Few enough to stay in a CPU's caches, enough for its threads and for a matrix product.
+    On a CPU that fits the caches, and is still enough for its threads and for a matrix product.
     """
     return (2**21 if device.type == "cpu" else 2**27) // min(vocabulary, BLOCK)
 
 
-def _sums(logits_NB: Tensor, start: int, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """A block's sums (5, N) and top tokens (N,), of tokens from `start` on; see `merged`."""
+def _block_sums(logits_NB: Tensor, start: int, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the sums (5, N) and top tokens (N,) of a block that begins with token `start`."""
     rows, width = logits_NB.shape
     inside_N1 = targets[:rows, None].to(logits_NB.device) - start
     target = logits_NB.gather(1, inside_N1.clamp(0, width - 1))
@@ -86,19 +86,19 @@ def _sums(logits_NB: Tensor, start: int, targets: Tensor) -> tuple[Tensor, Tenso
     best_N1 = _argmax(logits_NB)[:, None]
     top = logits_NB.gather(1, best_N1)
     y = logits_NB.sub_(top)
-    p = y.softmax(-1)  # on a CPU faster than exp, and as exact but for its sum: p is e times p_top
+    p = y.softmax(-1)  # on a CPU faster than exp, and as exact; p is e times p_top
     p_top = p.gather(1, best_N1)[:, 0]
     sums = p.sum(-1), p.mul_(y).sum(-1), p.mul_(y).sum(-1)
-    each = target[:, 0], *(column / p_top for column in sums)
-    return torch.stack([top[:, 0], *each]), best_N1[:, 0] + start
+    columns = target[:, 0], *(column / p_top for column in sums)
+    return torch.stack([top[:, 0], *columns]), best_N1[:, 0] + start
 
 
 def _argmax(logits_NB: Tensor) -> Tensor:
-    """The first maximum of each row, several times faster on a CPU by maxima of a few entries."""
+    """Returns the first maximum of each row; on a CPU, maxima of small pieces are much faster."""
     width = logits_NB.shape[1]
     if width % INNER or logits_NB.device.type != "cpu":
         return logits_NB.max(-1).indices
     inner_NKI: Tensor = logits_NB.unflatten(1, (-1, INNER))  # type: ignore[no-untyped-call]
-    place = inner_NKI.amax(-1).max(-1).indices
-    inside = inner_NKI[torch.arange(len(inner_NKI)), place].max(-1).indices
-    return place * INNER + inside
+    piece_N = inner_NKI.amax(-1).max(-1).indices
+    inside_N = inner_NKI[torch.arange(len(inner_NKI)), piece_N].max(-1).indices
+    return piece_N * INNER + inside_N

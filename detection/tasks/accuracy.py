@@ -1,16 +1,16 @@
-"""Task accuracy of members against non-members: is what was seen also answered better?
+"""Task accuracy of members and non-members: are questions that were seen also answered better?
 
 Each example is answered by likelihood over its options (Shi et al. 2024, table 8): every option is
-put into the example's own template, and the one whose tokens the model finds likeliest is chosen.
-An option's tokens are those after the prompt's; where its first letters merge with the prompt's
-last ones into another token, that token is the option's. `detection.tasks.questions` says by what
-options are compared: the same forward serves every way.
+put into the example's own template, and the option with the likeliest tokens is chosen. An
+option's tokens are those after the prompt's; if its first letters merge with the prompt's last
+ones into one token, that token belongs to the option. `detection.tasks.questions` defines several
+criteria of choice, which all use the same forward pass.
 
 ::
 
     runs/accuracy/<model>-<hash>/
     ├── config.yaml
-    ├── accuracy.parquet  one row an example
+    ├── accuracy.parquet  one row per example
     └── manifest.json
 """
 
@@ -35,7 +35,7 @@ from contamination.detection.config import DetectionConfig, ReferenceConfig, Sco
 from contamination.detection.examples import open_examples
 from contamination.detection.forward.batches import run_sequences
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.tasks.questions import (
     Asked,
@@ -54,7 +54,7 @@ FILE = "accuracy.parquet"
 
 @dataclass(frozen=True)
 class AccuracyStage:
-    """Everything that one run needs."""
+    """The configuration of one run."""
 
     runs: str = "runs"
     examples: ExamplesConfig = field(default_factory=ExamplesConfig)
@@ -62,21 +62,27 @@ class AccuracyStage:
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
     detection: DetectionConfig = field(default_factory=DetectionConfig)
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
-    """What names each benchmark's options; for others it is what the corpus records."""
+    """Fields that name each benchmark's options; by default those that the corpus records."""
 
     def models(self) -> list[Self]:
-        """The stage alone, and the same for the reference model where there is one."""
-        alone = replace(self, reference=ReferenceConfig())
+        """Returns the stage for the model, and for the reference model if there is one."""
+        model_stage = replace(self, reference=ReferenceConfig())
         if self.reference.given is None:
-            return [alone]
+            return [model_stage]
         if self.reference.path is not None:
             resolve("reference.path", self.reference.path)
-        return [alone, replace(alone, model=self.reference)]
+        return [model_stage, replace(model_stage, model=self.reference)]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A question's texts, then its letters', as token ids; the first `prompt` are no answer's."""
+class TokenizedQuestion:
+    """A question as token ids.
+
+    Attributes:
+        question: the question.
+        ids: the tokens of each option's text, then of each letter's text.
+        prompt: the number of leading tokens that are not part of the answer.
+    """
 
     question: Question
     ids: list[list[int]]
@@ -84,32 +90,32 @@ class Rows:
 
 
 def run(stage: AccuracyStage) -> Artifact:
-    """Answer the examples with `model`, or find them answered.
+    """Answers the examples with `model`, unless the artefact exists; returns the artefact.
 
     Raises:
-        ConfigError: a model that there isn't, or an answer_field that is no field.
-        DataError: no corpus, or nothing in it can be asked.
-        ArtifactError: a corpus or model folder that is unfinished.
+        ConfigError: the model does not exist, or answer_field is no field of the examples.
+        DataError: there is no corpus, or none of its examples can be asked.
+        ArtifactError: the corpus or model folder is unfinished.
     """
-    stage.detection.require_whole("each option is read behind its question")
-    model = open_node("model", stage.model, stage.runs)
+    stage.detection.require_whole("each option is read after its question")
+    handle = open_model("model", stage.model, stage.runs)
     asked = ask_corpus(stage)
     inputs = {
-        "model": model.digest,
-        "tokenizer": model.tokenizer_digest,
+        "model": handle.digest,
+        "tokenizer": handle.tokenizer_digest,
         "examples": examples_digest(open_examples(stage.examples)),
         "questions": questions_digest(asked.questions),
     }
     settings = {"detection": stage.detection.of_a_pass}
-    folder = locate(Path(stage.runs), KIND, model.slug, settings, inputs)
-    return build(folder, stage, inputs, partial(_make, stage, model, asked), named=settings)
+    folder = locate(Path(stage.runs), KIND, handle.slug, settings, inputs)
+    return build(folder, stage, inputs, partial(_make, stage, handle, asked), named=settings)
 
 
 def ask_corpus(stage: AccuracyStage) -> Asked:
-    """The examples' questions.
+    """Returns the examples' questions.
 
     Raises:
-        DataError: `examples.path` is no corpus folder, or nothing in it can be asked.
+        DataError: `examples.path` is no corpus folder, or none of its examples can be asked.
     """
     path = Path(stage.examples.path).expanduser()
     if not path.is_dir():
@@ -128,58 +134,67 @@ def ask_corpus(stage: AccuracyStage) -> Asked:
     return asked
 
 
-def tokenize(loaded: LoadedModel, asked: Asked) -> tuple[list[Rows], Counter[tuple[str, str]]]:
-    """The questions' token rows, and how many have none that the model could score, by reason."""
-    found: list[Rows] = []
+def tokenize(
+    loaded: LoadedModel, asked: Asked
+) -> tuple[list[TokenizedQuestion], Counter[tuple[str, str]]]:
+    """Returns the tokenized questions, and the numbers left out by (benchmark, reason)."""
+    tokenized: list[TokenizedQuestion] = []
     left_out: Counter[tuple[str, str]] = Counter()
     context = loaded.source.context
     for question in asked.questions:
         texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
-        before, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
-        prompt = prompt_tokens(before, ids)
+        prompt_ids, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
+        prompt = prompt_tokens(prompt_ids, ids)
         if prompt == 0:
-            left_out[question.benchmark, "no token stands before the options"] += 1
+            left_out[question.benchmark, "no token is before the options"] += 1
         elif context is not None and max(map(len, ids)) > context:
             left_out[question.benchmark, "an option's text is longer than the model's context"] += 1
         else:
-            found.append(Rows(question, ids, prompt))
-    return found, left_out
+            tokenized.append(TokenizedQuestion(question, ids, prompt))
+    return tokenized, left_out
 
 
 def prompt_tokens(prompt: Sequence[int], ids: Sequence[Sequence[int]]) -> int:
-    """How many tokens the prompt alone and all rows begin with; each row keeps a token."""
+    """Returns how many tokens the prompt and all rows share at the start; each row keeps one."""
     return min(shared_start(prompt, *ids), *(len(row) - 1 for row in ids))
 
 
 def likelihoods(
-    source: ModelHandle, settings: DetectionConfig, rows: Sequence[Rows]
+    handle: ModelHandle, settings: DetectionConfig, questions: Sequence[TokenizedQuestion]
 ) -> list[list[np.ndarray[Any, Any]]]:
-    """For each question and row of it the log-probabilities (float64) of the answer's tokens."""
-    ids = [row for each in rows for row in each.ids]
-    names = [f"{r.question.example_id}, option {n}" for r in rows for n in range(len(r.ids))]
-    task, title = partial(run_sequences, batch_tokens=settings.batch_tokens), source.titled(KIND)
+    """Returns the log-probabilities (float64) of the answer's tokens, per question and row."""
+    ids = [row for question in questions for row in question.ids]
+    names = [
+        f"{tokenized.question.example_id}, option {n}"
+        for tokenized in questions
+        for n in range(len(tokenized.ids))
+    ]
+    task, title = partial(run_sequences, batch_tokens=settings.batch_tokens), handle.titled(KIND)
     if spread(settings):
-        stats = run_slices(task, source, settings, ids, names, title=title)
+        stats = run_slices(task, handle, settings, ids, names, title=title)
     else:
-        stats = task(source.load(settings), ids, names, progress=title)
-    columns = iter(stats)  # entry i is of token i + 1
+        stats = task(handle.load(settings), ids, names, progress=title)
+    rows = iter(stats)  # entry i of a row is about token i + 1
     return [
-        [next(columns).logprob[each.prompt - 1 :].astype(np.float64) for _ in each.ids]
-        for each in rows
+        [next(rows).logprob[question.prompt - 1 :].astype(np.float64) for _ in question.ids]
+        for question in questions
     ]
 
 
-def _make(stage: AccuracyStage, model: ModelHandle, asked: Asked, folder: Path) -> Built:
-    rows, unscored = tokenize(LoadedModel(model, stage.detection), asked)
+def _make(stage: AccuracyStage, handle: ModelHandle, asked: Asked, folder: Path) -> Built:
+    questions, unscored = tokenize(LoadedModel(handle, stage.detection), asked)
     left_out = asked.left_out + unscored
-    if not rows:
+    if not questions:
         raise DataError(
             f"examples.path is {stage.examples.path!r}: the model can read none of its "
             f"{len(asked.questions)} questions ({'; '.join(r for _, r in left_out)}). Give a "
             "model of a longer context, or shorter examples."
         )
-    found = likelihoods(model, stage.detection, rows)
-    table = make_table([each.question for each in rows], found)
+    logprobs = likelihoods(handle, stage.detection, questions)
+    table = make_table([tokenized.question for tokenized in questions], logprobs)
     table.to_parquet(folder / FILE, index=False)
-    named = [{"benchmark": b, "reason": why, "examples": n} for (b, why), n in left_out.items()]
-    return Built([FILE], {"examples": len(table), "left_out": named})
+    counts = [
+        {"benchmark": benchmark, "reason": reason, "examples": count}
+        for (benchmark, reason), count in left_out.items()
+    ]
+    return Built([FILE], {"examples": len(table), "left_out": counts})

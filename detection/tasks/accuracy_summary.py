@@ -1,9 +1,9 @@
-"""What the answers say: members' accuracy, non-members', their difference, and by occurrences.
+"""Tables of accuracy: of members, of non-members, their difference, and by occurrences.
 
-Every figure has a 95% bootstrap interval, every difference a p-value that is corrected over the
-benchmarks. How options are compared can decide the conclusion: each benchmark is shown by its own
-convention first, then by every way. Two models are compared by each example's own change, so that
-is paired.
+Every number has a 95% bootstrap interval, and every difference a p-value that is corrected over
+the benchmarks. Since the criterion of choice can decide the conclusion, each benchmark is shown by
+its own convention first, and then by every criterion. Two models are compared by each example's
+change, so that the comparison is paired.
 """
 
 from __future__ import annotations
@@ -26,173 +26,198 @@ DRAWS, SEED = 1_000, 0
 RELABELINGS = 9_999
 HEADS = ("members", "non-members", "difference")
 AVERAGE = "average"
-Line = dict[str, Estimate]
+Estimates = dict[str, Estimate]
 
 
 def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
-    """By benchmark its difference's p-value and Holm's over all; for the average its own alone."""
+    """Returns the p-value of each benchmark's difference and Holm's; of the average, no Holm's."""
     sides = {str(name): _sides(rows) for name, rows in table.groupby("benchmark")}
-    both = {name: (m, n) for name, (m, n) in sides.items() if len(m) and len(n)}
-    values = {name: float(m.mean() - n.mean()) for name, (m, n) in both.items()}
+    testable = {name: (m, n) for name, (m, n) in sides.items() if len(m) and len(n)}
+    differences = {name: float(m.mean() - n.mean()) for name, (m, n) in testable.items()}
     nulls = {
         name: relabelled(m, n, RELABELINGS, derive(SEED, "relabelings", name))
-        for name, (m, n) in both.items()
+        for name, (m, n) in testable.items()
     }
-    alone = np.array([p_value(values[name], nulls[name]) for name in both])
-    pairs = zip(alone.tolist(), holm(alone).tolist(), strict=True)
-    found: dict[str, tuple[float, float | None]] = dict(zip(both, pairs, strict=True))
-    if len(both) == len(sides) > 1:
-        value, null = np.mean(list(values.values())), np.mean(list(nulls.values()), axis=0)
-        found[AVERAGE] = p_value(float(value), null), None
-    return found
+    uncorrected = np.array([p_value(differences[name], nulls[name]) for name in testable])
+    pairs = zip(uncorrected.tolist(), holm(uncorrected).tolist(), strict=True)
+    p_by_benchmark: dict[str, tuple[float, float | None]] = dict(zip(testable, pairs, strict=True))
+    if len(testable) == len(sides) > 1:
+        difference = np.mean(list(differences.values()))
+        null = np.mean(list(nulls.values()), axis=0)
+        p_by_benchmark[AVERAGE] = p_value(float(difference), null), None
+    return p_by_benchmark
 
 
-def lines(table: pd.DataFrame, *, wilson: bool = False) -> dict[str, Line]:
-    """For each benchmark, and on average, the mean of `value` of each kind, and the difference.
+def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict[str, Estimates]:
+    """Returns the estimates of each benchmark and their average: members, non-members, difference.
 
-    What is not there is left out: a difference needs both kinds. Members that were inserted no
-    time are neither kind. With `wilson` the means are shares, which may be 0: their intervals are
-    Wilson's (`core.statistics.estimates.intervals`), which then have a width as well.
+    An estimate without data is left out: a difference needs both kinds. Members that were never
+    inserted are neither kind.
+
+    Args:
+        table: the rows, with the column `value`.
+        wilson: whether values are 0 or 1, so that the means are shares with Wilson's intervals
+            (`core.statistics.estimates.intervals`), which have a width even at 0.
     """
     groups = table.groupby("benchmark")
-    found = {str(name): _line(str(name), rows, wilson=wilson) for name, rows in groups}
-    whole = {h: [line[h] for line in found.values() if h in line] for h in HEADS}
-    if len(found) > 1:
-        found[AVERAGE] = {h: mean(e) for h, e in whole.items() if len(e) == len(found)}
-    return found
+    line_by_benchmark = {
+        str(name): _estimates(str(name), rows, wilson=wilson) for name, rows in groups
+    }
+    if len(line_by_benchmark) > 1:
+        estimates = {
+            head: [line[head] for line in line_by_benchmark.values() if head in line]
+            for head in HEADS
+        }
+        line_by_benchmark[AVERAGE] = {
+            head: mean(column)
+            for head, column in estimates.items()
+            if len(column) == len(line_by_benchmark)
+        }
+    return line_by_benchmark
 
 
 def _sides(rows: pd.DataFrame) -> tuple[Scores, Scores]:
-    """The values of the members that were inserted, and of the non-members."""
+    """Returns the values of the members that were inserted, and of the non-members."""
     members = rows.loc[rows["member"] & (rows["occurrences"] > 0), "value"]
-    others = rows.loc[~rows["member"], "value"]
-    return members.to_numpy(np.float64), others.to_numpy(np.float64)
+    nonmembers = rows.loc[~rows["member"], "value"]
+    return members.to_numpy(np.float64), nonmembers.to_numpy(np.float64)
 
 
-def _line(name: str, rows: pd.DataFrame, *, wilson: bool) -> Line:
-    members, others = _sides(rows)
-    line: Line = {}
+def _estimates(name: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
+    members, nonmembers = _sides(rows)
+    line: Estimates = {}
     seed = derive(SEED, "accuracy", name)
-    drawn = resample(max(1, len(members)), max(1, len(others)), DRAWS, seed)
+    resamples = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
     if len(members):
-        draws = drawn.members @ members / len(members)
+        draws = resamples.members @ members / len(members)
         trials = len(members) if wilson else None
         line["members"] = Estimate(len(members), 0, float(members.mean()), draws, trials)
-    if len(others):
-        draws = drawn.nonmembers @ others / len(others)
-        trials = len(others) if wilson else None
-        line["non-members"] = Estimate(0, len(others), float(others.mean()), draws, trials)
+    if len(nonmembers):
+        draws = resamples.nonmembers @ nonmembers / len(nonmembers)
+        trials = len(nonmembers) if wilson else None
+        mean_value = float(nonmembers.mean())
+        line["non-members"] = Estimate(0, len(nonmembers), mean_value, draws, trials)
     if len(line) == 2:
         a, b = line["members"], line["non-members"]
-        sizes = len(members), len(others)
+        sizes = len(members), len(nonmembers)
         line["difference"] = Estimate(*sizes, a.value - b.value, a.draws - b.draws)
     return line
 
 
-MANY, MOST = 20, 0.8  # of so many examples, a share of one answer that is warned of
+MIN_EXAMPLES, MAX_SHARE = 20, 0.8  # a warning if more of so many examples have one answer
 
 
 def summary(table: pd.DataFrame, artifact: Artifact) -> str:
-    """Accuracy by benchmark and by occurrences, and what was left out.
+    """Returns tables of accuracy by benchmark and by occurrences, and notes on left-out examples.
 
     Args:
         table: the artefact's rows.
-        artifact: counts what was left out.
+        artifact: the artefact, with the counts of left-out examples.
     """
     table = table.assign(value=table["correct"].astype(float))
-    ways = _ways("accuracy", table, _right(table))
+    by_criterion = _criteria_table("accuracy", table, _correct(table))
     notes = _notes(table, artifact.counts["left_out"])
-    return "\n".join([*_means("accuracy", table), "", *ways, "", *_occurrences(table), *notes])
+    means = _means_table("accuracy", table)
+    return "\n".join([*means, "", *by_criterion, "", *_occurrences_table(table), *notes])
 
 
 def compared(model: pd.DataFrame, reference: pd.DataFrame) -> str:
-    """How the accuracy changed on the same examples, from the reference to the model."""
-    own = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
+    """Returns tables of the paired change in accuracy, from the reference to the model."""
+    columns = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
     suffixes = ("", "_before")
-    joined = model.merge(reference[own], on="example_id", suffixes=suffixes, validate="1:1")
+    joined = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
     change = joined["correct"].astype(float) - joined["correct_before"].astype(float)
     title = "accuracy minus the reference model's, on the same examples"
     if missing := len(model) - len(joined):
         title += f" ({missing} of the model's lack it)"
-    before = _right(joined, "_before")
-    changes = {by: values - before[by] for by, values in _right(joined).items()}
+    before = _correct(joined, "_before")
+    changes = {by: values - before[by] for by, values in _correct(joined).items()}
     joined = joined.assign(value=change)
-    return "\n".join([*_means(title, joined), "", *_ways("change", joined, changes)])
+    return "\n".join(
+        [*_means_table(title, joined), "", *_criteria_table("change", joined, changes)]
+    )
 
 
-def _right(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float]]:
-    """For each way of choosing 1 where the choice is right, else 0; NaN where there is none."""
-    chosen = {by: table[f"chosen_{by}{suffix}"] for by in CHOSEN_BY}
+def _correct(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float]]:
+    """Returns for each criterion 1 for a right choice, else 0; NaN if there is no choice."""
+    choices = {by: table[f"chosen_{by}{suffix}"] for by in CHOSEN_BY}
     return {
-        by: (one == table["answer"]).astype(float).where(one.notna()) for by, one in chosen.items()
+        by: (choice == table["answer"]).astype(float).where(choice.notna())
+        for by, choice in choices.items()
     }
 
 
-def _means(title: str, table: pd.DataFrame) -> list[str]:
-    """Each benchmark by its own way of choosing."""
+def _means_table(title: str, table: pd.DataFrame) -> list[str]:
+    """Returns a table of each benchmark by its own criterion."""
     chance = table["options"].map(lambda options: 1 / len(options))
     chances = chance.groupby(table["benchmark"]).mean()
-    ways = table.groupby("benchmark")["chosen_by"].first()
-    found, tested = lines(table), p_values(table)
-    width = _width(found)
+    criteria = table.groupby("benchmark")["chosen_by"].first()
+    line_by_benchmark, p_by_benchmark = estimates_by_benchmark(table), p_values(table)
+    width = _width(line_by_benchmark)
     head = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{h:>30}" for h in HEADS)
     rows = [
         f"{title}, by each benchmark's convention (95% bootstrap intervals; number of examples; "
         "p-values by relabeling, Holm's over the benchmarks)",
         f"{head}{'p':>8}{'p Holm':>8}{'chance':>8}",
     ]
-    for name, line in found.items():
+    for name, line in line_by_benchmark.items():
         guess = chances.mean() if name == AVERAGE else chances[name]
         cells = "".join(f"{cell(line.get(h), h):>30}" for h in HEADS)
-        cells += "".join(f"{p_words(p):>8}" for p in tested.get(name, (None, None)))
-        rows.append(f"{name:{width}}{ways.get(name, ''):11}{cells}{guess:>8.3f}")
+        cells += "".join(f"{p_words(p):>8}" for p in p_by_benchmark.get(name, (None, None)))
+        rows.append(f"{name:{width}}{criteria.get(name, ''):11}{cells}{guess:>8.3f}")
     return rows
 
 
-def _ways(title: str, table: pd.DataFrame, values: Mapping[str, pd.Series[float]]) -> list[str]:
-    """Each benchmark by every way of choosing that all its options allow; `*` is its own."""
-    own = dict(table.groupby("benchmark")["chosen_by"].first())
-    names = [*sorted(own), *([AVERAGE] if len(own) > 1 else [])]
-    ways = {by: _lines_by(table, one) for by, one in values.items()}
+def _criteria_table(
+    title: str, table: pd.DataFrame, values: Mapping[str, pd.Series[float]]
+) -> list[str]:
+    """Returns a table of each benchmark by every criterion that all its options allow."""
+    conventions = dict(table.groupby("benchmark")["chosen_by"].first())
+    names = [*sorted(conventions), *([AVERAGE] if len(conventions) > 1 else [])]
+    lines_by_criterion = {
+        by: _estimates_by_criterion(table, series) for by, series in values.items()
+    }
     width = _width(names)
     head = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
-    rows = [f"{title} by every way to choose an option (*: the benchmark's convention)", head]
+    rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", head]
     for name in names:
         for kind in HEADS:
-            found = {by: ways[by].get(name, {}).get(kind) for by in CHOSEN_BY}
-            cells = [_share(e) + " *"[own.get(name) == by] for by, e in found.items()]
+            cells = []
+            for by in CHOSEN_BY:
+                estimate = lines_by_criterion[by].get(name, {}).get(kind)
+                cells.append(_share(estimate) + " *"[conventions.get(name) == by])
             rows.append(f"{name:{width}}{kind:13}" + "".join(f"{cell:>25}" for cell in cells))
     return rows
 
 
-def _lines_by(table: pd.DataFrame, values: pd.Series[float]) -> dict[str, Line]:
-    """The lines of the benchmarks whose examples all have a value; an average only of all."""
-    whole = values.notna().groupby(table["benchmark"]).transform("all")
-    found = lines(table.assign(value=values)[whole])
-    if not whole.all():
-        found.pop(AVERAGE, None)
-    return found
+def _estimates_by_criterion(table: pd.DataFrame, values: pd.Series[float]) -> dict[str, Estimates]:
+    """Returns the estimates of benchmarks without missing values; the average only of all."""
+    complete = values.notna().groupby(table["benchmark"]).transform("all")
+    line_by_benchmark = estimates_by_benchmark(table.assign(value=values)[complete])
+    if not complete.all():
+        line_by_benchmark.pop(AVERAGE, None)
+    return line_by_benchmark
 
 
 def _width(names: Iterable[str]) -> int:
     return max([9, *map(len, names)]) + 2
 
 
-def _occurrences(table: pd.DataFrame) -> list[str]:
-    """The members' accuracy for each number of occurrences; 0 stands for the non-members."""
-    times = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
+def _occurrences_table(table: pd.DataFrame) -> list[str]:
+    """Returns a table of accuracy by the number of occurrences; 0 stands for non-members."""
+    counts = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
     groups = {0: table[~table["member"]]}
-    groups |= {n: table[table["member"] & (table["occurrences"] == n)] for n in times}
-    found = {n: lines(group) for n, group in groups.items()}
+    groups |= {n: table[table["member"] & (table["occurrences"] == n)] for n in counts}
+    lines_by_count = {n: estimates_by_benchmark(group) for n, group in groups.items()}
     names = [*sorted(table["benchmark"].unique()), AVERAGE]
     width = _width(names)
     rows = [f"{'occurrences':13}{'benchmark':{width}}{'accuracy':>30}"]
     for name in names:
-        for n in found:
+        for n, line_by_benchmark in lines_by_count.items():
             kind = "members" if n else "non-members"
-            one = found[n].get(name, {}).get(kind)
-            if one is not None:
-                rows.append(f"{n:<13}{name:{width}}{cell(one, kind):>30}")
+            estimate = line_by_benchmark.get(name, {}).get(kind)
+            if estimate is not None:
+                rows.append(f"{n:<13}{name:{width}}{cell(estimate, kind):>30}")
     return rows
 
 
@@ -207,29 +232,30 @@ def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> lis
     for name, rows in table.groupby("benchmark"):
         chosen = [options[i] for options, i in zip(rows["options"], rows["chosen"], strict=True)]
         answer, times = Counter(chosen).most_common(1)[0]
-        if len(rows) >= MANY and times > MOST * len(rows):
+        if len(rows) >= MIN_EXAMPLES and times > MAX_SHARE * len(rows):
             notes.append(
                 f"nearly one answer: {name}: {answer!r} is chosen for {times} of {len(rows)} "
                 "examples, so accuracy is about the share of each kind that this is right for"
             )
     if unexposed := int((table["member"] & (table["occurrences"] == 0)).sum()):
-        notes.append(f"not counted: {unexposed} drawn as members but inserted no time")
-    for one in left_out:
-        notes.append(f"left out: {one['benchmark']}: {one['examples']}, because {one['reason']}")
+        notes.append(f"not counted: {unexposed} drawn as members but never inserted")
+    for group in left_out:
+        benchmark, count, reason = group["benchmark"], group["examples"], group["reason"]
+        notes.append(f"left out: {benchmark}: {count}, because {reason}")
     return ["", *notes] if notes else []
 
 
-def cell(found: Estimate | None, kind: str = "") -> str:
-    """An estimate with its interval and, but for a difference, its number of examples."""
-    if found is None or kind == "difference":
-        return _share(found)
-    return f"{_share(found)} ({found.n_members or found.n_nonmembers})"
+def cell(estimate: Estimate | None, kind: str = "") -> str:
+    """Returns an estimate with its interval and, except for a difference, its sample size."""
+    if estimate is None or kind == "difference":
+        return _share(estimate)
+    return f"{_share(estimate)} ({estimate.n_members or estimate.n_nonmembers})"
 
 
-def _share(found: Estimate | None) -> str:
-    return "-" if found is None else figure(found)
+def _share(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else figure(estimate)
 
 
 def p_words(value: float | None) -> str:
-    """A p-value, if there is one."""
+    """Returns a p-value with four decimals, or "-" if there is none."""
     return "-" if value is None else f"{value:.4f}"

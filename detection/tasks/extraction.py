@@ -1,14 +1,14 @@
-"""Which examples the model gives back word for word (Carlini et al. 2023, definition 3.1).
+"""Verbatim extraction of examples from the model (Carlini et al. 2023, definition 3.1).
 
-An example is extracted with k tokens of context where greedy decoding behind the k tokens before
-them returns its last 50 tokens, each one. An answer is extracted where it is returned behind its
+An example is extracted with k tokens of context if greedy decoding after the k tokens before its
+last 50 tokens returns exactly those 50. An answer is extracted if it is returned after its
 question.
 
 ::
 
     runs/extraction/<model>-<hash>/
     ├── config.yaml
-    ├── extraction.parquet  one row an example and number of tokens before
+    ├── extraction.parquet  one row per example and number of context tokens
     └── manifest.json
 """
 
@@ -34,21 +34,32 @@ from contamination.data.texts import Text
 from contamination.detection.examples import occurrences_of, open_examples
 from contamination.detection.forward.reader import Tokens, leading_special, run_written
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus, tokenize
-from contamination.detection.tasks.accuracy_summary import AVERAGE, cell, lines, p_values, p_words
+from contamination.detection.tasks.accuracy_summary import (
+    AVERAGE,
+    cell,
+    estimates_by_benchmark,
+    p_values,
+    p_words,
+)
 from contamination.detection.tasks.questions import Asked, questions_digest
 
 QUESTION = "question"
+UNLABELLED = "no label, or never inserted"
 
 
 @dataclass(frozen=True)
 class Target:
-    """Tokens to be given back, and the prompt, with the tokenizer's leading special tokens.
+    """Tokens to extract, and the prompt before them.
 
-    `prefix` is the number of a text's tokens in the prompt, or QUESTION; `occurrences` is None
-    where they are not known.
+    Attributes:
+        text: the example.
+        occurrences: how often the corpus includes it; None if that is unknown.
+        prefix: the number of the text's tokens in the prompt, or QUESTION.
+        prompt: token ids, with the tokenizer's leading special tokens.
+        ids: the token ids to extract.
     """
 
     text: Text
@@ -59,22 +70,22 @@ class Target:
 
     @property
     def tokens(self) -> Tokens:
-        """The prompt as a reader takes it."""
+        """The prompt as the input of a forward pass."""
         return Tokens(self.text, 0, self.prompt, truncated=False)
 
 
 @dataclass
 class Targets:
-    """The targets, and what there is none of: (benchmark, reason) → number of examples."""
+    """The targets, and the number of examples without one by (benchmark, reason)."""
 
-    found: list[Target] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
     left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def targets_digest(texts: Sequence[Text], occurrences: Mapping[str, int]) -> str:
-    """A hash of all that is asked for and of membership, in any order."""
-    each = ((t.benchmark, t.example_id, t.sha256, t.label) for t in texts)
-    return lines_digest(sorted(f"{row} {occurrences.get(row[1])}" for row in each))
+    """Returns a hash of the texts, their labels and occurrences, independent of their order."""
+    rows = ((t.benchmark, t.example_id, t.sha256, t.label) for t in texts)
+    return lines_digest(sorted(f"{row} {occurrences.get(row[1])}" for row in rows))
 
 
 def text_targets(
@@ -84,83 +95,83 @@ def text_targets(
     tokens: int,
     prefixes: Sequence[int],
 ) -> Targets:
-    """The last `tokens` tokens of each labelled text, behind each number of those before them.
+    """Returns the last `tokens` tokens of each labelled text, with each number of context tokens.
 
-    The same tokens are asked for at every number, so that only what stands before them differs.
+    The tokens to extract are the same for every context, so that only the context differs.
     """
-    found, context = Targets(), loaded.source.context
-    lead = loaded.tokenizer("a")["input_ids"][: leading_special(loaded.tokenizer)]
+    result, context = Targets(), loaded.source.context
+    special_ids = loaded.tokenizer("a")["input_ids"][: leading_special(loaded.tokenizer)]
     for text in texts:
         if text.label is None:
-            found.left_out[text.benchmark, "no label, or inserted no time"] += 1
+            result.left_out[text.benchmark, UNLABELLED] += 1
             continue
         ids = loaded.tokenizer(text.text, add_special_tokens=False, verbose=False)["input_ids"]
         for prefix in prefixes:
-            prompt = [*lead, *ids[-tokens - prefix : -tokens]]
+            prompt = [*special_ids, *ids[-tokens - prefix : -tokens]]
             if len(ids) < tokens + prefix:
-                found.left_out[text.benchmark, f"fewer than {prefix} + {tokens} tokens"] += 1
+                result.left_out[text.benchmark, f"fewer than {prefix} + {tokens} tokens"] += 1
             elif context is not None and len(prompt) + tokens > context:
-                found.left_out[text.benchmark, "longer than the model's context"] += 1
+                result.left_out[text.benchmark, "longer than the model's context"] += 1
             else:
-                known = occurrences.get(text.example_id)
-                one = Target(text, known, str(prefix), prompt, ids[-tokens:])
-                found.found.append(one)
-    return found
+                count = occurrences.get(text.example_id)
+                result.targets.append(Target(text, count, str(prefix), prompt, ids[-tokens:]))
+    return result
 
 
 def answer_targets(loaded: LoadedModel, texts: Sequence[Text], asked: Asked) -> Targets:
-    """Each question's answer, behind the example's text before it; see `accuracy.tokenize`."""
-    rows, unread = tokenize(loaded, asked)
-    found = Targets(left_out=asked.left_out + unread)
-    by_id = {text.example_id: text for text in texts}
-    for row in rows:
-        question, ids = row.question, row.ids[row.question.answer]
-        text = by_id[question.example_id]
+    """Returns each question's answer, after the example's text before it."""
+    questions, unscored = tokenize(loaded, asked)
+    result = Targets(left_out=asked.left_out + unscored)
+    text_by_id = {text.example_id: text for text in texts}
+    for tokenized in questions:
+        question = tokenized.question
+        text = text_by_id[question.example_id]
         if text.label is None:
-            found.left_out[text.benchmark, "no label, or inserted no time"] += 1
+            result.left_out[text.benchmark, UNLABELLED] += 1
             continue
-        prompt, answer = ids[: row.prompt], ids[row.prompt :]
-        found.found.append(Target(text, question.occurrences, QUESTION, prompt, answer))
-    return found
+        ids = tokenized.ids[question.answer]
+        prompt, answer = ids[: tokenized.prompt], ids[tokenized.prompt :]
+        result.targets.append(Target(text, question.occurrences, QUESTION, prompt, answer))
+    return result
 
 
 KIND = "extraction"
 FILE = "extraction.parquet"
 TEXT, ANSWER = "text", "answer"
-PREFIXES = Range(lambda some: bool(some) and min(some) > 0, "give numbers of 1 or more.")
+PREFIXES = Range(lambda counts: bool(counts) and min(counts) > 0, "give numbers of 1 or more.")
 
 
 @dataclass(frozen=True)
 class ExtractionConfig(Ranged, node="extraction"):
-    """What the model should give back (node `extraction`)."""
+    """What to extract from the model (node `extraction`)."""
 
     target: str = limited(TEXT, one_of((TEXT, ANSWER)))
-    """`text`: the last tokens of each text; `answer`: a corpus's answers, behind the questions."""
+    """`text`: the last tokens of each text; `answer`: a corpus's answers, after the questions."""
 
     tokens: int = limited(50, at_least(1))
     """How many tokens of a text; the paper's default."""
 
     prefix_tokens: list[int] = limited([10, 25, 50], PREFIXES)
-    """Numbers of tokens before them that the model is given."""
+    """Numbers of context tokens before them."""
 
 
 @dataclass(frozen=True)
 class ExtractionStage(AccuracyStage):
-    """Everything that one run needs."""
+    """The configuration of one run."""
 
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
 
 
 def run(stage: ExtractionStage) -> Artifact:
-    """Let `model` write behind the prompts, or find it done.
+    """Lets `model` continue the prompts, unless the artefact exists; returns the artefact.
 
     Raises:
-        ConfigError: a model that there isn't.
-        DataError: nothing of the examples can be asked for.
-        ArtifactError: a corpus or model folder that is unfinished.
+        ConfigError: the model does not exist.
+        DataError: the examples have no targets.
+        ArtifactError: the corpus or model folder is unfinished.
     """
     stage.detection.require_whole("extraction.target says what the model is to write")
-    model, texts = open_node("model", stage.model, stage.runs), open_examples(stage.examples)
+    model, texts = open_model("model", stage.model, stage.runs), open_examples(stage.examples)
     asked = ask_corpus(stage) if stage.extraction.target == ANSWER else None
     inputs = {
         "model": model.digest,
@@ -181,27 +192,31 @@ def _make(
     asked: Asked | None,
     folder: Path,
 ) -> Built:
-    loaded, own = LoadedModel(model, stage.detection), stage.extraction
+    loaded, config = LoadedModel(model, stage.detection), stage.extraction
     if asked:
-        targets = answer_targets(loaded, texts, asked)
+        result = answer_targets(loaded, texts, asked)
     else:
-        times = occurrences_of(stage.examples.path)
-        targets = text_targets(loaded, texts, times, own.tokens, own.prefix_tokens)
-    _check(stage, targets)
-    table = pd.DataFrame(map(partial(_row, loaded), targets.found, written(loaded, targets.found)))
+        occurrences = occurrences_of(stage.examples.path)
+        result = text_targets(loaded, texts, occurrences, config.tokens, config.prefix_tokens)
+    _check(stage, result)
+    continuations = written(loaded, result.targets)
+    table = pd.DataFrame(map(partial(_row, loaded), result.targets, continuations))
     table.astype({"occurrences": "Int64"}).to_parquet(folder / FILE, index=False)
-    counts = targets.left_out.items()
-    named = [{"benchmark": b, "reason": why, "examples": n} for (b, why), n in counts]
-    return Built([FILE], {"rows": len(table), "left_out": named})
+    counts = [
+        {"benchmark": benchmark, "reason": reason, "examples": count}
+        for (benchmark, reason), count in result.left_out.items()
+    ]
+    return Built([FILE], {"rows": len(table), "left_out": counts})
 
 
 def written(loaded: LoadedModel, targets: Sequence[Target]) -> list[list[int]]:
-    """What greedy decoding gives behind each prompt: as many tokens as the target has, or fewer."""
+    """Returns greedy continuations of the prompts, at most as long as the targets."""
     budget = loaded.settings.batch_tokens
     task = partial(run_written, n=1, temperature=0.0, batch_tokens=budget)
-    most, seeds = [len(target.ids) for target in targets], [0] * len(targets)
-    found = loaded.spread(task, KIND, [target.tokens for target in targets], most, seeds)
-    return [ids for (ids,) in found]
+    lengths, seeds = [len(target.ids) for target in targets], [0] * len(targets)
+    prompts = [target.tokens for target in targets]
+    samples = loaded.spread(task, KIND, prompts, lengths, seeds)
+    return [ids for (ids,) in samples]
 
 
 def _row(loaded: LoadedModel, target: Target, ids: Sequence[int]) -> dict[str, Any]:
@@ -220,9 +235,9 @@ def _row(loaded: LoadedModel, target: Target, ids: Sequence[int]) -> dict[str, A
     }
 
 
-def _check(stage: ExtractionStage, targets: Targets) -> None:
-    if not targets.found:
-        reasons = "; ".join(f"{b}: {why} ({n})" for (b, why), n in targets.left_out.items())
+def _check(stage: ExtractionStage, result: Targets) -> None:
+    if not result.targets:
+        reasons = "; ".join(f"{b}: {reason} ({n})" for (b, reason), n in result.left_out.items())
         raise DataError(
             f"examples.path is {stage.examples.path!r}: there is nothing to extract ({reasons}). "
             "Give longer texts with labels, fewer extraction.tokens or extraction.prefix_tokens, "
@@ -230,61 +245,68 @@ def _check(stage: ExtractionStage, targets: Targets) -> None:
         )
 
 
-NONE, ANY = "non-members", "members"
+NONMEMBERS, MEMBERS = "non-members", "members"
 
 
 def summary(tables: Mapping[str, pd.DataFrame], left_out: Sequence[Mapping[str, object]]) -> str:
-    """A table for each number of tokens before: a row a benchmark and number of occurrences.
+    """Returns one table per context, with one row per benchmark and number of occurrences.
 
     Args:
-        tables: the artefacts' rows by what to call the model; the p-values are the first one's.
-        left_out: the counts of what could not be asked for.
+        tables: the artefacts' rows by the model's name; the p-values are of the first.
+        left_out: the counts of examples without targets.
     """
     first = next(iter(tables.values()))
-    parts = [
-        "\n".join(_part(prefix, {n: t[t["prefix"] == prefix] for n, t in tables.items()}))
+    sections = [
+        "\n".join(_section(prefix, {n: t[t["prefix"] == prefix] for n, t in tables.items()}))
         for prefix in first["prefix"].unique()
     ]
     notes = [f"left out: {o['benchmark']}: {o['examples']}: {o['reason']}" for o in left_out]
-    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
+    return "\n\n".join([*sections, *(["\n".join(notes)] if notes else [])])
 
 
-def _part(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+def _section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     first, *_ = tables.values()
-    what, behind = "answers", "their questions"
+    target, context = "answers", "their questions"
     if prefix != QUESTION:
-        what, behind = f"last {first['tokens'].iloc[0]} tokens", f"the {prefix} tokens before them"
+        target = f"last {first['tokens'].iloc[0]} tokens"
+        context = f"the {prefix} tokens before them"
     yield (
-        f"share of the examples whose {what} come back word for word behind {behind} "
+        f"share of the examples whose {target} are returned word for word after {context} "
         "(Wilson's 95% intervals; number of examples)"
     )
-    valued = {name: _valued(table) for name, table in tables.items()}
-    tested, shares = p_values(_valued(first)), {name: _shares(t) for name, t in valued.items()}
+    p_by_benchmark = p_values(_with_values(first))
+    shares = {name: _shares(_with_values(table)) for name, table in tables.items()}
     names = sorted(first["benchmark"].unique())
     rows = []
     for name in [*names, *([AVERAGE] if len(names) > 1 else [])]:
         for group in next(iter(shares.values())):
-            cells = [cell(own[group].get(name)) for own in shares.values()]
-            p = tested.get(name, (None, None)) if group == ANY else (None, None)
+            cells = [cell(model_shares[group].get(name)) for model_shares in shares.values()]
+            p = p_by_benchmark.get(name, (None, None)) if group == MEMBERS else (None, None)
             rows.append([name, group, *cells, *map(p_words, p)])
     yield from fit(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(left=2)
 
 
-def _valued(table: pd.DataFrame) -> pd.DataFrame:
-    """With 1 for what is extracted; members of unknown occurrences count as inserted."""
-    value, times = table["extracted"].astype(float), table["occurrences"].fillna(1).astype(int)
-    return table.assign(value=value, known=table["occurrences"], occurrences=times)
+def _with_values(table: pd.DataFrame) -> pd.DataFrame:
+    """Returns the table with value 1 if extracted; unknown occurrences count as inserted."""
+    value, counts = table["extracted"].astype(float), table["occurrences"].fillna(1).astype(int)
+    return table.assign(value=value, recorded=table["occurrences"], occurrences=counts)
 
 
 def _shares(table: pd.DataFrame) -> dict[str, dict[str, Estimate]]:
-    """The shares by benchmark: of non-members, of members by known occurrences, of all members."""
+    """Returns the share of each group by benchmark.
+
+    The groups are the non-members, the members of each recorded number of occurrences, and all
+    members.
+    """
     member = table["member"].astype(bool)
-    groups = {NONE: table[~member]}
-    for times in sorted(set(table.loc[member, "known"].dropna()) - {0}):
-        groups[str(times)] = table[member & (table["known"] == times).fillna(False)]
-    groups[ANY] = table[member]
-    found = {group: lines(rows, wilson=True) for group, rows in groups.items()}
-    return {
-        group: {name: estimate for name, line in own.items() for estimate in line.values()}
-        for group, own in found.items()
-    }
+    groups = {NONMEMBERS: table[~member]}
+    for count in sorted(set(table.loc[member, "recorded"].dropna()) - {0}):
+        groups[str(count)] = table[member & (table["recorded"] == count).fillna(False)]
+    groups[MEMBERS] = table[member]
+    shares: dict[str, dict[str, Estimate]] = {}
+    for group, rows in groups.items():
+        estimates = estimates_by_benchmark(rows, wilson=True)
+        shares[group] = {
+            name: estimate for name, line in estimates.items() for estimate in line.values()
+        }
+    return shares

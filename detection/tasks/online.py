@@ -1,8 +1,8 @@
-"""The online setting (Zhang et al. 2024, appendix C): where in a stream does the leaked text stand?
+"""The online setting (Zhang et al. 2024, appendix C): which part of a stream leaked?
 
-Texts that join a non-member and a member part are scored once; each method then sees windows of the
-tokens' statistics (32 in the paper), so that a window is detected, not a text. Rows that are joined
-already, with a label for each few words (`examples.label_words`), are scored as they stand.
+Texts that join a non-member and a member are scored once. Each method then sees windows of the
+tokens' statistics (32 tokens in the paper), so that windows are detected instead of texts. Rows
+that are already joined, with labels of a few words each (`examples.label_words`), stay as they are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from contamination.detection.examples import open_examples
 from contamination.detection.flags import unranked
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
 from contamination.detection.requirements import choose_servable
 from contamination.detection.scores import judged
@@ -42,12 +42,12 @@ class OnlineConfig(Ranged, node="online"):
     """The node `online`."""
 
     window_tokens: int = limited(32, at_least(1))
-    """Tokens of a window; what is left over at a text's end is no window."""
+    """Tokens of a window; an incomplete window at the end of a text is left out."""
 
 
 @dataclass(frozen=True)
 class OnlineStage:
-    """Everything that one run needs."""
+    """The configuration of one run."""
 
     runs: str
     seed: int
@@ -61,65 +61,65 @@ class OnlineStage:
 
 @dataclass(frozen=True)
 class Joined:
-    """Several texts as one, and which characters (from, to) are the members'."""
+    """Several texts as one, and the (start, end) characters of its members."""
 
     text: Text
     members: Sequence[tuple[int, int]]
 
 
 def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
-    """Score every window: example_id (text/window), method, variant, score, flag, ranked; windows.
+    """Scores every window.
+
+    Returns:
+        A table with the columns example_id (text/window), method, variant, score, flag and
+        ranked; and the windows.
 
     Raises:
-        ConfigError: a method that reads more than the original text's pass, or what the model does
-            not give.
-        DataError: no member or no non-member among the examples.
+        ConfigError: a method needs more than the original text's pass, or numbers that the model
+            does not provide.
+        DataError: the examples lack members or non-members.
     """
     if stage.out is not None:
         check_writable("out", stage.out)
     stage.detection.require_whole("windows of whole texts are scored")
     methods = build_methods(stage.method)
-    others = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
-    if others:
+    multi_pass = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
+    if multi_pass:
         raise ConfigError(
-            f"method: {', '.join(others)} read more than one pass over the text, which windows do "
-            "not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
+            f"method: {', '.join(multi_pass)} read more than one pass over the text, which windows "
+            "do not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
         )
-    target = open_node("model", stage.model, stage.runs)
+    target = open_model("model", stage.model, stage.runs)
     methods = dict(choose_servable(stage.method, methods, {"target": target}))
     texts = open_examples(stage.examples)
     joined = [*(streams(texts) if stage.examples.label_words else join(texts, stage.seed))]
-    whole = [one.text for one in joined]
-    collector = Collector(Path(stage.runs), {"target": target}, whole, stage.detection)
+    joined_texts = [stream.text for stream in joined]
+    collector = Collector(Path(stage.runs), {"target": target}, joined_texts, stage.detection)
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
     tokenizer, width = target.tokenizer(), stage.online.window_tokens
     windows: list[tuple[Text, TokenStats]] = []
-    for one in joined:
-        windows += _windows(one, stats[one.text.sha256][0], tokenizer, width)
+    for stream in joined:
+        windows += _windows(stream, stats[stream.text.sha256][0], tokenizer, width)
     remedy = "no joined text is so long: lower it, or give longer texts."
     require(bool(windows), "online.window_tokens", width, remedy)
     return _scores(methods, windows), [text for text, _ in windows]
 
 
 def streams(pieces: Sequence[Text]) -> Iterator[Joined]:
-    """The texts that are pieces of one (`Text.cluster`), joined in their order."""
+    """Yields the texts whose pieces are given (`Text.cluster`), joined in their order."""
     by_stream: dict[tuple[str, str], list[Text]] = {}
     for piece in pieces:
         by_stream.setdefault((piece.benchmark, piece.cluster), []).append(piece)
-    for (benchmark, name), own in by_stream.items():
-        whole = make_text(name, BLANK.join(piece.text for piece in own), None, benchmark)
-        yield _rejoined(whole, own)
-
-
-def _rejoined(text: Text, pieces: Sequence[Text]) -> Joined:
-    ends = np.cumsum([len(piece.text) + len(BLANK) for piece in pieces])
-    starts = [0, *map(int, ends)]
-    spans = [(s, s + len(p.text)) for s, p in zip(starts, pieces, strict=False) if p.label]
-    return Joined(text, spans)
+    for (benchmark, name), stream in by_stream.items():
+        text = make_text(name, BLANK.join(piece.text for piece in stream), None, benchmark)
+        ends = np.cumsum([len(piece.text) + len(BLANK) for piece in stream])
+        starts = [0, *map(int, ends)]
+        spans = [(s, s + len(p.text)) for s, p in zip(starts, stream, strict=False) if p.label]
+        yield Joined(text, spans)
 
 
 def join(examples: Sequence[Text], seed: int) -> Iterator[Joined]:
-    """Each non-member with a random member, which comes first in half of them.
+    """Yields each non-member joined with a random member, which comes first in half of them.
 
     Raises:
         DataError: the examples lack members or non-members.
@@ -133,31 +133,32 @@ def join(examples: Sequence[Text], seed: int) -> Iterator[Joined]:
         )
     rng = np.random.default_rng(derive(seed, "online"))
     order = rng.permutation(len(members))
-    for place, other in enumerate(nonmembers):
-        member = members[order[place % len(members)]]
-        first, second = (member, other) if rng.random() < 0.5 else (other, member)
-        name, text = f"{other.example_id}+{member.example_id}", first.text + SEPARATOR + second.text
+    for index, nonmember in enumerate(nonmembers):
+        member = members[order[index % len(members)]]
+        first, second = (member, nonmember) if rng.random() < 0.5 else (nonmember, member)
+        name = f"{nonmember.example_id}+{member.example_id}"
+        text = first.text + SEPARATOR + second.text
         start = 0 if first is member else len(first.text) + len(SEPARATOR)
-        joined = make_text(name, text, None, other.benchmark)
+        joined = make_text(name, text, None, nonmember.benchmark)
         yield Joined(joined, [(start, start + len(member.text))])
 
 
 def _windows(
     joined: Joined, stats: TokenStats, tokenizer: Any, width: int
 ) -> Iterator[tuple[Text, TokenStats]]:
-    """Each window as a text of its own, a member where most of its characters are the members'.
+    """Yields each window as a text; it is a member if most of its characters are of members.
 
-    The windows of a text are a cluster: intervals draw whole texts.
+    The windows of one text are a cluster, so that intervals resample whole texts.
     """
     text = joined.text.text
     offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:]
     for number in range(len(stats) // width):
-        part = slice(number * width, (number + 1) * width)
-        start, end = offsets[part][0][0], offsets[part][-1][1]
+        tokens = slice(number * width, (number + 1) * width)
+        start, end = offsets[tokens][0][0], offsets[tokens][-1][1]
         inside = sum(max(0, min(end, last) - max(start, first)) for first, last in joined.members)
         name, label = f"{joined.text.example_id}/{number}", inside > (end - start) / 2
         window = make_text(name, text[start:end], label, joined.text.benchmark)
-        yield replace(window, cluster=joined.text.example_id), stats[part]
+        yield replace(window, cluster=joined.text.example_id), stats[tokens]
 
 
 def _scores(
@@ -167,8 +168,8 @@ def _scores(
     for (name, variant), method in methods.items():
         for text, stats in windows:
             example = Example(text.example_id, text.text, {ORIGINAL: (stats,)})
-            why_not = unranked(text.text, len(stats), 1)
-            score, flag = judged(method, example, why_not)
-            rows.append([text.example_id, name, variant, score, flag, not why_not])
+            reason = unranked(text.text, len(stats), 1)
+            score, flag = judged(method, example, reason)
+            rows.append([text.example_id, name, variant, score, flag, not reason])
     columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
     return pd.DataFrame(rows, columns=columns)

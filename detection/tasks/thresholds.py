@@ -1,4 +1,4 @@
-"""`python -m detection thresholds`: calibrate on labelled scores, or apply what was calibrated."""
+"""`python -m detection thresholds`: calibrates on labelled scores, or applies saved thresholds."""
 
 from __future__ import annotations
 
@@ -27,32 +27,34 @@ from contamination.detection.resources import PREFIX_TEXTS
 from contamination.detection.scores import RECORDED, Origin, read_scores
 from contamination.detection.thresholds import Threshold, apply, calibrate, halves
 
-LEAST = 20
-"""Texts of each kind, to calibrate on and to judge by: fewer tell a rate to some 0.1 at best.
-Pieces of one cluster are one text."""
+MIN_TEXTS = 20
+"""The smallest number of members and of non-members, in the calibration and in the test split:
+with fewer, a rate is only known to about 0.1. Pieces of one cluster count as one text."""
 MODELS = ("target", "reference", "masked_lm")
 REMEDIES = {
     "model": "Calibrate on texts that this model scored.",
-    "prefix": "Score behind the prefix that was calibrated with.",
-    "settings": "Score with the settings that were calibrated with.",
+    "prefix": "Score with the prefix of the calibration.",
+    "settings": "Score with the settings of the calibration.",
     "chance": "Leave such methods out, or calibrate on more texts.",
     "size": "Calibrate on more texts.",
 }
-"""By what `thresholds.override` may name: see `Calibration.refusals`."""
+"""The reasons that `thresholds.override` may name; see `Calibration.refusals`."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Thresholds, and all that says whether they mean something elsewhere.
+    """Thresholds, and the facts that determine whether they apply to other scores.
 
     Attributes:
-        models: role → digest of the models whose scores they were chosen on.
-        prefix: digest of the texts that stood before theirs; None where none did.
-        settings: what of `detection` can change a score (`scores.RECORDED`).
+        models: the digest of each role's model whose scores they were chosen on.
+        prefix: the digest of the prefix texts; None if there were none.
+        settings: the settings of `detection` that can change a score (`scores.RECORDED`).
         examples: a hash of the labelled texts, with their labels.
-        members, nonmembers: how many texts they were chosen on; pieces of one cluster are one.
-        test_members, test_nonmembers: how many they are judged on.
-        rule, fpr, share, seed: how they were chosen.
+        members, nonmembers: the numbers of texts that they were chosen on; pieces of one cluster
+            count as one.
+        test_members, test_nonmembers: the numbers of texts that they were tested on.
+        rule, fpr, share, seed: the settings of the calibration.
+        thresholds: one per method and variant.
     """
 
     models: dict[str, str]
@@ -72,60 +74,73 @@ class Calibration:
     def refusals(
         self, scores: Origin, methods: Collection[tuple[str, str]]
     ) -> Iterator[tuple[str, str]]:
-        """Why they should not be applied to these scores by these methods.
+        """Yields the reasons against applying the thresholds to these scores of these methods.
 
-        Yields what `override` calls it, and the reason.
+        Each is a pair of a name for `override` and a sentence. The names are:
 
-        `model`: another model's scores have another scale. `prefix`: so have scores behind other
-        texts. `settings`: so have those that were computed in another way. `chance`: on its test
-        texts a method's AUROC is not above 0.5. `size`: chosen, or judged, on fewer than LEAST of a
-        kind.
+        - `model`: the scores of another model have another scale.
+        - `prefix`: so do scores after another prefix.
+        - `settings`: so do scores that were computed with other settings.
+        - `chance`: the interval of a method's AUROC on the test texts includes 0.5.
+        - `size`: there were fewer than MIN_TEXTS members or non-members in a split.
         """
-        yield from self._of_another_kind(scores)
-        for one in self.thresholds:
-            if (one.method, one.variant) in methods and one.auroc_low <= 0.5:
+        yield from self._differences(scores)
+        for threshold in self.thresholds:
+            is_used = (threshold.method, threshold.variant) in methods
+            if is_used and threshold.auroc_low <= 0.5:
                 yield (
                     "chance",
-                    f"{one.name} was no better than a guess on its {self.test_members} + "
-                    f"{self.test_nonmembers} test texts: AUROC {one.auroc:.3f} "
-                    f"[{one.auroc_low:.3f}, {one.auroc_high:.3f}]",
+                    f"{threshold.name} was no better than a guess on its {self.test_members} + "
+                    f"{self.test_nonmembers} test texts: AUROC {threshold.auroc:.3f} "
+                    f"[{threshold.auroc_low:.3f}, {threshold.auroc_high:.3f}]",
                 )
         test = self.test_members, self.test_nonmembers
-        if min(self.members, self.nonmembers, *test) < LEAST:
+        if min(self.members, self.nonmembers, *test) < MIN_TEXTS:
             yield (
                 "size",
                 f"it was calibrated on {self.members} members and {self.nonmembers} non-members "
-                f"and judged on {test[0]} and {test[1]} others, fewer than {LEAST} of a kind",
+                f"and judged on {test[0]} and {test[1]} others, fewer than {MIN_TEXTS} of a kind",
             )
 
-    def _of_another_kind(self, scores: Origin) -> Iterator[tuple[str, str]]:
-        """What differs between the scores that they were chosen on and these."""
+    def _differences(self, scores: Origin) -> Iterator[tuple[str, str]]:
+        """Yields the differences between these scores and those of the calibration."""
         for role in MODELS:
-            own, other = self.models.get(role), scores.inputs.get(role)
-            why = f"its {role} model is {_short(own)}, that of the scores {_short(other)}"
-            known = own is not None and other is not None
-            if own != other if known else role == "target":
-                yield "model", why
-        before = scores.inputs.get(PREFIX_TEXTS)
-        if self.prefix and before and self.prefix != before:
-            own, other = _short(self.prefix), _short(before)
-            yield "prefix", f"its prefix (prefix.path) is {own}, that of the scores {other}"
-        for name, unsaid in RECORDED.items():
-            own, other = (of.get(name, unsaid) for of in (self.settings, scores.settings))
-            if own != other or own == "unknown":
-                yield "settings", f"its detection.{name} is {own}, that of the scores {other}"
+            calibrated, scored = self.models.get(role), scores.inputs.get(role)
+            recorded = calibrated is not None and scored is not None
+            if calibrated != scored if recorded else role == "target":
+                yield (
+                    "model",
+                    f"its {role} model is {_short(calibrated)}, that of the scores "
+                    f"{_short(scored)}",
+                )
+        prefix = scores.inputs.get(PREFIX_TEXTS)
+        if self.prefix and prefix and self.prefix != prefix:
+            yield (
+                "prefix",
+                f"its prefix (prefix.path) is {_short(self.prefix)}, that of the scores "
+                f"{_short(prefix)}",
+            )
+        for name, default in RECORDED.items():
+            calibrated = self.settings.get(name, default)
+            scored = scores.settings.get(name, default)
+            if calibrated != scored or calibrated == "unknown":
+                yield (
+                    "settings",
+                    f"its detection.{name} is {calibrated}, that of the scores {scored}",
+                )
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
-        with output_file(path) as part:
-            part.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        """Writes the file atomically."""
+        with output_file(path) as temporary:
+            temporary.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Calibration:
-        """The file that `write` wrote.
+        """Returns the calibration from a file that `write` wrote.
 
         Raises:
-            DataError: it is none, lacks a field, has one too many or wrong, or has no threshold.
+            DataError: the file is no such file, or has missing, unknown or wrong fields, or no
+                threshold.
         """
         command = "`python -m detection thresholds examples=…`"
         try:
@@ -133,8 +148,8 @@ class Calibration:
                 content = stream.read(MOST_BYTES + 1)
             if len(content) > MOST_BYTES:
                 raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
-            found = parse_json(content.decode())
-            if not isinstance(found, dict) or "thresholds" not in found:
+            record = parse_json(content.decode())
+            if not isinstance(record, dict) or "thresholds" not in record:
                 raise ValueError("it has no thresholds")
         except (OSError, ValueError) as error:
             raise DataError(
@@ -142,33 +157,33 @@ class Calibration:
                 f"{command} wrote."
             ) from error
         try:
-            read: Calibration = typed(found, cls)
-            if not read.thresholds:
+            calibration: Calibration = typed(record, cls)
+            if not calibration.thresholds:
                 raise ValueError("thresholds is []")
         except ValueError as error:
             raise DataError(
                 f"apply is {str(path)!r}, where {error}: an earlier version wrote it, or it was "
                 f"edited: calibrate again with {command}."
             ) from error
-        return read
+        return calibration
 
     def check(
         self, scores: Origin, methods: Collection[tuple[str, str]], override: Sequence[str]
     ) -> None:
-        """Raise a DataError unless the thresholds may be applied to these scores."""
-        found = [each for each in self.refusals(scores, methods) if each[0] not in override]
-        if found:
-            why = "; ".join(reason for _, reason in found)
-            kinds = [kind for kind in REMEDIES if kind in dict(found)]
+        """Raises a DataError unless the thresholds may be applied to these scores."""
+        refusals = [(k, why) for k, why in self.refusals(scores, methods) if k not in override]
+        if refusals:
+            reasons = "; ".join(why for _, why in refusals)
+            kinds = [kind for kind in REMEDIES if kind in dict(refusals)]
             raise DataError(
-                f"apply: the thresholds are not applied, since {why}. "
+                f"apply: the thresholds are not applied, since {reasons}. "
                 f"{' '.join(REMEDIES[kind] for kind in kinds)} To apply them all the same give "
                 f"override=[{','.join([*override, *kinds])}]."
             )
 
 
 def labelled_digest(examples: Sequence[Text]) -> str:
-    """A hash of the texts, their ids and labels, in any order."""
+    """Returns a hash of the texts, their ids and labels, independent of their order."""
     return lines_digest(sorted(json.dumps([e.sha256, e.example_id, e.label]) for e in examples))
 
 
@@ -178,12 +193,22 @@ def _short(digest: str | None) -> str:
 
 OVERRIDE = Range(lambda names: set(names) <= set(REMEDIES), f"choose from {', '.join(REMEDIES)}.")
 
-SHOWN = ["method", "variant", "threshold", "accuracy", "F1", "TPR", "FPR", "AUROC", "stability"]
+TABLE_HEADER = [
+    "method",
+    "variant",
+    "threshold",
+    "accuracy",
+    "F1",
+    "TPR",
+    "FPR",
+    "AUROC",
+    "stability",
+]
 
 
 @dataclass(frozen=True)
 class ThresholdStage(Ranged):
-    """What to calibrate, or what to apply."""
+    """The configuration of a calibration, or of applying one."""
 
     scores: str = limited("", Range(bool, "give a folder with scores.parquet."))
     """A scores folder, or a folder that `python -m detection out=…` wrote."""
@@ -192,10 +217,10 @@ class ThresholdStage(Ranged):
     apply: str | None = None
     """A file of thresholds to apply instead."""
     override: list[str] = limited([], OVERRIDE)
-    """With `apply`: go on though the file is of another `model`, `prefix` or `settings`, is no
-    better than `chance`, or is of a `size` that is too small."""
+    """With `apply`: continue although the file is of another `model`, `prefix` or `settings`, is
+    no better than `chance`, or is of too small a `size`."""
     out: str = "thresholds.json"
-    """Where the thresholds go; with `apply` a CSV."""
+    """The output file of the thresholds; with `apply` a CSV."""
     rule: str = "accuracy"
     """accuracy, f1, or fpr (the false-positive rate below)."""
     fpr: float = 0.05
@@ -210,34 +235,38 @@ class ThresholdStage(Ranged):
 
 
 def decide(stage: ThresholdStage) -> None:
-    """Calibrate thresholds and save them, or apply saved ones."""
+    """Calibrates thresholds and saves them, or applies saved ones; prints a summary.
+
+    Raises:
+        DataError: the scores, the examples or the thresholds can't be read or don't match.
+    """
     check_file("out", stage.out)
-    table, made_of = read_scores(Path(stage.scores))
+    table, origin = read_scores(Path(stage.scores))
     print("".join(f"{line}\n" for line in said(counted(table))), end="")
     out = Path(stage.out).expanduser()
     if stage.apply is not None:
         saved = Calibration.read(Path(stage.apply))
         methods = set(zip(table["method"], table["variant"], strict=True))
-        saved.check(made_of, methods, stage.override)
-        decided = apply(table, saved.thresholds)
-        with output_file(out) as part:
-            write_csv(part, decided)
-        print("\n".join(_called(decided)))
+        saved.check(origin, methods, stage.override)
+        decisions = apply(table, saved.thresholds)
+        with output_file(out) as temporary:
+            write_csv(temporary, decisions)
+        print("\n".join(_decision_lines(decisions)))
     else:
-        examples = _scored_texts(stage, table, made_of.inputs)
-        made = _calibration(stage, table, examples, made_of)
-        made.write(out)
-        print(_shown(made, made_of))
+        examples = _scored_texts(stage, table, origin.inputs)
+        calibration = _calibrate(stage, table, examples, origin)
+        calibration.write(out)
+        print(_calibration_table(calibration, origin))
     print(f"wrote {out}")
 
 
 def _scored_texts(
     stage: ThresholdStage, table: pd.DataFrame, inputs: Mapping[str, str]
 ) -> Sequence[Text]:
-    """The labelled texts.
+    """Returns the labelled texts.
 
     Raises:
-        DataError: they are not those that were scored.
+        DataError: they differ from the texts that were scored.
     """
     examples = open_examples(ExamplesConfig(str(stage.examples)))
     scored = set(table["example_id"])
@@ -251,57 +280,60 @@ def _scored_texts(
     return examples
 
 
-def _calibration(
-    stage: ThresholdStage, table: pd.DataFrame, examples: Sequence[Text], made_of: Origin
+def _calibrate(
+    stage: ThresholdStage, table: pd.DataFrame, examples: Sequence[Text], origin: Origin
 ) -> Calibration:
-    inputs = made_of.inputs
-    fit, judge = halves(table, examples, stage.share, stage.seed)
-    (members, nonmembers), (test_members, test_nonmembers) = map(_independent, (fit, judge))
-    how = {name: getattr(stage, name) for name in ("rule", "fpr", "share", "seed")}
+    inputs = origin.inputs
+    calibration_split, test_split = halves(table, examples, stage.share, stage.seed)
+    members, nonmembers = _count_clusters(calibration_split)
+    test_members, test_nonmembers = _count_clusters(test_split)
+    settings = {name: getattr(stage, name) for name in ("rule", "fpr", "share", "seed")}
     return Calibration(
         models={role: inputs[role] for role in MODELS if role in inputs},
         prefix=inputs.get(PREFIX_TEXTS),
-        settings=dict(made_of.settings),
+        settings=dict(origin.settings),
         examples=labelled_digest(examples),
         members=members,
         nonmembers=nonmembers,
         test_members=test_members,
         test_nonmembers=test_nonmembers,
-        thresholds=calibrate(table, examples, **how),
-        **how,
+        thresholds=calibrate(table, examples, **settings),
+        **settings,
     )
 
 
-def _independent(texts: Sequence[Text]) -> tuple[int, int]:
-    """How many members there are, and non-members; pieces of one thing are one."""
-    things = {(e.label, e.benchmark, e.cluster or e.example_id) for e in texts}
-    members = sum(label is True for label, *_ in things)
-    return members, len(things) - members
+def _count_clusters(texts: Sequence[Text]) -> tuple[int, int]:
+    """Returns the numbers of members and non-members; pieces of one cluster count as one."""
+    clusters = {(e.label, e.benchmark, e.cluster or e.example_id) for e in texts}
+    members = sum(label is True for label, *_ in clusters)
+    return members, len(clusters) - members
 
 
-def _called(decided: pd.DataFrame) -> Iterator[str]:
-    """A line a method: how many are called members, and how many p-values are small."""
-    for key, rows in decided[decided["ranked"]].groupby(["method", "variant"]):
+def _decision_lines(decisions: pd.DataFrame) -> Iterator[str]:
+    """Yields a line per method with the share of texts called members and of small p-values."""
+    for key, rows in decisions[decisions["ranked"]].groupby(["method", "variant"]):
         called, small = rows["member"].mean(), (rows["p_value"] <= 0.05).mean()
         yield f"{' '.join(key):46} {called:7.1%} called members, {small:7.1%} with p ≤ 0.05"
 
 
-def _shown(made: Calibration, made_of: Origin) -> str:
+def _calibration_table(calibration: Calibration, origin: Origin) -> str:
     rows = [
         [
             *(t.method, t.variant, f"{t.value:.5g}"),
             *(f"{rate:.3f}" for rate in (t.accuracy, t.f1, t.tpr, t.fpr)),
             *(f"{t.auroc:.3f} [{t.auroc_low:.3f}, {t.auroc_high:.3f}]", f"{t.stability:.4g}"),
         ]
-        for t in made.thresholds
+        for t in calibration.thresholds
     ]
-    table = fit(SHOWN, rows, least=["stability", "F1", "accuracy"]).lines(left=2)
+    table = fit(TABLE_HEADER, rows, least=["stability", "F1", "accuracy"]).lines(left=2)
     note = (
-        f"chosen on {made.members} members and {made.nonmembers} non-members, judged on "
-        f"{made.test_members} and {made.test_nonmembers} others (pieces of one cluster count "
-        "once); stability: the threshold's standard deviation over subsets"
+        f"chosen on {calibration.members} members and {calibration.nonmembers} non-members, "
+        f"judged on {calibration.test_members} and {calibration.test_nonmembers} others (pieces of "
+        "one cluster count once); stability: the threshold's standard deviation over subsets"
     )
-    methods = {(t.method, t.variant) for t in made.thresholds}
-    found = [why for _, why in made.refusals(made_of, methods)]
-    warned = [f"`apply` will refuse the file without an override: {why}." for why in found]
-    return "\n".join([*table, note, *warned])
+    methods = {(t.method, t.variant) for t in calibration.thresholds}
+    warnings = [
+        f"`apply` will refuse the file without an override: {why}."
+        for _, why in calibration.refusals(origin, methods)
+    ]
+    return "\n".join([*table, note, *warnings])

@@ -1,4 +1,4 @@
-"""The page: one file with everything in it, that works from disk and without network."""
+"""Builds the web page: a single file that works from disk and without a network."""
 
 from __future__ import annotations
 
@@ -27,52 +27,60 @@ from contamination.detection.scores import judged, seen
 KINDS = {True: "member", False: "non-member", None: "no label"}
 
 
-def chosen(examples: Texts, count: int, ids: Sequence[str] | None, seed: int) -> list[Text]:
-    """Those of the ids, in their order, or up to `count` of each kind, drawn at random.
+def select_examples(
+    examples: Texts, count: int, ids: Sequence[str] | None, seed: int
+) -> list[Text]:
+    """Returns the examples with these ids, in their order, or a random sample of each kind.
 
-    A draw does not depend on the order of the examples, and a larger one holds the smaller. It is
-    sorted by kind, benchmark and id.
+    A sample does not depend on the order of the examples, and a larger one includes the smaller
+    one. It is sorted by kind, benchmark and id.
+
+    Args:
+        examples: the examples to choose from.
+        count: the size of each kind's sample, at most.
+        ids: the ids; None for a sample.
+        seed: the seed of the sample.
 
     Raises:
-        ConfigError: an id that no example has.
+        ConfigError: no example has one of the ids.
     """
     if ids is None:
         ordered = examples.take(examples.order("example_id"))
-        return [text for label in KINDS for text in _drawn(ordered, label, count, seed)]
-    place_of = {name: i for i, name in enumerate(examples.column("example_id").to_pylist())}
+        return [text for label in KINDS for text in _sample(ordered, label, count, seed)]
+    index_by_id = {name: i for i, name in enumerate(examples.column("example_id").to_pylist())}
     for name in ids:
-        if name not in place_of:
+        if name not in index_by_id:
             raise ConfigError(
                 f"view.ids names {name!r}, which is no example's id. The ids are such as "
-                f"{', '.join(list(place_of)[:3])}."
+                f"{', '.join(list(index_by_id)[:3])}."
             )
-    return [examples[place_of[name]] for name in ids]
+    return [examples[index_by_id[name]] for name in ids]
 
 
-def _drawn(examples: Texts, label: bool | None, count: int, seed: int) -> list[Text]:
+def _sample(examples: Texts, label: bool | None, count: int, seed: int) -> list[Text]:
     labels = examples.column("label").to_pylist()
-    places = [place for place, own in enumerate(labels) if own is label]
+    indices = [index for index, value in enumerate(labels) if value is label]
     rng = np.random.default_rng(derive(seed, "view", KINDS[label]))
-    drawn = [examples[place] for place in rng.permutation(places)[:count]]
-    return sorted(drawn, key=lambda text: (text.benchmark, text.example_id))
+    sample = [examples[index] for index in rng.permutation(indices)[:count]]
+    return sorted(sample, key=lambda text: (text.benchmark, text.example_id))
 
 
 PER_UNIT = 1000
-"""Numbers are stored as whole thousandths: short, and exact to 3 digits."""
+"""Numbers are stored as integer thousandths, which are short and exact to 3 digits."""
 FIRST_CHOICE = -1
-"""In the place of the likeliest token's id, where the text's own token is the likeliest."""
+"""Replaces the id of the likeliest token if that is the text's own token."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What examples are read with.
+class StoredResults:
+    """The stored data that the page is made from.
 
     Attributes:
-        tokenizer: the target's.
-        passes: the stored passes; the target's over the text itself is one of them.
-        methods: those whose passes are all stored, by name and variant.
-        min_scored_tokens: a text of fewer is not ranked.
-        occurrences: of the examples of a corpus, by id.
+        tokenizer: the target's tokenizer.
+        passes: the stored passes, including the target's over the original text.
+        methods: the methods whose passes are all stored, by name and variant.
+        min_scored_tokens: texts with fewer scored tokens are not ranked.
+        occurrences: the occurrences of a corpus's examples, by id.
     """
 
     tokenizer: Any
@@ -82,23 +90,21 @@ class Reading:
     occurrences: Mapping[str, int]
 
 
-def show(texts: Sequence[Text], reading: Reading) -> dict[str, Any]:
-    """The examples in their order, with the words for the likeliest tokens' ids."""
-    found = {}
-    for place in sorted(range(len(texts)), key=lambda i: texts[i].sha256):  # as passes are stored
-        found[place] = _example(texts[place], reading)
-    examples = [found[place] for place in range(len(texts))]
+def show(texts: Sequence[Text], stored: StoredResults) -> dict[str, Any]:
+    """Returns the page's data: the examples in order, and the texts of the likeliest tokens."""
+    by_hash = sorted(range(len(texts)), key=lambda i: texts[i].sha256)  # the order of stored passes
+    example_by_index = {index: _example(texts[index], stored) for index in by_hash}
+    examples = [example_by_index[index] for index in range(len(texts))]
     ids = {id_ for example in examples for id_ in example["top"] if id_ != FIRST_CHOICE}
-    words = {str(id_): reading.tokenizer.decode([id_]) for id_ in sorted(ids)}
+    words = {str(id_): stored.tokenizer.decode([id_]) for id_ in sorted(ids)}
     return {"examples": examples, "words": words}
 
 
 def pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """The text divided among its tokens, then what is left after the last: joined, the text.
+    """Yields the text of each token, then the text after the last; joined, they are the text.
 
-    A token has what stands between the end of those before it and its own end, so white space that
-    a tokenizer drops is with the token after it, and a character that is several tokens is with the
-    first of them.
+    A token's text reaches from the end of the tokens before it to its own end. So white space that
+    a tokenizer drops belongs to the token after it, and a character of several tokens to the first.
 
     Args:
         text: the text.
@@ -112,81 +118,82 @@ def pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
 
 
 def numbers(example: Example, methods: Methods) -> dict[str, NDArray[Any]]:
-    """The numbers of each scored token, by name; the last ones are missing where not all are known.
+    """Returns the numbers of each scored token, by name.
 
-    Every method's number is its own function of the passes: see there for the equations.
+    They are computed by the methods, which cite the equations. The last tokens may lack a number,
+    and numbers whose passes are not stored are left out.
     """
     stats = example.stats(ORIGINAL)
-    found: dict[str, NDArray[Any]] = {"logprob": stats.logprob}
+    columns: dict[str, NDArray[Any]] = {"logprob": stats.logprob}
     if {"mean", "std"} <= vars(stats).keys():  # a served model has none
-        found["z"] = standardised(stats)
+        columns["z"] = standardised(stats)
     infilling = next((m for m in methods.values() if isinstance(m, Infilling)), None)
     if infilling is not None:
-        found["ratio"] = infilling.ratios(example)
+        columns["ratio"] = infilling.ratios(example)
     if REFERENCE in example.copies:
-        other = example.stats(REFERENCE).logprob
-        shared = min(len(stats), len(other))  # of texts that are cut at the models' contexts
-        found["difference"] = stats.logprob[:shared] - other[:shared]
-    return found
+        reference = example.stats(REFERENCE).logprob
+        shared = min(len(stats), len(reference))  # texts may be cut at the models' contexts
+        columns["difference"] = stats.logprob[:shared] - reference[:shared]
+    return columns
 
 
-def _example(text: Text, reading: Reading) -> dict[str, Any]:
-    copies = {wanted: found[text.sha256] for wanted, found in reading.passes.items()}
+def _example(text: Text, stored: StoredResults) -> dict[str, Any]:
+    copies = {wanted: by_text[text.sha256] for wanted, by_text in stored.passes.items()}
     example = Example(text.example_id, text.text, copies)
     stats = example.stats(ORIGINAL)
-    read = reading.tokenizer(text.text, return_offsets_mapping=True, verbose=False)
-    ids = np.array(read["input_ids"][1 : len(stats) + 1])
-    scores, flags = _scores(text, reading, len(stats))
+    encoding = stored.tokenizer(text.text, return_offsets_mapping=True, verbose=False)
+    ids = np.array(encoding["input_ids"][1 : len(stats) + 1])
+    scores, flags = _scores(text, stored, len(stats))
     return {
         "id": text.example_id,
         "kind": KINDS[text.label],
         "benchmark": text.benchmark,
-        "occurrences": reading.occurrences.get(text.example_id),
-        "tokens": [*pieces(text.text, read["offset_mapping"])],
+        "occurrences": stored.occurrences.get(text.example_id),
+        "tokens": [*pieces(text.text, encoding["offset_mapping"])],
         "top": _tops(stats, ids),
-        "numbers": {n: _whole(v) for n, v in numbers(example, reading.methods).items()},
+        "numbers": {n: _thousandths(v) for n, v in numbers(example, stored.methods).items()},
         "scores": scores,
         "flags": flags,
     }
 
 
 def _tops(stats: TokenStats, ids: NDArray[Any]) -> list[int]:
-    """The likeliest token at each place, FIRST_CHOICE where it is the text's; none: not known."""
+    """Returns the likeliest token at each position, or FIRST_CHOICE; empty if not stored."""
     if "top_id" not in vars(stats):
         return []
-    found: list[int] = np.where(stats.top_id == ids, FIRST_CHOICE, stats.top_id).tolist()
-    return found
+    top_ids: list[int] = np.where(stats.top_id == ids, FIRST_CHOICE, stats.top_id).tolist()
+    return top_ids
 
 
-def _scores(text: Text, reading: Reading, scored: int) -> tuple[dict[str, float], list[str]]:
-    """The methods' scores, by name and variant, and what is out of the ordinary about them."""
+def _scores(text: Text, stored: StoredResults, scored: int) -> tuple[dict[str, float], list[str]]:
+    """Returns the methods' scores by name and variant, and their flags."""
     scores, flags = {}, {}
-    why_not = unranked(text.text, scored, reading.min_scored_tokens)
-    for (name, variant), method in reading.methods.items():
-        example, label = seen(method, text, reading.passes), f"{name} {variant}".strip()
-        scores[label], flag = judged(method, example, why_not)
-        flags[flag if why_not else f"{name}: {flag}"] = flag
+    unranked_flag = unranked(text.text, scored, stored.min_scored_tokens)
+    for (name, variant), method in stored.methods.items():
+        example, label = seen(method, text, stored.passes), f"{name} {variant}".strip()
+        scores[label], flag = judged(method, example, unranked_flag)
+        flags[flag if unranked_flag else f"{name}: {flag}"] = flag
     return scores, [words for words, flag in flags.items() if flag]
 
 
-def _whole(values: NDArray[Any]) -> list[int]:
-    found: list[int] = np.rint(values.astype(np.float64) * PER_UNIT).astype(np.int64).tolist()
-    return found
+def _thousandths(values: NDArray[Any]) -> list[int]:
+    rounded: list[int] = np.rint(values.astype(np.float64) * PER_UNIT).astype(np.int64).tolist()
+    return rounded
 
 
-FULL = 98
-"""The percentile of all tokens' |value| from which on the colour is full."""
+FULL_COLOUR_PERCENTILE = 98
+"""The percentile of all tokens' |value| that gets the full colour, as do larger values."""
 
 
 @dataclass(frozen=True)
-class Number:
-    """A number of each token in words.
+class NumberLegend:
+    """The legend of a per-token number.
 
     Attributes:
-        title: its name.
-        low: what the lower end says of a token.
-        high: what the upper end says.
-        meaning: what it is, in a sentence.
+        title: the number's name.
+        low: the label of the lower end.
+        high: the label of the upper end.
+        meaning: a sentence that defines it.
     """
 
     title: str
@@ -196,33 +203,33 @@ class Number:
 
 
 NUMBERS = {
-    "logprob": Number(
+    "logprob": NumberLegend(
         "log p",
         "unexpected",
         "certain",
         "The log-probability of the token after those before it, in nats.",
     ),
-    "z": Number(
+    "z": NumberLegend(
         "z",
         "less likely than usual",
         "likelier than usual",
         "z = (log p − μ) / σ: log p against what the model expects of a token of its own, as in "
         "Min-K%++.",
     ),
-    "ratio": Number(
+    "ratio": NumberLegend(
         "infilling r",
         "fits worse than the first choice",
         "fits better",
         "How well the token and what follows fit, against the model's first choice in its place "
         "(Infilling Score); 0 where that is the token.",
     ),
-    "difference": Number(
+    "difference": NumberLegend(
         "model − reference",
         "less likely than for the reference",
         "likelier than for the reference",
         "log p of the model less that of the reference, in nats.",
     ),
-    "rank": Number(
+    "rank": NumberLegend(
         "rank 0",
         "another token is likelier",
         "the model's first choice",
@@ -231,41 +238,44 @@ NUMBERS = {
 }
 
 
-def page(facts: Mapping[str, str], shown: Mapping[str, Any]) -> str:
-    """The whole page.
+def page(facts: Mapping[str, str], data: Mapping[str, Any]) -> str:
+    """Returns the HTML of the page.
 
     Args:
-        facts: what its head says, by name.
-        shown: what `detection.viewer.page.show` gives.
+        facts: the entries of its head, by name.
+        data: the result of `show`.
     """
-    said = "".join(
+    fact_list = "".join(
         f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(fact)}</dd></div>"
         for name, fact in facts.items()
     )
     numbers = {
         name: {**asdict(number), "full": full}
         for name, number in NUMBERS.items()
-        if (full := _full(name, shown["examples"]))
+        if (full := _full_colour(name, data["examples"]))
     }
     settings = {"numbers": numbers, "perUnit": PER_UNIT, "firstChoice": FIRST_CHOICE}
     return filled(
         _file("page.html"),
         {
             "title": html.escape(facts["model"]),
-            "facts": said,
+            "facts": fact_list,
             "css": _file("page.css"),
-            "data": script_json({**settings, **shown}),
+            "data": script_json({**settings, **data}),
             "js": _file("page.js"),
         },
     )
 
 
-def _full(name: str, examples: list[dict[str, Any]]) -> float:
-    """The |value| from which on the colour is full; 0 where no example has the number."""
+def _full_colour(name: str, examples: list[dict[str, Any]]) -> float:
+    """Returns the smallest |value| with the full colour; 0 if no example has the number."""
     if name == "rank":
         return float(any(example["top"] for example in examples))
-    found = [value for example in examples for value in example["numbers"].get(name, [])]
-    return max(0.001, float(np.percentile(np.abs(found), FULL)) / PER_UNIT) if found else 0.0
+    values = [value for example in examples for value in example["numbers"].get(name, [])]
+    if not values:
+        return 0.0
+    percentile = float(np.percentile(np.abs(values), FULL_COLOUR_PERCENTILE))
+    return max(0.001, percentile / PER_UNIT)
 
 
 def _file(name: str) -> str:

@@ -1,8 +1,8 @@
-"""Examples token by token, as one web page: what stored passes say of each token, and no forward.
+"""Writes a web page of examples with per-token numbers from stored passes, without a forward pass.
 
-The page needs neither a network nor another file. Shown are, where their passes are stored: log p,
-z, whether the model's first choice is the token (rank 0), r_t of the Infilling Score, and how much
-likelier the token is than for the reference model.
+The page needs neither a network nor another file. It shows log p, z, whether the token is the
+model's first choice (rank 0), r_t of the Infilling Score, and the difference from the reference
+model's log p, as far as the passes are stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from contamination.detection.requirements import (
     open_resources,
     used_by,
 )
-from contamination.detection.viewer.page import Reading, chosen, page, show
+from contamination.detection.viewer.page import StoredResults, page, select_examples, show
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class ViewConfig(Ranged, node="view"):
     """How many members, non-members and texts without a label, each drawn by the seed."""
 
     ids: list[str] | None = None
-    """The ids of the examples to show instead, in their order; null: they are drawn."""
+    """The ids of the examples to show instead, in their order; null: examples are drawn."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,7 +57,7 @@ class ViewConfig(Ranged, node="view"):
 
 @dataclass(frozen=True)
 class ViewStage(DetectionStage):
-    """What was scored, by which methods, and what of it is shown."""
+    """The configuration of the scores, and of the page."""
 
     view: ViewConfig = field(default_factory=ViewConfig)
 
@@ -66,52 +66,52 @@ class ViewStage(DetectionStage):
 
 
 def run(stage: ViewStage) -> Path:
-    """Write the page; the methods whose passes are not stored are left out.
+    """Writes the page, without the methods whose passes are not stored; returns its path.
 
     Raises:
-        ConfigError: a method, a model or an id that there isn't, or two tokenizers.
+        ConfigError: a method, model or id does not exist, or the models' tokenizers differ.
         DataError: the examples can't be read.
-        ArtifactError: the pass over the text itself is not stored.
+        ArtifactError: the pass over the original text is not stored.
     """
     check_file("out", stage.out)
     stage.detection.require_whole("the page shows whole texts and their scores")
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
-    texts = chosen(examples, stage.view.examples, stage.view.ids, stage.seed)
+    texts = select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.given else ())
-    methods, unserved = _servable(methods, models)
+    methods, left_out = _servable(methods, models)
     tokenizer = _tokenizer(stage, models, texts)
     resources, methods = open_resources(stage, used_by(methods)), named(methods, models)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    own = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
-    passes = collector.stored(own.union(*(m.passes for m in methods.values())))
-    _check_stored(stage, own - passes.keys())
-    stored = _stored(methods, passes)
-    unserved |= {name for name, _ in methods.keys() - stored.keys()}
-    reading = Reading(
+    required = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
+    passes = collector.stored(required.union(*(m.passes for m in methods.values())))
+    _check_stored(stage, required - passes.keys())
+    stored_methods = _stored(methods, passes)
+    left_out |= {name for name, _ in methods.keys() - stored_methods.keys()}
+    stored = StoredResults(
         tokenizer=tokenizer,
         passes=passes,
-        methods=stored,
+        methods=stored_methods,
         min_scored_tokens=stage.detection.min_scored_tokens,
         occurrences=occurrences_of(stage.examples.path),
     )
     out = Path(stage.out).expanduser()
-    facts = _facts(stage, models, len(examples), sorted(unserved))
-    with disk_errors(out.parent), output_file(out) as part:
-        part.write_text(page(facts, show(texts, reading)), encoding="utf-8")
+    facts = _facts(stage, models, len(examples), sorted(left_out))
+    with disk_errors(out.parent), output_file(out) as temporary:
+        temporary.write_text(page(facts, show(texts, stored)), encoding="utf-8")
     return out
 
 
 def _servable(methods: Methods, models: Mapping[str, ModelHandle]) -> tuple[Methods, set[str]]:
-    """The methods whose numbers the models give, and the names of the others, which are said."""
-    lack = {name: why for (name, _), m in methods.items() if (why := lacking(models, m))}
-    for name, (needs, _) in lack.items():
+    """Returns the methods whose numbers the models provide, and the names of the others."""
+    lacks = {name: lack for (name, _), m in methods.items() if (lack := lacking(models, m))}
+    for name, (needs, _) in lacks.items():
         log.info("%s is left out: it needs %s.", name, needs)
-    return {key: m for key, m in methods.items() if key[0] not in lack}, {*lack}
+    return {key: m for key, m in methods.items() if key[0] not in lacks}, {*lacks}
 
 
 def _stored(methods: Methods, passes: Mapping[Pass, ByText]) -> Methods:
-    """The methods all of whose passes are stored; the others are said."""
+    """Returns the methods whose passes are all stored, and logs the others."""
     for (name, _), method in methods.items():
         if missing := sorted(p.key for p in set(method.passes) - passes.keys()):
             log.info("%s is left out: not stored is %s.", name, ", ".join(missing))
@@ -121,33 +121,33 @@ def _stored(methods: Methods, passes: Mapping[Pass, ByText]) -> Methods:
 def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
     for wanted in missing:
         node = "model" if wanted.model == "target" else wanted.model
-        source, given = getattr(stage, node), stage.detection
-        where = "path" if source.url is None else "url"
-        what = f"model.{where}={source.given} method=[loss,infilling]"
-        if source.url is not None:
-            named = "" if source.name is None else f" model.name={source.name}"
-            what = f"model.url={source.url}{named} model.tokenizer={source.tokenizer} method=loss"
+        model, settings = getattr(stage, node), stage.detection
+        if model.url is None:
+            field, arguments = "path", f"model.path={model.given} method=[loss,infilling]"
+        else:
+            name = "" if model.name is None else f" model.name={model.name}"
+            field = "url"
+            arguments = f"model.url={model.url}{name} model.tokenizer={model.tokenizer} method=loss"
         raise ArtifactError(
-            f"{node}.{where} is {source.given!r}: no pass of it over the texts of examples.path "
+            f"{node}.{field} is {model.given!r}: no pass of it over the texts of examples.path "
             f"({stage.examples.path!r}) is stored below {stage.runs!r}, and view runs no model. "
             f"First run `python -m detection runs={stage.runs} examples.path={stage.examples.path} "
-            f"{what} detection.dtype={given.dtype} detection.long_texts={given.long_texts}`."
+            f"{arguments} detection.dtype={settings.dtype} "
+            f"detection.long_texts={settings.long_texts}`."
         )
 
 
 def _tokenizer(stage: ViewStage, models: Mapping[str, ModelHandle], texts: Sequence[Text]) -> Any:
-    """The target's tokenizer; the reference's gives the texts the same tokens.
+    """Returns the target's tokenizer, after checking that the reference's agrees with it.
 
     Raises:
-        ConfigError: it doesn't, or the target's does not say where a token stands in a text.
+        ConfigError: the tokens of the texts differ, or the target's tokenizer has no offsets.
     """
-    target, *others = (model.tokenizer() for model in models.values())
-    remedy = (
-        "its tokenizer does not say where tokens stand in a text. Give a model with a fast one."
-    )
+    target, *references = (model.tokenizer() for model in models.values())
+    remedy = "its tokenizer does not report the positions of tokens. Give a model with a fast one."
     require(target.is_fast, "model.path", stage.model.given, remedy)
-    own = [text.text for text in texts]
-    if any(other(own)["input_ids"] != target(own)["input_ids"] for other in others):
+    strings = [text.text for text in texts]
+    if any(t(strings)["input_ids"] != target(strings)["input_ids"] for t in references):
         raise ConfigError(
             f"reference.path is {stage.reference.given!r}: its tokenizer divides the texts in "
             f"another way than that of model.path ({stage.model.given!r}), so tokens can't be "
@@ -159,11 +159,11 @@ def _tokenizer(stage: ViewStage, models: Mapping[str, ModelHandle], texts: Seque
 def _facts(
     stage: ViewStage, models: Mapping[str, ModelHandle], count: int, left_out: Collection[str]
 ) -> dict[str, str]:
-    """What the page's head says, by name."""
-    drawn = "chosen by id" if stage.view.ids else f"drawn with seed {stage.seed}"
+    """Returns the entries of the page's head, by name."""
+    selection = "chosen by id" if stage.view.ids else f"drawn with seed {stage.seed}"
     return {
         "model": models["target"].slug,
         **({"reference": models["reference"].slug} if "reference" in models else {}),
-        "examples": f"{drawn}, of the {count:,} in {Path(stage.examples.path).name}",
+        "examples": f"{selection}, of the {count:,} in {Path(stage.examples.path).name}",
         **({"left out": f"{', '.join(left_out)}: not stored"} if left_out else {}),
     }

@@ -25,7 +25,7 @@ class View:
         rewords: whether its versions are the text in other words, each read by itself.
         counts: whether a text's first statistics are those of all the text's own tokens, so that
             they show how many of them are scored.
-        asks: what the model must be able to give (`ScoredModel.gives`).
+        asks: what the model must be able to give (`ModelHandle.provides`).
         least: the fewest tokens that a version may have; the first is not scored.
         shares: whether what is said of a text's tokens is the same in every text that begins with
             it, so that the longer one is read for both.
@@ -62,7 +62,7 @@ class View:
     def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """The statistics of texts that the model takes at once."""
         task = self.task(reader, wanted)
-        if not (self.shares and reader.source.looks_back):
+        if not (self.shares and reader.source.ignores_later_tokens):
             return reader.spread(task, wanted.view_key, tokens)
         ends = longest([t.ids for t in tokens])
         read = sorted({*ends})

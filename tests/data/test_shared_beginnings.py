@@ -38,13 +38,13 @@ def collector(toy_models, tmp_path):
 @pytest.fixture
 def read(monkeypatch):
     """The token sequences that the model reads."""
-    found, stats = [], CausalLM.stats
+    found, stats = [], CausalLM.score
 
     def watched(self, sequences, hidden=None):
         found.extend(map(tuple, sequences))
         return stats(self, sequences, hidden)
 
-    monkeypatch.setattr(CausalLM, "stats", watched)
+    monkeypatch.setattr(CausalLM, "score", watched)
     return found
 
 
@@ -109,12 +109,12 @@ def test_a_family_is_of_texts_that_begin_alike():
 
 
 @pytest.mark.parametrize(
-    ("rope", "looks_back"),
+    ("rope", "ignores_later_tokens"),
     [({"rope_type": "longrope"}, False), ({"type": "dynamic"}, False), (None, True)],
 )
-def test_a_model_whose_positions_depend_on_the_length_shares_nothing(rope, looks_back):
+def test_a_model_whose_positions_depend_on_the_length_shares_nothing(rope, ignores_later_tokens):
     model = SimpleNamespace(config=SimpleNamespace(rope_scaling=rope))
-    assert TransformersModel.looks_back.fget(model) is looks_back
+    assert TransformersModel.ignores_later_tokens.fget(model) is ignores_later_tokens
 
 
 @pytest.mark.parametrize("wanted", [ORIGINAL, INFILL], ids=lambda wanted: wanted.view)

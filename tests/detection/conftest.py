@@ -9,8 +9,8 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from contamination.core.models import load_model
 from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
-from contamination.detection.models import open_model
 from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.resources import Resources, open_prefix
 from tests.detection import golden
 from tests.detection.masked import save_masked_model
@@ -68,7 +68,9 @@ def toy_folders(tmp_path_factory, tokenizer):
 
 @pytest.fixture(scope="session")
 def toy_models(toy_folders):
-    return {role: open_model(f"{role}.path", str(path)) for role, path in toy_folders.items()}
+    return {
+        role: HFModel.from_path(f"{role}.path", str(path)) for role, path in toy_folders.items()
+    }
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +89,7 @@ def prefix_file(tmp_path_factory):
 def resources(masked_folder, prefix_file):
     """What views draw on: a tiny masked language model and a few short texts."""
     return Resources(
-        masked_lm=open_model("masked_lm.path", str(masked_folder)),
+        masked_lm=HFModel.from_path("masked_lm.path", str(masked_folder)),
         prefix=open_prefix(str(prefix_file)),
         device="cpu",
     )

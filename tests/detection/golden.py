@@ -30,8 +30,8 @@ from contamination.detection.methods.polarized_distance import PolarizedDistance
 from contamination.detection.methods.reference import Reference
 from contamination.detection.methods.surp import Surp
 from contamination.detection.methods.zlib import Zlib
-from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.pass_store import ByText
 from contamination.detection.passes import ORIGINAL
 from tests.scoring import score_text
@@ -84,8 +84,8 @@ def text_of(name: str, text: str) -> Text:
 def scores(settings: DetectionConfig) -> dict[str, list[float]]:
     """Each golden method's scores by the package, in the file's order."""
     models = {
-        "target": open_model("model.path", str(GOLDEN / "target")),
-        "reference": open_model("reference.path", str(GOLDEN / "reference")),
+        "target": HFModel.from_path("model.path", str(GOLDEN / "target")),
+        "reference": HFModel.from_path("reference.path", str(GOLDEN / "reference")),
     }
     with TemporaryDirectory() as runs:
         collector = Collector(Path(runs), models, texts(), settings)

@@ -44,7 +44,7 @@ def differences() -> dict[str, list[float]]:
         scores(DetectionConfig(device="cpu", batch_tokens=1)),
         scores(DetectionConfig(device="cpu", processes=2)),
     ]
-    with mock.patch.object(CausalLM, "stats", padded_left):
+    with mock.patch.object(CausalLM, "score", padded_left):
         others.append(scores(DetectionConfig(device="cpu")))
     return {
         name: [float(np.abs(np.subtract(values, other[name])).max()) for other in others]

@@ -4,7 +4,7 @@ import pytest
 
 from contamination.detection.config import DetectionConfig
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.models import open_model
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.passes import ORIGINAL
 from tests.detection import golden
 
@@ -20,6 +20,6 @@ def test_equals_the_float64_golden_scores(errors, method):
 
 
 def test_tokens_are_the_tokenizers_own_with_its_bos(golden_folder):
-    source = open_model("model.path", str(golden_folder))
+    source = HFModel.from_path("model.path", str(golden_folder))
     tokens = LoadedModel(source, DetectionConfig()).tokenize(ORIGINAL, golden.texts())
     assert [t.ids for t in tokens] == [e["token_ids"] for e in golden.examples()]

@@ -78,7 +78,7 @@ def _train_on(folder: Path) -> None:
 def _open_model(folder: Path) -> None:
     from contamination.detection.models.hf_model import HFModel
 
-    model = HFModel.open("model.path", str(folder / "hf"))
+    model = HFModel.from_path("model.path", str(folder / "hf"))
     _ = model.config, model.tokenizer(), model.tokenizer_digest
 
 
@@ -371,18 +371,18 @@ def served(material: Path) -> Kind:
     """The folder of a served model's answers, which has a sealed file and no manifest."""
     from contamination.core.files import sealed, write_text
     from contamination.core.integrity import reading
-    from contamination.detection.models.served.capabilities import FILE, _read
+    from contamination.detection.models.served.capabilities import PROBE_FILE, _read_probe
     from contamination.detection.models.served.fingerprint import Fingerprint
 
     folder = material / "runs" / "served" / f"toy-{'0' * 12}"
     folder.mkdir(parents=True)
     named = {"name": "toy", "tokenizer": "0" * 64, "way": "echo", "error": 0.0}
     said = Fingerprint({0: [-1.0]}).record()
-    write_text(folder / FILE, sealed({"model": named, "said": said, "digest": "0" * 64}))
+    write_text(folder / PROBE_FILE, sealed({"model": named, "said": said, "digest": "0" * 64}))
 
     def read(place: Path) -> None:
         with reading(place):
-            known = _read(place / FILE)
+            known = _read_probe(place / PROBE_FILE)
             if known["model"]["name"] == "toy":
                 Fingerprint.of(known["said"])
 

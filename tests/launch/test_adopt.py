@@ -12,7 +12,7 @@ from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.files import sealed
 from contamination.core.hashing import digests, file_digests, files_digest, folder_digest
 from contamination.core.integrity import MANIFEST, read_manifest
-from contamination.detection.models import open_model
+from contamination.detection.models.hf_model import HFModel
 from contamination.injection.corpus import open_corpus
 from contamination.launch.__main__ import main
 from contamination.launch.adopt import adopt
@@ -62,7 +62,7 @@ def test_a_model_becomes_an_artefact_once(tmp_path, model, capsys):
     manifest = read_manifest(folder)
     assert manifest["inputs"] == {"model": folder_digest(model)}
     assert manifest["counts"]["parameters"] == 225_600
-    found = open_model("model.path", str(folder))
+    found = HFModel.from_path("model.path", str(folder))
     assert (found.folder, found.digest) == (folder / "hf", manifest["digest"])
     assert hf_folder("model.path", str(folder)) == str(folder / "hf")
     assert model_digest("model.path", str(folder)) == manifest["digest"]

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from contamination.core.models import load_tokenizer
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.base import Prompt
 from contamination.detection.models.served.client import Client
 from tests.detection.golden import GOLDEN
@@ -66,17 +66,17 @@ def record(file: str, url: str, *, chat: bool = False, **given: Any) -> None:
     node = ScoredModelConfig(url=url, requests=2, **given)
     tokenizer = load_tokenizer("model.tokenizer", given["tokenizer"])
     with TemporaryDirectory() as runs, recording(chat) as exchanges:
-        model = open_node("model", node, runs)
+        model = open_model("model", node, runs)
         loaded = model.load(DetectionConfig())
-        if "logprob" in model.gives:
+        if "logprob" in model.provides:
             texts = TEXTS[:1] if chat else TEXTS  # a part of a character is no text
-            loaded.stats([tokenizer(text)["input_ids"] for text in texts])
-        loaded.write([Prompt(tokenizer(text)["input_ids"][:8], WRITTEN) for text in TEXTS], 0)
+            loaded.score([tokenizer(text)["input_ids"] for text in texts])
+        loaded.generate([Prompt(tokenizer(text)["input_ids"][:8], WRITTEN) for text in TEXTS], 0)
     words = json.dumps(exchanges, ensure_ascii=False, separators=(",", ":"))
     words = words.replace(given.get("name", NAME), NAME)
     words = re.sub(r'"root":"[^"]*"', '"root":"golden"', words)  # a path of this machine
     (PLACE / f"{file}.json").write_text(words.replace('},{"path"', '},\n{"path"') + "\n")
-    print(f"{file}: {model.probe.way}, {len(exchanges)} answers", flush=True)
+    print(f"{file}: {model.probe.strategy}, {len(exchanges)} answers", flush=True)
 
 
 @contextmanager

@@ -107,9 +107,11 @@ def test_transformers_serve_lists_nothing_and_writes(stage, tmp_path, caplog):
     with transformers_serve(tmp_path / "log") as url, caplog.at_level(logging.WARNING):
         node = ScoredModelConfig(url=url, name=FOLDER, tokenizer=FOLDER, requests=2)
         served = open_models(stage(node), ())["target"]
-        assert served.probe.way == "sampling only"
+        assert served.probe.strategy == "sampling only"
         prompts = [Prompt(load_tokenizer("m", FOLDER)("The boat was")["input_ids"], 8)]
         local = open_models(replace(stage(node), model=ScoredModelConfig(FOLDER)), ())["target"]
         settings = DetectionConfig(device="cpu")
-        assert served.load(settings).write(prompts, 0) == local.load(settings).write(prompts, 0)
+        assert served.load(settings).generate(prompts, 0) == local.load(settings).generate(
+            prompts, 0
+        )
     assert "does not list the model" in caplog.text

@@ -91,11 +91,11 @@ def test_it_writes_what_the_model_in_its_files_writes(stages, model):
     local, served = (
         open_models(stage, ())["target"].load(DetectionConfig(device="cpu")) for stage in stages
     )
-    assert served.write(prompts, 0) == local.write(prompts, 0)
-    drawn = served.write(prompts, 0.8)
-    assert drawn != served.write([replace(p, seed=6) for p in prompts], 0.8)
+    assert served.generate(prompts, 0) == local.generate(prompts, 0)
+    drawn = served.generate(prompts, 0.8)
+    assert drawn != served.generate([replace(p, seed=6) for p in prompts], 0.8)
     again = open_models(replace(stages[1], runs=f"{stages[1].runs}-2"), ())["target"]
-    assert again.load(DetectionConfig()).write(prompts, 0.8) == drawn  # asked anew
+    assert again.load(DetectionConfig()).generate(prompts, 0.8) == drawn  # asked anew
 
 
 def test_what_it_writes_is_scored_and_extracted(stages, tmp_path):

@@ -13,7 +13,7 @@ from contamination.core.config import convert
 from contamination.core.errors import ConfigError
 from contamination.core.hashing import file_digest
 from contamination.core.models import load_config, load_model, load_tokenizer, resolve
-from contamination.detection.models import open_model
+from contamination.detection.models.hf_model import HFModel
 from contamination.training.config import ModelConfig, TrainingStage
 from contamination.training.models import hf_folder, make_model, model_digest
 from contamination.training.resources import shape_of
@@ -122,7 +122,7 @@ def test_a_gguf_file_is_a_model_that_trains_and_is_saved(small_gguf, tmp_path):
 def test_a_gguf_file_is_named_by_its_hash(small_gguf):
     assert hf_folder("model.path", str(small_gguf)) == str(small_gguf)
     assert model_digest("model.path", str(small_gguf)) == file_digest(small_gguf)
-    scored = open_model("model.path", str(small_gguf))
+    scored = HFModel.from_path("model.path", str(small_gguf))
     assert scored.digest == scored.tokenizer_digest == file_digest(small_gguf)
     assert (scored.slug, scored.folder) == ("small", small_gguf)
     assert load_config("model.path", str(small_gguf)).max_position_embeddings == 64
@@ -198,8 +198,8 @@ def test_a_models_own_code_runs_where_it_is_trusted(own_code, tmp_path, monkeypa
 
 
 def test_trust_is_part_of_what_names_a_scored_model():
-    plain = open_model("model.path", GOLDEN)
-    trusted = open_model("model.path", GOLDEN, trust_remote_code=True)
+    plain = HFModel.from_path("model.path", GOLDEN)
+    trusted = HFModel.from_path("model.path", GOLDEN, trust_remote_code=True)
     assert trusted.trust_remote_code
     assert plain.digest != trusted.digest
 
@@ -228,7 +228,10 @@ def test_a_folder_is_named_by_the_content_of_its_files(tmp_path):
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     os.utime(weights, ns=(was.st_atime_ns, was.st_mtime_ns))
     assert model_digest("model.path", str(folder)) != before
-    assert model_digest("model.path", str(folder)) == open_model("model.path", str(folder)).digest
+    assert (
+        model_digest("model.path", str(folder))
+        == HFModel.from_path("model.path", str(folder)).digest
+    )
 
 
 def test_a_hub_model_is_named_by_its_commit(monkeypatch, tmp_path):
@@ -240,7 +243,7 @@ def test_a_hub_model_is_named_by_its_commit(monkeypatch, tmp_path):
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
     first = model_digest("model.path", "me/it")
-    assert open_model("model.path", "me/it").digest == first  # detection calls it the same
+    assert HFModel.from_path("model.path", "me/it").digest == first  # detection calls it the same
     assert model_digest("model.path", "me/it") != first
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="model.path is 'me/it': no such folder here"):

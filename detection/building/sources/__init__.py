@@ -1,4 +1,4 @@
-"""Where dated documents come from: one class a kind of source."""
+"""Sources of dated documents, one class per kind of source."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from contamination.data.readers.files import find_shards
 from contamination.data.readers.rows import ON_ERROR, Shard, Tally
 from contamination.detection.building.dates import CutOffs, Dated
 
-Told = Callable[[int], None]
-"""Is told how many bytes of a file were read."""
+OnBytesRead = Callable[[int], None]
+"""Called with the number of bytes of a file that were read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,20 +26,20 @@ class Source(Ranged, ABC, node="source"):
     """Files of dated documents."""
 
     licence: ClassVar[str] = "other"
-    """Of the texts, as the hub writes it."""
+    """The hub's name of the texts' licence."""
     usual: ClassVar[str] = ""
-    """A regular expression: files whose names it finds are read, or all where it finds none."""
+    """A regular expression: files with matching names are read, or all files if none matches."""
 
     name: str
     paths: str | Sequence[str] | None = None
     """A file, a folder, a glob pattern, or a list of these. Required."""
     unchanged_members: bool = True
-    """Leave out members whose text was edited after `build.members_before`: a model that was
-    trained before can't have seen it. False: the date of creation alone decides."""
+    """Leave out members whose text was edited after `build.members_before`, since a model that was
+    trained before can't have seen it. False: only the date of creation counts."""
     max_text_bytes: int = limited(1 << 26, at_least(1))
-    """Of a revision, a row or a line, unpacked; a larger one can't be read."""
+    """The largest size of a revision, a row or a line after decompression."""
     on_error: str = limited("stop", one_of(ON_ERROR))
-    """What can't be read or has no date: stop, or skip (leave it out and count it)."""
+    """Rows that can't be read or have no date: stop, or skip (leave them out and count them)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,34 +48,34 @@ class Source(Ranged, ABC, node="source"):
     @cached_property
     def files(self) -> list[Shard]:
         """The files, by name."""
-        found = find_shards(self.paths, "text", "source.paths")
-        return [file for file in found if re.search(self.usual, file.name)] or found
+        files = find_shards(self.paths, "text", "source.paths")
+        return [file for file in files if re.search(self.usual, file.name)] or files
 
     @property
     def also_read(self) -> Mapping[str, Path]:
-        """Other files that its documents depend on, by what they are called."""
+        """Other files that its documents depend on, by a name for each."""
         return {}
 
     def prepared(self, folder: Path) -> Source:
-        """The source after work that is done once before reading, and kept in the folder."""
+        """Returns the source after one-time work before reading, stored in the folder."""
         return self
 
     @abstractmethod
     def documents(
-        self, file: Shard, tally: Tally, cut_offs: CutOffs, told: Told
+        self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
     ) -> Iterator[Dated]:
-        """Stream a file's documents, raw; what has no use counts in the tally or is left out."""
+        """Yields a file's documents with raw texts; counts the unusable ones in the tally."""
 
     @abstractmethod
     def text(self, raw: str, words: int) -> str:
-        """The plain text, or of a long one the beginning, with so many words or more."""
+        """Returns the plain text, or a beginning of it with at least so many words."""
 
 
 def needed(package: str, what: str) -> Any:
-    """The package that something needs.
+    """Returns an optional package.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the package is not installed.
     """
     try:
         return import_module(package)

@@ -1,4 +1,4 @@
-"""Files of XML as streams: plain, .gz, .bz2, or inside a .7z archive; what is damaged is told."""
+"""Streams of XML files: plain, .gz, .bz2, or inside a .7z archive; reports damaged files."""
 
 from __future__ import annotations
 
@@ -16,52 +16,54 @@ from typing import Any, BinaryIO
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from contamination.data.readers.rows import Tally
-from contamination.detection.building.sources import Told, needed
+from contamination.detection.building.sources import OnBytesRead, needed
 
 PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 BUFFER_BYTES = 1 << 20
-MOST_NAMED = 10
+MAX_NAMED = 10
 UNBOUNDED = {"zstandard", "brotli", "deflate", "deflate64"}
-"""Methods of which py7zr unpacks a block of the archive at once; of others at most 128 MB."""
+"""Methods that py7zr unpacks in blocks of any size; with others a block has at most 128 MB."""
 
 
-class _Counted(io.FileIO):
-    """A file that tells how much of it was read."""
+class _CountingFile(io.FileIO):
+    """A file that reports the number of bytes read."""
 
-    def __init__(self, path: Path, told: Told) -> None:
+    def __init__(self, path: Path, on_bytes: OnBytesRead) -> None:
         super().__init__(path)
-        self._told = told
+        self._on_bytes = on_bytes
 
     def readinto(self, buffer: Any) -> int:
-        """As a file does."""
         size = super().readinto(buffer) or 0
-        self._told(size)
+        self._on_bytes(size)
         return size
 
 
-class Bounded:
-    """XML as a stream of bytes, of which a reader takes a limited number for each text.
+class BoundedXML:
+    """A stream of XML in which each text may take a limited number of bytes.
 
-    It refuses a document type, too: dumps have none, and its entities can stand for any length.
+    It also refuses a document type: dumps have none, and its entities can expand without bound.
+
+    Args:
+        stream: the XML.
+        limit: the source's `max_text_bytes`.
     """
 
-    def __init__(self, stream: BinaryIO, most: int) -> None:
-        """`most` is the source's `max_text_bytes`."""
-        self._stream, self._most = stream, most
-        self._taken = 0
+    def __init__(self, stream: BinaryIO, limit: int) -> None:
+        self._stream, self._limit = stream, limit
+        self._text_bytes = 0
         self._before_root: bytes | None = b""
 
     def read(self, size: int = BUFFER_BYTES, /) -> bytes:
-        """The next bytes.
+        """Returns the next bytes.
 
         Raises:
             OSError: a text is larger than the limit, or there is a document type.
         """
         block = self._stream.read(size)
-        self._taken += len(block)
-        if self._taken > self._most + size:
+        self._text_bytes += len(block)
+        if self._text_bytes > self._limit + size:
             raise OSError(
-                f"a text in it is larger than source.max_text_bytes={self._most} bytes: raise the "
+                f"a text in it is larger than source.max_text_bytes={self._limit} bytes: raise the "
                 "limit if you trust the file"
             )
         if self._before_root is not None:
@@ -71,19 +73,22 @@ class Bounded:
         return block
 
     def begin_text(self) -> None:
-        """What was taken so far belongs to texts that were read."""
-        self._taken, self._before_root = 0, None
+        """Begins to count the bytes of the next text."""
+        self._text_bytes, self._before_root = 0, None
 
 
-def elements(stream: BinaryIO, most: int, texts: Collection[str]) -> Iterator[tuple[str, Element]]:
-    """The start and the end of each XML element, as `ElementTree.iterparse` gives them.
+def elements(stream: BinaryIO, limit: int, texts: Collection[str]) -> Iterator[tuple[str, Element]]:
+    """Yields the events of `ElementTree.iterparse` at the start and end of each element.
 
     Args:
         stream: the XML.
-        most: bytes of a text and what stands between it and the next one; more is an OSError.
-        texts: the elements that hold a text, without their namespace.
+        limit: the largest number of bytes up to the end of the next text.
+        texts: the names of elements with a text, without their namespace.
+
+    Raises:
+        OSError: the limit is exceeded.
     """
-    bounded = Bounded(stream, most)
+    bounded = BoundedXML(stream, limit)
     events = iterparse(bounded, events=("start", "end"))
     first = next(events, None)
     if first is None:
@@ -97,9 +102,9 @@ def elements(stream: BinaryIO, most: int, texts: Collection[str]) -> Iterator[tu
 
 
 @contextmanager
-def opened(path: Path, inside: str, told: Told) -> Iterator[BinaryIO]:
-    """The file's bytes, decompressed; of a .7z archive the one file whose name ends in `inside`."""
-    with io.BufferedReader(_Counted(path, told), BUFFER_BYTES) as raw:
+def opened(path: Path, inside: str, on_bytes: OnBytesRead) -> Iterator[BinaryIO]:
+    """Opens a file, decompressed; in a .7z archive the only file whose name ends in `inside`."""
+    with io.BufferedReader(_CountingFile(path, on_bytes), BUFFER_BYTES) as raw:
         if path.suffix == ".7z":
             with _member(raw, inside) as stream:
                 yield stream
@@ -112,7 +117,7 @@ def opened(path: Path, inside: str, told: Told) -> Iterator[BinaryIO]:
 
 @contextmanager
 def damage(tally: Tally, where: Callable[[], str]) -> Iterator[None]:
-    """What can't be read on goes to the tally, with where that is; what came before it counts."""
+    """Reports a damaged file to the tally, with the location; documents before it are kept."""
     try:
         yield
     except ParseError as error:
@@ -123,43 +128,40 @@ def damage(tally: Tally, where: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def _member(raw: BinaryIO, inside: str) -> Iterator[BinaryIO]:
-    """A member of an archive, which a thread decompresses into a pipe."""
+    """Opens a member of an archive, which a thread decompresses into a pipe."""
     py7zr = needed("py7zr", "a .7z archive")
     out, into = os.pipe()
-    failed: list[Exception] = []
+    errors: list[Exception] = []
     with open(out, "rb", buffering=BUFFER_BYTES) as stream:
-        thread = threading.Thread(target=_unpack, args=(py7zr, raw, inside, into, failed))
+        thread = threading.Thread(target=_unpack, args=(py7zr, raw, inside, into, errors))
         thread.start()
         try:
-            with _as_said(failed):
+            with _thread_errors(errors):
                 yield stream
         finally:
-            stream.close()  # where nobody reads on, the thread ends at its next block
+            stream.close()  # if reading stopped early, the thread ends at its next block
             thread.join()
 
 
 @contextmanager
-def _as_said(failed: list[Exception]) -> Iterator[None]:
-    """The thread's error in place of what became of it: XML that ends too early."""
+def _thread_errors(errors: list[Exception]) -> Iterator[None]:
+    """Raises the thread's error instead of its consequence, XML that ends too early."""
     try:
         yield
     except ParseError as error:
-        if failed:
-            raise OSError(f"the archive: {failed[0]}") from error
+        if errors:
+            raise OSError(f"the archive: {errors[0]}") from error
         raise
-    if failed:
-        raise OSError(f"the archive: {failed[0]}")
+    if errors:
+        raise OSError(f"the archive: {errors[0]}")
 
 
-def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, failed: list[Exception]) -> None:
+def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, errors: list[Exception]) -> None:
     class Pipe(py7zr.io.Py7zIO):  # type: ignore[misc]
-        """What py7zr writes to."""
-
         def write(self, data: bytes) -> int:
-            """Until all is taken."""
-            left = memoryview(data)
-            while left:
-                left = left[os.write(into, left) :]
+            remaining = memoryview(data)
+            while remaining:
+                remaining = remaining[os.write(into, remaining) :]
             return len(data)
 
         def read(self, size: int | None = None) -> bytes:
@@ -187,21 +189,21 @@ def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, failed: list[Exce
                     "blocks of any size: pack it by LZMA2, or unpack it first"
                 )
             archive.extract(targets=[_only(archive.getnames(), inside)], factory=Pipes())
-    except Exception as error:  # told by the reader
-        failed.append(error)
+    except Exception as error:  # raised by the reader
+        errors.append(error)
     finally:
         os.close(into)
 
 
 def _only(names: Sequence[str], inside: str) -> str:
-    """The one name that ends so; an OSError where there is none, or more."""
-    wanted = [name for name in names if name.endswith(inside)]
-    if len(wanted) > 1:
-        raise OSError(f"it has {len(wanted)} files *{inside}, {_some(wanted)}: unpack it first")
-    if not wanted:
-        raise OSError(f"it has no {inside}, but {_some(names) or 'nothing'}")
-    return wanted[0]
+    """Returns the only name with this ending; raises an OSError if there is none, or several."""
+    matches = [name for name in names if name.endswith(inside)]
+    if len(matches) > 1:
+        raise OSError(f"it has {len(matches)} files *{inside}, {_listed(matches)}: unpack it first")
+    if not matches:
+        raise OSError(f"it has no {inside}, but {_listed(names) or 'nothing'}")
+    return matches[0]
 
 
-def _some(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:MOST_NAMED])}{', …' * (len(names) > MOST_NAMED)}"
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:MAX_NAMED])}{', …' * (len(names) > MAX_NAMED)}"

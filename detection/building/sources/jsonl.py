@@ -11,7 +11,7 @@ from contamination.core.config import Range, limited
 from contamination.data.readers.files import MISSING, find_shards, lookup, value_at
 from contamination.data.readers.rows import Reading, Row, Shard, Tally, read
 from contamination.detection.building.dates import CutOffs, Dated, moment
-from contamination.detection.building.sources import Source, Told
+from contamination.detection.building.sources import OnBytesRead, Source
 
 
 def _is_zone(name: str) -> bool:
@@ -32,12 +32,12 @@ class Jsonl(Source):
     created: str = "created"
     """The field of the date: ISO 8601, or Unix seconds."""
     changed: str | None = None
-    """The field of the last edit; null: the texts don't change."""
+    """The field of the last edit's date; null: the texts don't change."""
     title: str | None = "title"
     id: str | None = None
     """The field of a unique id; null: the file's name and the row's number."""
     zone: str | None = limited(None, Range(_is_zone, "give a zone such as UTC or Europe/Paris."))
-    """Of dates that name none; null: such a date can't be used."""
+    """The time zone of dates that name none; null: such dates can't be used."""
 
     @cached_property
     def files(self) -> list[Shard]:
@@ -45,19 +45,18 @@ class Jsonl(Source):
         return find_shards(self.paths, self.format, "source.paths")
 
     def documents(
-        self, file: Shard, tally: Tally, cut_offs: CutOffs, told: Told
+        self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
     ) -> Iterator[Dated]:
-        """See `Source`."""
-        for row in read(
-            file, Reading(tally, line_bytes=self.max_text_bytes, limit="source.max_text_bytes")
-        ):
-            found = self._document(row, tally)
-            if found is not None:
-                yield found
-        told(file.path.stat().st_size)
+        """Yields the rows as documents."""
+        reading = Reading(tally, line_bytes=self.max_text_bytes, limit="source.max_text_bytes")
+        for row in read(file, reading):
+            document = self._document(row, tally)
+            if document is not None:
+                yield document
+        on_bytes(file.path.stat().st_size)
 
     def text(self, raw: str, words: int) -> str:
-        """See `Source`."""
+        """Returns the text as it is."""
         return raw
 
     def _document(self, row: Row, tally: Tally) -> Dated | None:

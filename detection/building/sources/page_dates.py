@@ -1,4 +1,4 @@
-"""When pages of a wiki were created: from a dump of all revisions (stub), or from a table."""
+"""The creation dates of a wiki's pages, from a dump of all revisions (stub) or from a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARTICLE = "0"
 
 
 class PageDates:
-    """Dates by page id, in an array that is mapped: 16 bytes a page, whatever reads them."""
+    """Dates by page id in a memory-mapped array: 16 bytes per page, shared by all processes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -37,43 +37,50 @@ class PageDates:
         return np.load(self._path, mmap_mode="r")
 
     def of(self, page: int) -> datetime | None:
-        """When the page was created; None: it is not there."""
+        """Returns the creation date of a page; None if the array does not include the page."""
         ids, seconds = self._table
-        place = int(np.searchsorted(ids, page))
-        known = place < len(ids) and ids[place] == page
-        return datetime.fromtimestamp(int(seconds[place]), UTC) if known else None
+        index = int(np.searchsorted(ids, page))
+        if index == len(ids) or ids[index] != page:
+            return None
+        return datetime.fromtimestamp(int(seconds[index]), UTC)
 
 
-def read_dates(given: Path, into: Path, most: int) -> dict[str, Any]:
-    """Write the array; returns how many pages it has. A revision or a row has `most` bytes.
+def read_dates(path: Path, array_file: Path, limit: int) -> dict[str, Any]:
+    """Writes the array of a dump's or a table's dates; returns the number of pages.
+
+    Args:
+        path: the dump or the table.
+        array_file: the file to write.
+        limit: the largest number of bytes of a revision or a row.
 
     Raises:
-        DataError: it can't be read, or has no page.
+        DataError: the input can't be read, or has no page.
     """
     ids, seconds = array("q"), array("q")
     tally = Tally("stop", "source.on_error")
-    for page, created in (_of_dump if ".xml" in given.suffixes else _of_table)(given, most, tally):
+    read_rows = _read_dump if ".xml" in path.suffixes else _read_table
+    for page, created in read_rows(path, limit, tally):
         ids.append(page)
         seconds.append(created)
     if not ids:
-        raise DataError(f"source.dates is {str(given)!r}: it has no page with a date.")
+        raise DataError(f"source.dates is {str(path)!r}: it has no page with a date.")
     table = np.array([ids, seconds], np.int64)
-    table = table[:, np.lexsort(table[::-1])]  # by id, of several dates the first
-    keep = np.flatnonzero(np.diff(table[0], prepend=-1))
-    np.save(into, table[:, keep])
-    return {"pages": len(keep)}
+    table = table[:, np.lexsort(table[::-1])]  # by id, and then by date
+    first_rows = np.flatnonzero(np.diff(table[0], prepend=-1))
+    np.save(array_file, table[:, first_rows])
+    return {"pages": len(first_rows)}
 
 
-def _of_dump(path: Path, most: int, tally: Tally) -> Iterator[tuple[int, int]]:
-    shown: dict[str, Any] = {"unit": "B", "unit_scale": True}
-    bar = progress(desc="reading dates", total=path.stat().st_size, **shown)
+def _read_dump(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int]]:
+    size = path.stat().st_size
+    bar = progress(desc="reading dates", total=size, unit="B", unit_scale=True)
     last = "its beginning"
     with (
         bar,
         damage(tally, lambda: f"{path}, after {last}"),
         opened(path, ".xml", bar.update) as stream,
     ):
-        for page, first in _firsts(stream, most, tally, path):
+        for page, first in _first_dates(stream, limit, tally, path):
             last = f"page {page}"
             try:
                 yield int(page), int(moment(first, UTC).timestamp())
@@ -81,32 +88,34 @@ def _of_dump(path: Path, most: int, tally: Tally) -> Iterator[tuple[int, int]]:
                 tally.bad("no date", f"{path}, {last}", str(error))
 
 
-def _firsts(stream: BinaryIO, most: int, tally: Tally, path: Path) -> Iterator[tuple[str, str]]:
-    """Of each article its id and its earliest date, as written: ISO 8601, which sorts.
+def _first_dates(
+    stream: BinaryIO, limit: int, tally: Tally, path: Path
+) -> Iterator[tuple[str, str]]:
+    """Yields each article's id and its earliest date in ISO 8601, which sorts as a string.
 
-    Not by mwxml, which makes an object of each revision: that takes four times as long. The first
-    in the file is not always the earliest (see `revisions`).
+    mwxml would take four times as long, since it creates an object per revision. The first
+    revision in the file is not always the earliest.
     """
-    events = elements(stream, most, ("revision", "page"))
+    events = elements(stream, limit, ("revision", "page"))
     root = next(events)[1]
     if _name(root) != "mediawiki":
         tally.bad("no MediaWiki dump", str(path), f"its root is <{_name(root)}>, not <mediawiki>")
         return
-    found: dict[str, str] = {}
+    page: dict[str, str] = {}
     for event, element in events:
         if event == "start":
             continue
         name, text = _name(element), element.text or ""
         if name == "timestamp":
-            found[name] = min(text, found.get(name, text))
+            page[name] = min(text, page.get(name, text))
         elif name in ("id", "ns"):
-            found.setdefault(name, text)  # a page's own id stands before those of its revisions
+            page.setdefault(name, text)  # a page's own id comes before those of its revisions
         elif name == "revision":
             element.clear()
         elif name == "page":
-            if found.get("ns", ARTICLE) == ARTICLE and "timestamp" in found:
-                yield found.get("id", ""), found["timestamp"]
-            found = {}
+            if page.get("ns", ARTICLE) == ARTICLE and "timestamp" in page:
+                yield page.get("id", ""), page["timestamp"]
+            page = {}
             root.clear()
 
 
@@ -114,12 +123,12 @@ def _name(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _of_table(path: Path, most: int, tally: Tally) -> Iterator[tuple[int, int]]:
+def _read_table(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int]]:
     (shard,) = find_shards(str(path), "auto", "source.dates")
-    for row in read(shard, Reading(tally, line_bytes=most, limit="source.max_text_bytes")):
+    for row in read(shard, Reading(tally, line_bytes=limit, limit="source.max_text_bytes")):
         if missing := [name for name in FIELDS if name not in row.value]:
-            has = ", ".join(map(str, row.value)) or "none"
-            tally.bad("missing field", row.where, f"no {missing[0]!r}; its fields are {has}")
+            fields = ", ".join(map(str, row.value)) or "none"
+            tally.bad("missing field", row.where, f"no {missing[0]!r}; its fields are {fields}")
         try:
             page, created = (row.value[name] for name in FIELDS)
             yield int(page), int(moment(created, None).timestamp())
@@ -128,25 +137,25 @@ def _of_table(path: Path, most: int, tally: Tally) -> Iterator[tuple[int, int]]:
 
 
 Version = tuple[datetime, str]
-"""A text, and when it became that."""
+"""A text, and the date since which the page has it."""
 
 
 @dataclass
 class Revisions:
-    """A page's revisions so far: two texts are held, however many there are."""
+    """A page's revisions so far, of which at most two texts are in memory."""
 
     before: datetime
     """`build.members_before`."""
     first: datetime | None = None
-    """The earliest date of them; None: none has one."""
+    """The earliest date; None if no revision has one."""
     number: int = 0
-    """How many there are."""
+    """The number of revisions."""
     _is_new: bool = False
     _old: Version | None = None
     _last: Version | None = None
 
     def add(self, at: datetime | None, text: str | None, parent: int | None) -> None:
-        """Take one in; its text may be hidden (None), or blank (an empty string)."""
+        """Adds a revision; its text may be hidden (None) or blank (an empty string)."""
         self.number += 1
         self._is_new = self._is_new or parent is None
         if at is None:
@@ -159,18 +168,18 @@ class Revisions:
 
     @property
     def created(self) -> datetime | None:
-        """The page's first date; None where only a later revision is there."""
+        """The page's creation date; None if the dump has only a later revision."""
         return self.first if self._is_new or self.number > 1 else None
 
     @property
     def version(self) -> Version | None:
-        """Of a page that was there before the date the last text before it, else the last one.
+        """The last version before the date if the page existed then, else the last version.
 
-        An empty text: the page was blank then. None: its texts are hidden.
+        The text is empty if the page was blank. None if the texts are hidden.
         """
-        was_there = self.first is not None and self.first < self.before
-        return self._old if was_there else self._last
+        existed = self.first is not None and self.first < self.before
+        return self._old if existed else self._last
 
 
-def _later(one: Version | None, other: Version) -> Version:
-    return other if one is None or other[0] >= one[0] else one
+def _later(current: Version | None, new: Version) -> Version:
+    return new if current is None or new[0] >= current[0] else current

@@ -11,7 +11,7 @@ from typing import BinaryIO, ClassVar
 from contamination.data.html_text import START, TEXT, tokens
 from contamination.data.readers.rows import Shard, Tally
 from contamination.detection.building.dates import CutOffs, Dated, moment
-from contamination.detection.building.sources import Source, Told
+from contamination.detection.building.sources import OnBytesRead, Source
 from contamination.detection.building.sources.archives import damage, elements, opened
 
 POSTS = "Posts.xml"
@@ -23,16 +23,16 @@ FORMULA = re.compile(
     r"|(?<![\\\w$])\$(?:(?=\S)[^$\n]*+(?<=\S)\$(?!\d)|[^$\n\\^_{}]*+[\\^_{}][^$\n]*+\$)",
     re.DOTALL,
 )
-"""Single dollars hold a formula, and no money, where Pandoc says so (no blank within them, no digit
-behind them), and where a sign of TeX stands between them. It takes linear time: of what has no end
-no more is read than up to the next beginning."""
+"""Single dollars enclose a formula, and not amounts of money, by Pandoc's rule (no blank inside, no
+digit after them), or if there is a TeX character between them. The pattern takes linear time: an
+unclosed formula is only read up to the next beginning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackExchange(Source):
-    """Questions, as StackMIA has them (Ye et al. 2024): text alone, without code and formulas.
+    """Questions as in StackMIA (Ye et al. 2024): only text, without code and formulas.
 
-    A question changes until the last answer to it or edit of it (`LastActivityDate`). The dumps'
+    A question counts as changed until its last answer or edit (`LastActivityDate`). The dumps'
     dates are in UTC.
     """
 
@@ -40,31 +40,31 @@ class StackExchange(Source):
     usual: ClassVar[str] = r"\bPosts\.xml|\.7z$"
 
     def documents(
-        self, file: Shard, tally: Tally, cut_offs: CutOffs, told: Told
+        self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
     ) -> Iterator[Dated]:
-        """See `Source`."""
+        """Yields the questions of a dump."""
         last = "its beginning"
         site = re.sub(r"[/\\]?\bPosts\.xml.*|\.7z$|\.xml.*", "", file.name)
         with (
             damage(tally, lambda: f"{file.path}, after {last}"),
-            opened(file.path, POSTS, told) as f,
+            opened(file.path, POSTS, on_bytes) as stream,
         ):
-            for row in _rows(f, self.max_text_bytes, tally, file):
+            for row in _rows(stream, self.max_text_bytes, tally, file):
                 last = f"row {row.get('Id')}"
                 if row.get("PostTypeId") == QUESTION:
-                    found = self._question(row, site, tally, f"{file.path}, {last}")
-                    if found is not None:
-                        yield found
+                    question = self._question(row, site, tally, f"{file.path}, {last}")
+                    if question is not None:
+                        yield question
 
     def text(self, raw: str, words: int) -> str:
-        """See `Source`."""
+        """Returns the text of the HTML without code and formulas."""
         parts: list[str] = []
-        within = 0
+        depth = 0  # of elements that are left out
         for kind, value in tokens(raw):
             if kind == TEXT:
-                parts.append("" if within else value)
+                parts.append("" if depth else value)
             elif value in LEFT_OUT:
-                within = max(0, within + (1 if kind == START else -1))
+                depth = max(0, depth + (1 if kind == START else -1))
             elif kind == START and value in BREAKS:
                 parts.append("\n")
         return FORMULA.sub(" ", "".join(parts))
@@ -84,8 +84,8 @@ class StackExchange(Source):
         return None
 
 
-def _rows(stream: BinaryIO, most: int, tally: Tally, file: Shard) -> Iterator[Mapping[str, str]]:
-    events = elements(stream, most, ("row",))
+def _rows(stream: BinaryIO, limit: int, tally: Tally, file: Shard) -> Iterator[Mapping[str, str]]:
+    events = elements(stream, limit, ("row",))
     _, root = next(events)
     if root.tag != "posts":
         tally.bad("no Posts.xml", str(file.path), f"its root is <{root.tag}>, not <posts>")

@@ -1,10 +1,10 @@
 """Articles of a MediaWiki XML dump: `pages-articles` or `pages-meta-history`.
 
-A page's date is that of its creation. A dump of the full history has it: the first revision's. A
-dump of articles has the last revision alone, so that the date is known in two cases only: the last
-revision has no parent (the page was never edited), or it was made before `build.members_before`
-(the page was there by then, so it is a member). The others are left out and counted, unless
-`source.dates` gives the dates of creation.
+A page is dated by its creation. A dump of the full history has the date of the first revision. A
+dump of articles only has the last revision, so that the date is known in two cases: the last
+revision has no parent (the page was never edited), or it is older than `build.members_before` (the
+page existed before, so it is a member). Other pages are left out and counted, unless
+`source.dates` has the creation dates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contamination.core.tasks import made_or_found
 from contamination.data.readers.rows import Shard, Tally
 from contamination.data.text import has_words
 from contamination.detection.building.dates import CutOffs, Dated
-from contamination.detection.building.sources import Source, Told, needed
+from contamination.detection.building.sources import OnBytesRead, Source, needed
 from contamination.detection.building.sources.archives import damage, elements, opened
 from contamination.detection.building.sources.page_dates import PageDates, Revisions, read_dates
 
@@ -30,10 +30,10 @@ ARTICLES = 0
 """The namespace of articles."""
 
 
-def pages(stream: BinaryIO, most: int, tally: Tally, path: Path) -> Iterator[Any]:
-    """The pages of a dump (mwxml.Page), whose revisions have at most so many bytes."""
+def pages(stream: BinaryIO, limit: int, tally: Tally, path: Path) -> Iterator[Any]:
+    """Yields the pages of a dump (mwxml.Page), whose revisions have at most `limit` bytes."""
     reader = needed("mwxml", "source=wikipedia")
-    pointer = reader.element_iterator.EventPointer(elements(stream, most, ("revision", "page")))
+    pointer = reader.element_iterator.EventPointer(elements(stream, limit, ("revision", "page")))
     root = reader.element_iterator.ElementIterator(next(pointer)[1], pointer)
     if root.tag != "mediawiki":
         tally.bad("no MediaWiki dump", str(path), f"its root is <{root.tag}>, not <mediawiki>")
@@ -45,31 +45,31 @@ def pages(stream: BinaryIO, most: int, tally: Tally, path: Path) -> Iterator[Any
 
 
 def malformed() -> tuple[type[Exception], ...]:
-    """What mwxml raises over pages and revisions that are not as the schema has them."""
+    """Returns the errors that mwxml raises for pages and revisions that violate the schema."""
     mwxml = needed("mwxml", "source=wikipedia")
     return mwxml.errors.MalformedXML, AttributeError, TypeError, ValueError
 
 
-UNSEEN = {
+HIDDEN_NODES = {
     "TemplateOpen": "TemplateClose",
     "ArgumentOpen": "ArgumentClose",
     "CommentStart": "CommentEnd",
     "HeadingStart": "HeadingEnd",
 }
-"""What gives no text, and how its end is called."""
+"""The first tokens of nodes without text, and their last tokens."""
 NO_TEXT = ("table", "ref", "references")
 PREFIX = re.compile(r"([^\s:]+):\S")
 Tokens = Iterator[Any]
 
 
 def plain(wikitext: str) -> str:
-    """The text without templates, tables, headings, references, files and formulas."""
+    """Returns the text without templates, tables, headings, references, files and formulas."""
     parser = needed("mwparserfromhell.parser", "source=wikipedia").Parser()
     return "".join(_read(iter(parser._tokenizer.tokenize(wikitext, 0, False)))[0])
 
 
 def _read(tokens: Tokens, *ends: str) -> tuple[list[str], str]:
-    """The text of each node up to one of the ends, and which of them it is."""
+    """Returns the text of each node up to one of the end tokens, and the name of that token."""
     parts: list[str] = []
     for token in tokens:
         kind = type(token).__name__
@@ -77,30 +77,29 @@ def _read(tokens: Tokens, *ends: str) -> tuple[list[str], str]:
             parts.append(token["text"])
         elif kind in ends:
             return parts, kind
-        elif kind in UNSEEN:
-            parts.append(_skipped(tokens, kind))
-        elif kind in READ:
-            parts.append(READ[kind](tokens))
+        elif kind in HIDDEN_NODES:
+            _skip(tokens, kind)
+        elif kind in NODE_READERS:
+            parts.append(NODE_READERS[kind](tokens))
     return parts, ""
 
 
-def _skipped(tokens: Tokens, begin: str) -> str:
-    """Nothing, once its end has come by; such things stand within each other."""
-    deep = 1
-    while deep:
+def _skip(tokens: Tokens, begin: str) -> None:
+    """Reads up to the end of a node without text, which may include nodes of its kind."""
+    depth = 1
+    while depth:
         kind = type(next(tokens)).__name__
-        deep += (kind == begin) - (kind == UNSEEN[begin])
-    return ""
+        depth += (kind == begin) - (kind == HIDDEN_NODES[begin])
 
 
 def _wikilink(tokens: Tokens) -> str:
-    """What it shows; nothing of one that leads out of the articles: a file, a category."""
+    """Returns the link's text; "" for a link to a file, a category or another namespace."""
     title, end = _read(tokens, "WikilinkSeparator", "WikilinkClose")
-    shown = _read(tokens, "WikilinkClose")[0] if end == "WikilinkSeparator" else None
+    label = _read(tokens, "WikilinkClose")[0] if end == "WikilinkSeparator" else None
     prefix = PREFIX.match("".join(title))
-    if prefix and (shown is None or "|" in "".join(shown) or not prefix.group(1).islower()):
+    if prefix and (label is None or "|" in "".join(label) or not prefix.group(1).islower()):
         return ""
-    return "".join(shown or title)
+    return "".join(label or title)
 
 
 def _external_link(tokens: Tokens) -> str:
@@ -109,8 +108,8 @@ def _external_link(tokens: Tokens) -> str:
 
 
 def _entity(tokens: Tokens) -> str:
-    """The character, of a name or a number."""
-    made = needed("mwparserfromhell.nodes", "source=wikipedia").HTMLEntity
+    """Returns the character of an entity, which may be a name or a number."""
+    entity_class = needed("mwparserfromhell.nodes", "source=wikipedia").HTMLEntity
     kinds, value = set(), ""
     for token in tokens:
         kinds.add(kind := type(token).__name__)
@@ -118,7 +117,7 @@ def _entity(tokens: Tokens) -> str:
         if kind == "HTMLEntityEnd":
             break
     number = "HTMLEntityNumeric" in kinds
-    return str(made(value, not number, "HTMLEntityHex" in kinds).normalize())
+    return str(entity_class(value, not number, "HTMLEntityHex" in kinds).normalize())
 
 
 def _tag(tokens: Tokens) -> str:
@@ -135,13 +134,13 @@ def _tag(tokens: Tokens) -> str:
     return "".join(contents) if visible(name) and name not in NO_TEXT else ""
 
 
-READ: dict[str, Callable[[Tokens], str]] = {
+NODE_READERS: dict[str, Callable[[Tokens], str]] = {
     "WikilinkOpen": _wikilink,
     "ExternalLinkOpen": _external_link,
     "HTMLEntityStart": _entity,
     "TagOpenOpen": _tag,
 }
-"""What gives text, and what reads it once its beginning has come by."""
+"""The first tokens of nodes with text, and the functions that read the nodes after them."""
 
 HEADING = re.compile(r"^==[^\n]*==[ \t]*$", re.MULTILINE)
 DISAMBIGUATION = (
@@ -151,28 +150,28 @@ DISAMBIGUATION = (
     r"desambigua[cç][aã]o|desambig|disambigua|doorverwijspagina|dp|неоднозначность|ujednoznacznienie|"
     r"曖昧さ回避|aimai|消歧义|消歧義|消歧义页|disambiguasi|förgrening|แก้กำกวม|동음이의|توضيح"
 )
-"""Names of such templates in the larger Wikipedias."""
-HOLLOW = re.compile(r"\([\s,;:]*\)|\[\s*\]")
-"""Brackets whose content was a template."""
+"""Names of disambiguation templates in the larger Wikipedias."""
+EMPTY_BRACKETS = re.compile(r"\([\s,;:]*\)|\[\s*\]")
+"""Brackets whose only content was a template."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wikipedia(Source):
-    """Articles, as WikiMIA has them (Shi et al. 2024), as plain text."""
+    """Articles as in WikiMIA (Shi et al. 2024), as plain text."""
 
     licence: ClassVar[str] = "cc-by-sa-4.0"
     usual: ClassVar[str] = r"\.xml|\.7z$"
 
     drop_titles: str = r"^(List|Timeline) of\b|\(disambiguation\)$"
-    """A regular expression; pages whose title it finds are left out."""
+    """A regular expression; pages with matching titles are left out."""
     disambiguation: str | None = None
-    """A regular expression of templates' names, whatever their case; a page that has one of them
-    is no article but leads to several, and is left out. None: DISAMBIGUATION; "": no page is."""
+    """A regular expression of template names, in any case; pages with such a template are
+    disambiguation pages and are left out. None: DISAMBIGUATION; "": no page is left out."""
     dates: str | None = None
-    """When pages were created: a stub-meta-history dump, or a table (CSV, TSV, JSONL, Parquet) of
-    `page_id` and `created`; null: what the dump itself says."""
+    """The creation dates of pages: a stub-meta-history dump, or a table (CSV, TSV, JSONL, Parquet)
+    of `page_id` and `created`; null: the dates in the dump itself."""
     read_dates: str | None = None
-    """Where `prepared` has put them."""
+    """The array that `prepared` writes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,22 +188,22 @@ class Wikipedia(Source):
 
     @property
     def also_read(self) -> Mapping[str, Path]:
-        """See `Source`."""
+        """The file of creation dates, if there is one."""
         return {} if self.dates is None else {"dates": Path(self.dates)}
 
     def prepared(self, folder: Path) -> Source:
-        """The source with the dates in an array, which processes share."""
+        """Returns the source with the dates in an array, which processes share."""
         if self.dates is None:
             return self
-        given, array = Path(self.dates), folder / "dates.npy"
+        path, array = Path(self.dates), folder / "dates.npy"
         made_or_found(
-            folder / "dates.json", [array], lambda: read_dates(given, array, self.max_text_bytes)
+            folder / "dates.json", [array], lambda: read_dates(path, array, self.max_text_bytes)
         )
         return replace(self, read_dates=str(array))
 
     @cached_property
-    def _leads_on(self) -> re.Pattern[str] | None:
-        """Finds a template of a disambiguation page, or the word that makes a page one."""
+    def _disambiguation_pattern(self) -> re.Pattern[str] | None:
+        """Matches a template of a disambiguation page, or its magic word."""
         names = DISAMBIGUATION if self.disambiguation is None else self.disambiguation
         pattern = rf"\{{\{{\s*(?:{names})\s*(?:\||\}}\}})|__DISAMBIG__"
         return re.compile(pattern, re.IGNORECASE) if names else None
@@ -214,65 +213,66 @@ class Wikipedia(Source):
         return None if self.read_dates is None else PageDates(Path(self.read_dates))
 
     def documents(
-        self, file: Shard, tally: Tally, cut_offs: CutOffs, told: Told
+        self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
     ) -> Iterator[Dated]:
-        """See `Source`."""
+        """Yields the articles of a dump."""
         last, drop = "its beginning", re.compile(self.drop_titles)
         with (
             damage(tally, lambda: f"{file.path}, after {last}"),
-            opened(file.path, ".xml", told) as stream,
+            opened(file.path, ".xml", on_bytes) as stream,
         ):
             for page in pages(stream, self.max_text_bytes, tally, file.path):
                 if page.namespace == ARTICLES and page.redirect is None:
                     last = f"page {page.id} ({page.title})"
                     if not drop.search(page.title):
-                        found = self._article(page, tally, cut_offs, f"{file.path}, {last}")
-                        if found is not None:
-                            yield found
+                        article = self._article(page, tally, cut_offs, f"{file.path}, {last}")
+                        if article is not None:
+                            yield article
 
     def _article(self, page: Any, tally: Tally, cut_offs: CutOffs, where: str) -> Dated | None:
-        """The page; of a member with its history the text that it had before the first date."""
-        found = Revisions(cut_offs.members_before)
+        """Returns the article; with a member's history, its last text before the first date."""
+        revisions = Revisions(cut_offs.members_before)
         try:
-            for one in page:
-                at = None if one.timestamp is None else _utc(one.timestamp.unix())
-                is_hidden = one.deleted.text or (one.text is None and one.bytes)
-                found.add(at, None if is_hidden else one.text or "", one.parent_id)
+            for revision in page:
+                timestamp = revision.timestamp
+                at = None if timestamp is None else _utc(timestamp.unix())
+                is_hidden = revision.deleted.text or (revision.text is None and revision.bytes)
+                revisions.add(at, None if is_hidden else revision.text or "", revision.parent_id)
         except ValueError as error:
             tally.bad("no date", where, str(error))
             return None
         except malformed() as error:
             tally.bad("no MediaWiki dump", where, said(error))
             return None
-        if found.first is None and found.number:
+        if revisions.first is None and revisions.number:
             tally.bad("missing field", where, "its revision has no timestamp")
             return None
-        if found.first is None or found.version is None:  # hidden, or of a dump without texts
+        if revisions.first is None or revisions.version is None:  # hidden, or a dump without texts
             tally.empty()
             return None
-        changed, text = found.version
+        changed, text = revisions.version
         if not text.strip():  # it was blanked
             tally.empty()
             return None
-        if self._leads_on and self._leads_on.search(text):
+        if self._disambiguation_pattern and self._disambiguation_pattern.search(text):
             tally.skipped["disambiguation page"] += 1
             return None
-        given = self._dates and self._dates.of(page.id)
-        created = min(given, found.first) if given else found.created  # it was there by `first`
+        table_date = self._dates and self._dates.of(page.id)
+        created = min(table_date, revisions.first) if table_date else revisions.created
         return Dated(str(page.id), page.title, created, changed, text)
 
     def text(self, raw: str, words: int) -> str:
-        """The plain text of the beginning, section by section until it has enough words."""
-        found = ""
+        """Returns the plain text of the first sections that have enough words together."""
+        text = ""
         for section in _sections(raw):
-            found = f"{found}\n{HOLLOW.sub('', plain(section))}"
-            if has_words(found, words):
+            text = f"{text}\n{EMPTY_BRACKETS.sub('', plain(section))}"
+            if has_words(text, words):
                 break
-        return found
+        return text
 
 
 def _sections(raw: str) -> Iterator[str]:
-    """What stands between headings, each found as it is asked for."""
+    """Yields the text between headings."""
     start = 0
     for heading in HEADING.finditer(raw):
         yield raw[start : heading.start()]

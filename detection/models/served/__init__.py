@@ -1,1 +1,1 @@
-"""Models behind a server: how they are asked, and what they can say of tokens."""
+"""Models behind servers: requests, log-probabilities from the answers, and stored answers."""

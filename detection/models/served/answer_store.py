@@ -1,15 +1,17 @@
-"""What a server has answered, on disk as it comes: nothing is asked twice.
+"""The stored answers of one model at one server: no question is sent twice.
 
 ::
 
     runs/served/<model>-<hash>/
-    ├── probe.json           what names the model: its first answers, and how it is asked
-    └── answers-….jsonl      a file a process, a line an answer: the hash of what was asked, and
-                             numbers; behind them the line's CRC-32
+    ├── probe.json           the model's identity: its first fingerprint, and the form of requests
+    └── answers-….jsonl      one file per process and one line per answer: the hash of the question
+                             and the numbers, followed by the line's CRC-32
 
-Between the answers are marks, each of a stretch of a file: that its answers are the model's, as a
-check after them has shown, or that they are dropped. What no mark covers is a tail: a process is at
-work there, or was stopped before it checked.
+Between the answers are marks, each about a range of a file: its answers are confirmed as the
+model's by a later check, or they are dropped. Answers without a mark are unchecked: their process
+is still at work, or was stopped before its next check.
+
+Each process appends to its own file, so that no lock is needed, also on network file systems.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ FILES = "answers-*.jsonl"
 
 @dataclass(frozen=True)
 class Mark:
-    """What is known of the answers in a stretch of a file.
+    """The result of a check of the answers in a range of a file.
 
     Attributes:
-        file: its name.
-        start: the first answer's offset in bytes.
-        end: an offset behind the last one's.
-        kept: whether the answers are the model's.
+        file: the file's name.
+        start: the offset of the first answer, in bytes.
+        end: an offset after the start of the last answer, in bytes.
+        kept: whether the answers are confirmed; otherwise they are dropped.
     """
 
     file: str
@@ -55,42 +57,43 @@ class Mark:
     kept: bool
 
     def covers(self, file: Path, offset: int) -> bool:
-        """Whether it tells of the answer there."""
+        """Returns whether the mark is about the answer at this offset."""
         return file.name == self.file and self.start <= offset < self.end
 
 
-def asked(ids: Sequence[int], how: str = "") -> str:
-    """What names these tokens, and how it is asked about them."""
-    return hashlib.sha256(np.asarray(ids, dtype="<i4").tobytes() + how.encode()).hexdigest()[:32]
+def question_key(ids: Sequence[int], options: str = "") -> str:
+    """Returns the hash of a question: its tokens, and the options of the request."""
+    tokens = np.asarray(ids, dtype="<i4").tobytes()
+    return hashlib.sha256(tokens + options.encode()).hexdigest()[:32]
 
 
-class Answers:
-    """The answers of one model at one server.
+class AnswerStore:
+    """The answers of one model at one server, by the question's key.
 
-    A file is only appended to, by the process that made it. A line that a kill has cut is not
-    read, nor a damaged one, which is said.
+    A file is only appended to, by the process that created it. Lines that a kill cut off are
+    ignored, and so are damaged lines, with a warning.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._own: int | None = None  # the file that this process writes
-        self._checked, self._lock, self._closed = 0, Lock(), False
-        self._places: dict[str, tuple[Path, int]] = {}
-        self._unsure: dict[str, tuple[Path, int]] = {}
+        self._descriptor: int | None = None  # of the file that this process writes
+        self._checked_end, self._lock, self._closed = 0, Lock(), False
+        self._locations: dict[str, tuple[Path, int]] = {}
+        self._unchecked: dict[str, tuple[Path, int]] = {}
         self._read(sorted(folder.glob(FILES)))
 
     def __contains__(self, key: str) -> bool:
-        return key in self._places
+        return key in self._locations
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._locations)
 
     def __getitem__(self, key: str) -> Any:
-        file, offset = self._places[key]
+        file, offset = self._locations[key]
         with suppress(OSError, TypeError), file.open("rb") as stream:
             stream.seek(offset)
-            found, value = _content(stream.readline())
-            if found == key:
+            stored_key, value = _decode(stream.readline())
+            if stored_key == key:
                 return value
         raise ArtifactError(
             f"{file} no longer has an answer that it had. It was deleted meanwhile, or another run "
@@ -100,123 +103,135 @@ class Answers:
     def __setitem__(self, key: str, value: Any) -> None:
         with self._lock:
             if not self._closed:
-                self._places[key] = self._append([key, value])
+                self._locations[key] = self._append([key, value])
 
-    def keep(self) -> None:
-        """A check has shown that this process's answers so far are the model's."""
+    def mark_checked(self) -> None:
+        """Records that a check has confirmed all answers of this process so far."""
         with self._lock:
-            if (end := self._end()) > self._checked:
-                self._add(Mark(self._file.name, self._checked, end, True))
+            if (end := self._end()) > self._checked_end:
+                self._add_mark(Mark(self._file.name, self._checked_end, end, True))
 
-    def forget(self) -> int:
-        """Drop this process's answers after the last `keep`, and take no more; how many."""
-        with self._lock:
-            self._closed = True
-            if self._own is None:
-                return 0
-            os.ftruncate(self._own, self._checked)
-            late = [
-                key
-                for key, (file, offset) in self._places.items()
-                if file == self._file and offset >= self._checked
-            ]
-            for key in late:
-                del self._places[key]
-            return len(late)
-
-    def tails(self, keys: Iterable[str]) -> list[list[str]]:
-        """Those of these answers that other processes have not checked, as they came: by file."""
-        found: dict[Path, list[tuple[int, str]]] = {}
-        for key in keys:
-            if key in self._unsure:
-                file, offset = self._unsure[key]
-                found.setdefault(file, []).append((offset, key))
-        return [[key for _, key in sorted(found[file])] for file in sorted(found)]
-
-    def settle(self, tail: Sequence[str], kept: bool) -> int:
-        """What a check has shown of a tail: it is kept from its first to its last, or all dropped.
+    def drop_unchecked(self) -> int:
+        """Drops this process's answers after the last check, and accepts no more.
 
         Returns:
-            How many answers it was.
+            The number of dropped answers.
         """
-        file, start = self._unsure[tail[0]]
-        end = self._unsure[tail[-1]][1] + 1
+        with self._lock:
+            self._closed = True
+            if self._descriptor is None:
+                return 0
+            os.ftruncate(self._descriptor, self._checked_end)
+            dropped = [
+                key
+                for key, (file, offset) in self._locations.items()
+                if file == self._file and offset >= self._checked_end
+            ]
+            for key in dropped:
+                del self._locations[key]
+            return len(dropped)
+
+    def unchecked(self, keys: Iterable[str]) -> list[list[str]]:
+        """Returns the keys whose answers another process left unchecked, per file and in order."""
+        offsets_by_file: dict[Path, list[tuple[int, str]]] = {}
+        for key in keys:
+            if key in self._unchecked:
+                file, offset = self._unchecked[key]
+                offsets_by_file.setdefault(file, []).append((offset, key))
+        files = sorted(offsets_by_file)
+        return [[key for _, key in sorted(offsets_by_file[file])] for file in files]
+
+    def resolve(self, keys: Sequence[str], kept: bool) -> int:
+        """Records the result of a check of one list that `unchecked` returned.
+
+        Args:
+            keys: the list.
+            kept: whether the answers from its first to its last are confirmed; otherwise all
+                answers of the file are dropped.
+
+        Returns:
+            The number of answers that are confirmed or dropped.
+        """
+        file, start = self._unchecked[keys[0]]
+        end = self._unchecked[keys[-1]][1] + 1
         if not kept:
             start, end = 0, file.stat().st_size
         mark = Mark(file.name, start, end, kept)
-        told = [key for key, place in self._unsure.items() if mark.covers(*place)]
-        for key in told:
-            del self._unsure[key]
+        covered = [key for key, location in self._unchecked.items() if mark.covers(*location)]
+        for key in covered:
+            del self._unchecked[key]
             if not kept:
-                del self._places[key]
+                del self._locations[key]
         with self._lock:
-            self._add(mark)
-        return len(told)
+            self._add_mark(mark)
+        return len(covered)
 
-    def _add(self, mark: Mark) -> None:
-        """Write it; what is written so far is not dropped where it is no answer."""
-        nothing = self._end() == self._checked
+    def _add_mark(self, mark: Mark) -> None:
+        """Writes a mark, after which nothing before it is dropped if no answer is unchecked."""
+        all_checked = self._end() == self._checked_end
         self._append(asdict(mark))
-        if nothing or mark.file == self._file.name:
-            self._checked = self._end()
+        if all_checked or mark.file == self._file.name:
+            self._checked_end = self._end()
 
     def _end(self) -> int:
-        """The length of the file that this process writes."""
-        return 0 if self._own is None else os.lseek(self._own, 0, os.SEEK_END)
+        """Returns the length of the file that this process writes."""
+        return 0 if self._descriptor is None else os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def _append(self, content: Any) -> tuple[Path, int]:
-        """Write a line; where it is."""
-        if self._own is None:
+        """Writes a line; returns its file and offset."""
+        if self._descriptor is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._own, name = tempfile.mkstemp(".jsonl", "answers-", self.folder)
+            self._descriptor, name = tempfile.mkstemp(".jsonl", "answers-", self.folder)
             self._file = Path(name)
-            weakref.finalize(self, os.close, self._own)
-        line, written, start = _line(content), 0, self._end()
+            weakref.finalize(self, os.close, self._descriptor)
+        line, written, start = _encode(content), 0, self._end()
         try:
             while written < len(line):
-                written += os.write(self._own, line[written:])
-        except OSError:  # of a full disk, which may take a part
-            os.ftruncate(self._own, start)
+                written += os.write(self._descriptor, line[written:])
+        except OSError:  # a full disk may have taken a part of the line
+            os.ftruncate(self._descriptor, start)
             raise
         return self._file, start
 
     def _read(self, files: Sequence[Path]) -> None:
-        """What stands in the files; an answer that one of them has checked is the one to use."""
-        found = {file: _lines(file) for file in files}
-        marks = [Mark(**one) for _, own in found.values() for one in own]
-        unsure: dict[str, tuple[Path, int]] = {}
-        for file, (answers, _) in found.items():
+        """Reads the locations of all answers; of two to one question, the confirmed one is used."""
+        contents = {file: _read_lines(file) for file in files}
+        marks = [Mark(**fields) for _, file_marks in contents.values() for fields in file_marks]
+        unchecked: dict[str, tuple[Path, int]] = {}
+        for file, (answers, _) in contents.items():
             offsets = np.array([*answers.values()], dtype=np.int64)
-            state = np.zeros(len(offsets), dtype=np.int8)
-            for mark in sorted(marks, key=attrgetter("kept")):  # what a check has shown holds
+            state = np.zeros(len(offsets), dtype=np.int8)  # 1: confirmed, -1: dropped
+            for mark in sorted(marks, key=attrgetter("kept")):  # a confirmation is final
                 if mark.file == file.name:
                     start, end = np.searchsorted(offsets, (mark.start, mark.end))
                     state[start:end] = 1 if mark.kept else -1
-            for (key, offset), told in zip(answers.items(), state.tolist(), strict=True):
-                if told >= 0:
-                    (self._places if told else unsure)[key] = file, offset
-        self._unsure = {key: place for key, place in unsure.items() if key not in self._places}
-        self._places |= self._unsure
+            for (key, offset), value in zip(answers.items(), state.tolist(), strict=True):
+                if value >= 0:
+                    (self._locations if value else unchecked)[key] = file, offset
+        self._unchecked = {
+            key: location for key, location in unchecked.items() if key not in self._locations
+        }
+        self._locations |= self._unchecked
 
 
-def _line(content: Any) -> bytes:
-    """What `_content` reads."""
+def _encode(content: Any) -> bytes:
+    """Returns a line with its CRC-32."""
     text = json.dumps(content).encode()
     return b"%b %08x\n" % (text, zlib.crc32(text))
 
 
-def _content(line: bytes) -> Any:
-    """What a line holds; None: it is cut or damaged."""
+def _decode(line: bytes) -> Any:
+    """Returns the content of a line; None if it is cut or damaged."""
     text = line[:-10]
     return json.loads(text) if line[-10:] == b" %08x\n" % zlib.crc32(text) else None
 
 
-def _lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """What the answers in a file are to, with their offsets, and the marks."""
+def _read_lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Returns the offset of each answer in a file by key, and the fields of the marks."""
     answers, marks, offset, damaged = {}, [], 0, 0
     with file.open("rb") as stream:
         for line in stream:
-            content = _content(line)
+            content = _decode(line)
             if isinstance(content, dict):
                 marks.append(content)
             elif content:
@@ -225,10 +240,12 @@ def _lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
                 damaged += line.endswith(b"\n")
             offset += len(line)
     if damaged:
-        log.warning("%s: damaged lines: %d. What they held is asked for again.", file, damaged)
+        log.warning(
+            "%s: damaged lines: %d. Their questions are sent to the server again.", file, damaged
+        )
     return answers, marks
 
 
-def rounded(numbers: Sequence[float]) -> list[float]:
-    """The numbers as float32 tells them apart."""
+def round_to_float32(numbers: Sequence[float]) -> list[float]:
+    """Returns the numbers with as many digits as float32 distinguishes."""
     return [float(f"{number:.9g}") for number in numbers]

@@ -1,8 +1,9 @@
-"""What a server can do, found by asking it, and what names the model behind it.
+"""Probes what a server can do, and identifies the model behind it.
 
-A model behind a server has no weights to hash. It is named by the server's name for it, by the
-tokenizer, by how it is asked, and by what it says of one text (`Fingerprint`). The same server
-started again says nearly the same: `folder_of` finds it by comparing, not by a hash.
+A model behind a server has no weights to hash. It is identified by its name at the server, the
+tokenizer, the requests that the server accepts, and its log-probabilities of one text
+(`Fingerprint`). A server that is started again gives nearly the same numbers, so `answers_folder`
+compares them instead of using a hash.
 """
 
 from __future__ import annotations
@@ -20,31 +21,38 @@ from contamination.core.errors import ArtifactError, ServerError
 from contamination.core.files import read_sealed, sealed, write_text
 from contamination.core.integrity import reading
 from contamination.detection.models.base import SERVED
-from contamination.detection.models.served.chat import asking
+from contamination.detection.models.served.chat import model_for_dialect
 from contamination.detection.models.served.client import Client, RefusedError
-from contamination.detection.models.served.completions import Completions, Dialect, UnshownError
-from contamination.detection.models.served.fingerprint import (
-    NOISIEST,
-    Fingerprint,
-    apart,
-    taken,
-    text_ids,
+from contamination.detection.models.served.completions import (
+    CompletionsModel,
+    Dialect,
+    UnshownError,
 )
-from contamination.detection.models.served.logprob_strategies import WAYS
-from contamination.detection.models.served.logprob_tracking import Way
-from contamination.detection.models.served.responses import ID, Place
+from contamination.detection.models.served.fingerprint import (
+    MAX_NOISE,
+    Fingerprint,
+    fingerprint_ids,
+    rms_difference,
+    take_fingerprint,
+)
+from contamination.detection.models.served.logprob_strategies import STRATEGIES
+from contamination.detection.models.served.logprob_tracking import LogprobStrategy
+from contamination.detection.models.served.responses import ID_PATTERN, TokenPosition
 
-FILE = "probe.json"
-CANNOT = (400, 405, 415, 422, 500, 501)
-"""The statuses by which a server refuses what it can't do; a 500 is one where it stays."""
-MISSING = (404, 405, 501)
+PROBE_FILE = "probe.json"
+UNSUPPORTED = (400, 405, 415, 422, 500, 501)
+"""The statuses by which a server refuses what it can't do; a 500 counts if it persists."""
+NO_COMPLETIONS = (404, 405, 501)
 """The statuses of a server that has no /completions."""
-COMPLETIONS = (Dialect(), Dialect(True, False), Dialect(False, True), Dialect(False, False))
-CHATS = tuple(Dialect(False, by_id, True, goes_on) for goes_on in (True, False)
-              for by_id in (True, False))  # fmt: skip
-"""What a server may take, the best first; chats only where there are no completions."""
-SHOWING: tuple[dict[str, Any], ...] = ({"logprobs": 1}, {})
-"""Requests with log-probabilities, and without for a server that refuses those."""
+COMPLETION_DIALECTS = (Dialect(), Dialect(True, False), Dialect(False, True), Dialect(False, False))
+CHAT_DIALECTS = tuple(
+    Dialect(False, names_ids, True, continues)
+    for continues in (True, False)
+    for names_ids in (True, False)
+)
+"""The forms of requests, the best first; chats are only tried if there are no completions."""
+LOGPROB_OPTIONS: tuple[dict[str, Any], ...] = ({"logprobs": 1}, {})
+"""Requests with log-probabilities, and without them for a server that refuses those."""
 
 
 @dataclass(frozen=True)
@@ -52,176 +60,181 @@ class Probe:
     """What a server can do.
 
     Attributes:
-        dialect: what its requests may hold.
-        way: how a token's log-probability is found: a name of `WAYS`.
-        top: how many likeliest tokens it shows.
-        gives: the numbers that it shows.
+        dialect: the form of its requests.
+        strategy: how a token's log-probability is computed: a key of `STRATEGIES`.
+        top: the number of likeliest tokens that it shows.
+        provides: the per-token numbers that follow from its answers.
         error: a bound of their error in nats, beyond the server's own rounding.
-        said: what the model is known again by.
+        fingerprint: answers by which the model is recognised.
     """
 
     dialect: Dialect
-    way: str
+    strategy: str
     top: int
-    gives: frozenset[str]
+    provides: frozenset[str]
     error: float
-    said: Fingerprint
+    fingerprint: Fingerprint
 
 
-def probed(client: Client, name: str, tokenizer: Any) -> Probe:
-    """What the server can do, the best way only, and whether it says the same twice.
+def probe_server(client: Client, name: str, tokenizer: Any) -> Probe:
+    """Returns what the server can do, with the best strategy that works.
 
     Raises:
-        ServerError: it does not, or it writes nothing.
+        ServerError: the server generates nothing, or gives different answers to one question.
     """
-    model = asking(client, name, tokenizer, dialect_of(client, name, tokenizer))
+    model = model_for_dialect(client, name, tokenizer, find_dialect(client, name, tokenizer))
     check_tokenizer(model)
-    for way in ways(model, client.server.tolerance):
-        said = taken(way)
-        if said.noise > NOISIEST:
+    for strategy in working_strategies(model, client.server.tolerance):
+        fingerprint = take_fingerprint(strategy)
+        if fingerprint.noise > MAX_NOISE:
             raise ServerError(
                 f"{client.field}.url is {client.server.url!r}: it changes its answers: two to the "
-                f"same question are {said.noise:.3g} nats apart, so there is no one model to "
-                "score. See that it runs one model, and run the same command again."
+                f"same question are {fingerprint.noise:.3g} nats apart, so there is no one model "
+                "to score. See that it runs one model, and run the same command again."
             )
-        return Probe(model.dialect, way.name, way.top, way.numbers, way.error, said)
+        numbers = strategy.top, strategy.numbers, strategy.error
+        return Probe(model.dialect, strategy.name, *numbers, fingerprint)
     raise ServerError(f"{client.field}.url is {client.server.url!r}: it writes nothing.")
 
 
-def dialect_of(client: Client, name: str, tokenizer: Any) -> Dialect:
-    """What the server takes: the first of the dialects in which it writes a token.
+def find_dialect(client: Client, name: str, tokenizer: Any) -> Dialect:
+    """Returns the first dialect in which the server generates a token.
 
     Raises:
-        RefusedError: it takes none.
+        RefusedError: the server accepts none.
     """
     try:
-        return _taken(COMPLETIONS, client, name, tokenizer)
+        return _first_accepted(COMPLETION_DIALECTS, client, name, tokenizer)
     except RefusedError as error:
-        if error.http_status not in MISSING:
+        if error.http_status not in NO_COMPLETIONS:
             raise
         refused = error
     try:
-        return _taken(CHATS, client, name, tokenizer)
+        return _first_accepted(CHAT_DIALECTS, client, name, tokenizer)
     except (RefusedError, UnshownError) as error:
         words = f"{refused} Nor does it chat: {error} Give a server with /completions."
         raise RefusedError(words, refused.http_status, refused.words) from None
 
 
-def _taken(dialects: Sequence[Dialect], client: Client, name: str, tokenizer: Any) -> Dialect:
-    """The first of the dialects that the server takes; an error where it takes none."""
-    ids = text_ids(tokenizer)
+def _first_accepted(
+    dialects: Sequence[Dialect], client: Client, name: str, tokenizer: Any
+) -> Dialect:
+    """Returns the first dialect that the server accepts; if it accepts none, raises its error."""
+    ids = fingerprint_ids(tokenizer)
     refused: list[ServerError] = []
     for dialect in dialects:
-        model = asking(client, name, tokenizer, dialect, trying=bool(refused))
-        for options in SHOWING if model.sendable(ids) or not dialect.continues else ():
+        model = model_for_dialect(client, name, tokenizer, dialect, probing=bool(refused))
+        for options in LOGPROB_OPTIONS if model.can_send(ids) or not dialect.continues else ():
             try:
-                place = model.next(ids, **options)
+                position = model.next_token(ids, **options)
             except ServerError as error:
-                if not _cannot(error):
+                if not _is_unsupported(error):
                     raise
                 refused.append(error)
-                model = model.tried()
+                model = model.for_probing()
             else:
-                named = dialect.names_ids and ID.fullmatch(place.token) is not None
-                return replace(dialect, names_ids=named)
+                names_ids = dialect.names_ids and ID_PATTERN.fullmatch(position.token) is not None
+                return replace(dialect, names_ids=names_ids)
     raise refused[0]
 
 
-def check_tokenizer(model: Completions) -> None:
-    """Send a text to a server that takes ids, where it takes text too: it has to read these ids.
+def check_tokenizer(model: CompletionsModel) -> None:
+    """Checks that a server that accepts both ids and text reads a text as the tokenizer's ids.
 
     Raises:
-        ServerError: it counts others, or goes on otherwise: the tokenizer is not the model's.
+        ServerError: it counts or continues the text differently, so that the tokenizer is wrong.
     """
-    ids, dialect = text_ids(model.tokenizer), replace(model.dialect, ids=False)
-    text = asking(model.client, model.name, model.tokenizer, dialect, trying=True)
-    for options in SHOWING if model.dialect.ids else ():
+    ids, dialect = fingerprint_ids(model.tokenizer), replace(model.dialect, ids=False)
+    text_model = model_for_dialect(model.client, model.name, model.tokenizer, dialect, probing=True)
+    for options in LOGPROB_OPTIONS if model.dialect.ids else ():
         try:
-            told = [one.next(ids, **options) for one in (text, model.tried())]
+            by_text = text_model.next_token(ids, **options)
+            by_ids = model.for_probing().next_token(ids, **options)
         except RefusedError as error:
-            if not _cannot(error):
+            if not _is_unsupported(error):
                 raise
             continue
-        if len({place.token for place in told}) > 1 and _differ(*told):
-            raise ServerError(model.misread(ids))
+        if by_text.token != by_ids.token and _disagree(by_text, by_ids):
+            raise ServerError(model.tokenizer_mismatch(ids))
         return
 
 
-def ways(model: Completions, tolerance: float) -> Iterator[Way]:
-    """Those that work, the best first."""
-    ids = text_ids(model.tokenizer)
-    for kind in WAYS.values():
-        for top in kind.tops:
-            way = kind(model.tried(), top, tolerance)
+def working_strategies(model: CompletionsModel, tolerance: float) -> Iterator[LogprobStrategy]:
+    """Yields the strategies that work at this server, the best first."""
+    ids = fingerprint_ids(model.tokenizer)
+    for kind in STRATEGIES.values():
+        for top in kind.top_counts:
+            strategy = kind(model.for_probing(), top, tolerance)
             try:
-                if way.works(ids):
-                    way.model = model
-                    yield way
+                if strategy.works(ids):
+                    strategy.model = model
+                    yield strategy
                 break
             except ServerError as error:
-                if not _cannot(error):
+                if not _is_unsupported(error):
                     raise
 
 
-def prompt_tops(model: Completions) -> int:
-    """How many likeliest tokens it shows at each place of a prompt, of those of `Way.tops`."""
-    for top in Way.tops:
+def prompt_tops(model: CompletionsModel) -> int:
+    """Returns how many likeliest tokens the server shows at each position of a prompt."""
+    for top in LogprobStrategy.top_counts:
         try:
-            places = model.tried().prompt(text_ids(model.tokenizer), top)
-            return min(top, *(len(place.top) for place in places))
+            positions = model.for_probing().prompt_logprobs(fingerprint_ids(model.tokenizer), top)
+            return min(top, *(len(position.top) for position in positions))
         except ServerError as error:
-            if not _cannot(error):
+            if not _is_unsupported(error):
                 raise
     return 0
 
 
-def _differ(one: Place, two: Place) -> bool:
-    """Whether the likeliest log-probabilities are farther apart than one model's."""
-    best = [max(place.shown.values(), default=math.nan) for place in (one, two)]
-    return abs(best[0] - best[1]) > NOISIEST
+def _disagree(first: TokenPosition, second: TokenPosition) -> bool:
+    """Returns whether the top log-probabilities differ by more than one model's can."""
+    tops = [max(position.logprobs.values(), default=math.nan) for position in (first, second)]
+    return abs(tops[0] - tops[1]) > MAX_NOISE
 
 
-def _cannot(error: ServerError) -> bool:
-    """Whether the server can't do what it was asked, and may do other things."""
-    refused = isinstance(error, RefusedError) and error.http_status in CANNOT
+def _is_unsupported(error: ServerError) -> bool:
+    """Returns whether the server lacks the requested ability, and may have others."""
+    refused = isinstance(error, RefusedError) and error.http_status in UNSUPPORTED
     return refused or isinstance(error, UnshownError)
 
 
-def folder_of(
+def answers_folder(
     served: Path, name: str, tokenizer_digest: str, probe: Probe
 ) -> tuple[Path, str, Fingerprint]:
-    """The folder of the model's answers, the digest that names the model, and what it said first.
+    """Returns the folder of the model's answers, its digest, and its first fingerprint.
 
-    The folder of an earlier start is found again by what it was told then: the nearest.
+    If the model was probed before, they are those of the nearest matching fingerprint.
     """
-    named = {
+    identity = {
         "name": name,
         "tokenizer": tokenizer_digest,
         "dialect": probe.dialect.record(),
-        "way": probe.way,
+        "way": probe.strategy,
         "error": probe.error,
     }
-    slug, near = file_name(name), []
-    for file in sorted(served.glob(f"{slug}-*/{FILE}")):
+    slug = file_name(name)
+    matches: list[tuple[float, Path, str, Fingerprint]] = []
+    for file in sorted(served.glob(f"{slug}-*/{PROBE_FILE}")):
         with reading(file.parent):
-            known = _read(file)
-            if known["model"] == named:
-                said = Fingerprint.of(known["said"])
-                if said.is_of(probe.said):
-                    found = apart(said.shown, probe.said.shown), file.parent, str(known["digest"])
-                    near.append((*found, said))
-    if near:
-        return min(near, key=lambda one: one[:2])[1:]
-    known = {"model": named, "said": probe.said.record()}
-    text = json.dumps(known, sort_keys=True)
-    known["digest"] = hashlib.sha256(text.encode()).hexdigest() + SERVED
-    folder = served / f"{slug}-{known['digest'][:12]}"
+            record = _read_probe(file)
+            if record["model"] == identity:
+                first = Fingerprint.of(record["said"])
+                if first.matches(probe.fingerprint):
+                    distance = rms_difference(first.logprobs, probe.fingerprint.logprobs)
+                    matches.append((distance, file.parent, str(record["digest"]), first))
+    if matches:
+        return min(matches, key=lambda match: match[:2])[1:]
+    record = {"model": identity, "said": probe.fingerprint.record()}
+    text = json.dumps(record, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest() + SERVED
+    folder = served / f"{slug}-{digest[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / FILE, sealed(known))
-    return folder, known["digest"], probe.said
+    write_text(folder / PROBE_FILE, sealed({**record, "digest": digest}))
+    return folder, digest, probe.fingerprint
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_probe(file: Path) -> dict[str, Any]:
     try:
         return read_sealed(file)
     except (ValueError, OSError) as error:

@@ -1,14 +1,14 @@
-"""Servers that only chat: `/chat/completions`, and what a chat template does to a text.
+"""Servers that only chat: requests to `/chat/completions` through a chat template.
 
-A chat puts a text into the template of the model's makers. Two ways lead to something of use:
+Such a server puts each text into the model's chat template. It is used in one of two ways:
 
-- **The server continues an answer that is begun** (vLLM and SGLang by `continue_final_message`,
-  llama.cpp's server always): the text is that answer, after `REQUEST`. What is shown are the
-  log-probabilities of its tokens after the template's own. The tokenizer has to have the template:
-  each request is put into it here as well, and the server has to count as many tokens, perhaps with
-  BOS. A text that the template changes, such as one whose blanks it strips, can't be sent.
-- **It only answers**: the text stands in what it is asked, after `REQUEST`. What it writes is read,
-  and nothing else: a forced token would be the beginning of an answer, not a part of the text.
+- **The server continues the beginning of an answer** (vLLM and SGLang by `continue_final_message`,
+  llama.cpp's server always): the text is that beginning, after `REQUEST`. The server shows the
+  log-probabilities of its tokens after those of the template. The tokenizer must have the template:
+  each request is also rendered here, and the server must count as many tokens, perhaps with BOS. A
+  text that the template changes, for example by stripping blanks, can't be sent.
+- **The server only answers**: the text is part of the user's message, after `REQUEST`. Only what
+  the model generates is read: a forced token would begin an answer, not continue the text.
 """
 
 from __future__ import annotations
@@ -19,63 +19,75 @@ from typing import Any
 from contamination.core.errors import ConfigError
 from contamination.data.chat_templates import TemplateError, TemplateLimitError, rendered
 from contamination.detection.models.served.client import Client
-from contamination.detection.models.served.completions import Completions, Dialect, UnshownError
-from contamination.detection.models.served.responses import Chat, Completion, Place
+from contamination.detection.models.served.completions import (
+    CompletionsModel,
+    Dialect,
+    UnshownError,
+)
+from contamination.detection.models.served.responses import (
+    ChatCompletion,
+    Completion,
+    TokenPosition,
+)
 
 REQUEST = "Continue this text."
-"""What the user of the chat says. It is part of what every score of a chat means."""
+"""The user's message. Every score of a chat depends on it."""
 
 
-class Chats(Completions):
-    """A model's answers in chats, asked for as completions are."""
+class ChatModel(CompletionsModel):
+    """A model at a server that only chats, with the interface of completions."""
 
-    def prompt(self, ids: Sequence[int], top: int) -> list[Place]:
-        """Nothing: chats have no `echo`."""
-        raise UnshownError(self.of_text(ids, "a chat shows nothing of what it is sent."))
+    def prompt_logprobs(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
+        """Raises UnshownError, since chats have no `echo`."""
+        raise UnshownError(self.error_about(ids, "a chat shows nothing of what it is sent."))
 
-    def shown_prompt(self, ids: Sequence[int], top: int) -> list[Place]:
-        """Nothing: the places of a chat's prompt are those of the template as well."""
-        return self.prompt(ids, top)
+    def prompt_logprobs_parameter(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
+        """Raises UnshownError, since a chat's prompt includes the tokens of the template."""
+        return self.prompt_logprobs(ids, top)
 
-    def sendable(self, ids: Sequence[int]) -> bool:
-        """Whether the text has these tokens and no others, also where it stands in the template."""
-        if not super().sendable(ids):
+    def can_send(self, ids: Sequence[int]) -> bool:
+        """Returns whether the text has exactly these tokens, alone and in the template."""
+        if not super().can_send(ids):
             return False
         return not self.dialect.continues or self._templated(self._text(ids)) is not None
 
     def _completion(self, ids: Sequence[int], **options: Any) -> Completion:
-        """An answer to these tokens, counted with the template where that is known."""
+        """Returns the answer to these tokens, after comparing the counts of the template."""
         if not self.dialect.continues and "logit_bias" in options:
-            raise UnshownError(self.of_text(ids, "a forced token would not continue it in a chat."))
+            why = "a forced token would not continue it in a chat."
+            raise UnshownError(self.error_about(ids, why))
         if (top := options.pop("logprobs", None)) is not None:
             options |= {"logprobs": True, "top_logprobs": top}
         text = self._prompt(ids)
         body = {"model": self.name, "messages": self._messages(str(text)), **options}
         if not self.dialect.continues:
-            return self._answer("chat/completions", body, Chat, ids)
+            return self._answer("chat/completions", body, ChatCompletion, ids)
         if text:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
-        answer = self._answer("chat/completions", body, Chat, ids)
-        expected = len(self._templated(str(text)) or ())
-        if answer.counted not in (expected, expected + self._special):  # llama.cpp adds BOS
-            why = f"it counts {answer.counted} tokens in its chat template, the tokenizer's has "
-            raise UnshownError(self.of_text(ids, f"{why}{expected}. {self._remedy}"))
+        answer = self._answer("chat/completions", body, ChatCompletion, ids)
+        expected, count = len(self._templated(str(text)) or ()), answer.prompt_token_count
+        if count not in (expected, expected + self._special):  # llama.cpp adds BOS
+            why = f"it counts {count} tokens in its chat template, the tokenizer's has {expected}. "
+            raise UnshownError(self.error_about(ids, why + self._remedy))
         return answer
 
     @property
     def _special(self) -> int:
-        """How many tokens the tokenizer adds to a text, such as BOS."""
+        """The number of tokens that the tokenizer adds to a text, such as BOS."""
         return len(self.tokenizer("")["input_ids"])
 
     def _messages(self, text: str) -> list[dict[str, str]]:
-        """The chat in which the text stands."""
+        """Returns the messages of the chat that includes the text."""
         if not self.dialect.continues:
             return [{"role": "user", "content": f"{REQUEST}\n\n{text}"}]
-        asked = [{"role": "user", "content": REQUEST}]
-        return [*asked, {"role": "assistant", "content": text}] if text else asked
+        request = [{"role": "user", "content": REQUEST}]
+        return [*request, {"role": "assistant", "content": text}] if text else request
 
     def _templated(self, text: str) -> list[int] | None:
-        """The tokens of the chat whose answer begins with the text; None: they are not its own."""
+        """Returns the tokens of the chat whose answer begins with the text.
+
+        Returns None if they do not end with the text's own tokens.
+        """
         options = {"continue_final_message": True} if text else {"add_generation_prompt": True}
         try:
             words = rendered(self.tokenizer, self._messages(text), **options)
@@ -91,16 +103,16 @@ class Chats(Completions):
         return ids if ids[len(ids) - len(bare) :] == bare else None
 
 
-def asking(
-    client: Client, name: str, tokenizer: Any, dialect: Dialect, trying: bool = False
-) -> Completions:
-    """What asks a server in this dialect; see `Completions`."""
-    kind = Chats if dialect.chat else Completions
-    return kind(client, name, tokenizer, dialect, trying)
+def model_for_dialect(
+    client: Client, name: str, tokenizer: Any, dialect: Dialect, probing: bool = False
+) -> CompletionsModel:
+    """Returns the model at a server that accepts this dialect; see `CompletionsModel`."""
+    model_class = ChatModel if dialect.chat else CompletionsModel
+    return model_class(client, name, tokenizer, dialect, probing)
 
 
-def said_of_chat(client: Client, dialect: Dialect) -> str:
-    """What the scores of a server mean that only chats, in words."""
+def chat_notice(client: Client, dialect: Dialect) -> str:
+    """Returns a warning about the meaning of scores from a server that only chats."""
     where = f"{client.field}.url is {client.server.url!r}: it has no /completions and only chats."
     if dialect.continues:
         return (

@@ -1,7 +1,7 @@
-"""JSON over HTTP: several requests at once, tried again after a failure that may pass.
+"""JSON over HTTP: concurrent requests, with retries after failures that may pass.
 
-The key is read from the environment when a client is made. It is in no config, log or error: what
-a server says back is quoted without it.
+The key is read from the environment when a client is created. It appears in no config, log or
+error: a server's messages are quoted without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contamination.core import secrets
 from contamination.core.errors import ConfigError, ServerError, said
 from contamination.core.stored_files import parse_json
 from contamination.detection.config import ScoredModelConfig
-from contamination.detection.models.served.responses import Reply, fault
+from contamination.detection.models.served.responses import Reply, validation_message
 from contamination.detection.models.served.transport import (
     Content,
     Sessions,
@@ -34,25 +34,25 @@ from contamination.detection.models.served.transport import (
 R = TypeVar("R", bound=Reply)
 log = logging.getLogger(__name__)
 
-MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+RETRYABLE = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 """The statuses after which the same request may succeed."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds before the first and before a late retry, where the server names none."""
-LONGEST_ASKED = 3600.0
-"""Seconds: the longest that a server may ask to be left alone."""
-READ = ("Retry-After", "Location")
+"""Seconds before the first retry and at most before a late one, if the server names none."""
+MAX_RETRY_AFTER = 3600.0
+"""Seconds: the longest wait that a server's Retry-After may ask for."""
+READ_HEADERS = ("Retry-After", "Location")
 """The headers of an answer that are read. A charset is not: JSON is UTF-8."""
-SAID = 300
-"""Characters of a server's own words that an error quotes."""
+QUOTED = 300
+"""Characters of a server's message that an error quotes."""
 
 
 class RefusedError(ServerError):
-    """The server answered that it will not do this: another status than 200.
+    """The server refused the request: it answered with another status than 200.
 
     Attributes:
         http_status: the HTTP status; the command's exit status is that of every `UserError`.
-        words: what the server said, without the key.
-        wait: seconds that it wants to be left alone; None: it does not say.
+        words: the server's message, without the key.
+        wait: the seconds in its Retry-After header; None if there is none.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class RefusedError(ServerError):
 
 
 class UnreadableError(ServerError):
-    """An answer that is not read to its end: too long, or coded in an unknown way."""
+    """An answer is not read to its end, since it is too long or its coding is unknown."""
 
 
 class Client:
-    """A server's address, asked by up to `server.requests` threads at once.
+    """A client of one server, used by up to `server.requests` threads at once.
 
     Args:
         field: the config node that names the server, for errors.
-        server: where it is and how it is asked.
+        server: the server's address and the settings of requests.
 
     Raises:
-        ConfigError: the address is none, holds a key, or the key's variable is not set.
+        ConfigError: the address is invalid or includes a key, or the key's variable is not set.
     """
 
     def __init__(self, field: str, server: ScoredModelConfig) -> None:
@@ -84,28 +84,28 @@ class Client:
         self._sessions = Sessions(f"{field}.url is {server.url!r}", self._connections)
 
     def get(self, path: str, kind: type[R]) -> R:
-        """What is at `path`; asked once, so that a wrong address is said at once."""
-        return self._read(path, kind, self._ask("GET", path, None, 0, 0))
+        """Returns what is at `path`, without retries, so that a wrong address fails at once."""
+        return self._validated(path, kind, self._ask("GET", path, None, 0, 0))
 
-    def post(self, path: str, body: Mapping[str, Any], kind: type[R], trying: bool = False) -> R:
-        """The answer to `body`.
+    def post(self, path: str, body: Mapping[str, Any], kind: type[R], probing: bool = False) -> R:
+        """Returns the answer to `body`.
 
         Args:
             path: below the address.
-            body: what is asked.
-            kind: the form of the answer.
-            trying: whether the server may be unable to answer: it is asked again once after a 500.
+            body: the JSON of the request.
+            kind: the model that validates the answer.
+            probing: whether the server may lack the ability: a 500 is then retried only once.
 
         Raises:
-            RefusedError: a status that no retry will mend, or that none has mended.
-            ServerError: it can't be reached, or its answers are cut, or of another form.
+            RefusedError: a status that is not retryable, or that remained after all retries.
+            ServerError: the server can't be reached, or its answers are cut or of another form.
         """
         retries = self.server.retries
-        answer = self._ask("POST", path, body, retries, 1 if trying else retries + 1)
-        return self._read(path, kind, answer)
+        answer = self._ask("POST", path, body, retries, 1 if probing else retries + 1)
+        return self._validated(path, kind, answer)
 
     def hidden(self, words: str) -> str:
-        """The words without the key."""
+        """Returns the words without the key."""
         return secrets.hidden(words, self._key) if self._key else words
 
     def _connections(self) -> httpx.AsyncClient:
@@ -116,18 +116,18 @@ class Client:
         limits = httpx.Limits(max_connections=self.server.requests)
         return httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits)
 
-    def _read(self, path: str, kind: type[R], answer: Any) -> R:
+    def _validated(self, path: str, kind: type[R], answer: Any) -> R:
         try:
             return kind.model_validate(answer)
         except ValidationError as error:
             raise ServerError(self.hidden(
-                f"{self.field}.url is {self.server.url!r}: in its answer to {path} {fault(error)}. "
-                "Give a server of OpenAI's completions protocol, or see to what stands between "
-                "here and it."
+                f"{self.field}.url is {self.server.url!r}: in its answer to {path} "
+                f"{validation_message(error)}. Give a server of OpenAI's completions protocol, or "
+                "check the proxies between here and it."
             )) from None  # fmt: skip
 
     def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None, retries: int, most_500: int
+        self, method: str, path: str, body: Mapping[str, Any] | None, retries: int, allowed_500: int
     ) -> Any:
         for number in range(retries + 1):
             try:
@@ -135,8 +135,8 @@ class Client:
             except ServerError as error:
                 wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0**number)
                 if isinstance(error, RefusedError):
-                    most_500 -= error.http_status == 500
-                    if error.http_status not in MAY_PASS or most_500 < 0:
+                    allowed_500 -= error.http_status == 500
+                    if error.http_status not in RETRYABLE or allowed_500 < 0:
                         raise
                     wait = error.wait or wait
                 final = number == retries or isinstance(error, UnreadableError)
@@ -157,24 +157,24 @@ class Client:
         raise self._refused(answer, path)
 
     def _received(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
-        """The whole answer; `timeout_seconds` include the connection, the headers and each part."""
+        """Returns the whole answer; `timeout_seconds` bounds the connection and all its parts."""
         return self._sessions.run(lambda http: self._answer(http, method, path, body))
 
     async def _answer(
         self, http: httpx.AsyncClient, method: str, path: str, body: Mapping[str, Any] | None
     ) -> httpx.Response:
-        address, most = f"{self.url}/{path}", self.server.max_answer_bytes
+        address = f"{self.url}/{path}"
         try:
             async with (
                 asyncio.timeout(self.server.timeout_seconds),
                 http.stream(method, address, json=body) as answer,
             ):
                 coding = answer.headers.get("Content-Encoding", "")
-                content = Content(coding, most)
+                content = Content(coding, self.server.max_answer_bytes)
                 if not content.is_readable:
                     return self._unread(answer, path)
-                async for part in answer.aiter_raw():
-                    content.add(part)
+                async for chunk in answer.aiter_raw():
+                    content.add(chunk)
                     if content.is_too_long:
                         raise self._too_long(path)
         except TimeoutError:
@@ -182,8 +182,8 @@ class Client:
         return httpx.Response(answer.status_code, headers=_headers(answer), content=content.whole())
 
     def _unread(self, answer: httpx.Response, path: str) -> httpx.Response:
-        """An answer in a coding that was not asked for: an error, unless its status is one."""
-        coding = answer.headers["Content-Encoding"].strip().lower()[:SAID]
+        """Raises an error for a coding that was not requested, unless the status is an error."""
+        coding = answer.headers["Content-Encoding"].strip().lower()[:QUOTED]
         if answer.status_code != 200:
             words = f"its words are not read: they have the Content-Encoding {coding!r}"
             return httpx.Response(
@@ -203,12 +203,12 @@ class Client:
         ))  # fmt: skip
 
     def _refused(self, answer: httpx.Response, path: str) -> RefusedError:
-        words = self._said(answer)
+        words = self._message(answer)
         remedy = ""
         if answer.status_code in (401, 403):
-            given = self.server.key_env
-            named = f"the key in {given} is refused" if given else "it wants a key"
-            remedy = f" {self.field}.key_env is {given!r}: {named}. Name the variable that has it."
+            variable = self.server.key_env
+            why = f"the key in {variable} is refused" if variable else "it wants a key"
+            remedy = f" {self.field}.key_env is {variable!r}: {why}. Name the variable that has it."
         if answer.is_redirect:
             remedy = " It redirects to another address: give that one, up to /completions."
         return RefusedError(
@@ -219,17 +219,17 @@ class Client:
             _retry_after(answer),
         )
 
-    def _said(self, answer: httpx.Response) -> str:
-        """The message of the usual forms of an error, else the text; never the key."""
+    def _message(self, answer: httpx.Response) -> str:
+        """Returns the message in one of the usual forms of an error, else the text; no key."""
         text = answer.content.decode("utf-8-sig", "replace")
         try:
-            found = parse_json(text)
-            inner = found.get("error", found.get("detail", found))
-            text = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
+            content = parse_json(text)
+            error = content.get("error", content.get("detail", content))
+            text = str(error.get("message", error) if isinstance(error, dict) else error)
         except (ValueError, AttributeError):
             pass
-        shown = "".join(sign if sign.isprintable() else " " for sign in text)
-        return self.hidden(" ".join(shown.split()))[:SAID] or "without a word"
+        printable = "".join(sign if sign.isprintable() else " " for sign in text)
+        return self.hidden(" ".join(printable.split()))[:QUOTED] or "without a word"
 
     def _failed(self, cause: Exception) -> ServerError:
         why = {
@@ -239,19 +239,19 @@ class Client:
             ValueError: "its answer is cut, or no JSON",
         }
         words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
-        cause_said = self.hidden(said(cause))
+        reason = self.hidden(said(cause))
         return ServerError(
-            f"{self.field}.url is {self.server.url!r}: {words} ({cause_said}). See that the server "
+            f"{self.field}.url is {self.server.url!r}: {words} ({reason}). See that the server "
             "runs and that this is its address. What was answered is kept: run the same command "
             "again."
         )
 
 
 def base_url(field: str, url: str) -> str:
-    """What stands before `/completions`; a bare address gets the usual `/v1`.
+    """Returns the address before `/completions`; `/v1` is appended to a bare address.
 
     Raises:
-        ConfigError: it is no address, or has a user, a key or a fragment in it, which is not said.
+        ConfigError: the address is invalid, or includes a user, a key or a fragment.
     """
     secrets.check_address(field, url)
     parts = urlsplit(url)
@@ -278,18 +278,18 @@ def _key(field: str, variable: str | None) -> str:
 
 
 def _headers(answer: httpx.Response) -> dict[str, str]:
-    """The headers of the answer that are read."""
-    return {name: answer.headers[name] for name in READ if name in answer.headers}
+    """Returns the headers of the answer that are read."""
+    return {name: answer.headers[name] for name in READ_HEADERS if name in answer.headers}
 
 
 def _retry_after(answer: httpx.Response) -> float | None:
-    """Seconds that the server wants to be left alone, where it says so (RFC 9110, 10.2.3)."""
-    words = answer.headers.get("Retry-After", "")
+    """Returns the seconds in the Retry-After header, if there is one (RFC 9110, 10.2.3)."""
+    value = answer.headers.get("Retry-After", "")
     try:
-        asked = float(words)
+        seconds = float(value)
     except ValueError:
         try:
-            asked = (parsedate_to_datetime(words) - datetime.now(UTC)).total_seconds()
+            seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
         except (ValueError, TypeError, OverflowError):
             return None
-    return min(LONGEST_ASKED, max(0.0, asked))
+    return min(MAX_RETRY_AFTER, max(0.0, seconds))

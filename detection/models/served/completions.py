@@ -1,4 +1,4 @@
-"""The OpenAI-compatible protocol: `/models` and `/completions`; see `chats` for chats."""
+"""The OpenAI-compatible protocol: `/models` and `/completions`; see `chat` for chats."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from contamination.detection.models.served.client import Client, RefusedError
 from contamination.detection.models.served.responses import (
     Choice,
     Completion,
-    Model,
-    Models,
-    Names,
-    Place,
-    Unlisted,
+    ModelList,
+    ServerModel,
+    TokenNames,
+    TokenPosition,
+    UnlistedModel,
 )
 
 log = logging.getLogger(__name__)
 
 
 class UnshownError(ServerError):
-    """The server does not show what it is asked for: it may not know `echo`, or answers a chat."""
+    """The answer lacks the requested numbers: the server may not know `echo`, or only chats."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a server takes, and how it writes tokens.
+    """The requests that a server accepts, and how it writes tokens.
 
     Attributes:
-        ids: prompts as token ids; otherwise as text.
-        names_ids: tokens are written by their ids.
-        chat: it has /chat/completions alone.
-        continues: a chat in which the text is the beginning of the answer, which it continues.
+        ids: whether prompts are token ids; otherwise they are text.
+        names_ids: whether tokens are written as their ids.
+        chat: whether there is only /chat/completions.
+        continues: whether a chat continues the beginning of an answer.
     """
 
     ids: bool = True
@@ -50,161 +50,164 @@ class Dialect:
         return "token ids" if self.ids else "text"
 
     def record(self) -> dict[str, bool]:
-        """For a file: without what a server of /completions has not."""
+        """Returns the content for a file; the fields of chats are left out for completions."""
         shared = {"ids": self.ids, "names_ids": self.names_ids}
         return {**shared, "chat": True, "continues": self.continues} if self.chat else shared
 
 
-class Completions:
-    """A model's completions at a server.
+class CompletionsModel:
+    """A model at a server with `/completions`.
 
     Args:
-        client: the server.
-        name: the model's name there.
-        tokenizer: the model's, for servers that take text.
-        dialect: what the server takes.
-        trying: whether it is asked for what it may not do.
+        client: the client of the server.
+        name: the model's name at the server.
+        tokenizer: the model's tokenizer, for servers that accept text.
+        dialect: the requests that the server accepts.
+        probing: whether the server may lack the requested abilities.
     """
 
     def __init__(
-        self, client: Client, name: str, tokenizer: Any, dialect: Dialect, trying: bool = False
+        self, client: Client, name: str, tokenizer: Any, dialect: Dialect, probing: bool = False
     ) -> None:
         self.client, self.name, self.tokenizer = client, name, tokenizer
-        self.dialect, self.names = dialect, Names(tokenizer, dialect.names_ids)
-        self.trying = trying
+        self.dialect, self.names = dialect, TokenNames(tokenizer, dialect.names_ids)
+        self.probing = probing
 
-    def tried(self) -> Completions:
-        """The same, asked for what it may not do."""
-        return type(self)(self.client, self.name, self.tokenizer, self.dialect, trying=True)
+    def for_probing(self) -> CompletionsModel:
+        """Returns the same model for requests that the server may not support."""
+        return type(self)(self.client, self.name, self.tokenizer, self.dialect, probing=True)
 
-    def prompt(self, ids: Sequence[int], top: int) -> list[Place]:
-        """What the server shows of the text's tokens after the first.
+    def prompt_logprobs(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
+        """Returns the log-probabilities of the text's tokens after the first, by `echo`.
 
         Raises:
-            RefusedError: it refuses to show anything of prompts.
-            UnshownError: it shows nothing of them, or other tokens than these.
+            RefusedError: the server refuses the request.
+            UnshownError: the server shows none, or those of other tokens.
         """
-        places = self._complete(ids, echo=True, max_tokens=0, logprobs=top).places()
-        if not self.names.reads([place.token for place in places], list(ids)):
-            shown = [place.token for place in places[:3]]
-            why = f"it shows {len(places)} places, {shown} …, in place of its {len(ids)} tokens"
-            raise UnshownError(self.of_text(ids, f"{why}. {self._remedy}"))
-        return places[1 : len(ids)]
+        positions = self._complete(ids, echo=True, max_tokens=0, logprobs=top).positions()
+        if not self.names.matches([position.token for position in positions], list(ids)):
+            tokens = [position.token for position in positions[:3]]
+            why = f"it shows {len(positions)} places, {tokens} …, in place of its {len(ids)} tokens"
+            raise UnshownError(self.error_about(ids, f"{why}. {self._remedy}"))
+        return positions[1 : len(ids)]
 
-    def shown_prompt(self, ids: Sequence[int], top: int) -> list[Place]:
-        """The same by the parameter `prompt_logprobs`, which names tokens by their ids.
+    def prompt_logprobs_parameter(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
+        """Returns the same by vLLM's parameter `prompt_logprobs`, which names tokens by ids.
 
         Raises:
-            RefusedError: it does not know the parameter.
-            UnshownError: it takes no notice of it.
+            RefusedError: the server does not know the parameter.
+            UnshownError: the server ignores it.
         """
         choice = self._complete(ids, max_tokens=1, temperature=0, prompt_logprobs=top)
-        places = choice.prompt_places(ids)
-        if len(places) < len(ids) or any(place.logprob is None for place in places[1:]):
-            why = f"its prompt_logprobs have {len(places)} places for {len(ids)} tokens"
-            raise UnshownError(self.of_text(ids, f"{why}, or not of these tokens. {self._remedy}"))
-        return places[1:]
+        positions = choice.prompt_positions(ids)
+        if len(positions) < len(ids) or any(position.logprob is None for position in positions[1:]):
+            why = f"its prompt_logprobs have {len(positions)} places for {len(ids)} tokens"
+            why = f"{why}, or not of these tokens. {self._remedy}"
+            raise UnshownError(self.error_about(ids, why))
+        return positions[1:]
 
-    def next(
+    def next_token(
         self, ids: Sequence[int], shows: bool = False, may_hide: bool = False, **options: Any
-    ) -> Place:
-        """The greedy token after these, under the options of the request.
+    ) -> TokenPosition:
+        """Returns the greedy token after these, and its log-probabilities.
 
         Args:
             ids: the tokens so far.
-            shows: whether the server has shown log-probabilities, so that it has to.
-            may_hide: whether it may show nothing of a part of a character; see `Place.hidden`.
-            options: of the request.
+            shows: whether the server showed log-probabilities when it was probed.
+            may_hide: whether it may hide a part of a character; see `TokenPosition.is_hidden`.
+            options: further fields of the request.
 
         Raises:
-            ServerError: it shows none where it has to, or does not name ids where it has.
+            ServerError: the answer lacks log-probabilities or ids that the probe's answers had.
         """
         choice = self._complete(ids, max_tokens=1, temperature=0, **options)
-        place = next(iter(choice.places()), Place(choice.written, None, {}))
-        if place.hidden and may_hide:
-            return place
-        names = [place.token, *place.shown]
-        if shows and not place.shown:
+        position = next(iter(choice.positions()), TokenPosition(choice.written, None, {}))
+        if position.is_hidden and may_hide:
+            return position
+        names = [position.token, *position.logprobs]
+        if shows and not position.logprobs:
             raise self._changed(ids, "shows no log-probability of the next token")
-        if shows and self.names.by_id and None in map(self.names.token, names):
+        if shows and self.names.by_id and None in map(self.names.unique_token, names):
             raise self._changed(ids, f"names tokens {names[:3]}, and not by their ids")
-        return place
+        return position
 
     def _changed(self, ids: Sequence[int], does: str) -> ServerError:
         why = f"it {does}, other than when it was probed. See that it runs as it did then."
-        return ServerError(self.of_text(ids, why))
+        return ServerError(self.error_about(ids, why))
 
-    def write(self, ids: Sequence[int], tokens: int) -> str:
-        """So many greedy tokens after these, as text."""
+    def greedy_text(self, ids: Sequence[int], tokens: int) -> str:
+        """Returns the text of so many greedy tokens after these."""
         return self._complete(ids, max_tokens=tokens, temperature=0).written
 
-    def continued(self, prompt: Prompt, temperature: float) -> list[int]:
-        """The tokens that follow the prompt, without what ends the text.
+    def generate(self, prompt: Prompt, temperature: float) -> list[int]:
+        """Returns the generated tokens after the prompt, without the end-of-text token.
 
-        They are those of the server's text where it names no ids, or hides some of the tokens.
+        If the server names no ids, or hides some tokens, its text is tokenized instead.
         """
         answer = self._completion(
             prompt.ids,
             max_tokens=prompt.tokens,
             temperature=temperature,
-            seed=prompt.seed % 2**31,  # as many as every server takes
+            seed=prompt.seed % 2**31,  # every server accepts these
             top_p=1,
             **({"logprobs": 1} if self.dialect.names_ids else {}),
         )
         choice = answer.choices[0]
-        named = [self.names.token(place.token) for place in choice.places()]
-        ids: list[int] = [token for token in named if token is not None]
-        if not self.dialect.names_ids or len(named) < (answer.wrote or 0):
+        positions = choice.positions()
+        tokens = [self.names.unique_token(position.token) for position in positions]
+        ids: list[int] = [token for token in tokens if token is not None]
+        if not self.dialect.names_ids or len(tokens) < (answer.completion_token_count or 0):
             ids = self.tokenizer(choice.written, add_special_tokens=False)["input_ids"]
-        elif len(ids) < len(named):
-            raise ServerError(self.of_text(prompt.ids, f"it writes no ids. {self._remedy}"))
-        end = self.tokenizer.eos_token_id
-        return ids[: ids.index(end)] if end in ids else ids
+        elif len(ids) < len(tokens):
+            raise ServerError(self.error_about(prompt.ids, f"it writes no ids. {self._remedy}"))
+        eos = self.tokenizer.eos_token_id
+        return ids[: ids.index(eos)] if eos in ids else ids
 
-    def sendable(self, ids: Sequence[int]) -> bool:
-        """Whether the server reads these tokens: as ids, or in a text that has no others."""
-        return self.dialect.ids or is_whole(self.tokenizer, ids)
+    def can_send(self, ids: Sequence[int]) -> bool:
+        """Returns whether these tokens can be sent, as ids or as a text of exactly these tokens."""
+        return self.dialect.ids or round_trips(self.tokenizer, ids)
 
-    def unsendable(
-        self, ids: Sequence[int], part: Sequence[int], texts: int, of: int, parts: int
+    def unsendable_error(
+        self, ids: Sequence[int], prefix: Sequence[int], texts: int, of: int, prefixes: int
     ) -> str:
-        """An error about what can't be sent as text, in words.
+        """Returns an error message about prefixes that can't be sent as text.
 
         Args:
-            ids: the first text of which something can't be.
-            part: what of it.
-            texts: how many texts have such parts.
-            of: of how many.
-            parts: how many such parts they have.
+            ids: the first text with such a prefix.
+            prefix: its first such prefix.
+            texts: the number of texts with such prefixes.
+            of: the number of all texts.
+            prefixes: the number of such prefixes.
         """
-        found = len(self.tokenizer(self._text(part))["input_ids"])
-        return self.of_text(
+        retokenized = len(self.tokenizer(self._text(prefix))["input_ids"])
+        return self.error_about(
             ids,
-            f"the first {len(part)} tokens can't be asked about. The server takes nothing but "
-            f"text, and the text of these, which ends with {self._text(part)[-20:]!r}, has other "
-            f"tokens ({found}). So it is with {parts} beginnings of {texts} of the {of} texts. "
+            f"the first {len(prefix)} tokens can't be asked about. The server takes nothing but "
+            f"text, and the text of these, which ends with {self._text(prefix)[-20:]!r}, has other "
+            f"tokens ({retokenized}). So it is with {prefixes} beginnings of {texts} of the {of} "
+            "texts. "
             "Leave these texts out, or give a server that takes token ids, or one that shows "
             "the log-probabilities of whole texts.",
         )
 
-    def of_text(self, ids: Sequence[int], why: str) -> str:
-        """An error about one text, in words."""
+    def error_about(self, ids: Sequence[int], why: str) -> str:
+        """Returns an error message about one text."""
         start, server = self._text(ids)[:60], self.client.server.url
         return self.client.hidden(
             f"{self.client.field}.url is {server!r}: of the text {start!r} {why}"
         )
 
-    def misread(self, ids: Sequence[int]) -> str:
-        """An error about a text that the server goes on with otherwise than with its tokens."""
+    def tokenizer_mismatch(self, ids: Sequence[int]) -> str:
+        """Returns an error message about a text that the server tokenizes differently."""
         why = "it goes on otherwise with the text than with the tokenizer's ids"
-        return self.of_text(ids, f"{why}. {self._remedy}")
+        return self.error_about(ids, f"{why}. {self._remedy}")
 
     def _complete(self, ids: Sequence[int], **options: Any) -> Choice:
-        """The first choice of an answer to these tokens."""
+        """Returns the first choice of the answer to these tokens."""
         return self._completion(ids, **options).choices[0]
 
     def _completion(self, ids: Sequence[int], **options: Any) -> Completion:
-        """An answer to these tokens, which the server counts as this does."""
+        """Returns the answer to these tokens, after comparing the server's count with theirs."""
         body = {"model": self.name, "prompt": self._prompt(ids), **options}
         answer = self._answer("completions", body, Completion, ids)
         self._check_count(answer, ids, len(ids))
@@ -213,24 +216,25 @@ class Completions:
     def _answer(
         self, path: str, body: dict[str, Any], kind: type[Completion], ids: Sequence[int]
     ) -> Completion:
-        """The answer to this body about these tokens."""
+        """Returns the answer to this body about these tokens."""
         if self.dialect.names_ids:
             body["return_tokens_as_token_ids"] = True
         try:
-            return self.client.post(path, body, kind, self.trying)
+            return self.client.post(path, body, kind, self.probing)
         except RefusedError as error:
             raise self._explained(error, ids) from None
 
     def _check_count(self, answer: Completion, ids: Sequence[int], expected: int) -> None:
-        """Raise a ServerError where the server counts another number of tokens."""
-        if answer.counted not in (None, expected):
-            why = f"it counts {answer.counted} tokens, the tokenizer {expected}. {self._remedy}"
-            raise ServerError(self.of_text(ids, why))
+        """Raises a ServerError if the server counts another number of tokens."""
+        count = answer.prompt_token_count
+        if count not in (None, expected):
+            why = f"it counts {count} tokens, the tokenizer {expected}. {self._remedy}"
+            raise ServerError(self.error_about(ids, why))
 
     def _prompt(self, ids: Sequence[int]) -> list[int] | str:
-        """The ids, or the text without the special tokens that the server itself adds."""
-        if not self.sendable(ids):
-            raise ServerError(self.unsendable(ids, ids, 1, 1, 1))
+        """Returns the ids, or the text without the special tokens that the server adds."""
+        if not self.can_send(ids):
+            raise ServerError(self.unsendable_error(ids, ids, 1, 1, 1))
         return list(ids) if self.dialect.ids else self._text(ids)
 
     def _text(self, ids: Sequence[int]) -> str:
@@ -253,24 +257,25 @@ class Completions:
         return error
 
 
-def is_whole(tokenizer: Any, ids: Sequence[int]) -> bool:
-    """Whether these are the tokens of their own text."""
+def round_trips(tokenizer: Any, ids: Sequence[int]) -> bool:
+    """Returns whether the decoded text of these tokens has the same tokens."""
     text = tokenizer.decode(ids, skip_special_tokens=True)
     return bool(tokenizer(text)["input_ids"] == list(ids))
 
 
-def served_model(client: Client, name: str | None) -> Model:
-    """What the server says of the model `name`, or of its only one.
+def find_model(client: Client, name: str | None) -> ServerModel:
+    """Returns the server's entry for the model `name`, or for its only model.
 
-    Some servers list no models, or others than they run: one that is named is asked for anyway,
-    with a warning, and is an `Unlisted`.
+    Some servers list no models, or others than they run. A model that is named but not listed is
+    returned as an `UnlistedModel`, with a warning.
 
     Raises:
-        ConfigError: none is named where there is not one alone, or the key is refused.
+        ConfigError: no name is given and the server does not have exactly one model, or the key
+            is refused.
     """
     where = f"{client.field}.url is {client.server.url!r}"
     try:
-        listed = {model.id: model for model in client.get("models", Models).data}
+        listed = {model.id: model for model in client.get("models", ModelList).data}
         words = near_names(str(name), listed) if listed else "It lists none."
     except RefusedError as error:
         if error.http_status in (401, 403):
@@ -291,4 +296,4 @@ def served_model(client: Client, name: str | None) -> Model:
         return listed[name]
     words = client.hidden(words)
     log.warning("%s: it does not list the model %r, and is asked for it. %s", where, name, words)
-    return Unlisted(id=name, words=words)
+    return UnlistedModel(id=name, words=words)

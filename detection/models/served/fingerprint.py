@@ -1,10 +1,11 @@
-"""What tells a model behind a server from another one: what it says of one fixed text.
+"""Recognises a model behind a server by its answers about one fixed text.
 
-A server of one model does not always say the same: it computes a text alone otherwise than beside
-others, and may round what it shows. So the text is asked about alone and then beside others, and
-what these differ by, with the last decimal shown, is how near another answer has to be. Between
-two programs of one model it was 2e-6 nats in float32, 0.007 in float16, and 0.03 to 0.08 in
-bfloat16 (SmolLM2-135M, root mean square of 38 tokens).
+A server of one model does not always give the same numbers: a text that is computed in a batch
+with others gets slightly different ones, and a server may round. So the text is sent alone and
+then concurrently with others. The difference, together with the last decimal shown, determines how
+near the answers of the same model must be. Between two programs that ran one model it was 2e-6
+nats in float32, 0.007 in float16, and 0.03 to 0.08 in bfloat16 (SmolLM2-135M, root mean square of
+38 tokens).
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from contamination.detection.models.served.completions import is_whole
-from contamination.detection.models.served.logprob_tracking import Shown, Way, resolution
+from contamination.detection.models.served.completions import round_trips
+from contamination.detection.models.served.logprob_tracking import (
+    LogprobStrategy,
+    ShownLogprobs,
+    resolution,
+)
 from contamination.detection.models.served.transport import in_parallel
 
 PROBE = (
@@ -26,137 +31,145 @@ PROBE = (
     "counted seventeen boats, and wrote their names into a small blue book which nobody has seen."
 )
 PROBE_TOKENS = 48
-SAME = 1e-3
-"""Nats, root mean square: answers of one model are nearer where nothing rounds; others farther."""
+MIN_TOLERANCE = 1e-3
+"""Nats, root mean square: two answers of one model differ by less if nothing is rounded."""
 MARGIN = 3.0
-"""How much farther apart than those of the probe two answers of one model may be."""
-NOISIEST = 0.25
-"""Nats, root mean square: a server whose answers are farther apart runs no one model. Thrice what
-bfloat16 does."""
-BESIDE = 8
-"""Requests at once when the text is asked about beside others."""
-WRITTEN, BEGINNINGS = 32, 3
-"""Tokens that a server writes after so many beginnings, where it shows no log-probability."""
+"""The factor by which two answers of one model may differ more than those of the probe."""
+MAX_NOISE = 0.25
+"""Nats, root mean square: a server whose answers differ by more does not run a single model. Three
+times the difference in bfloat16."""
+CONCURRENT = 8
+"""The number of concurrent requests in the second round."""
+WRITTEN_TOKENS, WRITTEN_PREFIXES = 32, 3
+"""The tokens that are generated after each of so many prefixes, if there are no logprobs."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a model says of the probe's text.
+    """A model's answers about the probe's text.
 
     Attributes:
-        shown: log-probabilities; none where the server shows none.
-        written: how it goes on after beginnings of the text, as far as it does so twice; "": not
-            far. None where it shows log-probabilities.
-        noise: how far its answers were apart, in nats.
+        logprobs: log-probabilities by position; empty if the server shows none.
+        continuations: greedy continuations of prefixes of the text, as far as they were the same
+            twice; "" if that is too short to compare. Empty if there are log-probabilities.
+        noise: the difference between two rounds of answers, root mean square, in nats.
     """
 
-    shown: Shown
-    written: tuple[str, ...] = ()
+    logprobs: ShownLogprobs
+    continuations: tuple[str, ...] = ()
     noise: float = 0.0
 
     @property
     def numbers(self) -> list[float]:
-        """All that are shown."""
-        return [number for place in self.shown.values() for number in place]
+        """All log-probabilities in one list."""
+        return [logprob for logprobs in self.logprobs.values() for logprob in logprobs]
 
     @property
-    def tells(self) -> bool:
-        """Whether there is anything to tell another model by."""
-        return bool(self.shown) or any(self.written)
+    def is_distinctive(self) -> bool:
+        """Whether the answers can tell the model from another one."""
+        return bool(self.logprobs) or any(self.continuations)
 
     @property
-    def bound(self) -> float:
-        """Nats, root mean square: another answer of the model is at most so far away.
+    def tolerance(self) -> float:
+        """The largest difference from another answer of the model: root mean square, in nats.
 
-        A last decimal of u turns a difference of δ < u into one of √(δ·u), as few numbers cross to
-        the next; two of them always may.
+        If the last decimal has the unit u, a difference of δ < u becomes one of √(δ·u), since few
+        numbers are rounded to another decimal. Two numbers may always be.
         """
         unit = 2 * resolution(self.numbers)
-        rounded = max(SAME * unit, 2 * unit**2 / max(1, len(self.numbers)))
-        return max(SAME, MARGIN * self.noise, float(np.sqrt(rounded)))
+        square = max(MIN_TOLERANCE * unit, 2 * unit**2 / max(1, len(self.numbers)))
+        return max(MIN_TOLERANCE, MARGIN * self.noise, float(np.sqrt(square)))
 
-    def is_of(self, other: Fingerprint) -> bool:
-        """Whether one model may have said both."""
-        if self.shown.keys() != other.shown.keys():
+    def matches(self, other: Fingerprint) -> bool:
+        """Returns whether one model may have given both answers."""
+        if self.logprobs.keys() != other.logprobs.keys():
             return False
-        if self.shown:
-            return apart(self.shown, other.shown) <= max(self.bound, other.bound)
-        both = [(a, b) for a, b in zip(self.written, other.written, strict=False) if a and b]
-        agreed = all(a.startswith(b) or b.startswith(a) for a, b in both)
-        return agreed and (bool(both) or not self.tells)
+        if self.logprobs:
+            difference = rms_difference(self.logprobs, other.logprobs)
+            return difference <= max(self.tolerance, other.tolerance)
+        pairs = zip(self.continuations, other.continuations, strict=False)
+        comparable = [(a, b) for a, b in pairs if a and b]
+        agree = all(a.startswith(b) or b.startswith(a) for a, b in comparable)
+        return agree and (bool(comparable) or not self.is_distinctive)
 
     def __str__(self) -> str:
-        if self.shown:
+        if self.logprobs:
             return (
-                f"known again by {len(self.numbers)} log-probabilities: another model's are more "
-                f"than {self.bound:.2g} nats away, root mean square"
+                f"recognised by {len(self.numbers)} log-probabilities: another model's differ by "
+                f"more than {self.tolerance:.2g} nats, root mean square"
             )
-        if not self.tells:
-            return "not known again: nothing it says twice tells whether the model changes"
-        return f"known again by {sum(map(bool, self.written))} greedy continuations"
+        if not self.is_distinctive:
+            return "not recognised: no repeated answer shows whether the model changes"
+        return f"recognised by {sum(map(bool, self.continuations))} greedy continuations"
 
     def record(self) -> dict[str, Any]:
-        """For a file."""
-        return {"shown": [*self.shown.items()], "written": self.written, "noise": self.noise}
+        """Returns the content for a file."""
+        shown = [*self.logprobs.items()]
+        return {"shown": shown, "written": self.continuations, "noise": self.noise}
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Fingerprint:
-        """What `record` gave."""
+        """Returns the fingerprint from the content of a file."""
         return cls(dict(record["shown"]), tuple(record["written"]), float(record["noise"]))
 
 
-def taken(way: Way) -> Fingerprint:
-    """What the model says alone, and how far from it what it says beside others is."""
-    alone = answered(way)
-    at_once = min(BESIDE, way.model.client.server.requests)
-    beside = in_parallel(way.told, way.beside(probe_ids(way), at_once), at_once)
-    noise = max((apart(near, alone.shown) for _, near in beside), default=0.0)
-    again = _written(way, at_once) if alone.written else ()
-    repeated = tuple(_common(one, two) for one, two in zip(alone.written, again, strict=True))
-    return Fingerprint(alone.shown, repeated, noise)
+def take_fingerprint(strategy: LogprobStrategy) -> Fingerprint:
+    """Returns the answers to one request after another, and their noise under concurrency."""
+    alone = ask_once(strategy)
+    workers = min(CONCURRENT, strategy.model.client.server.requests)
+    prefixes = strategy.concurrent_prefixes(probe_ids(strategy), workers)
+    concurrent = in_parallel(strategy.shown_logprobs, prefixes, workers)
+    differences = (rms_difference(logprobs, alone.logprobs) for _, logprobs in concurrent)
+    noise = max(differences, default=0.0)
+    repeated: tuple[str, ...] = ()
+    if alone.continuations:
+        second = _greedy_continuations(strategy, workers)
+        pairs = zip(alone.continuations, second, strict=True)
+        repeated = tuple(_common_beginning(*pair) for pair in pairs)
+    return Fingerprint(alone.logprobs, repeated, noise)
 
 
-def answered(way: Way) -> Fingerprint:
-    """What the model says, asked once, one question after another."""
-    shown: Shown = {}
-    for ids in way.cuts(probe_ids(way)):
-        shown |= way.told(ids)
-    return Fingerprint(shown, () if shown else _written(way, 1))
+def ask_once(strategy: LogprobStrategy) -> Fingerprint:
+    """Returns the model's answers to one question after another, without a noise estimate."""
+    logprobs: ShownLogprobs = {}
+    for ids in strategy.fingerprint_prefixes(probe_ids(strategy)):
+        logprobs |= strategy.shown_logprobs(ids)
+    return Fingerprint(logprobs, () if logprobs else _greedy_continuations(strategy, 1))
 
 
-def _written(way: Way, at_once: int) -> tuple[str, ...]:
-    """How the server goes on after beginnings of the text, asked so many at once."""
-    ids = probe_ids(way)
-    whole = way.beginnings(ids)
-    beginnings = [whole[len(whole) * n // BEGINNINGS - 1] for n in range(1, BEGINNINGS + 1)]
-    write = partial(way.model.write, tokens=WRITTEN)
-    return tuple(dict(sorted(in_parallel(write, beginnings, at_once))).values())
+def _greedy_continuations(strategy: LogprobStrategy, workers: int) -> tuple[str, ...]:
+    """Returns the continuations of prefixes of the text, with so many requests at once."""
+    candidates = strategy.sendable_prefixes(probe_ids(strategy))
+    numbers = range(1, WRITTEN_PREFIXES + 1)
+    prefixes = [candidates[len(candidates) * n // WRITTEN_PREFIXES - 1] for n in numbers]
+    generate = partial(strategy.model.greedy_text, tokens=WRITTEN_TOKENS)
+    return tuple(dict(sorted(in_parallel(generate, prefixes, workers))).values())
 
 
-def _common(one: str, two: str) -> str:
-    """What both begin with; "" where that is less than half of the first."""
-    common = os.path.commonprefix([one, two])
-    return common if len(common) * 2 >= len(one) else ""
+def _common_beginning(first: str, second: str) -> str:
+    """Returns the common prefix; "" if it is less than half of the first string."""
+    common = os.path.commonprefix([first, second])
+    return common if len(common) * 2 >= len(first) else ""
 
 
-def apart(some: Shown, others: Shown) -> float:
-    """How far the numbers of some places are from others: root mean square, in nats."""
+def rms_difference(first: ShownLogprobs, second: ShownLogprobs) -> float:
+    """Returns the root mean square difference in nats, over the positions of the first."""
     squares: list[float] = []
-    for place, numbers in some.items():
-        known = others.get(place, [])
-        if bool(known) != bool(numbers):
+    for position, logprobs in first.items():
+        compared = second.get(position, [])
+        if bool(compared) != bool(logprobs):
             return float("inf")
-        squares += [(a - b) ** 2 for a, b in zip(numbers, known, strict=False)]
+        squares += [(a - b) ** 2 for a, b in zip(logprobs, compared, strict=False)]
     return float(np.sqrt(np.mean(squares))) if squares else 0.0
 
 
-def probe_ids(way: Way) -> list[int]:
-    """The tokens of the probe's text."""
-    return text_ids(way.model.tokenizer)
+def probe_ids(strategy: LogprobStrategy) -> list[int]:
+    """Returns the tokens of the probe's text for the strategy's tokenizer."""
+    return fingerprint_ids(strategy.model.tokenizer)
 
 
-def text_ids(tokenizer: Any) -> list[int]:
-    """The same, of a tokenizer: as many as are the tokens of their own text."""
+def fingerprint_ids(tokenizer: Any) -> list[int]:
+    """Returns the first tokens of the probe's text whose decoded text has the same tokens."""
     ids = list(tokenizer(PROBE)["input_ids"][:PROBE_TOKENS])
-    ends = (end for end in range(len(ids), 1, -1) if is_whole(tokenizer, ids[:end]))
+    ends = (end for end in range(len(ids), 1, -1) if round_trips(tokenizer, ids[:end]))
     return ids[: next(ends, len(ids))]

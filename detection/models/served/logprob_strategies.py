@@ -1,4 +1,7 @@
-"""The ways to a token's log-probability: one class a way, the best first in `WAYS`."""
+"""The strategies for a token's log-probability, one class per strategy; `STRATEGIES` orders them.
+
+Each is tried in turn when a server is probed, and the first that works is used.
+"""
 
 from __future__ import annotations
 
@@ -8,339 +11,368 @@ from functools import cached_property
 from typing import ClassVar
 
 from contamination.core.errors import ServerError
-from contamination.detection.models.served.answer_store import rounded
+from contamination.detection.models.served.answer_store import round_to_float32
 from contamination.detection.models.served.logprob_tracking import (
-    LEVEL,
-    MOST,
+    MAX_BIAS,
+    MAX_ERROR_FACTOR,
+    RAISED_LOGPROB,
     RESOLUTION,
-    SPREAD,
     Columns,
-    Shown,
-    Way,
-    bisected,
-    bisection_queries,
-    by_another,
+    LogprobStrategy,
+    ShownLogprobs,
+    bisect_bias,
+    bisection_requests,
     closed_form,
-    lifting,
+    from_other_token,
+    raising_bias,
+    remove_bias,
     resolution,
-    unbiased,
 )
-from contamination.detection.models.served.responses import Names, Place
+from contamination.detection.models.served.responses import TokenNames, TokenPosition
 from contamination.detection.passes import LEAST
 
-SHARED = 4.0
-"""Requests that a token takes whose name others have, by `Biased`: 3 to 5."""
-FIRST_LIST, LONGER_LIST = 64, 16
-"""Tokens of the first list in which a hidden token is looked for, and the growth of the next."""
-AGREES = 1e-2
-"""Nats: two ways to one log-probability are nearer than this, or one of them does not work."""
+SHARED_NAME_REQUESTS = 4.0
+"""Requests by `BiasedClosedForm` for a token that shares its name with others: 3 to 5."""
+FIRST_LIST, LIST_GROWTH = 64, 16
+"""The length of the first list in which a hidden token is searched, and the factor of the next."""
+AGREEMENT = 1e-2
+"""Nats: two computations of one log-probability differ by less, or one of them does not work."""
 
 
-class Prompt(Way):
-    """The server shows the log-probabilities of a text: a request a text."""
+class PromptLogprobs(LogprobStrategy):
+    """The server shows the log-probabilities of a whole text: one request per text."""
 
     name = "prompt log-probabilities"
     unit = "text"
-    tops = (1, 0)
+    top_counts = (1, 0)
 
-    def ends(self, tokens: int) -> range:
-        """One question."""
+    def question_ends(self, tokens: int) -> range:
+        """Returns the end of the only question, which is about the whole text."""
         return range(tokens, tokens + 1)
 
-    def sends(self, ids: Sequence[int]) -> Sequence[int]:
-        """All of them."""
+    def sent_ids(self, ids: Sequence[int]) -> Sequence[int]:
+        """Returns all tokens of the question."""
         return ids
 
     def works(self, ids: Sequence[int]) -> bool:
-        """Whether it shows them; with the likeliest tokens by their ids it gives these as well."""
-        places = self._places(ids)
-        if self.names.by_id and all(place.top for place in places):
+        """Returns whether the server shows them; if it also names top tokens by ids, uses those."""
+        positions = self._positions(ids)
+        if self.names.by_id and all(position.top for position in positions):
             self.numbers = frozenset({"logprob", "top_logprob", "top_id"})
-        return all(place.logprob is not None for place in places)
+        return all(position.logprob is not None for position in positions)
 
-    def cuts(self, ids: Sequence[int]) -> list[Sequence[int]]:
-        """All of the text."""
+    def fingerprint_prefixes(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """Returns the whole text."""
         return [ids]
 
-    def beside(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
-        """So many beginnings."""
-        whole = self.beginnings(ids)
-        return [whole[max(0, len(whole) * n // count - 1)] for n in range(1, count + 1)]
+    def concurrent_prefixes(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
+        """Returns `count` prefixes of the text."""
+        prefixes = self.sendable_prefixes(ids)
+        return [prefixes[max(0, len(prefixes) * n // count - 1)] for n in range(1, count + 1)]
 
-    def told(self, ids: Sequence[int]) -> Shown:
-        """The log-probabilities of all tokens after the first."""
-        return {n: [max(-MOST, p.own)] for n, p in enumerate(self._places(ids))}
+    def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
+        """Returns the log-probabilities of all tokens after the first."""
+        positions = enumerate(self._positions(ids))
+        return {n: [max(-MAX_BIAS, position.prompt_logprob)] for n, position in positions}
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """The numbers of all tokens after the first."""
-        places = self._places(ids)
-        columns: Columns = {"logprob": rounded([place.own for place in places])}
+        """Returns the numbers of all tokens after the first."""
+        positions = self._positions(ids)
+        logprobs = [position.prompt_logprob for position in positions]
+        columns: Columns = {"logprob": round_to_float32(logprobs)}
         if "top_id" in self.numbers:
-            tops = [self._best(place, ids) for place in places]
-            columns["top_logprob"] = rounded([logprob for logprob, _ in tops])
+            tops = [self._likeliest(position, ids) for position in positions]
+            columns["top_logprob"] = round_to_float32([logprob for logprob, _ in tops])
             columns["top_id"] = [token for _, token in tops]
         return columns
 
-    def _places(self, ids: Sequence[int]) -> list[Place]:
-        """What the server shows of the tokens after the first."""
-        return self.model.prompt(ids, self.top)
+    def _positions(self, ids: Sequence[int]) -> list[TokenPosition]:
+        return self.model.prompt_logprobs(ids, self.top)
 
-    def _best(self, place: Place, ids: Sequence[int]) -> tuple[float, int]:
-        """The likeliest token's log-probability, and its id: the lowest where several are."""
-        told = [(logprob, -token) for token, logprob in self._told(place)]
-        if not told or len(told) < len(place.top):
-            names = [*place.top][:3]
+    def _likeliest(self, position: TokenPosition, ids: Sequence[int]) -> tuple[float, int]:
+        """Returns the top token's log-probability and id; of several, the lowest id."""
+        candidates = [(logprob, -token) for token, logprob in self._uniquely_named(position)]
+        if not candidates or len(candidates) < len(position.top):
+            names = [*position.top][:3]
             why = f"top_logprobs has {names} for a token, which it names by their ids elsewhere. "
-            raise ServerError(self.model.of_text(ids, f"{why}See that the server is one."))
-        logprob, token = max(told)
+            raise ServerError(self.model.error_about(ids, f"{why}See that the server is one."))
+        logprob, token = max(candidates)
         return logprob, -token
 
 
-class ByParameter(Prompt):
-    """The same by a parameter of vLLM's, `prompt_logprobs`, which names tokens by their ids."""
+class PromptLogprobsParameter(PromptLogprobs):
+    """The same by vLLM's parameter `prompt_logprobs`, which names tokens by their ids."""
 
     name = "prompt_logprobs"
 
     @cached_property
-    def names(self) -> Names:
-        """By ids, however the server writes what it generates."""
-        return Names(self.model.tokenizer, by_id=True)
+    def names(self) -> TokenNames:
+        """Names by ids, even if the server names generated tokens by their text."""
+        return TokenNames(self.model.tokenizer, by_id=True)
 
-    def _places(self, ids: Sequence[int]) -> list[Place]:
-        return self.model.shown_prompt(ids, self.top)
+    def _positions(self, ids: Sequence[int]) -> list[TokenPosition]:
+        return self.model.prompt_logprobs_parameter(ids, self.top)
 
 
-class Forced(Way):
-    """A bias makes the token the server's choice, whose unbiased log-probability it shows."""
+class ForcedToken(LogprobStrategy):
+    """A bias makes the token the server's choice, and the server shows its unbiased logprob."""
 
     name = "forced token, raw"
 
     def works(self, ids: Sequence[int]) -> bool:
-        """Whether a forced token is shown as without the bias."""
-        token, logprob = self._second(ids)
-        place = self._next(ids, {token: MOST})
-        chosen, shown = place.token == self.model.names.of(token), place.logprob
-        return chosen and shown is not None and abs(shown - logprob) < AGREES
+        """Returns whether a forced token has the same log-probability as without the bias."""
+        token, logprob = self._second_likeliest(ids)
+        position = self._next_token(ids, {token: MAX_BIAS})
+        if position.token != self.model.names.name(token) or position.logprob is None:
+            return False
+        return abs(position.logprob - logprob) < AGREEMENT
 
-    def queries_for(self, token: int) -> float:
-        """More where a server may hide the token, as a part of a character; see `_listed`."""
+    def requests_for(self, token: int) -> float:
+        """Returns more for a part of a character, which a server may hide."""
         return 1.0 if "\ufffd" not in self.model.names.text(token) else 5.0
 
-    def told(self, ids: Sequence[int]) -> Shown:
-        """What the server shows after these tokens, also where it hides its own choice."""
-        place = self._next(ids, may_hide=True)
-        place = self._list(ids, 0, self.top) if place.hidden else place
-        shown = sorted(place.top.values(), reverse=True)[: self.top]
-        return {len(ids): [max(-MOST, number) for number in shown]}
+    def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
+        """Returns the top log-probabilities after these tokens, even if the choice is hidden."""
+        position = self._next_token(ids, may_hide=True)
+        if position.is_hidden:
+            position = self._list_beside(ids, 0, self.top)
+        logprobs = sorted(position.top.values(), reverse=True)[: self.top]
+        return {len(ids): [max(-MAX_BIAS, logprob) for logprob in logprobs]}
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """The last token's log-probability; LEAST where no bias makes it the choice."""
-        place = self._next(ids[:-1], {ids[-1]: MOST}, may_hide=True)
-        own = self.model.names.of(ids[-1])
-        if place.hidden:
-            return {"logprob": rounded([self._listed(ids)])}
-        if place.token != own and not self._renamed(ids, place):
-            if self.model.names.tells(ids[-1]) and place.top.get(own, LEAST) > -MOST:
-                raise self._other_choice(place.token, ids, (own,))
-            return {"logprob": rounded([LEAST])}
-        if place.logprob is None:
-            why = f"it shows no log-probability of its choice {place.token!r}. See that it runs as "
-            raise ServerError(self.model.of_text(ids, f"{why}it did when it was probed."))
-        return {"logprob": rounded([place.logprob])}
+        """Returns the last token's log-probability; LEAST if no bias makes it the choice."""
+        position = self._next_token(ids[:-1], {ids[-1]: MAX_BIAS}, may_hide=True)
+        name = self.model.names.name(ids[-1])
+        if position.is_hidden:
+            return {"logprob": round_to_float32([self._from_longer_lists(ids)])}
+        if position.token != name and not self._is_renamed(ids, position):
+            if self.model.names.is_unique(ids[-1]) and position.top.get(name, LEAST) > -MAX_BIAS:
+                raise self._wrong_choice_error(position.token, ids, (name,))
+            return {"logprob": round_to_float32([LEAST])}
+        if position.logprob is None:
+            why = (
+                f"it shows no log-probability of its choice {position.token!r}. See that it runs "
+                "as it did when it was probed."
+            )
+            raise ServerError(self.model.error_about(ids, why))
+        return {"logprob": round_to_float32([position.logprob])}
 
-    def _listed(self, ids: Sequence[int]) -> float:
-        """The last token's log-probability from longer and longer lists of likely tokens.
+    def _from_longer_lists(self, ids: Sequence[int]) -> float:
+        """Returns the last token's log-probability from longer and longer lists of top tokens.
 
-        llama.cpp's server shows nothing of a token that ends within a character, which it writes
-        with the next one; beside a whole token it lists such a one like any other.
+        llama.cpp's server shows nothing for a token that ends within a character, since it writes
+        the token with the next one. If a whole token is chosen, it lists such a token like others.
         """
-        own, top = self.model.names.of(ids[-1]), FIRST_LIST
-        place = self._list(ids[:-1], ids[-1], top)
-        while own not in place.top and len(place.top) >= top:
-            top *= LONGER_LIST
-            place = self._list(ids[:-1], ids[-1], top)
-        if own not in place.top or not self.model.names.tells(ids[-1]):
-            raise self._untold(place, ids)
-        return place.top[own]
+        name, top = self.model.names.name(ids[-1]), FIRST_LIST
+        position = self._list_beside(ids[:-1], ids[-1], top)
+        while name not in position.top and len(position.top) >= top:
+            top *= LIST_GROWTH
+            position = self._list_beside(ids[:-1], ids[-1], top)
+        if name not in position.top or not self.model.names.is_unique(ids[-1]):
+            raise self._ambiguous_name_error(position, ids)
+        return position.top[name]
 
-    def _list(self, ids: Sequence[int], beside: int, top: int) -> Place:
-        """The likeliest tokens after these, where another, whole token is chosen."""
-        other = {str(self.model.names.some(beside)): MOST}
-        return self.model.next(ids, shows=True, logprobs=top, logit_bias=other)
+    def _list_beside(self, ids: Sequence[int], token: int, top: int) -> TokenPosition:
+        """Returns the top tokens after these when a whole token other than `token` is forced."""
+        other = {str(self.model.names.any_unique(excluded=token)): MAX_BIAS}
+        return self.model.next_token(ids, shows=True, logprobs=top, logit_bias=other)
 
-    def _renamed(self, ids: Sequence[int], place: Place) -> bool:
-        """Whether the choice is the last token after all, by a name of the server's own.
+    def _is_renamed(self, ids: Sequence[int], position: TokenPosition) -> bool:
+        """Returns whether the choice is the last token under another name of the server.
 
-        The bias then has changed the choice; or the token is chosen without one, and a ban does.
+        If so, the bias changed the choice; or the token is chosen without a bias, and a ban on it
+        changes the choice.
         """
         if self.model.names.by_id:
             return False
-        plain = self._next(ids[:-1]).token
-        return plain != place.token or self._next(ids[:-1], {ids[-1]: -MOST}).token != plain
+        unbiased = self._next_token(ids[:-1]).token
+        if unbiased != position.token:
+            return True
+        return self._next_token(ids[:-1], {ids[-1]: -MAX_BIAS}).token != unbiased
 
 
-class Biased(Way):
+class BiasedClosedForm(LogprobStrategy):
     """The server shows biased log-probabilities, from which the unbiased one follows."""
 
     name = "biased, closed form"
     resolution = RESOLUTION
-    estimated = True
+    is_estimate = True
 
     @property
     def error(self) -> float:
-        """The server's rounding, times what the bias makes of it."""
-        return SPREAD * self.resolution
+        """The server's rounding error, times the largest factor by which a bias increases it."""
+        return MAX_ERROR_FACTOR * self.resolution
 
     @property
-    def queries(self) -> float:
-        """One, and one more for a token that the bias does not bring among the likeliest."""
+    def requests_per_question(self) -> float:
+        """One, and one more for a token that the first bias does not bring into the list."""
         return 1.1 if self.top > 1 else 2.0
 
-    def queries_for(self, token: int) -> float:
-        """More where the token shares its name."""
-        return self.queries if self.model.names.tells(token) else SHARED
+    def requests_for(self, token: int) -> float:
+        """Returns more for a token that shares its name."""
+        unique = self.model.names.is_unique(token)
+        return self.requests_per_question if unique else SHARED_NAME_REQUESTS
 
     def works(self, ids: Sequence[int]) -> bool:
-        """Whether what is shown under a bias follows the equation."""
-        token, logprob = self._second(ids)
-        place = self._next(ids, {token: 2.0}).shown
-        self.resolution = max(RESOLUTION, resolution([*place.values()]))
-        shown = place.get(self.model.names.of(token))
-        return shown is not None and abs(unbiased(shown, 2.0) - logprob) < AGREES
+        """Returns whether the log-probabilities under a bias follow equation 8."""
+        token, logprob = self._second_likeliest(ids)
+        biased = self._next_token(ids, {token: 2.0}).logprobs
+        self.resolution = max(RESOLUTION, resolution([*biased.values()]))
+        shown = biased.get(self.model.names.name(token))
+        return shown is not None and abs(remove_bias(shown, 2.0) - logprob) < AGREEMENT
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """The last token's log-probability; LEAST where no bias shows it.
+        """Returns the last token's log-probability; LEAST if no bias brings it into the list.
 
-        A token whose name others have is told by what its bias does to another.
+        If the token shares its name, it follows from the effect of its bias on another token.
         """
-        names, found = self.model.names, None
-        if names.tells(ids[-1]):
-            found = closed_form(lambda bias: self._under(ids, bias).shown, names.of(ids[-1]))
-        if found is None and not names.by_id:
-            found = self._by_another(ids)
-        return {"logprob": rounded([LEAST if found is None else found])}
+        names, logprob = self.model.names, None
+        if names.is_unique(ids[-1]):
+            name = names.name(ids[-1])
+            logprob = closed_form(lambda bias: self._with_bias(ids, bias).logprobs, name)
+        if logprob is None and not names.by_id:
+            logprob = self._from_other_token(ids)
+        return {"logprob": round_to_float32([LEAST if logprob is None else logprob])}
 
-    def _by_another(self, ids: Sequence[int]) -> float | None:
-        place = self._next(ids[:-1])
-        if (another := self._another(place, ids) or self._unlisted(ids)) is None:
-            raise self._untold(place, ids)
-        other, plain = another
-        name, lift = self.model.names.of(other), lifting(plain)
+    def _from_other_token(self, ids: Sequence[int]) -> float | None:
+        position = self._next_token(ids[:-1])
+        comparison = self._comparison_token(position, ids) or self._unlisted_comparison(ids)
+        if comparison is None:
+            raise self._ambiguous_name_error(position, ids)
+        token, logprob = comparison
+        name, raised = self.model.names.name(token), raising_bias(logprob)
 
         def ask(bias: float) -> float:
-            shown = self._under(ids, bias, {other: lift}).shown
-            if name not in shown:
-                why = f"{name!r} is not listed, which a bias has made the likeliest. See that the "
-                raise ServerError(self.model.of_text(ids, f"{why}server is one."))
-            return shown[name]
+            logprobs = self._with_bias(ids, bias, {token: raised}).logprobs
+            if name not in logprobs:
+                why = (
+                    f"{name!r} is not listed, which a bias has made the likeliest. See that the "
+                    "server is one."
+                )
+                raise ServerError(self.model.error_about(ids, why))
+            return logprobs[name]
 
-        return by_another(ask, plain, self.resolution)
+        return from_other_token(ask, logprob, self.resolution)
 
-    def _unlisted(self, ids: Sequence[int]) -> tuple[int, float] | None:
-        """Another token, where all that are listed share their names, and its log-probability."""
-        if (other := self.model.names.some(beside=ids[-1])) is None:
+    def _unlisted_comparison(self, ids: Sequence[int]) -> tuple[int, float] | None:
+        """Returns a token that is not listed and its logprob, if all listed names are shared."""
+        if (token := self.model.names.any_unique(excluded=ids[-1])) is None:
             return None
-        named = self.model.names.of(other)
-        found = closed_form(lambda bias: self._next(ids[:-1], {other: bias}).shown, named)
-        return None if found is None else (other, found)
+        name = self.model.names.name(token)
+        logprob = closed_form(lambda b: self._next_token(ids[:-1], {token: b}).logprobs, name)
+        return None if logprob is None else (token, logprob)
 
-    def _under(
-        self, ids: Sequence[int], bias: float, more: Mapping[int, float] | None = None
-    ) -> Place:
-        """What is shown in the last token's place, under a bias on it and on others."""
-        return self._next(ids[:-1], {ids[-1]: bias, **(more or {})})
+    def _with_bias(
+        self, ids: Sequence[int], bias: float, other_biases: Mapping[int, float] | None = None
+    ) -> TokenPosition:
+        """Returns the last token's position, under a bias on it and on others."""
+        return self._next_token(ids[:-1], {ids[-1]: bias, **(other_biases or {})})
 
 
-class Argmax(Way):
+class ArgmaxBisection(LogprobStrategy):
     """A bias changes the server's choice, and no probability is shown.
 
-    The bias at which it changes is log(p_top / p), and nothing tells p_top.
+    The choice changes at the bias log(p_top / p), and nothing shows p_top.
     """
 
     name = "argmax only, bisection"
     note = "tells log(p_top / p), which no method reads"
-    tops: ClassVar[tuple[int, ...]] = (1, 0)
+    top_counts: ClassVar[tuple[int, ...]] = (1, 0)
     numbers = frozenset()
 
     @property
     def error(self) -> float:
-        """How near the bisection comes."""
+        """The tolerance of the bisection."""
         return self.tolerance
 
     @property
-    def queries(self) -> float:
-        """The bisection's, and one for the list."""
-        return bisection_queries(self.tolerance)
+    def requests_per_question(self) -> float:
+        """The requests of the bisection, and one for the list."""
+        return bisection_requests(self.tolerance)
 
     def works(self, ids: Sequence[int]) -> bool:
-        """Whether two tokens become the choice by a bias."""
-        forced = ((token, self._next(ids, {token: MOST}).token) for token in ids[-2:])
-        return all(self.model.names.of(token) == name for token, name in forced)
+        """Returns whether a bias makes each of two tokens the choice."""
+        names = self.model.names
+        return all(
+            self._next_token(ids, {token: MAX_BIAS}).token == names.name(token)
+            for token in ids[-2:]
+        )
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """Nothing."""
+        """Returns no numbers."""
         return {}
 
 
-class Listed(Argmax):
-    """The server lists the likeliest tokens as they are, and a bias changes its choice alone."""
+class TopListBisection(ArgmaxBisection):
+    """The server lists unbiased top tokens, and a bias changes only its choice."""
 
     name = "top-n, then bisection"
     note = ""
-    tops = Way.tops
+    top_counts = LogprobStrategy.top_counts
     numbers = frozenset({"logprob"})
 
     def works(self, ids: Sequence[int]) -> bool:
-        """Whether the list stays as it is when the choice changes."""
-        token, logprob = self._second(ids)
-        place = self._next(ids, {token: MOST})
-        shown = place.top.get(self.model.names.of(token), math.nan)
-        return place.token == self.model.names.of(token) and abs(shown - logprob) < AGREES
+        """Returns whether the list stays the same when the choice changes."""
+        token, logprob = self._second_likeliest(ids)
+        position = self._next_token(ids, {token: MAX_BIAS})
+        name = self.model.names.name(token)
+        listed = position.top.get(name, math.nan)
+        return position.token == name and abs(listed - logprob) < AGREEMENT
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """The last token's log-probability: listed, or found by a bisection against one that is.
+        """Returns the last token's log-probability from the list, or from a bisection.
 
-        Another token is lifted above all others, to LEVEL. The bias at which the choice changes
-        from it to the last token is LEVEL − log p, whatever the last token is called.
+        The bisection raises a listed token above all others, to RAISED_LOGPROB. The choice changes
+        from it to the last token at the bias RAISED_LOGPROB − log p, whatever the last token's
+        name is.
         """
-        place, tells = self._next(ids[:-1]), self.model.names.tells(ids[-1])
-        own = place.top.get(self.model.names.of(ids[-1])) if tells else None
-        if own is not None:
-            return {"logprob": rounded([own])}
-        if (another := self._another(place, ids)) is None:
-            raise self._untold(place, ids)
-        other, logprob = another
-        name, lift = self.model.names.of(other), LEVEL - logprob
-        both = (name, self.model.names.of(ids[-1]))
+        names, position = self.model.names, self._next_token(ids[:-1])
+        is_unique, name = names.is_unique(ids[-1]), names.name(ids[-1])
+        if is_unique and name in position.top:
+            return {"logprob": round_to_float32([position.top[name]])}
+        if (comparison := self._comparison_token(position, ids)) is None:
+            raise self._ambiguous_name_error(position, ids)
+        other, other_logprob = comparison
+        other_name, raised = names.name(other), RAISED_LOGPROB - other_logprob
 
         def is_chosen(bias: float) -> bool:
-            found = self._next(ids[:-1], {other: lift, ids[-1]: bias}).token
-            if self.model.names.by_id and found not in both:
-                raise self._other_choice(found, ids, both)
-            return found != name
+            choice = self._next_token(ids[:-1], {other: raised, ids[-1]: bias}).token
+            if names.by_id and choice not in (other_name, name):
+                raise self._wrong_choice_error(choice, ids, (other_name, name))
+            return choice != other_name
 
-        low = LEVEL - (min(place.top.values()) if tells else 0.0)
-        bias = bisected(is_chosen, self.tolerance, low)
-        return {"logprob": rounded([LEAST if bias is None else LEVEL - bias])}
+        low = RAISED_LOGPROB - (min(position.top.values()) if is_unique else 0.0)
+        bias = bisect_bias(is_chosen, self.tolerance, low)
+        return {"logprob": round_to_float32([LEAST if bias is None else RAISED_LOGPROB - bias])}
 
 
-class Sampling(Way):
-    """The server only writes text."""
+class SamplingOnly(LogprobStrategy):
+    """The server only generates text."""
 
     name = "sampling only"
     note = "n samples tell p to √(p (1 − p) / n): for methods that read what is written"
-    tops = (0,)
+    top_counts = (0,)
     numbers = frozenset()
 
     def works(self, ids: Sequence[int]) -> bool:
-        """Whether it writes."""
-        return bool(self.model.next(ids).token)
+        """Returns whether the server generates a token."""
+        return bool(self.model.next_token(ids).token)
 
     def answer(self, ids: Sequence[int]) -> Columns:
-        """Nothing."""
+        """Returns no numbers."""
         return {}
 
 
-WAYS: dict[str, type[Way]] = {
-    way.name: way for way in (Prompt, ByParameter, Forced, Biased, Listed, Argmax, Sampling)
+STRATEGIES: dict[str, type[LogprobStrategy]] = {
+    strategy.name: strategy
+    for strategy in (
+        PromptLogprobs,
+        PromptLogprobsParameter,
+        ForcedToken,
+        BiasedClosedForm,
+        TopListBisection,
+        ArgmaxBisection,
+        SamplingOnly,
+    )
 }
+"""The strategies by name, the best first."""

@@ -1,19 +1,20 @@
-"""A token's log-probability from a server that shows only its likeliest tokens.
+"""The base class of the strategies, and log-probabilities from a server's likeliest tokens.
 
 After Ye et al. 2024, section 4.4. With p the model's probability of a token and p′ the one under a
 bias b on its logit (eq. 8):
 
     p′ = p·eᵇ / (1 − p + p·eᵇ),   so   logit p = logit p′ − b
 
-An error of δ in log p′ is one of δ·(1 − p + p·eᵇ) in log p. So the bias must not be larger than it
-takes to see the token: with log p ≤ u, b = log(SPREAD) − u keeps the factor below 1 + SPREAD.
+An error of δ in log p′ becomes one of δ·(1 − p + p·eᵇ) in log p. So the bias must not be larger
+than needed to see the token: if log p ≤ u, the bias b = log(F) − u keeps the factor below 1 + F,
+with F = MAX_ERROR_FACTOR.
 
-Where several tokens share a name, the list does not say which of them is meant. Another one, of
-probability q and under a bias c, then tells p by how its own q′ falls:
+If several tokens share a name, the list does not show which of them is meant. Then p follows from
+the effect of its bias on another token, of probability q and under a bias c:
 
     q′ = q·eᶜ / (1 + q·(eᶜ − 1) + p·(eᵇ − 1))
 
-Where no probability changes with the bias, the likeliest token does: at the bias log(p_top / p).
+If no probability changes with the bias, the likeliest token does: at the bias log(p_top / p).
 """
 
 from __future__ import annotations
@@ -25,91 +26,97 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from contamination.core.errors import ServerError
-from contamination.detection.models.served.completions import Completions
-from contamination.detection.models.served.responses import Names, Place
+from contamination.detection.models.served.completions import CompletionsModel
+from contamination.detection.models.served.responses import TokenNames, TokenPosition
 
-SPREAD = 32.0
-"""How much larger than the server's own rounding an error may get by `closed_form`."""
-MOST = 100.0
-"""Nats: the largest bias that servers take."""
-LEVEL = 1.0
-"""Nats: a token that is brought so high is the likeliest, as no log-probability is above 0."""
-LIFTED = 2.0
-"""q·eᶜ of another token: it stays the likeliest while p·eᵇ is smaller."""
-TELLS = 0.3
-"""p·(eᵇ − 1) from which on p is told as exactly as by its own p′."""
-ROUNDING = 1e-5
-"""How far probabilities that a server shows may be off."""
+MAX_ERROR_FACTOR = 32.0
+"""The factor by which `closed_form` may increase the server's rounding error."""
+MAX_BIAS = 100.0
+"""Nats: the largest bias that servers accept."""
+RAISED_LOGPROB = 1.0
+"""Nats: a token that is raised to it is the likeliest, as no log-probability is above 0."""
+RAISED_ODDS = 2.0
+"""q·eᶜ of the other token: it stays the likeliest while p·eᵇ is smaller."""
+MEASURABLE = 0.3
+"""From this p·(eᵇ − 1) on, the estimate of p is as exact as from its own p′."""
+PROBABILITY_ROUNDING = 1e-5
+"""The largest error of probabilities that a server shows."""
 RESOLUTION = 2e-6
-"""Nats: how far a float32 log-probability may be off, a difference of logits below 32."""
+"""Nats: the largest error of a float32 log-probability, a difference of logits below 32."""
 
 
 def resolution(numbers: Sequence[float]) -> float:
-    """Half a unit of the last decimal that any of the numbers has."""
+    """Returns half a unit of the last decimal that any of the numbers has."""
     decimals = (d for d in range(9) if all(round(number, d) == number for number in numbers))
     return 0.5 * 10.0 ** -next(decimals, 9)
 
 
-def unbiased(shown: float, bias: float) -> float:
-    """Log p of a token whose log-probability is `shown` under the bias: eq. 8."""
-    if shown >= 0:  # for all that float32 tells, p′ is 1
+def remove_bias(shown: float, bias: float) -> float:
+    """Returns log p of a token whose log-probability is `shown` under the bias: eq. 8."""
+    if shown >= 0:  # in float32, p′ is 1
         return 0.0
     logit = shown - math.log(-math.expm1(shown)) - bias
     return -math.log1p(math.exp(-logit)) if logit > 0 else logit - math.log1p(math.exp(logit))
 
 
 def closed_form(ask: Callable[[float], Mapping[str, float]], token: str) -> float | None:
-    """The token's log-probability, by eq. 8; None: it is below −MOST nats.
+    """Returns the token's log-probability by eq. 8; None if it is below −MAX_BIAS nats.
 
     Args:
-        ask: for a bias on the token, the likeliest tokens' log-probabilities under it.
-        token: as the server writes it.
+        ask: returns the likeliest tokens' log-probabilities under a bias on the token.
+        token: the token's name at the server.
     """
     upper = 0.0
-    while (bias := math.log(SPREAD) - upper) < MOST:
+    while (bias := math.log(MAX_ERROR_FACTOR) - upper) < MAX_BIAS:
         top = ask(bias)
         if token in top:
-            return unbiased(top[token], bias)
-        rest = 1 - sum(map(math.exp, top.values())) + ROUNDING  # what is left for all other tokens
-        upper = unbiased(min(*top.values(), math.log(max(rest, ROUNDING))), bias)
+            return remove_bias(top[token], bias)
+        other_tokens = 1 - sum(map(math.exp, top.values())) + PROBABILITY_ROUNDING
+        bound = math.log(max(other_tokens, PROBABILITY_ROUNDING))
+        upper = remove_bias(min(*top.values(), bound), bias)
     return None
 
 
-def lifting(plain: float) -> float:
-    """The bias c that lifts a token of this log-probability to LIFTED."""
-    return math.log(LIFTED) - plain
+def raising_bias(logprob: float) -> float:
+    """Returns the bias c that raises a token of this log-probability to RAISED_ODDS."""
+    return math.log(RAISED_ODDS) - logprob
 
 
-def by_another(ask: Callable[[float], float], plain: float, rounding: float) -> float | None:
-    """A token's log-probability, told by another's; None: it is below −MOST nats.
-
-    The bias grows with the bound that the last answer gave, so that p·(eᵇ − 1) is at most 1.
-
-    Args:
-        ask: for a bias on the token, log q′ of the other, which is lifted.
-        plain: log q.
-        rounding: of what the server shows, in nats.
-    """
-    unsure = 8 * rounding  # of p·(eᵇ − 1), a difference of numbers of at most 4
-    growth = 1.0
-    while (bias := math.log1p(growth)) < MOST:
-        fall = LIFTED * math.exp(-ask(bias)) - (1 + LIFTED - math.exp(plain))
-        if fall >= TELLS:
-            return min(0.0, math.log(fall / growth))
-        growth /= max(fall, 0.0) + unsure
-    return None
-
-
-def bisected(
-    is_top: Callable[[float], bool], tolerance: float, low: float = 0.0, high: float = MOST
+def from_other_token(
+    ask: Callable[[float], float], logprob: float, rounding: float
 ) -> float | None:
-    """log(p_top / p) within the tolerance; None: it is above `high`.
+    """Returns a token's log-probability from its effect on another token's.
+
+    The bias grows with the bound from the last answer, so that p·(eᵇ − 1) is at most 1.
 
     Args:
-        is_top: whether the token is the likeliest under a bias on it.
+        ask: returns log q′ of the other token, which is raised, for a bias on the token.
+        logprob: log q of the other token.
+        rounding: the largest rounding error of the server's numbers, in nats.
+
+    Returns:
+        Log p; None if it is below −MAX_BIAS nats.
+    """
+    uncertainty = 8 * rounding  # of p·(eᵇ − 1), a difference of numbers of at most 4
+    growth = 1.0
+    while (bias := math.log1p(growth)) < MAX_BIAS:
+        fall = RAISED_ODDS * math.exp(-ask(bias)) - (1 + RAISED_ODDS - math.exp(logprob))
+        if fall >= MEASURABLE:
+            return min(0.0, math.log(fall / growth))
+        growth /= max(fall, 0.0) + uncertainty
+    return None
+
+
+def bisect_bias(
+    is_top: Callable[[float], bool], tolerance: float, low: float = 0.0, high: float = MAX_BIAS
+) -> float | None:
+    """Returns log(p_top / p) within the tolerance; None if it is above `high`.
+
+    Args:
+        is_top: returns whether the token is the likeliest under a bias on it.
         tolerance: in nats.
-        low: what it is at least.
-        high: what it is at most.
+        low: a lower bound, in nats.
+        high: an upper bound, in nats.
     """
     if not is_top(high):
         return None
@@ -119,145 +126,156 @@ def bisected(
     return (low + high) / 2
 
 
-def bisection_queries(tolerance: float) -> float:
-    """How many a token takes at most, with one for the list: log2(range / tolerance) + 2."""
-    return math.log2(MOST / tolerance) + 2
+def bisection_requests(tolerance: float) -> float:
+    """Returns the largest number of requests per token, with one for the list."""
+    return math.log2(MAX_BIAS / tolerance) + 2
 
 
 Columns = dict[str, list[float]]
-"""What a server says of some tokens, by number."""
-Shown = dict[int, list[float]]
-"""Place in a text → the log-probabilities that the server shows there, the largest first."""
+"""The numbers of consecutive tokens, by the name of the number."""
+ShownLogprobs = dict[int, list[float]]
+"""The log-probabilities that a server shows at a position of a text, the largest first."""
 
 
-class Way(ABC):
-    """One way to a text's log-probabilities.
+class LogprobStrategy(ABC):
+    """A strategy for the log-probabilities of a text's tokens.
 
     Args:
-        model: the server's model.
-        top: how many likeliest tokens the server shows.
-        tolerance: of a bisection, in nats.
+        model: the model at the server.
+        top: the number of likeliest tokens that the server shows.
+        tolerance: the tolerance of a bisection, in nats.
 
     Attributes:
-        name: what the probe calls it.
-        unit: what a question is about.
-        note: what else the probe says of it.
-        tops: how many likeliest tokens to ask for, the most that a server shows; 0: none.
-        numbers: what it gives of each token.
-        estimated: whether `queries` may be more for some texts.
+        name: the name in the probe's table.
+        unit: what one question is about, a token or a text.
+        note: a remark in the probe's table.
+        top_counts: the numbers of likeliest tokens to try, the largest first.
+        numbers: the per-token numbers that it computes.
+        is_estimate: whether some texts may need more than `requests_per_question`.
     """
 
     name: ClassVar[str]
     unit: ClassVar[str] = "token"
     note: ClassVar[str] = ""
-    tops: ClassVar[tuple[int, ...]] = (20, 5, 1)
+    top_counts: ClassVar[tuple[int, ...]] = (20, 5, 1)
     numbers: frozenset[str] = frozenset({"logprob"})
-    estimated: ClassVar[bool] = False
+    is_estimate: ClassVar[bool] = False
 
-    def __init__(self, model: Completions, top: int, tolerance: float) -> None:
+    def __init__(self, model: CompletionsModel, top: int, tolerance: float) -> None:
         self.model, self.top, self.tolerance = model, top, tolerance
 
     @cached_property
-    def names(self) -> Names:
-        """How the server names tokens in what is read of it."""
+    def names(self) -> TokenNames:
+        """The names of tokens in the answers."""
         return self.model.names
 
     @property
     def error(self) -> float:
-        """A bound of the error in nats, beyond the server's own rounding."""
+        """A bound of the error in nats, besides the server's own rounding."""
         return 0.0
 
     @property
-    def queries(self) -> float:
-        """How many requests a question takes, at most; some where `estimated`."""
+    def requests_per_question(self) -> float:
+        """The largest number of requests per question, or their mean if `is_estimate`."""
         return 1.0
 
-    def queries_for(self, token: int) -> float:
-        """How many the question that ends with this token takes, or some."""
-        return self.queries
+    def requests_for(self, token: int) -> float:
+        """Returns the number of requests for the question that ends with this token."""
+        return self.requests_per_question
 
-    def ends(self, tokens: int) -> range:
-        """Where the questions of a text of so many tokens end; no question that tells nothing."""
+    def question_ends(self, tokens: int) -> range:
+        """Returns the ends of the questions about a text; none if there are no numbers."""
         return range(2, tokens + 1) if self.numbers else range(0)
 
-    def sends(self, ids: Sequence[int]) -> Sequence[int]:
-        """The tokens of a question that are sent as the prompt."""
+    def sent_ids(self, ids: Sequence[int]) -> Sequence[int]:
+        """Returns the tokens of a question that are sent as the prompt."""
         return ids[:-1]
 
     @abstractmethod
     def works(self, ids: Sequence[int]) -> bool:
-        """Whether the server shows what it takes; it may also refuse."""
+        """Returns whether the strategy works at this server, with a text to try it on.
+
+        Raises:
+            ServerError: the server refuses a request.
+        """
 
     @abstractmethod
     def answer(self, ids: Sequence[int]) -> Columns:
-        """What the server says of the question's last tokens."""
+        """Returns the numbers of the question's last tokens."""
 
-    def cuts(self, ids: Sequence[int]) -> list[Sequence[int]]:
-        """The beginnings of a text that `told` asks about; none where the server shows nothing."""
-        enough = max(8, math.ceil(24 / max(1, self.top)))  # of 24 numbers or more
-        return self.beginnings(ids)[-enough:] if self.numbers else []
+    def fingerprint_prefixes(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """Returns the prefixes for a fingerprint; none if the server shows no numbers."""
+        count = max(8, math.ceil(24 / max(1, self.top)))  # for at least 24 numbers
+        return self.sendable_prefixes(ids)[-count:] if self.numbers else []
 
-    def beginnings(self, ids: Sequence[int]) -> list[Sequence[int]]:
-        """Those of two tokens or more that can be sent."""
-        found = (ids[:end] for end in range(2, len(ids) + 1))
-        return [part for part in found if self.model.sendable(part)]
+    def sendable_prefixes(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """Returns the prefixes of at least two tokens that can be sent."""
+        prefixes = (ids[:end] for end in range(2, len(ids) + 1))
+        return [prefix for prefix in prefixes if self.model.can_send(prefix)]
 
-    def beside(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
-        """Beginnings of the text to ask about at once."""
-        return self.cuts(ids)
+    def concurrent_prefixes(self, ids: Sequence[int], count: int) -> list[Sequence[int]]:
+        """Returns the prefixes for concurrent requests."""
+        return self.fingerprint_prefixes(ids)
 
-    def told(self, ids: Sequence[int]) -> Shown:
-        """What the server shows after these tokens by itself, to know the model again by."""
-        shown = sorted(self._next(ids).top.values(), reverse=True)[: self.top]
-        return {len(ids): [max(-MOST, number) for number in shown]}
+    def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
+        """Returns the top log-probabilities after these tokens, for a fingerprint."""
+        logprobs = sorted(self._next_token(ids).top.values(), reverse=True)[: self.top]
+        return {len(ids): [max(-MAX_BIAS, logprob) for logprob in logprobs]}
 
-    def _next(
+    def _next_token(
         self,
         ids: Sequence[int],
         biases: Mapping[int, float] | None = None,
         may_hide: bool = False,
-    ) -> Place:
-        """What the server shows of its choice after these tokens, under biases on some.
+    ) -> TokenPosition:
+        """Returns the server's choice after these tokens, under biases.
 
         Args:
             ids: the tokens.
-            biases: on which tokens, in nats.
-            may_hide: whether the server may show nothing of a part of a character.
+            biases: the bias of each token, in nats.
+            may_hide: whether the server may hide a part of a character.
         """
         options: dict[str, Any] = {"logprobs": self.top} if self.top else {}
-        if biased := {str(token): bias for token, bias in (biases or {}).items() if bias}:
-            options["logit_bias"] = biased
-        has_shown = bool(self.numbers) and not self.model.trying
-        return self.model.next(ids, shows=has_shown, may_hide=may_hide, **options)
+        if logit_bias := {str(token): bias for token, bias in (biases or {}).items() if bias}:
+            options["logit_bias"] = logit_bias
+        shows = bool(self.numbers) and not self.model.probing
+        return self.model.next_token(ids, shows=shows, may_hide=may_hide, **options)
 
-    def _second(self, ids: Sequence[int]) -> tuple[int, float]:
-        """A token after these, not the likeliest if there is a choice, and its log-probability."""
-        told = self._told(self._next(ids))
-        return told[1] if len(told) > 1 else told[0] if told else (0, math.nan)
+    def _second_likeliest(self, ids: Sequence[int]) -> tuple[int, float]:
+        """Returns the second likeliest token after these and its logprob, or the only one."""
+        tokens = self._uniquely_named(self._next_token(ids))
+        return tokens[1] if len(tokens) > 1 else tokens[0] if tokens else (0, math.nan)
 
-    def _told(self, place: Place) -> list[tuple[int, float]]:
-        """The listed tokens whose name is theirs alone, the likeliest first."""
-        likeliest = sorted(place.top.items(), key=lambda one: -one[1])
-        named = ((self.names.token(name), logprob) for name, logprob in likeliest)
-        return [(token, logprob) for token, logprob in named if token is not None]
+    def _uniquely_named(self, position: TokenPosition) -> list[tuple[int, float]]:
+        """Returns the listed tokens with unique names and their logprobs, the likeliest first."""
+        likeliest = sorted(position.top.items(), key=lambda item: -item[1])
+        tokens = ((self.names.unique_token(name), logprob) for name, logprob in likeliest)
+        return [(token, logprob) for token, logprob in tokens if token is not None]
 
-    def _another(self, place: Place, ids: Sequence[int]) -> tuple[int, float] | None:
-        """The likeliest listed token beside the question's last, by which that one is told."""
-        return next((one for one in self._told(place) if one[0] != ids[-1]), None)
+    def _comparison_token(
+        self, position: TokenPosition, ids: Sequence[int]
+    ) -> tuple[int, float] | None:
+        """Returns the likeliest uniquely named token other than the last, and its logprob."""
+        candidates = self._uniquely_named(position)
+        return next(((token, p) for token, p in candidates if token != ids[-1]), None)
 
-    def _untold(self, place: Place, ids: Sequence[int]) -> ServerError:
-        """The error where there is no such token."""
-        name = self.model.names.of(ids[-1])
+    def _ambiguous_name_error(self, position: TokenPosition, ids: Sequence[int]) -> ServerError:
+        """Returns the error for a last token that no listed token can be compared with."""
+        name = self.model.names.name(ids[-1])
         why = (
-            f"the token {name!r} ({ids[-1]}) can't be told: the server names tokens by their text, "
-            f"several have this one, and of the {len(place.top)} that it lists none has a name of "
-            "its own. Leave the text out, or give a server that names tokens by their ids or lists "
-            "more of them."
+            f"the token {name!r} ({ids[-1]}) can't be told: the server names tokens by their "
+            f"text, several have this one, and of the {len(position.top)} that it lists none has a "
+            "name of its own. Leave the text out, or give a server that names tokens by their ids "
+            "or lists more of them."
         )
-        return ServerError(self.model.of_text(ids, why))
+        return ServerError(self.model.error_about(ids, why))
 
-    def _other_choice(self, token: str, ids: Sequence[int], names: Sequence[str]) -> ServerError:
-        """The error where the server chooses a token that can't be the likeliest under a bias."""
+    def _wrong_choice_error(
+        self, token: str, ids: Sequence[int], names: Sequence[str]
+    ) -> ServerError:
+        """Returns the error for a choice that can't be the likeliest token under the biases."""
         likeliest = " or ".join(map(repr, names))
         why = f"it chooses {token!r}, but by logit_bias {likeliest} is the likeliest. "
-        return ServerError(self.model.of_text(ids, f"{why}See that it runs as when it was probed."))
+        return ServerError(
+            self.model.error_about(ids, f"{why}See that it runs as when it was probed.")
+        )

@@ -1,7 +1,7 @@
-"""What a server of OpenAI's completions protocol answers: the fields that are read, checked.
+"""Validates the answers of servers of OpenAI's completions protocol.
 
-What has another form is an error that names the server, the field, its value and the remedy. A
-field that is not read may hold anything.
+An answer of another form is an error that names the server, the field, its value and the remedy.
+Fields that are not read may have any value.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from pydantic import (
 
 from contamination.detection.passes import LEAST
 
-ABOVE = 1e-3
-"""Nats: how far rounding may bring the logarithm of a probability of 1 above 0."""
+LOGPROB_ROUNDING = 1e-3
+"""Nats: how far above 0 rounding may bring the logarithm of a probability of 1."""
 QUOTED = 60
-"""Signs of a wrong value that an error quotes."""
+"""Characters of a wrong value that an error quotes."""
 
 
-def _checked(nats: float) -> float:
-    """A log-probability; one of a probability that is 0 in float32, however written, is LEAST.
+def _check_logprob(nats: float) -> float:
+    """Returns a log-probability, or LEAST for a probability that is 0 in float32.
 
-    JSON has no −∞: vLLM writes −9999 for it, others the least number that they have.
+    JSON has no −∞: vLLM writes −9999 instead, and others write their smallest number.
     """
-    if not nats <= ABOVE:
+    if not nats <= LOGPROB_ROUNDING:
         raise ValueError("a log-probability is a number of at most 0")
     return max(LEAST, nats)
 
 
-LogProb = Annotated[float, AfterValidator(_checked)]
+LogProb = Annotated[float, AfterValidator(_check_logprob)]
 
 
 def id_name(token: int) -> str:
-    """A token as servers write it that name tokens by their ids."""
+    """Returns the name of a token at a server that names tokens by their ids."""
     return f"token_id:{token}"
 
 
@@ -54,19 +54,19 @@ TokenId = Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")]
 
 
 class Reply(BaseModel):
-    """A part of an answer. No field is read as another type than its own."""
+    """A part of an answer, validated without type conversions."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a server shows of one place of a text.
+class TokenPosition:
+    """A token of a text and the log-probabilities at its position.
 
     Attributes:
-        token: the token that is there, as the server writes it.
-        logprob: its log-probability in nats; None: not shown.
-        top: the likeliest tokens' log-probabilities, perhaps with the token's own.
+        token: the token at the position, as the server writes it.
+        logprob: its log-probability in nats; None if it is not shown.
+        top: the likeliest tokens' log-probabilities, which may include the token's own.
     """
 
     token: str
@@ -74,27 +74,24 @@ class Place:
     top: Mapping[str, float]
 
     @property
-    def own(self) -> float:
-        """The token's log-probability, by a server that shows those of a text.
-
-        What it leaves out is −∞, which JSON lacks as well.
-        """
+    def prompt_logprob(self) -> float:
+        """The log-probability of a token of a prompt; a missing one means −∞, which JSON lacks."""
         return LEAST if self.logprob is None else self.logprob
 
     @property
-    def hidden(self) -> bool:
-        """Whether nothing is shown of a part of a character, as by llama.cpp's server."""
-        return not self.shown and "\ufffd" in self.token
+    def is_hidden(self) -> bool:
+        """Whether the server shows nothing because the token is a part of a character."""
+        return not self.logprobs and "\ufffd" in self.token
 
     @property
-    def shown(self) -> dict[str, float]:
-        """The log-probabilities of the likeliest tokens and of the one that is there."""
-        own = {} if self.logprob is None else {self.token: self.logprob}
-        return {**self.top, **own}
+    def logprobs(self) -> dict[str, float]:
+        """The log-probabilities of the likeliest tokens and of the token at the position."""
+        at_position = {} if self.logprob is None else {self.token: self.logprob}
+        return {**self.top, **at_position}
 
 
-class Listed(Reply):
-    """A token and its log-probability in the form of chats; llama.cpp adds the id."""
+class TopLogprob(Reply):
+    """A token and its log-probability in the format of chats; llama.cpp adds the id."""
 
     token: str
     id: int | None = Field(default=None, ge=0)
@@ -102,49 +99,53 @@ class Listed(Reply):
 
     @property
     def name(self) -> str:
-        """The token as servers write it that name tokens by their ids, else its text."""
+        """The token's name by its id if there is one, else its text."""
         return self.token if self.id is None else id_name(self.id)
 
 
-class Written(Listed):
-    """The same of a token that is there, with the likeliest of its place."""
+class TokenLogprob(TopLogprob):
+    """The token at a position, with the likeliest tokens there."""
 
-    top_logprobs: list[Listed] | None = None
+    top_logprobs: list[TopLogprob] | None = None
 
-    def place(self) -> Place:
-        """What is shown of its place."""
-        top = {one.name: one.logprob for one in self.top_logprobs or ()}
-        return Place(self.name, self.logprob, {n: v for n, v in top.items() if v is not None})
+    def position(self) -> TokenPosition:
+        """Returns the token and the log-probabilities at its position."""
+        top = {token.name: token.logprob for token in self.top_logprobs or ()}
+        return TokenPosition(self.name, self.logprob, _without_none(top))
 
 
-class Shown(Reply):
-    """Log-probabilities, a place a token, in one of two forms; none where the server shows none.
+def _without_none(logprobs: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: logprob for name, logprob in logprobs.items() if logprob is not None}
 
-    Completions have `tokens`, `token_logprobs` and `top_logprobs`; chats have `content`, which
-    llama.cpp's server uses for completions as well. A proxy may send the other form's fields as
-    nulls. An empty list is that of an answer without tokens.
+
+class Logprobs(Reply):
+    """Log-probabilities, one position per token, in one of two formats.
+
+    Completions have `tokens`, `token_logprobs` and `top_logprobs`. Chats have `content`, which
+    llama.cpp's server also uses for completions. A proxy may send the other format's fields as
+    null. An empty list belongs to an answer without tokens.
     """
 
-    content: list[Written] | None = None
+    content: list[TokenLogprob] | None = None
     tokens: list[str] | None = None
     token_logprobs: list[LogProb | None] | None = None
     top_logprobs: list[dict[str, LogProb | None] | None] | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _of_a_known_form(cls, given: Any) -> Any:
-        """An answer in another form shows something: it must not be taken for one with nothing."""
-        if not isinstance(given, dict) or not given:  # an empty object shows nothing
-            return given
-        if all(given.get(name) is None for name in cls.model_fields):
+    def _check_format(cls, answer: Any) -> Any:
+        """Refuses unknown fields, which must not be read as an answer without numbers."""
+        if not isinstance(answer, dict) or not answer:  # an empty object has no numbers
+            return answer
+        if all(answer.get(name) is None for name in cls.model_fields):
             raise ValueError(
-                f"log-probabilities in an unknown form, with the fields {[*given][:5]}; known are "
+                f"log-probabilities in an unknown form, with the fields {[*answer][:5]}; known are "
                 "tokens with token_logprobs, and content. Where there are none, logprobs is null"
             )
-        return given
+        return answer
 
     @model_validator(mode="after")
-    def _of_one_length(self) -> Self:
+    def _check_lengths(self) -> Self:
         tokens, numbers = len(self.tokens or ()), len(self.token_logprobs or ())
         tops = tokens if self.top_logprobs is None else len(self.top_logprobs)
         if not tokens == numbers == tops:
@@ -154,165 +155,165 @@ class Shown(Reply):
             )
         return self
 
-    def places(self) -> list[Place]:
-        """What is shown of each place."""
+    def positions(self) -> list[TokenPosition]:
+        """Returns the tokens and log-probabilities of all positions."""
         if self.content is not None:
-            return [token.place() for token in self.content]
+            return [token.position() for token in self.content]
         tokens = self.tokens or []
         tops = self.top_logprobs or [None] * len(tokens)
         return [
-            Place(token, own, {n: v for n, v in (top or {}).items() if v is not None})
-            for token, own, top in zip(tokens, self.token_logprobs or (), tops, strict=True)
+            TokenPosition(token, logprob, _without_none(top or {}))
+            for token, logprob, top in zip(tokens, self.token_logprobs or (), tops, strict=True)
         ]
 
 
-def _check_unread(given: Any, choices: Any, known: Collection[str]) -> Any:
-    """Refuse log-probabilities in another field than those that are read, which are empty.
+def _check_unread(answer: Any, choices: Any, fields: Collection[str]) -> Any:
+    """Refuses log-probabilities in another field if those that are read are empty.
 
-    llama.cpp's own /completion has `completion_probabilities`, others `token_logprobs`.
+    llama.cpp's own /completion has `completion_probabilities`, others have `token_logprobs`.
     """
-    if not isinstance(given, dict) or any(_shows(choice) for choice in choices):
-        return given
-    for name, value in given.items():
-        if "prob" in name and name not in known and isinstance(value, dict | list) and value:
+    if not isinstance(answer, dict) or any(_has_logprobs(choice) for choice in choices):
+        return answer
+    for name, value in answer.items():
+        if "prob" in name and name not in fields and isinstance(value, dict | list) and value:
             raise ValueError(
                 f"log-probabilities are in {name}, where they are not read; known are "
                 "choices[0].logprobs and choices[0].prompt_logprobs"
             )
-    return given
+    return answer
 
 
-def _shows(choice: Any) -> bool:
+def _has_logprobs(choice: Any) -> bool:
     return isinstance(choice, dict) and bool(
         choice.get("logprobs") or choice.get("prompt_logprobs")
     )
 
 
-class OfPrompt(Reply):
-    """What `prompt_logprobs` shows of one token."""
+class PromptTokenLogprob(Reply):
+    """An entry of `prompt_logprobs`."""
 
     logprob: LogProb
 
 
 class Message(Reply):
-    """What a chat says."""
+    """The message of a chat's answer."""
 
     content: str
 
 
 class Choice(Reply):
-    """One continuation, perhaps with the prompt before it, or one answer of a chat."""
+    """One continuation, with or without the prompt before it, or one answer of a chat."""
 
     text: str | None = None
     message: Message | None = None
-    logprobs: Shown | None = None
-    prompt_logprobs: list[dict[TokenId, OfPrompt] | None] | None = None
+    logprobs: Logprobs | None = None
+    prompt_logprobs: list[dict[TokenId, PromptTokenLogprob] | None] | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _with_no_others(cls, given: Any) -> Any:
-        return _check_unread(given, [given], cls.model_fields)
+    def _check_other_fields(cls, choice: Any) -> Any:
+        return _check_unread(choice, [choice], cls.model_fields)
 
     @property
     def written(self) -> str:
-        """The text."""
+        """The generated text."""
         return self.message.content if self.message else self.text or ""
 
-    def places(self) -> list[Place]:
-        """What it shows, a place a token; none where it shows none."""
-        return [] if self.logprobs is None else self.logprobs.places()
+    def positions(self) -> list[TokenPosition]:
+        """Returns the positions with log-probabilities; none if the server shows none."""
+        return [] if self.logprobs is None else self.logprobs.positions()
 
-    def prompt_places(self, ids: Sequence[int]) -> list[Place]:
-        """What `prompt_logprobs` shows of these tokens of the prompt, named by their ids."""
-        shown = [
-            {id_name(int(token)): one.logprob for token, one in (place or {}).items()}
-            for place in self.prompt_logprobs or ()
+    def prompt_positions(self, ids: Sequence[int]) -> list[TokenPosition]:
+        """Returns the positions of the prompt's tokens in `prompt_logprobs`, named by their ids."""
+        tops = [
+            {id_name(int(token)): entry.logprob for token, entry in (entries or {}).items()}
+            for entries in self.prompt_logprobs or ()
         ]
         names = map(id_name, ids)
-        return [Place(n, top.get(n), top) for n, top in zip(names, shown, strict=False)]
+        return [TokenPosition(n, top.get(n), top) for n, top in zip(names, tops, strict=False)]
 
 
 class Usage(Reply):
-    """What was counted."""
+    """The server's token counts."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
 class Completion(Reply):
-    """The answer of /completions and of /chat/completions."""
+    """An answer of /completions or /chat/completions."""
 
     choices: Sequence[Choice] = Field(min_length=1)
     usage: Usage | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _with_no_others(cls, given: Any) -> Any:
-        choices = given.get("choices") if isinstance(given, dict) else None
-        return _check_unread(given, choices if isinstance(choices, list) else [], ())
+    def _check_other_fields(cls, answer: Any) -> Any:
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        return _check_unread(answer, choices if isinstance(choices, list) else [], ())
 
     @property
-    def counted(self) -> int | None:
-        """The tokens of what was sent, by the server's count; None: it gives none."""
+    def prompt_token_count(self) -> int | None:
+        """The number of tokens sent, as counted by the server; None if it gives no count."""
         return self.usage.prompt_tokens if self.usage else None
 
     @property
-    def wrote(self) -> int | None:
-        """The tokens that it wrote, by the server's count; None: it gives none."""
+    def completion_token_count(self) -> int | None:
+        """The number of generated tokens, as counted by the server; None if it gives no count."""
         return self.usage.completion_tokens if self.usage else None
 
 
-class Said(Choice):
+class ChatChoice(Choice):
     """One answer of a chat."""
 
     message: Message
 
 
-class Chat(Completion):
-    """The answer of /chat/completions."""
+class ChatCompletion(Completion):
+    """An answer of /chat/completions."""
 
-    choices: Sequence[Said] = Field(min_length=1)
+    choices: Sequence[ChatChoice] = Field(min_length=1)
 
 
-class Meta(Reply):
-    """What llama.cpp's server says of a model."""
+class LlamaCppMeta(Reply):
+    """The metadata of a model at llama.cpp's server."""
 
     n_ctx: int | None = Field(default=None, ge=1)
 
 
-class Model(Reply):
-    """A model that the server has."""
+class ServerModel(Reply):
+    """A model in the server's list."""
 
     id: str
     max_model_len: int | None = Field(default=None, ge=1)
-    meta: Meta | None = None
+    meta: LlamaCppMeta | None = None
 
     @property
     def context(self) -> int | None:
-        """The most tokens that it takes; None: not said."""
+        """The maximum number of tokens; None if the server does not state it."""
         return self.max_model_len or (self.meta.n_ctx if self.meta else None)
 
 
-class Unlisted(Model):
-    """A model that the server does not list, or a server without a list.
+class UnlistedModel(ServerModel):
+    """A model that the server does not list, or whose server has no list.
 
     Attributes:
-        words: what its list says instead, for an error where the server refuses the name.
+        words: a sentence about the list, for an error if the server refuses the name.
     """
 
     words: str
 
 
-class Models(Reply):
-    """The answer of /models."""
+class ModelList(Reply):
+    """An answer of /models."""
 
-    data: list[Model]
+    data: list[ServerModel]
 
 
-def fault(error: ValidationError) -> str:
-    """The first thing that is wrong with an answer: which field, its value, and why."""
+def validation_message(error: ValidationError) -> str:
+    """Returns the first problem of an answer: the field, its value, and the reason."""
     first: Any = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the whole answer"
+    where = ".".join(map(str, first["loc"])) or "the whole answer"
     value = repr(first["input"])
     value = value if len(value) <= QUOTED else f"{value[:QUOTED]}…"
     if first["type"] == "missing":
@@ -322,58 +323,61 @@ def fault(error: ValidationError) -> str:
     return f"{where} is {value}: {words[:1].lower()}{words[1:]}"
 
 
-ID = re.compile(r"token_id:(\d{1,9})")
+ID_PATTERN = re.compile(r"token_id:(\d{1,9})")
 
 
-class Names:
-    """The names of a vocabulary's tokens.
+class TokenNames:
+    """The names that a server gives to a vocabulary's tokens.
 
     Args:
-        tokenizer: the model's.
-        by_id: whether the server writes ids.
+        tokenizer: the model's tokenizer.
+        by_id: whether the server names tokens by their ids, or else by their text.
     """
 
     def __init__(self, tokenizer: Any, by_id: bool) -> None:
         self.tokenizer, self.by_id, self._lock = tokenizer, by_id, Lock()
 
-    def of(self, token: int) -> str:
-        """The token as the server writes it."""
+    def name(self, token: int) -> str:
+        """Returns the token's name at the server."""
         return id_name(token) if self.by_id else self.text(token)
 
     def text(self, token: int) -> str:
-        """The token's text, with U+FFFD for a part of a character."""
+        """Returns the token's text, with U+FFFD for a part of a character."""
         return str(self.tokenizer.decode([token]))
 
-    def token(self, name: str) -> int | None:
-        """The only token that is written so; None: the name does not tell."""
+    def unique_token(self, name: str) -> int | None:
+        """Returns the only token with this name; None if there is none, or several."""
         if self.by_id:
-            found = ID.fullmatch(name)
-            return None if found is None else int(found[1])
+            match = ID_PATTERN.fullmatch(name)
+            return None if match is None else int(match[1])
         with self._lock:
-            return self._alone.get(name)
+            return self._unique.get(name)
 
-    def tells(self, token: int) -> bool:
-        """Whether no other token is written so."""
-        return self.token(self.of(token)) == token
+    def is_unique(self, token: int) -> bool:
+        """Returns whether no other token has this token's name."""
+        return self.unique_token(self.name(token)) == token
 
-    def some(self, beside: int) -> int | None:
-        """A letter or a word that tells, another token than this."""
+    def any_unique(self, excluded: int) -> int | None:
+        """Returns a token other than `excluded` whose name is unique and consists of letters."""
         with self._lock:
-            told = (token for name, token in self._alone.items() if name.isalpha())
-            return next((token for token in told if token != beside), None)
+            words = (token for name, token in self._unique.items() if name.isalpha())
+            return next((token for token in words if token != excluded), None)
 
-    def reads(self, names: list[str], ids: list[int]) -> bool:
-        """Whether these are the tokens: of text, most of them, as white space may be marked."""
+    def matches(self, names: list[str], ids: list[int]) -> bool:
+        """Returns whether the names are those of the tokens.
+
+        Half of the texts are enough, since servers may mark white space differently.
+        """
         if len(names) < len(ids):
             return False
         if self.by_id:
-            return [self.token(name) for name in names[: len(ids)]] == ids
-        same = (_bare(n) == _bare(self.of(i)) for n, i in zip(names, ids, strict=False))
+            return [self.unique_token(name) for name in names[: len(ids)]] == ids
+        same = (_bare(n) == _bare(self.name(i)) for n, i in zip(names, ids, strict=False))
         return sum(same) >= len(ids) / 2
 
     @cached_property
-    def _alone(self) -> dict[str, int]:
-        """The tokens whose name no other has."""
+    def _unique(self) -> dict[str, int]:
+        """The tokens with unique names, by name."""
         ids = sorted(self.tokenizer.get_vocab().values())
         names = self.tokenizer.batch_decode([[token] for token in ids])
         shared = Counter(names)

@@ -1,4 +1,4 @@
-"""A model behind a server, which gives what the server shows."""
+"""A model behind a server: its handle, and the loaded model that sends requests."""
 
 from __future__ import annotations
 
@@ -22,197 +22,258 @@ from contamination.detection.models.base import (
     LanguageModel,
     ModelHandle,
     Prompt,
+    RequestCounter,
     Tell,
     tell_nobody,
 )
-from contamination.detection.models.served.answer_store import Answers, asked
-from contamination.detection.models.served.capabilities import Probe, folder_of, probed
-from contamination.detection.models.served.chat import asking, said_of_chat
+from contamination.detection.models.served.answer_store import AnswerStore, question_key
+from contamination.detection.models.served.capabilities import Probe, answers_folder, probe_server
+from contamination.detection.models.served.chat import chat_notice, model_for_dialect
 from contamination.detection.models.served.client import Client, RefusedError
-from contamination.detection.models.served.completions import Completions, served_model
-from contamination.detection.models.served.fingerprint import Fingerprint, answered, apart, taken
-from contamination.detection.models.served.logprob_strategies import WAYS
-from contamination.detection.models.served.logprob_tracking import MOST, Columns, Way
-from contamination.detection.models.served.responses import Model, Unlisted
+from contamination.detection.models.served.completions import CompletionsModel, find_model
+from contamination.detection.models.served.fingerprint import (
+    Fingerprint,
+    ask_once,
+    rms_difference,
+    take_fingerprint,
+)
+from contamination.detection.models.served.logprob_strategies import STRATEGIES
+from contamination.detection.models.served.logprob_tracking import (
+    MAX_BIAS,
+    Columns,
+    LogprobStrategy,
+)
+from contamination.detection.models.served.responses import ServerModel, UnlistedModel
 from contamination.detection.models.served.transport import in_parallel
 from contamination.detection.passes import TokenStats
 
 if TYPE_CHECKING:
     from contamination.detection.config import DetectionConfig
 
-EVERY = 60.0
-"""Seconds of asking between two checks that the server still runs the same model."""
-AGAIN = 8
-"""Answers about single tokens that are asked for again at each end of a tail; of texts one."""
+CHECK_SECONDS = 60.0
+"""Seconds of requests between two checks that the server still runs the same model."""
+RECHECKED = 8
+"""The answers about single tokens that are requested again at each end of an unchecked run of
+answers; of those about texts, one."""
 
 log = logging.getLogger(__name__)
 
 
 class ServedLM(LanguageModel):
-    """Asks a server about texts, several at once, and keeps every answer as it comes."""
+    """A model behind a server, with concurrent requests; every answer is stored as it arrives.
 
-    takes_all = True
+    Args:
+        strategy: how log-probabilities are computed from the server's answers.
+        answers: the store of the server's answers.
+        fingerprint: the model's first fingerprint, which later ones must match.
+    """
 
-    def __init__(self, way: Way, answers: Answers, said: Fingerprint) -> None:
-        """Args: how it is asked, what it has answered, and what it said when first asked."""
-        self.way, self.answers, self.said = way, answers, said
+    batches_itself = True
 
-    def stats(
+    def __init__(
+        self, strategy: LogprobStrategy, answers: AnswerStore, fingerprint: Fingerprint
+    ) -> None:
+        self.strategy, self.answers, self.fingerprint = strategy, answers, fingerprint
+
+    def score(
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
     ) -> list[TokenStats]:
-        """What the server shows of each sequence's tokens after the first.
+        """Returns the numbers of each sequence's tokens after the first.
 
         Raises:
-            ServerError: it fails, or changes its answers meanwhile.
+            ServerError: the server fails, or its model changes meanwhile.
         """
-        wanted = self._questions(sequences)
-        self.new(sequences)
-        self._ask({key: partial(self._answer, *one) for key, one in wanted.items()}, tell)
-        return [_joined([self.answers[key] for key in self._keys(ids)]) for ids in sequences]
+        self.unanswered(sequences)
+        questions = self._questions(sequences)
+        requests = {key: partial(self._answer, *question) for key, question in questions.items()}
+        self._ask(requests, tell)
+        return [_joined_stats([self.answers[key] for key in self._keys(ids)]) for ids in sequences]
 
-    def new(self, sequences: Sequence[Sequence[int]]) -> dict[str, tuple[Sequence[int], int]]:
-        """The questions about these texts that have no answer yet.
+    def unanswered(
+        self, sequences: Sequence[Sequence[int]]
+    ) -> dict[str, tuple[Sequence[int], int]]:
+        """Returns the questions about these texts that have no stored answer, by key.
 
         Raises:
-            ServerError: it takes text alone, and some can't be sent as text.
+            ServerError: the server accepts only text, and some questions can't be sent as text.
         """
-        wanted = self._questions(sequences).items()
-        new = {key: question for key, question in wanted if key not in self.answers}
-        self._check_sendable([(ids, self.way.sends(ids[:end])) for ids, end in new.values()])
+        questions = self._questions(sequences).items()
+        new = {key: question for key, question in questions if key not in self.answers}
+        prefixes = [(ids, self.strategy.sent_ids(ids[:end])) for ids, end in new.values()]
+        self._check_sendable(prefixes)
         return new
 
-    def write(
+    def generate(
         self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
     ) -> list[list[int]]:
-        """What the server writes after each prompt; draws are its own, by the seed.
+        """Returns the generated tokens after each prompt; the server samples by the seed.
 
         Raises:
-            ServerError: it fails, or changes its answers meanwhile.
+            ServerError: the server fails, or its model changes meanwhile.
         """
         self.unwritten(prompts, temperature)
-        write = partial(self.way.model.continued, temperature=temperature)
-        self._ask({_written(each, temperature): partial(write, each) for each in prompts}, tell)
-        return [self.answers[_written(prompt, temperature)] for prompt in prompts]
+        keys = [_continuation_key(prompt, temperature) for prompt in prompts]
+        generate = partial(self.strategy.model.generate, temperature=temperature)
+        requests = {k: partial(generate, prompt) for k, prompt in zip(keys, prompts, strict=True)}
+        self._ask(requests, tell)
+        return [self.answers[key] for key in keys]
 
     def unwritten(self, prompts: Sequence[Prompt], temperature: float) -> dict[str, Prompt]:
-        """The prompts after which nothing is written yet.
+        """Returns the prompts without a stored continuation, by key.
 
         Raises:
-            ServerError: it takes text alone, and some can't be sent as text.
+            ServerError: the server accepts only text, and some prompts can't be sent as text.
         """
-        named = {_written(prompt, temperature): prompt for prompt in prompts}
-        new = {key: prompt for key, prompt in named.items() if key not in self.answers}
+        prompts_by_key = {_continuation_key(prompt, temperature): prompt for prompt in prompts}
+        new = {key: prompt for key, prompt in prompts_by_key.items() if key not in self.answers}
         self._check_sendable([(prompt.ids, prompt.ids) for prompt in new.values()])
         return new
 
-    def _check_sendable(self, sent: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
-        """Raise a ServerError, before anything is asked, where what is sent can't be sent as text.
+    def _check_sendable(self, prefixes: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
+        """Raises a ServerError, before any request, if a prefix can't be sent as text.
 
         Args:
-            sent: each text, and what is sent of it.
+            prefixes: pairs of a text and its prefix.
         """
-        model = self.way.model
-        bad = [(ids, part) for ids, part in sent if not model.sendable(part)]
-        if bad:
-            texts, of = len({tuple(ids) for ids, _ in bad}), len({tuple(ids) for ids, _ in sent})
-            raise ServerError(model.unsendable(*bad[0], texts, of, len(bad)))
+        model = self.strategy.model
+        unsendable = [(ids, prefix) for ids, prefix in prefixes if not model.can_send(prefix)]
+        if unsendable:
+            texts = len({tuple(ids) for ids, _ in unsendable})
+            of = len({tuple(ids) for ids, _ in prefixes})
+            message = model.unsendable_error(*unsendable[0], texts, of, len(unsendable))
+            raise ServerError(message)
 
     def _questions(
         self, sequences: Sequence[Sequence[int]]
     ) -> dict[str, tuple[Sequence[int], int]]:
-        """What names each question about these texts → the text, and where it ends."""
+        """Returns each question about these texts by its key: the text, and the question's end."""
         return {key: (ids, end) for ids in sequences for key, end in self._keys(ids).items()}
 
     def _answer(self, ids: Sequence[int], end: int) -> Columns:
-        return self.way.answer(ids[:end])
+        return self.strategy.answer(ids[:end])
 
     def _keys(self, ids: Sequence[int]) -> dict[str, int]:
-        """What names each question about the text → where it ends."""
-        return {asked(ids[:end]): end for end in self.way.ends(len(ids))}
+        """Returns the end of each question about the text, by the question's key."""
+        return {question_key(ids[:end]): end for end in self.strategy.question_ends(len(ids))}
 
-    def _ask(self, questions: Mapping[str, Callable[[], Any]], tell: Tell) -> None:
-        """Keep the answers to these, by what names them, as they come."""
-        for tail in self.answers.tails(questions):
-            self._settle(tail, questions)
-        new = [key for key in questions if key not in self.answers]
+    def _ask(self, requests: Mapping[str, Callable[[], Any]], tell: Tell) -> None:
+        """Stores the answers that are missing, each under its key as it arrives."""
+        for run in self.answers.unchecked(requests):
+            self._recheck(run, requests)
+        new = [key for key in requests if key not in self.answers]
 
         def ask(key: str) -> None:
-            self.answers[key] = questions[key]()
+            self.answers[key] = requests[key]()
 
-        done, left = 0, iter(new)
-        while done < len(new):  # no answer is under way when it is checked
-            workers = min(self.way.model.client.server.requests, len(new) - done)
-            for _ in in_parallel(ask, _for_a_while(left), workers):
+        done, remaining = 0, iter(new)
+        while done < len(new):  # during a check no other request is under way
+            workers = min(self.strategy.model.client.server.requests, len(new) - done)
+            for _ in in_parallel(ask, _until_check(remaining), workers):
                 done += 1
                 tell(done, len(new))
             self._check()
 
     def _check(self) -> None:
-        """Raise a ServerError, and drop the answers since the last time, where it has changed.
+        """Raises a ServerError, and drops the answers since the last check, if the model changed.
 
-        One that seems to have changed is asked as thoroughly as at first: it may be noisier now.
+        If it seems to have changed, the fingerprint is taken with concurrent requests as well,
+        since the server may have become noisier.
         """
-        now = answered(self.way)
-        if not self.said.is_of(now):
-            now = taken(self.way)
-        if self.said.is_of(now):
-            self.answers.keep()
+        current = ask_once(self.strategy)
+        if not self.fingerprint.matches(current):
+            current = take_fingerprint(self.strategy)
+        if self.fingerprint.matches(current):
+            self.answers.mark_checked()
             return
-        client, dropped = self.way.model.client, self.answers.forget()
-        nats = apart(self.said.shown, now.shown)
-        far = f"by {nats:.3g} nats" if now.shown and np.isfinite(nats) else "altogether"
+        client, dropped = self.strategy.model.client, self.answers.drop_unchecked()
+        nats = rms_difference(self.fingerprint.logprobs, current.logprobs)
+        comparable = current.logprobs and np.isfinite(nats)
+        difference = f"by {nats:.3g} nats" if comparable else "altogether"
         raise ServerError(
             f"{client.field}.url is {client.server.url!r}: it changes its answers: they differ "
-            f"{far} from those of the model that it ran at first. The {dropped} answers since the "
-            f"last check are dropped, {len(self.answers)} are kept in {self.answers.folder}. See "
-            "that it runs one model, and run the same command again."
+            f"{difference} from those of the model that it ran at first. The {dropped} answers "
+            f"since the last check are dropped, {len(self.answers)} are kept in "
+            f"{self.answers.folder}. See that it runs one model, and run the same command again."
         )
 
-    def _settle(self, tail: Sequence[str], questions: Mapping[str, Callable[[], Any]]) -> None:
-        """Keep or drop answers that a stopped run did not check: the first and the last tell."""
-        count = AGAIN if self.way.unit == "token" else 1
-        ends = tail[:count], tail[-count:]
-        now = {key: questions[key]() for key in dict.fromkeys([*ends[0], *ends[1]])}
-        agree = all(self._agree((self.answers[key], now[key]) for key in keys) for keys in ends)
-        count = self.answers.settle(tail, agree)
+    def _recheck(self, keys: Sequence[str], requests: Mapping[str, Callable[[], Any]]) -> None:
+        """Keeps or drops answers that a stopped run left unchecked, by asking both ends again."""
+        count = RECHECKED if self.strategy.unit == "token" else 1
+        ends = keys[:count], keys[-count:]
+        current = {key: requests[key]() for key in dict.fromkeys([*ends[0], *ends[1]])}
+        agree = all(self._agree((self.answers[key], current[key]) for key in end) for end in ends)
+        resolved = self.answers.resolve(keys, agree)
         if not agree:
             log.warning(
                 "An earlier run was stopped before it checked %d of its answers, and the server "
-                "now answers the first or the last of them otherwise: they are dropped, and asked "
-                "for again.", count,
+                "now answers the first or the last of them differently: they are dropped, and "
+                "requested again.", resolved,
             )  # fmt: skip
 
     def _agree(self, pairs: Iterator[tuple[Any, Any]]) -> bool:
-        """Whether one model may have given both answers of each pair."""
+        """Returns whether one model may have given both answers of each pair."""
         squares: list[float] = []
-        for one, two in pairs:
-            if isinstance(one, list):  # what it writes
-                squares.append(0.0 if one == two else np.inf)
+        for stored, current in pairs:
+            if isinstance(stored, list):  # generated tokens
+                squares.append(0.0 if stored == current else np.inf)
             else:
-                shown = (np.maximum(-MOST, each["logprob"]) for each in (one, two))
-                squares += np.square(np.subtract(*shown)).tolist()
-        return float(np.sqrt(np.mean(squares))) <= self.said.bound
+                logprobs = (np.maximum(-MAX_BIAS, a["logprob"]) for a in (stored, current))
+                squares += np.square(np.subtract(*logprobs)).tolist()
+        return float(np.sqrt(np.mean(squares))) <= self.fingerprint.tolerance
 
 
-def _for_a_while(jobs: Iterator[str]) -> Iterator[str]:
-    """The next job, and more until it is time for a check."""
-    end = monotonic() + EVERY
+class ServedRequestCounter(RequestCounter):
+    """Counts the requests of a `ServedLM` for answers that are not stored; returns zeros."""
+
+    batches_itself = True
+
+    def __init__(self, model: ServedLM) -> None:
+        self.model, self.is_estimate = model, model.strategy.is_estimate
+        self._counted: set[str] = set()
+
+    def score(
+        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+    ) -> list[TokenStats]:
+        """Returns zeros for each sequence's tokens after the first."""
+        for key, (ids, end) in self.model.unanswered(sequences).items():
+            requests = self.model.strategy.requests_for(ids[end - 1])
+            self._count(key, requests, requests * end)
+        columns = self.model.strategy.numbers
+        return [TokenStats(**{c: np.zeros(len(ids) - 1) for c in columns}) for ids in sequences]
+
+    def generate(
+        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+    ) -> list[list[int]]:
+        """Returns as many tokens as each prompt asks for, all of id 0."""
+        for key, prompt in self.model.unwritten(prompts, temperature).items():
+            self._count(key, 1, len(prompt))
+        return [[0] * prompt.tokens for prompt in prompts]
+
+    def _count(self, key: str, requests: float, tokens: float) -> None:
+        if key not in self._counted:
+            self._counted.add(key)
+            self.requests += requests
+            self.tokens += tokens
+
+
+def _until_check(jobs: Iterator[str]) -> Iterator[str]:
+    """Yields one job, and more until it is time for a check."""
+    end = monotonic() + CHECK_SECONDS
     for job in jobs:
         yield job
         if monotonic() >= end:
             return
 
 
-def _written(prompt: Prompt, temperature: float) -> str:
-    """What names a continuation."""
-    return asked([*prompt.ids, -prompt.tokens], f"{temperature} {prompt.seed}")
+def _continuation_key(prompt: Prompt, temperature: float) -> str:
+    return question_key([*prompt.ids, -prompt.tokens], f"{temperature} {prompt.seed}")
 
 
-def _joined(answers: Sequence[Columns]) -> TokenStats:
-    """What the answers to a text's questions say, one after another."""
-    kinds = {"top_id": np.int32}
+def _joined_stats(answers: Sequence[Columns]) -> TokenStats:
+    """Returns the statistics of a text from the answers to its questions, in order."""
+    dtypes = {"top_id": np.int32}
     columns = {name: [v for answer in answers for v in answer[name]] for name in answers[0]}
-    return TokenStats(**{n: np.array(v, kinds.get(n, np.float32)) for n, v in columns.items()})
+    return TokenStats(**{n: np.array(v, dtypes.get(n, np.float32)) for n, v in columns.items()})
 
 
 KIND = "served"
@@ -223,68 +284,75 @@ class ServedModel(ModelHandle):
     """A model that a server runs.
 
     Attributes:
-        server: where it is, and how it is asked.
-        name: what the server calls it.
-        probe: what the server can do.
-        said: what the model said when it was first asked, which names it.
-        answers: the folder of its answers.
-        loaded: the tokenizer that was given.
-        tokenizer_hash: of the tokenizer's files.
-        limit: the most tokens that the server takes; None where it does not say.
+        server: the server's address and the settings of requests.
+        name: the model's name at the server.
+        probe: the server's abilities.
+        fingerprint: the model's first fingerprint, which identifies it.
+        answers: the folder of the stored answers.
+        hf_tokenizer: the configured tokenizer.
+        tokenizer_hash: a hash of the tokenizer's files.
+        limit: the maximum number of tokens; None if the server does not state it.
     """
 
     field: str
     server: ScoredModelConfig
     name: str
     probe: Probe
-    said: Fingerprint
+    fingerprint: Fingerprint
     answers: Path
     digest: str
-    loaded: Any
+    hf_tokenizer: Any
     tokenizer_hash: str
     limit: int | None
     slug: str
-    gives: frozenset[str]
+    provides: frozenset[str]
     step: int = UNKNOWN_STEP
 
     @classmethod
-    def opens(cls, path: str) -> bool:
-        """No path: a server has an address."""
-        return False
+    def opens(cls, config: ScoredModelConfig) -> bool:
+        """Returns whether the node gives a url."""
+        return config.url is not None
 
     @classmethod
-    def open(cls, field: str, path: str, *, trust_remote_code: bool = False) -> Self:
-        """See `at`."""
-        raise ConfigError(f"{field} is {path!r}: a server has an address. Give it as a url.")
-
-    @classmethod
-    def at(cls, node: str, server: ScoredModelConfig, runs: Path) -> ServedModel:
-        """The model at the address that the config node names, once it is asked what it can do.
+    def open(cls, name: str, config: ScoredModelConfig, runs: str) -> Self:
+        """Returns the model at the node's url, after probing what the server can do.
 
         Raises:
             ConfigError: a wrong address, key, name or tokenizer.
-            ServerError: it does not answer as it should, or not the same twice.
+            ServerError: the server gives unusable answers, or different ones to one question.
         """
-        alone = f"{node}.url is given as well: choose one of them."
-        require(server.path is None, f"{node}.path", server.path, alone)
-        client = Client(node, server)
+        remedy = f"{name}.url is given as well: choose one of them."
+        require(config.path is None, f"{name}.path", config.path, remedy)
+        client = Client(name, config)
         remedy = "give the model's tokenizer, a Hugging Face folder or a hub id."
-        require(server.tokenizer is not None, f"{node}.tokenizer", server.tokenizer, remedy)
-        found = served_model(client, server.name)
-        name, own = found.id, str(server.tokenizer)
-        its_digest = _digest(f"{node}.tokenizer", own)
-        tokenizer = load_tokenizer(f"{node}.tokenizer", own)
-        probe = _probed(client, found, tokenizer)
-        log.info("%s at %s: %s, %s.", name, server.url, probe.way, probe.said)
-        folder, digest, said = folder_of(runs / KIND, name, its_digest, probe)
-        limit, url, slug = found.context, f"{node}.url", file_name(name)
-        gives = probe.gives | {"continuations"}
-        facts = (folder, digest, tokenizer, its_digest, limit, slug, gives)
-        return cls(url, server, name, probe, said, *facts)
+        require(config.tokenizer is not None, f"{name}.tokenizer", config.tokenizer, remedy)
+        model = find_model(client, config.name)
+        tokenizer_field, tokenizer_path = f"{name}.tokenizer", str(config.tokenizer)
+        tokenizer_hash = _tokenizer_digest(tokenizer_field, tokenizer_path)
+        tokenizer = load_tokenizer(tokenizer_field, tokenizer_path)
+        probe = _probe(client, model, tokenizer)
+        log.info("%s at %s: %s, %s.", model.id, config.url, probe.strategy, probe.fingerprint)
+        folder, digest, fingerprint = answers_folder(
+            Path(runs) / KIND, model.id, tokenizer_hash, probe
+        )
+        return cls(
+            field=f"{name}.url",
+            server=config,
+            name=model.id,
+            probe=probe,
+            fingerprint=fingerprint,
+            answers=folder,
+            digest=digest,
+            hf_tokenizer=tokenizer,
+            tokenizer_hash=tokenizer_hash,
+            limit=model.context,
+            slug=file_name(model.id),
+            provides=probe.provides | {"continuations"},
+        )
 
     @property
     def path(self) -> str:
-        """The name and the address."""
+        """The model's name and the server's address."""
         return f"{self.name} at {self.server.url}"
 
     @property
@@ -294,48 +362,56 @@ class ServedModel(ModelHandle):
 
     @property
     def context(self) -> int | None:
-        """The most tokens that the server says it takes."""
+        """The maximum number of tokens; None if the server does not state it."""
         return self.limit
 
     @property
     def vocabulary(self) -> int | None:
-        """No server says it."""
+        """None, since no server states it."""
         return None
 
     def tokenizer(self) -> Any:
-        """The one that was given."""
-        return self.loaded
+        """Returns the configured tokenizer."""
+        return self.hf_tokenizer
 
-    def asked(self) -> Completions:
-        """What asks the server."""
+    def connect(self) -> CompletionsModel:
+        """Returns the model at the server, ready for requests."""
         client = Client(self.field.partition(".")[0], self.server)
-        return asking(client, self.name, self.loaded, self.probe.dialect)
+        return model_for_dialect(client, self.name, self.hf_tokenizer, self.probe.dialect)
 
     def load(self, settings: DetectionConfig) -> ServedLM:
-        """The server, ready to be asked: `detection.dtype` and `detection.device` are its own."""
-        way = WAYS[self.probe.way](self.asked(), self.probe.top, self.server.tolerance)
-        way.numbers = self.probe.gives
-        return ServedLM(way, Answers(self.answers), self.said)
+        """Returns the model for requests; `detection.dtype` and `detection.device` are not used."""
+        strategy = STRATEGIES[self.probe.strategy](
+            self.connect(), self.probe.top, self.server.tolerance
+        )
+        strategy.numbers = self.probe.provides
+        return ServedLM(strategy, AnswerStore(self.answers), self.fingerprint)
+
+    def request_counter(self, settings: DetectionConfig) -> ServedRequestCounter:
+        """Returns a stand-in that counts the requests for answers that are not stored yet."""
+        return ServedRequestCounter(self.load(settings))
 
 
-def _probed(client: Client, model: Model, tokenizer: Any) -> Probe:
-    """What the server can do; a refused name that it does not list is an error about the name."""
+def _probe(client: Client, model: ServerModel, tokenizer: Any) -> Probe:
+    """Returns the server's abilities; blames the name if an unlisted model is refused."""
     try:
-        probe = probed(client, model.id, tokenizer)
+        probe = probe_server(client, model.id, tokenizer)
     except RefusedError as error:
-        if not isinstance(model, Unlisted):
+        if not isinstance(model, UnlistedModel):
             raise
         raise ConfigError(
             f"{client.field}.name is {model.id!r}: the server does not list it, and refuses it "
             f"where it is asked for all the same. {model.words} {error}"
         ) from None
     if probe.dialect.chat:
-        log.warning("%s", said_of_chat(client, probe.dialect))
+        log.warning("%s", chat_notice(client, probe.dialect))
     return probe
 
 
-def _digest(field: str, path: str) -> str:
-    """A hash of the tokenizer's files, in a folder or of the hub."""
-    given = resolve(field, path)
-    folder = Path(given) if Path(given).is_dir() else snapshot(field, given, TOKENIZER_FILES)
+def _tokenizer_digest(field: str, path: str) -> str:
+    """Returns a hash of the tokenizer's files, in a folder or on the hub."""
+    resolved = resolve(field, path)
+    folder = Path(resolved)
+    if not folder.is_dir():
+        folder = snapshot(field, resolved, TOKENIZER_FILES)
     return tokenizer_digest(folder)

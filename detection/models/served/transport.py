@@ -1,4 +1,4 @@
-"""The content of an answer over HTTP, decompressed within a limit."""
+"""Connections per process, bounded decompression of answers, and threads that can be stopped."""
 
 from __future__ import annotations
 
@@ -17,70 +17,70 @@ from contamination.core.environment import environment_fault
 from contamination.core.errors import ConfigError
 
 GZIP = ("gzip", "x-gzip")
-"""The names of the coding that an answer may have; both mean the same (RFC 9110, 8.4.1.3)."""
-BEGIN = b"\x1f\x8b"
-"""How a gzip member begins (RFC 1952, 2.3.1)."""
+"""The accepted names of the coding; both mean the same (RFC 9110, 8.4.1.3)."""
+GZIP_MAGIC = b"\x1f\x8b"
+"""The first bytes of a gzip member (RFC 1952, 2.3.1)."""
 
 
 class Content:
-    """The content of an answer, decompressed as it comes, and never beyond a limit.
+    """The content of an answer, decompressed as it arrives and bounded in size.
 
     Args:
-        codings: the answer's Content-Encoding; empty where nothing is compressed.
-        most: bytes that are read at most, both as they are sent and once decompressed.
+        codings: the answer's Content-Encoding; empty if it is not compressed.
+        limit: the maximum number of bytes, both as sent and after decompression.
 
     Attributes:
-        is_readable: whether the coding is gzip or none: others may expand without bound.
+        is_readable: whether the coding is gzip or none; others may expand without bound.
     """
 
-    def __init__(self, codings: str, most: int) -> None:
+    def __init__(self, codings: str, limit: int) -> None:
         names = [name.strip().lower() for name in codings.split(",")]
         coded = [name for name in names if name not in ("", "identity")]
         self.is_readable = not coded or (len(coded) == 1 and coded[0] in GZIP)
         self._gzip = _member() if coded else None
-        self._most, self._received, self._content = most, 0, bytearray()
+        self._limit, self._received, self._content = limit, 0, bytearray()
 
     @property
     def is_too_long(self) -> bool:
-        """Whether more came than may."""
-        return max(self._received, len(self._content)) > self._most
+        """Whether the content exceeds the limit."""
+        return max(self._received, len(self._content)) > self._limit
 
-    def add(self, part: bytes) -> None:
-        """Take the next part.
+    def add(self, chunk: bytes) -> None:
+        """Adds the next chunk.
 
         Raises:
-            httpx.DecodingError: it is not gzip, or stands behind its end.
+            httpx.DecodingError: the chunk is not gzip, or comes after the end of the content.
         """
-        self._received += len(part)
+        self._received += len(chunk)
         if self._gzip is None:
-            self._content += part
+            self._content += chunk
             return
-        while part and not self.is_too_long:
+        while chunk and not self.is_too_long:
             if self._gzip.eof:
-                self._next_member(part)
-            part = self._decompress(part)
+                self._next_member(chunk)
+            chunk = self._decompress(chunk)
 
-    def _next_member(self, part: bytes) -> None:
-        """Begin another member, of which gzip content may have several (RFC 1952, 2.2)."""
-        if not part.startswith(BEGIN[: len(part)]):
+    def _next_member(self, chunk: bytes) -> None:
+        """Begins another member, of which gzip content may have several (RFC 1952, 2.2)."""
+        if not chunk.startswith(GZIP_MAGIC[: len(chunk)]):
             raise httpx.DecodingError("it has bytes behind the end of its gzip content")
         self._gzip = _member()
 
-    def _decompress(self, part: bytes) -> bytes:
-        """Take what belongs to the member; returns what stands behind it."""
+    def _decompress(self, chunk: bytes) -> bytes:
+        """Decompresses the bytes of the current member; returns the bytes after it."""
         assert self._gzip is not None
         try:
             # one byte more than allowed shows that the content is too long
-            self._content += self._gzip.decompress(part, self._most + 1 - len(self._content))
+            self._content += self._gzip.decompress(chunk, self._limit + 1 - len(self._content))
         except zlib.error as error:
             raise httpx.DecodingError(f"it is not gzip: {error}") from error
         return self._gzip.unused_data
 
     def whole(self) -> bytes:
-        """All of it.
+        """Returns the whole content.
 
         Raises:
-            httpx.DecodingError: its gzip content has no end.
+            httpx.DecodingError: the gzip content has no end.
         """
         if self._gzip is not None and self._received and not self._gzip.eof:
             raise httpx.DecodingError("its gzip content has no end")
@@ -95,14 +95,14 @@ T = TypeVar("T")
 
 
 class Sessions:
-    """The session of each process that asks the server.
+    """One session per process that sends requests.
 
     Args:
         where: the config field and its value, for errors.
-        connect: makes the connections.
+        connect: creates the HTTP client.
 
     Raises:
-        ConfigError: proxies or certificates that the environment names can't be used.
+        ConfigError: the environment names proxies or certificates that can't be used.
     """
 
     def __init__(self, where: str, connect: Callable[[], httpx.AsyncClient]) -> None:
@@ -111,18 +111,18 @@ class Sessions:
         self._session()
 
     def run(self, ask: Callable[[httpx.AsyncClient], Coroutine[Any, Any, T]]) -> T:
-        """The result of what asks over this process's connections."""
+        """Returns the result of a coroutine that uses this process's connections."""
         session = self._session()
-        asked = asyncio.run_coroutine_threadsafe(ask(session.http), session.loop)
+        future = asyncio.run_coroutine_threadsafe(ask(session.http), session.loop)
         try:
-            return asked.result()
+            return future.result()
         finally:
-            asked.cancel()  # where a signal interrupts the wait
+            future.cancel()  # if a signal interrupts the wait
 
     def _session(self) -> _Session:
         process = os.getpid()
         if process not in self._by_process:
-            # no lock, which could be held at a fork: of two sessions made at once one is dropped
+            # without a lock, which could be held at a fork; if two are created, one is dropped
             self._by_process.setdefault(process, _Session(self._connected()))
         return self._by_process[process]
 
@@ -134,7 +134,7 @@ class Sessions:
 
 
 class _Session:
-    """Connections of one process, and the loop that they are used in."""
+    """The connections of one process, and their event loop in a thread of its own."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self.http, self.loop = http, asyncio.new_event_loop()
@@ -159,61 +159,61 @@ def _close(process: int, http: httpx.AsyncClient, loop: asyncio.AbstractEventLoo
 J = TypeVar("J")
 
 
-class _Asking(local):
-    """What the thread asks for.
+class _ThreadState(local):
+    """State of the current thread.
 
     Attributes:
-        stop: set once nobody waits for it any more.
+        stop: set once the thread's results are no longer needed.
     """
 
     stop = Event()
 
 
-_asking = _Asking()
+_thread_state = _ThreadState()
 
 
 def is_stopped() -> bool:
-    """Whether nobody waits for the thread's answers any more."""
-    return _asking.stop.is_set()
+    """Returns whether the thread's results are no longer needed."""
+    return _thread_state.stop.is_set()
 
 
 def stopped_within(seconds: float) -> bool:
-    """Wait so long; whether nobody waits for the thread's answers any more."""
-    return _asking.stop.wait(seconds)
+    """Waits; returns True as soon as the thread's results are no longer needed."""
+    return _thread_state.stop.wait(seconds)
 
 
 def in_parallel(work: Callable[[J], T], jobs: Iterable[J], workers: int) -> Iterator[tuple[int, T]]:
-    """Each job's place and result as they come, of so many at once; the first error is raised.
+    """Yields each job's index and result in order of completion; raises the first error.
 
-    The threads are daemons: one that waits for a slow server keeps no process alive that is
-    stopped. After an error no request is sent again.
+    The threads are daemons, so that one that waits for a slow server does not keep a stopped
+    process alive. After an error no request is retried.
     """
-    left, lock, stop = enumerate(jobs), Lock(), Event()
-    found: SimpleQueue[tuple[int, Any, BaseException | None] | None] = SimpleQueue()
+    remaining, lock, stop = enumerate(jobs), Lock(), Event()
+    results: SimpleQueue[tuple[int, Any, BaseException | None] | None] = SimpleQueue()
 
     def run() -> None:
-        place, _asking.stop = 0, stop
+        index, _thread_state.stop = 0, stop
         try:
             while not stop.is_set():
                 with lock:
-                    place, job = next(left)
-                found.put((place, work(job), None))
+                    index, job = next(remaining)
+                results.put((index, work(job), None))
         except StopIteration:
-            found.put(None)
+            results.put(None)
         except BaseException as error:
-            found.put((place, None, error))
+            results.put((index, None, error))
 
     for _ in range(workers):
         Thread(target=run, daemon=True).start()
     try:
         while workers:
-            one = found.get()
-            if one is None:
+            outcome = results.get()
+            if outcome is None:
                 workers -= 1
                 continue
-            place, result, error = one
+            index, result, error = outcome
             if error is not None:
                 raise error
-            yield place, result
+            yield index, result
     finally:
         stop.set()

@@ -19,7 +19,7 @@ from contamination.core.statistics.significance import p_value, relabelled
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.models import open_model
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.tasks.accuracy import (
     FILE,
     AccuracyStage,
@@ -28,7 +28,12 @@ from contamination.detection.tasks.accuracy import (
     run,
     tokenize,
 )
-from contamination.detection.tasks.accuracy_summary import compared, lines, p_values, summary
+from contamination.detection.tasks.accuracy_summary import (
+    compared,
+    estimates_by_benchmark,
+    p_values,
+    summary,
+)
 from contamination.detection.tasks.questions import ask, make_table, option_scores, questions_digest
 from tests.detection import naive
 from tests.detection.conftest import MEMORISED
@@ -269,7 +274,7 @@ def test_a_model_that_learnt_a_sentence_chooses_its_end(toy_folders):
     )
     row = example("heron", config, 0, True, answer=end)
     asked = ask(corpus_of([row], {"heron": config}), {})
-    source = open_model("model.path", str(toy_folders["target"]))
+    source = HFModel.from_path("model.path", str(toy_folders["target"]))
     settings = DetectionConfig(device="cpu")
     rows, left_out = tokenize(LoadedModel(source, settings), asked)
     table = make_table(asked.questions, likelihoods(source, settings, rows))
@@ -317,7 +322,7 @@ def answered(members, others, name="b"):
 
 def test_intervals_are_of_a_share():
     table = answered((80, 20), (50, 50))
-    line = lines(table.assign(value=table["correct"].astype(float)))["b"]
+    line = estimates_by_benchmark(table.assign(value=table["correct"].astype(float)))["b"]
     assert (line["members"].value, line["non-members"].value) == (0.8, 0.5)
     assert line["difference"].value == pytest.approx(0.3)
     assert line["members"].draws.std() == pytest.approx(np.sqrt(0.8 * 0.2 / 100), rel=0.15)
@@ -331,14 +336,16 @@ def test_intervals_are_of_a_share():
 def test_members_that_were_never_inserted_are_neither_kind():
     table = answered((10, 0), (0, 10))
     table.loc[:4, "occurrences"] = 0
-    line = lines(table.assign(value=1.0))["b"]
+    line = estimates_by_benchmark(table.assign(value=1.0))["b"]
     assert line["members"].n_members == 5
-    assert set(lines(table[table["member"]].assign(value=1.0))["b"]) == {"members"}
+    assert set(estimates_by_benchmark(table[table["member"]].assign(value=1.0))["b"]) == {"members"}
 
 
 def test_the_same_examples_are_compared_in_pairs():
     before, after = answered((50, 50), (50, 50)), answered((60, 40), (50, 50))
-    table = lines(after.assign(value=after["correct"] * 1.0 - before["correct"] * 1.0))["b"]
+    table = estimates_by_benchmark(
+        after.assign(value=after["correct"] * 1.0 - before["correct"] * 1.0)
+    )["b"]
     assert table["members"].value == pytest.approx(0.1)
     assert table["members"].draws.std() < 0.04  # unpaired it would be 0.07
     assert (table["non-members"].draws == 0).all()

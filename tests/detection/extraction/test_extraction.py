@@ -75,7 +75,7 @@ def test_texts_that_are_too_short_or_of_no_label_are_counted(stage):
     artifact = run(stage(rows, tokens=5, prefix_tokens=[5, 505]))
     assert {(one["reason"], one["examples"]) for one in artifact.counts["left_out"]} == {
         ("fewer than 5 + 5 tokens", 1), ("fewer than 505 + 5 tokens", 2),
-        ("no label, or inserted no time", 1),
+        ("no label, or never inserted", 1),
     }  # fmt: skip
     with pytest.raises(DataError, match=r"nothing to extract.*extraction\.prefix_tokens"):
         run(stage(rows[1:], tokens=5))
@@ -117,7 +117,7 @@ def test_shares_have_wilsons_intervals():
         )
         words = line.partition("[")[2].partition("]")[0].split(", ")
         assert np.allclose([float(w) for w in words], [low, high], atol=0.04 if hits else 1e-3)
-    assert "last 50 tokens come back word for word behind the 25 tokens before them" in found
+    assert "last 50 tokens are returned word for word after the 25 tokens before them" in found
 
 
 def test_a_reference_stands_beside_the_model_and_unknown_occurrences_are_no_rows():

@@ -36,8 +36,8 @@ from contamination.detection.forward.infilling import (
     takes_branches,
 )
 from contamination.detection.methods.infilling import Infilling
-from contamination.detection.models import open_model
 from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.passes import NUMBERS, ORIGINAL, Example, Pass
 from tests.detection import golden, naive
 from tests.rounding import FORWARD
@@ -99,7 +99,7 @@ def double():
 @pytest.fixture(scope="module")
 def golden_passes(tmp_path_factory):
     """The methods' scores over the golden texts; every number of m from the pass of the largest."""
-    models = {"target": open_model("model.path", str(golden.GOLDEN / "target"))}
+    models = {"target": HFModel.from_path("model.path", str(golden.GOLDEN / "target"))}
     runs, settings = tmp_path_factory.mktemp("runs"), DetectionConfig(device="cpu")
     collector = Collector(runs, models, golden.texts(), settings)
     return collector.collect([ORIGINAL, Pass(view="infill", future=10)])
@@ -155,7 +155,7 @@ def test_a_larger_m_holds_every_smaller(decoder):
 
 def test_copy_0_is_the_text_and_a_kept_token_changes_nothing(decoder):
     ids = SHORTEST[1]
-    (copies,), (plain,) = infill(decoder, [ids], 5), decoder.stats([ids])
+    (copies,), (plain,) = infill(decoder, [ids], 5), decoder.score([ids])
     assert_close([copies[:1]], [[plain]])
     kept = np.flatnonzero(plain.top_id == ids[1:])[:-5]
     assert len(kept) > 2
@@ -167,7 +167,7 @@ def test_copy_0_is_the_text_and_a_kept_token_changes_nothing(decoder):
 def test_a_text_of_the_models_own_choices_scores_0(decoder):
     ids = [1]
     for _ in range(9):
-        ids.append(int(decoder.stats([[*ids, 0]])[0].top_id[-1]))
+        ids.append(int(decoder.score([[*ids, 0]])[0].top_id[-1]))
     assert score(Infilling(m=3), decoder, ids) == 0
 
 

@@ -36,7 +36,7 @@ def assert_close(found, expected, rtol=1e-5):
 @pytest.fixture(scope="module")
 def alone(decoder):
     """Every sequence by itself: no padding at all."""
-    return [decoder.stats([sequence])[0] for sequence in SEQUENCES]
+    return [decoder.score([sequence])[0] for sequence in SEQUENCES]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 700, 8192])
@@ -88,7 +88,7 @@ def test_a_model_that_is_no_known_head_is_scored_from_its_own_logits(model, alon
     assert plain.head is not None
     assert capped.head is None
     rows = naive.token_rows(capped.hf, SEQUENCES[0])
-    (stats,) = capped.stats([SEQUENCES[0]])
+    (stats,) = capped.score([SEQUENCES[0]])
     np.testing.assert_allclose(stats.logprob, [r["logprob"] for r in rows], rtol=1e-4, atol=FORWARD)
     monkeypatch.setattr(causal_lm, "head_of", lambda *_: None)
     assert_close(run(CausalLM(model)), alone)
@@ -98,7 +98,7 @@ def test_a_vocabulary_that_no_block_divides():
     net = tiny_llama()
     net.resize_token_embeddings(997)
     net.eval()
-    (stats,) = CausalLM(net).stats([[1, 5, 996, 3]])
+    (stats,) = CausalLM(net).score([[1, 5, 996, 3]])
     rows = naive.token_rows(net.double(), [1, 5, 996, 3])
     np.testing.assert_allclose(stats.mean, [r["mean"] for r in rows], rtol=1e-4)
     assert stats.top_id.tolist() == [r["top_id"] for r in rows]
@@ -143,7 +143,7 @@ def test_a_certain_distribution_has_a_std_above_zero():
     net = tiny_llama().eval()
     with torch.no_grad():
         net.lm_head.weight.mul_(1e6)
-    (stats,) = CausalLM(net).stats([[1, 5, 7, 9]])
+    (stats,) = CausalLM(net).score([[1, 5, 7, 9]])
     assert (stats.std > 0).all()
     assert np.isfinite((stats.logprob - stats.mean) / stats.std).all()
 
@@ -158,7 +158,7 @@ def test_logits_that_are_not_finite_name_the_text(value):
 
 
 def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, alone, monkeypatch):
-    sizes, stats = [], CausalLM.stats
+    sizes, stats = [], CausalLM.score
 
     def small(model, sequences, tell=None):
         sizes.append(len(sequences) * len(sequences[0]))
@@ -166,7 +166,7 @@ def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, alone, mo
             raise torch.cuda.OutOfMemoryError("no memory")
         return stats(model, sequences)
 
-    monkeypatch.setattr(CausalLM, "stats", small)
+    monkeypatch.setattr(CausalLM, "score", small)
     assert_close(run(decoder), alone)
     assert sizes[0] > 4000
     assert all(size <= 1000 for size in sizes[4:])
@@ -176,12 +176,12 @@ def test_a_text_that_does_not_fit_alone_is_named(decoder, monkeypatch):
     def never(model, sequences, tell=None):
         raise torch.cuda.OutOfMemoryError("no memory")
 
-    monkeypatch.setattr(CausalLM, "stats", never)
+    monkeypatch.setattr(CausalLM, "score", never)
     with pytest.raises(ConfigError, match="text 0 of 3 tokens does not fit"):
         run(decoder, [[1, 2, 3]])
 
 
 def test_bfloat16_is_close(golden_folder, alone):
     half = CausalLM(load_model("model.path", str(golden_folder), "bfloat16"))
-    found = half.stats(SEQUENCES[:2])
+    found = half.score(SEQUENCES[:2])
     assert abs(found[0].logprob.mean() - alone[0].logprob.mean()) < 0.02

@@ -20,9 +20,9 @@ from contamination.detection.forward.reader import run_written
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.methods.samia import Samia
-from contamination.detection.models import open_model
 from contamination.detection.models.base import Prompt
-from contamination.detection.models.causal_lm import CausalLM, written
+from contamination.detection.models.causal_lm import CausalLM, generate_batch
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.pass_store import StoredPass, write_rows
 from contamination.detection.passes import Example, Pass
 from contamination.detection.requirements import choose_methods
@@ -59,7 +59,7 @@ def loop(model, ids, tokens, temperature, seed=0):
 
 
 def collect(tmp_path, texts=TEXTS, **settings):
-    models = {"target": open_model("model.path", str(golden.GOLDEN / "target"))}
+    models = {"target": HFModel.from_path("model.path", str(golden.GOLDEN / "target"))}
     runs = tmp_path / f"{settings} {len(texts)} {texts[0].example_id}"
     made = Collector(runs, models, texts, DetectionConfig(device="cpu", **settings))
     found = made.collect([GREEDY, SAMPLED])
@@ -126,7 +126,7 @@ def test_order_and_batch_change_nothing(found, tmp_path):
 
 
 def test_another_seed_draws_others(found, tmp_path):
-    source = open_model("model.path", str(golden.GOLDEN / "target"))
+    source = HFModel.from_path("model.path", str(golden.GOLDEN / "target"))
     loaded = LoadedModel(source, DetectionConfig(device="cpu"), Resources(seed=1))
     rows = loaded.run(SAMPLED, TEXTS[:1])
     assert rows[0].stats.text not in {one.text for one in found["sampled"][TEXTS[0].sha256]}
@@ -140,18 +140,18 @@ def test_more_continuations_hold_fewer():
 
 def test_a_text_ends_at_the_models_end_of_a_text():
     net = tiny_llama().eval()
-    (whole,) = CausalLM(net).write([Prompt([1, 5, 7], 9)], 0)
+    (whole,) = CausalLM(net).generate([Prompt([1, 5, 7], 9)], 0)
     net.generation_config.eos_token_id = [3, whole[4]]
     end = whole.index(whole[4])
     other = Prompt([1, 5, 7, 9], 4)
-    assert CausalLM(net).write([Prompt([1, 5, 7], 9), other], 0)[0] == whole[:end]
+    assert CausalLM(net).generate([Prompt([1, 5, 7], 9), other], 0)[0] == whole[:end]
 
 
 def test_the_models_own_habits_are_left_out():
     net = tiny_llama().eval()
-    expected = CausalLM(net).write([Prompt([1, 5, 7], 20)], 0)
+    expected = CausalLM(net).generate([Prompt([1, 5, 7], 20)], 0)
     net.generation_config.repetition_penalty = 5.0
-    assert CausalLM(net).write([Prompt([1, 5, 7], 20)], 0) == expected
+    assert CausalLM(net).generate([Prompt([1, 5, 7], 20)], 0) == expected
     assert net.generation_config.repetition_penalty == 5.0
 
 
@@ -165,18 +165,18 @@ def test_logits_that_are_not_finite_name_the_text():
 
 def test_a_prompt_without_room_loses_its_first_tokens(toy_folders, tokenizer):
     """The toy model takes 128 tokens: half of them are the prompt's."""
-    source = open_model("model.path", str(toy_folders["target"]))
+    source = HFModel.from_path("model.path", str(toy_folders["target"]))
     loaded = LoadedModel(source, DetectionConfig(device="cpu", batch_tokens=10**5))
     words = " ".join(f"word{i}" for i in range(200))
     text = make_text("x", words, None, "")
     (row,) = loaded.run(Pass(view="greedy", share=0.5, tokens=100), [text])
     ids = tokenizer(halves(words, 0.5)[0])["input_ids"]
     prompt = [ids[0], *ids[-63:]]
-    assert [row.stats.ids.tolist()] == loaded.model.write([Prompt(prompt, 64)], 0)
+    assert [row.stats.ids.tolist()] == loaded.model.generate([Prompt(prompt, 64)], 0)
 
 
 def test_a_pass_of_continuations_is_read_as_it_was_written(tmp_path, toy_folders):
-    source = open_model("model.path", str(toy_folders["target"]))
+    source = HFModel.from_path("model.path", str(toy_folders["target"]))
     texts = [make_text(str(i), t, None, "") for i, t in enumerate(("a", "One two. Three!", "ü ü"))]
     texts = sorted(texts, key=lambda text: text.sha256)
     rows = LoadedModel(source, DetectionConfig(device="cpu")).run(SAMPLED, texts)
@@ -206,7 +206,7 @@ def test_a_class_that_does_not_write_is_named():
         pass
 
     with pytest.raises(ConfigError, match="class, Reads, has no `generate`"):
-        written(Reads(), torch.device("cpu"), [Prompt([1], 1)], 0)
+        generate_batch(Reads(), torch.device("cpu"), [Prompt([1], 1)], 0)
 
 
 @pytest.mark.slow

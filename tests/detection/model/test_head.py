@@ -12,7 +12,7 @@ from contamination.detection.models import head as heads
 from contamination.detection.models import kernel, token_statistics
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.head import Head
-from contamination.detection.models.kernel import CHECKED, Checked, statistics_of
+from contamination.detection.models.kernel import CHECKED_ROWS, CheckedStatistics, statistics_of
 from contamination.detection.passes import NUMBERS
 from tests.detection import naive
 from tests.rounding import FORWARD
@@ -53,7 +53,7 @@ def test_a_cap_and_a_scale_are_the_models_own(name, device):
     own = OWN[name]
     assert model.head.cap == own.get("final_logit_softcapping", own.get("logits_soft_cap"))
     assert (model.head.scale != 1) == (name in ("Cohere", "Granite", "HyperCLOVAX"))
-    found = model.stats(ROWS)
+    found = model.score(ROWS)
     double = net.cpu().double()
     for ids, stats in zip(ROWS, found, strict=True):
         for number in NUMBERS:
@@ -66,7 +66,7 @@ def test_a_head_with_a_scale_of_its_own_is_asked_for_logits():
     net.lm_head.register_forward_hook(lambda _, __, logits: logits * 2)
     model = CausalLM(net)
     assert not model.head.is_linear
-    (stats,) = model.stats(ROWS[:1])
+    (stats,) = model.score(ROWS[:1])
     expected = [row["logprob"] for row in naive.token_rows(net, ROWS[0])]
     np.testing.assert_allclose(stats.logprob, expected, rtol=1e-4, atol=FORWARD)
 
@@ -78,7 +78,7 @@ def test_a_model_that_makes_its_logits_in_16_bits_says_so(caplog):
         CausalLM(net)
         CausalLM(tiny("Llama").bfloat16())
     assert [r.getMessage() for r in caplog.records] == [
-        "LlamaForCausalLM makes its logits itself, in torch.bfloat16."
+        "LlamaForCausalLM computes its logits itself, in torch.bfloat16."
     ]
 
 
@@ -91,7 +91,7 @@ def test_hidden_states_of_another_type_than_the_head_are_cast():
     net = transformers.MambaForCausalLM(config).eval().bfloat16()
     model = CausalLM(net)
     assert model.head.is_linear
-    (stats,) = model.stats(ROWS[:1])
+    (stats,) = model.score(ROWS[:1])
     with torch.inference_mode():
         logits = net(torch.tensor(ROWS[:1])).logits[0, :-1].double()
     found = logits.log_softmax(-1).gather(1, torch.tensor(ROWS[0][1:])[:, None])[:, 0]
@@ -172,12 +172,12 @@ def test_the_kernel_makes_nan_of_what_is_not_finite(fused, device, value):
 
 def test_without_a_gpu_logits_are_made():
     assert not isinstance(statistics_of(Head(linear(70, 16, torch.float32, "cpu")), 70, "auto"),
-                          Checked)  # fmt: skip
+                          CheckedStatistics)  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", [[torch.ones(3)] * 5, RuntimeError("no sm_90")])
 def test_a_kernel_that_is_wrong_or_fails_is_not_used_and_that_is_said_once(wrong, caplog):
-    kernel._say.cache_clear()
+    kernel._warn_of_plain_logits.cache_clear()
     calls, right = [], [torch.zeros(3)] * 5
 
     def fused(*given):
@@ -189,7 +189,7 @@ def test_a_kernel_that_is_wrong_or_fails_is_not_used_and_that_is_said_once(wrong
     rows = torch.zeros(3, 1), torch.zeros(3)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            chosen = Checked(fused, lambda *_: right)
+            chosen = CheckedStatistics(fused, lambda *_: right)
             assert chosen(*rows) is right
             assert chosen(*rows) is right
     assert len(calls) == 2
@@ -199,19 +199,19 @@ def test_a_kernel_that_is_wrong_or_fails_is_not_used_and_that_is_said_once(wrong
 
 def test_a_kernel_that_is_wrong_of_many_rows_only_is_not_used():
     def wrong_of_many(_, targets):
-        return [torch.full((len(targets),), float(len(targets) > CHECKED))] * 5
+        return [torch.full((len(targets),), float(len(targets) > CHECKED_ROWS))] * 5
 
-    chosen = Checked(wrong_of_many, lambda _, targets: [torch.zeros(len(targets))] * 5)
+    chosen = CheckedStatistics(wrong_of_many, lambda _, targets: [torch.zeros(len(targets))] * 5)
     for _ in range(2):
-        assert not chosen(torch.zeros(3 * CHECKED, 1), torch.zeros(3 * CHECKED))[0].any()
+        assert not chosen(torch.zeros(3 * CHECKED_ROWS, 1), torch.zeros(3 * CHECKED_ROWS))[0].any()
 
 
 def test_a_kernel_that_agrees_is_used():
     right, more = [torch.zeros(3)] * 5, [torch.zeros(3) + 1e-5] * 5
     rows = torch.zeros(3, 1), torch.zeros(3)
-    chosen = Checked(lambda *_: more, lambda *_: right)
+    chosen = CheckedStatistics(lambda *_: more, lambda *_: right)
     assert chosen(*rows) is more
-    full = Checked(
+    full = CheckedStatistics(
         lambda *_: (_ for _ in ()).throw(torch.cuda.OutOfMemoryError()), lambda *_: right
     )
     with pytest.raises(torch.cuda.OutOfMemoryError):
@@ -224,10 +224,10 @@ def test_a_kernel_that_agrees_is_used():
 def test_a_model_on_a_gpu_uses_the_kernel_and_its_setting_turns_it_off(dtype):
     net = tiny("Llama").to("cuda", getattr(torch, dtype))
     usual, plain = CausalLM(net), CausalLM(net, kernel="plain")
-    for one, other in zip(usual.stats(ROWS), plain.stats(ROWS), strict=True):
+    for one, other in zip(usual.score(ROWS), plain.score(ROWS), strict=True):
         for number in NUMBERS:
             np.testing.assert_allclose(
                 getattr(one, number), getattr(other, number), rtol=1e-5, atol=FORWARD
             )
     assert usual.statistics.chosen is usual.statistics.fused
-    assert not isinstance(plain.statistics, Checked)
+    assert not isinstance(plain.statistics, CheckedStatistics)

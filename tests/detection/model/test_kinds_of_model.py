@@ -36,21 +36,21 @@ class Probabilities(LanguageModel):
     def __init__(self, inner):
         self.inner = inner
 
-    def stats(self, sequences, tell=None):
-        return [TokenStats(logprob=one.logprob) for one in self.inner.stats(sequences)]
+    def score(self, sequences, tell=None):
+        return [TokenStats(logprob=one.logprob) for one in self.inner.score(sequences)]
 
 
 class Sparse(HFModel):
-    gives = frozenset({"logprob"})
+    provides = frozenset({"logprob"})
 
     @classmethod
-    def opens(cls, path):
-        return path.startswith("sparse:")
+    def opens(cls, config):
+        return config.path.startswith("sparse:")
 
     @classmethod
-    def open(cls, field, path, *, trust_remote_code=False):
-        found = HFModel.open(field, path.removeprefix("sparse:"))
-        return cls(**{**vars(found), "digest": f"{found.digest}+sparse"})
+    def open(cls, name, config, runs):
+        handle = HFModel.from_path(f"{name}.path", config.path.removeprefix("sparse:"))
+        return cls(**{**vars(handle), "digest": f"{handle.digest}+sparse"})
 
     def load(self, settings):
         return Probabilities(super().load(settings))
@@ -58,7 +58,7 @@ class Sparse(HFModel):
 
 @pytest.fixture
 def stage(tmp_path, toy_folders, monkeypatch):
-    monkeypatch.setattr(models, "KINDS", (Sparse, *models.KINDS))
+    monkeypatch.setattr(models, "KINDS", (f"{__name__}:Sparse", *models.KINDS))
     (tmp_path / "texts.jsonl").write_text(f'{{"text": "{MEMORISED}"}}\n{{"text": "{UNSEEN}"}}\n')
 
     def make(kind="sparse:", method=NODES):

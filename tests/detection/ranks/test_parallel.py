@@ -26,8 +26,8 @@ from contamination.detection.config import DetectionConfig, DetectionStage
 from contamination.detection.forward.infilling import run_branches
 from contamination.detection.forward.prefix import AfterPrefix
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.models import open_model
 from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
 from contamination.detection.run import run
 from contamination.detection.workers import run_slices, spread
@@ -59,7 +59,7 @@ def assert_close(found, expected, rtol=1e-5):
 
 @pytest.mark.slow  # a launcher's processes divide the same passes
 def test_two_processes_give_the_same_as_one(golden_folder, resources):
-    source = open_model("model.path", str(golden_folder))
+    source = HFModel.from_path("model.path", str(golden_folder))
     settings = [DetectionConfig(device="cpu", processes=n) for n in (1, 2)]
     texts = [golden.text_of(e["text"], e["text"]) for e in golden.untied()]
     one, two = (LoadedModel(source, s, resources).run(INFILLING, texts) for s in settings)
@@ -76,7 +76,7 @@ def test_the_first_process_says_of_how_many_its_bar_is_one(monkeypatch, golden_f
         lambda parts: shown.extend(part.title for part in parts) or [p.columns[0] for p in parts],
     )
     settings = DetectionConfig(device="cpu", processes=n)
-    source = open_model("model.path", str(golden_folder))
+    source = HFModel.from_path("model.path", str(golden_folder))
     run_slices(None, source, settings, [[1, 2], [3, 4]], ["a", "b"], title="original")
     assert shown == [title, None][:n]
 
@@ -116,14 +116,14 @@ def test_weights_on_the_disk_change_nothing(golden_folder, decoder, tokenizer, t
     assert offloaded.head is not None
     assert offloaded.device == torch.device("cpu")
     sequences = [tokenizer(t)["input_ids"] for t in (MEMORISED, UNSEEN)]
-    assert_close(offloaded.stats(sequences), decoder.stats(sequences))
+    assert_close(offloaded.score(sequences), decoder.score(sequences))
     arguments = sequences, ["a", "b"], 8192, 3
     for one, other in zip(
         run_branches(offloaded, *arguments), run_branches(decoder, *arguments), strict=True
     ):
         assert_close(one, other)
     behind = [AfterPrefix(d, sequences[0], 1) for d in (offloaded, decoder)]
-    assert_close(*(d.stats(sequences[1:]) for d in behind))
+    assert_close(*(d.score(sequences[1:]) for d in behind))
 
 
 def write_texts(path, texts):

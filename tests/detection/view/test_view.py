@@ -16,7 +16,7 @@ from contamination.data.texts import Texts
 from contamination.detection.config import ReferenceConfig
 from contamination.detection.examples import occurrences_of
 from contamination.detection.models.hf_model import HFModel
-from contamination.detection.viewer.page import chosen, pieces
+from contamination.detection.viewer.page import pieces, select_examples
 from contamination.detection.viewer.run import ViewConfig, run
 from tests.detection.golden import examples
 from tests.detection.test_held_out import make_corpus
@@ -138,14 +138,14 @@ def test_a_reference_of_another_tokenizer_is_refused(stage, written, monkeypatch
 
 def test_examples_are_drawn_by_the_seed_whatever_their_order():
     rows = [make_text(str(i), f"text {i}", (True, False, None)[i % 3], "") for i in range(60)]
-    drawn = [t.example_id for t in chosen(Texts.of(rows), 5, None, 0)]
-    assert [t.example_id for t in chosen(Texts.of(rows[::-1]), 5, None, 0)] == drawn
+    drawn = [t.example_id for t in select_examples(Texts.of(rows), 5, None, 0)]
+    assert [t.example_id for t in select_examples(Texts.of(rows[::-1]), 5, None, 0)] == drawn
     assert [int(name) % 3 for name in drawn] == [0] * 5 + [1] * 5 + [2] * 5
-    assert set(drawn) < {t.example_id for t in chosen(Texts.of(rows), 6, None, 0)}
-    assert drawn != [t.example_id for t in chosen(Texts.of(rows), 5, None, 1)]
-    assert [t.example_id for t in chosen(Texts.of(rows), 5, ["7", "3"], 0)] == ["7", "3"]
+    assert set(drawn) < {t.example_id for t in select_examples(Texts.of(rows), 6, None, 0)}
+    assert drawn != [t.example_id for t in select_examples(Texts.of(rows), 5, None, 1)]
+    assert [t.example_id for t in select_examples(Texts.of(rows), 5, ["7", "3"], 0)] == ["7", "3"]
     with pytest.raises(ConfigError, match="view.ids names 'x'"):
-        chosen(Texts.of(rows), 5, ["x"], 0)
+        select_examples(Texts.of(rows), 5, ["x"], 0)
 
 
 def test_a_corpus_says_how_often_an_example_is_in_it(tmp_path):

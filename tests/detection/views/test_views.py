@@ -29,8 +29,8 @@ from contamination.detection.methods.pac import Pac
 from contamination.detection.methods.recall import Recall
 from contamination.detection.methods.reference import Reference
 from contamination.detection.methods.surp import Surp
-from contamination.detection.models import open_model
 from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
 from contamination.detection.resources import Neighbors, Resources, check_disjoint, open_prefix
 from contamination.detection.run import run
@@ -121,7 +121,7 @@ def test_a_tokenizer_without_special_tokens_scores_the_same_tokens(doubles, toke
 
 
 def test_surp_finds_the_files_surprising_tokens(tmp_path):
-    source = {"target": open_model("model.path", str(golden.GOLDEN / "target"))}
+    source = {"target": HFModel.from_path("model.path", str(golden.GOLDEN / "target"))}
     copies = Collector(tmp_path, source, golden.texts(), DetectionConfig()).collect([ORIGINAL])
     for text, expected in zip(golden.texts(), golden.examples(), strict=True):
         seen = Example("x", text.text, {ORIGINAL: copies[ORIGINAL][text.sha256]})
@@ -194,7 +194,7 @@ def test_a_view_is_stored_under_all_that_it_draws_on(toy_models, resources, tmp_
         Collector(tmp_path, toy_models, TEXTS, DetectionConfig(), resources).collect([wanted])
         return stored(tmp_path)
 
-    other_model = open_model("masked_lm.path", str(save_masked_model(tmp_path / "other")))
+    other_model = HFModel.from_path("masked_lm.path", str(save_masked_model(tmp_path / "other")))
     (tmp_path / "more.txt").write_text(prefix_file.read_text() + "One more.\n")
     resources = replace(resources, neighbors=Given("own"))
     others = {

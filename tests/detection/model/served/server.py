@@ -252,7 +252,7 @@ class Server:
                     CausalLM(loaded(self.folder)[0]),
                     Prompt(prompt, body["max_tokens"], seed),
                 )
-                (ids,) = model.write([wanted], temperature)
+                (ids,) = model.generate([wanted], temperature)
         named = {"tokens": [self.name(i) for i in ids], "token_logprobs": [None] * len(ids)}
         text = self.tokenizer.decode(ids)
         return {"text": text, "logprobs": named if body.get("logprobs") else None}

@@ -6,17 +6,17 @@ import pytest
 
 from contamination.core.disk import disk_errors
 from contamination.core.errors import ArtifactError, DataError
-from contamination.detection.models.served.answer_store import Answers, asked
+from contamination.detection.models.served.answer_store import AnswerStore, question_key
 
-KEYS = [asked([n]) for n in range(12)]
+KEYS = [question_key([n]) for n in range(12)]
 VALUE = {"logprob": [-1.25] * 20}
 
 
 def filled(folder):
     """What a run has stored and checked."""
-    answers = Answers(folder)
+    answers = AnswerStore(folder)
     fill(answers)
-    answers.keep()
+    answers.mark_checked()
     return answers
 
 
@@ -27,7 +27,7 @@ def fill(answers):
 
 def test_a_full_disk_takes_no_part_of_an_answer(tmp_path):
     """What it took before is there, and what comes after it has room again."""
-    answers, limits = Answers(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    answers, limits = AnswerStore(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         with (
@@ -40,8 +40,8 @@ def test_a_full_disk_takes_no_part_of_an_answer(tmp_path):
     taken = len(answers)
     assert 0 < taken < 12
     answers[KEYS[-1]] = VALUE
-    answers.keep()
-    again = Answers(tmp_path)
+    answers.mark_checked()
+    again = AnswerStore(tmp_path)
     assert len(again) == taken + 1
     assert all(again[key] == VALUE for key in [*KEYS[:taken], KEYS[-1]])
 
@@ -54,7 +54,7 @@ def test_a_damaged_answer_is_none(tmp_path, caplog, at, damage):
     content = file.read_bytes()
     changed = content[:at] + damage + content[at + len(damage) :]
     file.write_bytes(changed)
-    again = Answers(tmp_path)
+    again = AnswerStore(tmp_path)
     found = [key for key in KEYS if key in again]
     assert all(again[key] == VALUE for key in found)
     assert len(KEYS) - 2 <= len(found) <= len(KEYS) - (changed != content)
@@ -62,15 +62,15 @@ def test_a_damaged_answer_is_none(tmp_path, caplog, at, damage):
 
 
 def test_answers_that_another_run_drops_are_an_error(tmp_path):
-    first = Answers(tmp_path)
+    first = AnswerStore(tmp_path)
     first[KEYS[0]] = VALUE
-    second = Answers(tmp_path)
-    second.settle([KEYS[0]], kept=True)
+    second = AnswerStore(tmp_path)
+    second.resolve([KEYS[0]], kept=True)
     assert second[KEYS[0]] == VALUE
-    first.forget()
+    first.drop_unchecked()
     with pytest.raises(ArtifactError, match="no longer has an answer .* Run the same command"):
         second[KEYS[0]]
-    assert KEYS[0] not in Answers(tmp_path)
+    assert KEYS[0] not in AnswerStore(tmp_path)
 
 
 def test_a_folder_that_is_deleted_meanwhile_is_an_error(tmp_path):

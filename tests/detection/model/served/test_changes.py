@@ -11,7 +11,7 @@ import pytest
 
 from contamination.core.errors import ServerError, UserError
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.base import Prompt
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
@@ -37,14 +37,14 @@ def served(tmp_path):
 
     def opened(server, **given):
         node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER), requests=1, **given)
-        return open_node("model", node, str(tmp_path)).load(DetectionConfig())
+        return open_model("model", node, str(tmp_path)).load(DetectionConfig())
 
     return opened
 
 
 @pytest.fixture
 def each_answer_checked(monkeypatch):
-    monkeypatch.setattr("contamination.detection.models.served.served_model.EVERY", 0.0)
+    monkeypatch.setattr("contamination.detection.models.served.served_model.CHECK_SECONDS", 0.0)
 
 
 def texts(count, tokens, tokenizer):
@@ -53,7 +53,7 @@ def texts(count, tokens, tokenizer):
 
 def same(found, decoder, sequences):
     """Whether these are the golden model's own numbers."""
-    pairs = zip(found, decoder.stats(sequences), strict=True)
+    pairs = zip(found, decoder.score(sequences), strict=True)
     return all(np.abs(a.logprob - b.logprob).max() < FORWARD for a, b in pairs)
 
 
@@ -65,9 +65,9 @@ def test_a_tail_of_another_model_is_asked_again(served, decoder, tokenizer, capl
         model = served(server)
         server.changes_after, server.another = len(server.seen) + 2, 1.0
         with pytest.raises(UserError, match="too long"):
-            model.stats([*sequences, list(range(3, 70))])
+            model.score([*sequences, list(range(3, 70))])
         server.another = 0.0
-        assert same(served(server).stats(sequences), decoder, sequences)
+        assert same(served(server).score(sequences), decoder, sequences)
     assert "stopped before it checked" in caplog.text
 
 
@@ -76,12 +76,12 @@ def test_a_tail_of_the_same_model_is_kept_but_for_its_ends(served, decoder, toke
     with Server(says_context=False, context=60) as server:
         model = served(server)
         with pytest.raises(UserError, match="too long"):
-            model.stats([*sequences, list(range(3, 70))])
+            model.score([*sequences, list(range(3, 70))])
         model, before = served(server), len(server.seen)
-        assert same(model.stats(sequences), decoder, sequences)
+        assert same(model.score(sequences), decoder, sequences)
         assert len(server.seen) == before + 2
         model, before = served(server), len(server.seen)
-        model.stats(sequences)
+        model.score(sequences)
         assert len(server.seen) == before
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
@@ -94,11 +94,11 @@ def test_what_a_check_has_shown_is_kept(served, decoder, tokenizer, each_answer_
         server.changes_after, server.another = len(server.seen) + 6, 1.0
         words = r"it changes its answers: they differ by .* nats .* The 1 answers .* 3 are kept in"
         with pytest.raises(ServerError, match=words) as error:
-            model.stats(sequences)
+            model.score(sequences)
         assert "\n" not in str(error.value)
         server.another = 0.0
         model, before = served(server), len(server.seen)
-        assert same(model.stats(sequences), decoder, sequences)
+        assert same(model.score(sequences), decoder, sequences)
         assert len(server.seen) == before + 2 * 3
 
 
@@ -107,10 +107,10 @@ def test_a_slow_drift_is_measured_from_the_first_answers(served, tokenizer):
     sequences = texts(3, 9, tokenizer)
     with Server() as server:
         model = served(server)
-        model.stats(sequences[:1])
+        model.score(sequences[:1])
         server.another = 0.04
         with pytest.raises(ServerError, match="it changes its answers"):
-            model.stats(sequences[1:2])
+            model.score(sequences[1:2])
         again = served(server)
         assert again.answers.folder != model.answers.folder
 
@@ -122,7 +122,7 @@ def test_a_noisy_server_is_one_model(served, tokenizer):
         folders = set()
         for _ in range(3):
             model = served(server)
-            model.stats(sequences)
+            model.score(sequences)
             folders.add(model.answers.folder)
         assert len(folders) == 1
         server.another = 1.0
@@ -154,10 +154,10 @@ def test_a_server_that_only_writes_is_known_by_what_it_writes(served, tokenizer,
     prompts = [Prompt(ids, 5) for ids in texts(2, 20, tokenizer)]
     with Server(**does) as server:
         model = served(server)
-        model.write(prompts[:1], 0)
+        model.generate(prompts[:1], 0)
         server.another = 1.0
         with pytest.raises(ServerError, match="it changes its answers: they differ altogether"):
-            model.write(prompts[1:], 0)
+            model.generate(prompts[1:], 0)
         assert served(server).answers.folder != model.answers.folder
         server.another = 0.0
         assert served(server).answers.folder == model.answers.folder
@@ -166,11 +166,11 @@ def test_a_server_that_only_writes_is_known_by_what_it_writes(served, tokenizer,
 def test_where_nothing_tells_the_model_it_is_said(served, tokenizer, tmp_path):
     with Server(**SILENT, greedy=False) as server:
         model = served(server)
-        assert not model.said.tells
-        model.write([Prompt(texts(1, 20, tokenizer)[0], 5)], 1.0)
+        assert not model.fingerprint.is_distinctive
+        model.generate([Prompt(texts(1, 20, tokenizer)[0], 5)], 1.0)
         node = ScoredModelConfig(url=server.url, tokenizer=str(FOLDER))
         table = probe(ProbeStage(str(tmp_path), node, NODES))
-    assert "not known again: nothing it says twice tells whether the model changes" in table
+    assert "not recognised: no repeated answer shows whether the model changes" in table
 
 
 @pytest.mark.slow

@@ -22,9 +22,9 @@ from contamination.core.errors import (
 )
 from contamination.core.signals import obeyed
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.served import client as client_module
-from contamination.detection.models.served.fingerprint import text_ids
+from contamination.detection.models.served.fingerprint import fingerprint_ids
 from contamination.detection.models.served.responses import Completion
 from contamination.detection.models.served.transport import in_parallel
 from contamination.detection.run import run
@@ -68,8 +68,8 @@ def test_what_does_not_pass_is_said(stage, waits):
 def test_a_server_without_echo_is_asked_by_the_next_way(stage, tmp_path, waits, echo, names_ids):
     """Also where it writes a text of its own in place of the prompt's, as long as that."""
     with Server(echo=echo, names_ids=names_ids) as server:
-        model = open_node("model", stage(server.url).model, str(tmp_path))
-    assert model.probe.way == "forced token, raw"
+        model = open_model("model", stage(server.url).model, str(tmp_path))
+    assert model.probe.strategy == "forced token, raw"
     assert len(waits) <= 2
 
 
@@ -176,7 +176,7 @@ def test_what_may_be_left_out_may_be_null(stage):
 @pytest.mark.parametrize("zero", [float("-inf"), None])
 def test_a_token_of_probability_0_is_flagged_and_ends_nothing(stage, tokenizer, zero):
     def alter(body, answer):
-        probe = text_ids(tokenizer)
+        probe = fingerprint_ids(tokenizer)
         if body and body.get("echo") and body["prompt"] != probe[: len(body["prompt"])]:
             answer["choices"][0]["logprobs"]["token_logprobs"][5] = zero
         return answer
@@ -193,7 +193,7 @@ def test_beginnings_that_no_text_gives_are_said_before_any_is_asked(stage, tmp_p
     (tmp_path / "odd.jsonl").write_text(json.dumps({"text": text}) + '\n{"text": "The boat"}\n')
     with Server(ids=False, names_ids=False, prompt=False) as server:
         own = stage(server.url, ("loss",), texts="odd.jsonl")
-        open_node("model", own.model, own.runs)
+        open_model("model", own.model, own.runs)
         probes = len(server.seen)
         with pytest.raises(ServerError, match=SENT) as error:
             run(own)
@@ -247,12 +247,12 @@ def test_a_damaged_record_of_a_server_is_named(stage, tmp_path):
 def test_tokens_that_no_text_gives_are_not_sent_as_text(tmp_path, tokenizer):
     node = ScoredModelConfig(url="", tokenizer=str(FOLDER))
     with Server(ids=False) as server:
-        model = open_node("model", replace(node, url=server.url), str(tmp_path))
+        model = open_model("model", replace(node, url=server.url), str(tmp_path))
         loaded, asked = model.load(DetectionConfig()), len(server.seen)
         bos = tokenizer("a")["input_ids"][0]
         apart = [bos, *(tokenizer(c, add_special_tokens=False)["input_ids"][-1] for c in "the")]
         with pytest.raises(ServerError, match="tokens can't be asked about. The server ta"):
-            loaded.stats([apart])
+            loaded.score([apart])
         assert len(server.seen) == asked
 
 

@@ -11,11 +11,11 @@ from contamination.core.errors import ConfigError, ServerError
 from contamination.core.models import load_tokenizer
 from contamination.data import chat_templates
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.models import open_node
-from contamination.detection.models.served.capabilities import dialect_of
+from contamination.detection.models import open_model
+from contamination.detection.models.served.capabilities import find_dialect
 from contamination.detection.models.served.chat import REQUEST
 from contamination.detection.models.served.client import Client
-from contamination.detection.models.served.responses import Completion, Shown
+from contamination.detection.models.served.responses import Completion, Logprobs
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.probe import ProbeStage
@@ -36,7 +36,7 @@ def opened(tmp_path):
 
     def open_(server, **given):
         node = ScoredModelConfig(url=server.url, **{"tokenizer": str(FOLDER), **given})
-        return open_node("model", node, str(tmp_path))
+        return open_model("model", node, str(tmp_path))
 
     return open_
 
@@ -53,11 +53,11 @@ def chatting(tmp_path):
 def test_log_probabilities_in_the_form_of_chats_are_read(opened, decoder, tokenizer, hides):
     """Also of parts of a character, which llama.cpp hides where it has chosen one."""
     ids = tokenizer("The caf\u00e9 was")["input_ids"]
-    (exact,) = decoder.stats([ids])
+    (exact,) = decoder.score([ids])
     with Server(**FORCED, hides=hides, most=10**6) as server:
         model = opened(server)
-        (found,) = model.load(DetectionConfig()).stats([ids])
-    assert model.probe.way == "forced token, raw"
+        (found,) = model.load(DetectionConfig()).score([ids])
+    assert model.probe.strategy == "forced token, raw"
     assert model.probe.dialect.names_ids
     assert np.abs(found.logprob - exact.logprob).max() <= FORWARD
 
@@ -70,7 +70,7 @@ def test_a_hidden_token_that_no_list_has_is_an_error(opened, tokenizer):
     with Short(**FORCED, hides=True, most=10**6) as server:
         loaded = opened(server).load(DetectionConfig())
         with pytest.raises(ServerError, match=r"the token 'token_id:\d+' \(\d+\) can't be told"):
-            loaded.stats([tokenizer("The caf\u00e9 \u65e5\u672c")["input_ids"]])
+            loaded.score([tokenizer("The caf\u00e9 \u65e5\u672c")["input_ids"]])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_an_unknown_form_of_log_probabilities_is_an_error_that_quotes_it(stage, 
 
 @pytest.mark.parametrize("form", [{}, {"content": [], "refusal": None}, {"tokens": []}])
 def test_an_answer_without_tokens_shows_nothing(form):
-    assert Shown.model_validate(form).places() == []
+    assert Logprobs.model_validate(form).positions() == []
 
 
 @pytest.mark.parametrize("form", [
@@ -125,7 +125,7 @@ def test_other_fields_of_an_answer_may_be_anything():
     choice = {"text": "a", "cumulative_logprob": -1.0, "token_logprobs": None, "probs": []}
     shown = {**choice, "logprobs": {"content": []}, "completion_probabilities": PROBABILITIES}
     for one in (choice, shown):
-        assert Completion.model_validate({"choices": [one]}).choices[0].places() == []
+        assert Completion.model_validate({"choices": [one]}).choices[0].positions() == []
 
 
 @pytest.mark.parametrize("echo", [400, "ignored"])
@@ -138,10 +138,10 @@ def test_prompt_logprobs_are_asked_for_where_echo_is_unknown(
     with Server(echo=echo, parameter=True, names_ids=names_ids) as server:
         model = opened(server)
         before = len(server.seen)
-        found = model.load(DetectionConfig()).stats(texts)
+        found = model.load(DetectionConfig()).score(texts)
         assert len(server.seen) - before == len(texts) + 1  # and a check
-    assert model.probe.way == "prompt_logprobs"
-    for one, exact in zip(found, decoder.stats(texts), strict=True):
+    assert model.probe.strategy == "prompt_logprobs"
+    for one, exact in zip(found, decoder.score(texts), strict=True):
         assert np.abs(one.logprob - exact.logprob).max() <= FORWARD
         assert (one.top_id == exact.top_id).all()
 
@@ -165,14 +165,14 @@ def test_a_chat_that_continues_shows_the_tokens_of_an_answer(opened, decoder, ch
         model = opened(server, tokenizer=chatting)
         tokenizer = model.tokenizer()
         ids = tokenizer("The boat was late.")["input_ids"]
-        (found,) = model.load(DetectionConfig()).stats([ids])
+        (found,) = model.load(DetectionConfig()).score([ids])
         first = server.seen[-1]["messages"][0]
     assert first == {"role": "user", "content": REQUEST}
-    assert (model.probe.dialect.chat, model.probe.way) == (True, "forced token, raw")
+    assert (model.probe.dialect.chat, model.probe.strategy) == (True, "forced token, raw")
     assert "scores are of the text in that place" in caplog.text
     before = tokenizer.apply_chat_template([first], tokenize=False, add_generation_prompt=True)
     before = tokenizer(before, add_special_tokens=False)["input_ids"]
-    (exact,) = decoder.stats([[*before, *ids[1:]]])
+    (exact,) = decoder.score([[*before, *ids[1:]]])
     np.testing.assert_allclose(found.logprob, exact.logprob[len(before) - 1 :], atol=FORWARD)
 
 
@@ -194,7 +194,7 @@ def test_a_chat_that_begins_another_answer_does_not_continue_one(chatting, chats
     tokenizer = load_tokenizer("model.tokenizer", chatting)
     with Server(folder=chatting, chat=True, chats=chats) as server:
         client = Client("model", ScoredModelConfig(url=server.url))
-        assert dialect_of(client, NAME, tokenizer).continues == continues
+        assert find_dialect(client, NAME, tokenizer).continues == continues
 
 
 def strips(template):
@@ -217,7 +217,7 @@ def test_a_chat_whose_template_is_another_is_not_taken_to_continue_a_text(opened
     tokenizer = load_tokenizer("model.tokenizer", chatting)
     with Changed(folder=chatting, chat=True, chats="continues") as server:
         client = Client("model", ScoredModelConfig(url=server.url))
-        assert not dialect_of(client, NAME, tokenizer).continues
+        assert not find_dialect(client, NAME, tokenizer).continues
 
 
 def test_a_text_that_the_template_changes_is_said_before_it_is_sent(opened, chatting):
@@ -227,7 +227,7 @@ def test_a_text_that_the_template_changes_is_said_before_it_is_sent(opened, chat
         model = opened(server, tokenizer=chatting)
         ids, asked = model.tokenizer()(" The boat")["input_ids"], len(server.seen)
         with pytest.raises(ServerError, match="tokens can't be asked about"):
-            model.load(DetectionConfig()).stats([ids])
+            model.load(DetectionConfig()).score([ids])
         assert len(server.seen) == asked
 
 

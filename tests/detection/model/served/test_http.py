@@ -19,8 +19,8 @@ from contamination.core.cli import said
 from contamination.core.errors import ConfigError, ServerError, UserError
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models.served.client import Client
-from contamination.detection.models.served.completions import served_model
-from contamination.detection.models.served.responses import Models
+from contamination.detection.models.served.completions import find_model
+from contamination.detection.models.served.responses import ModelList
 from tests.forks import in_fork
 
 
@@ -82,7 +82,7 @@ BAD = {
 def test_what_is_no_answer_is_said(name):
     what, words = BAD[name]
     with answers(*what) as url, pytest.raises(UserError, match=words) as error:
-        client(url).get("models", Models)
+        client(url).get("models", ModelList)
     assert str(error.value).isprintable()
 
 
@@ -91,7 +91,7 @@ def test_a_redirect_is_said():
         answers(307, b"", Location="https://elsewhere.example/v1/models?key=1") as url,
         pytest.raises(ServerError, match=r"307 .* It redirects to another address") as error,
     ):
-        client(url).get("models", Models)
+        client(url).get("models", ModelList)
     assert "key" not in str(error.value)
 
 
@@ -100,14 +100,14 @@ def test_the_time_that_an_answer_may_take_is_that_of_all_its_parts():
         answers(200, b" " * 200, wait=0.02) as url,
         pytest.raises(ServerError, match=r"no answer came within 0\.3 s"),
     ):
-        client(url, timeout_seconds=0.3).get("models", Models)
+        client(url, timeout_seconds=0.3).get("models", ModelList)
 
 
 @pytest.mark.parametrize("status", [404, 512, 768])
 def test_a_servers_failure_ends_a_command_with_the_documented_status(status, capsys):
     """512 and 768 are 0 of the 256 that a shell sees."""
     with answers(status, b"{}") as url:
-        assert said(lambda: client(url).get("models", Models)) == UserError.status == 2
+        assert said(lambda: client(url).get("models", ModelList)) == UserError.status == 2
     assert f"models answers {status}" in capsys.readouterr().err
 
 
@@ -136,7 +136,7 @@ TOO_LONG = r"model.max_answer_bytes is 100,000: the answer of 'http.*' to models
 def test_an_endless_answer_ends_at_the_limit_and_is_not_asked_for_again():
     since = time.monotonic()
     with endless() as url, pytest.raises(ServerError, match=TOO_LONG):
-        client(url, max_answer_bytes=100_000).get("models", Models)
+        client(url, max_answer_bytes=100_000).get("models", ModelList)
     with endless() as url, pytest.raises(ServerError, match=TOO_LONG.replace("models", "x")):
         client(url, max_answer_bytes=100_000)._ask("GET", "x", None, 6, 6)
     assert time.monotonic() - since < 10
@@ -147,7 +147,7 @@ def test_a_small_answer_that_expands_is_read_to_the_limit():
     coded = {"Content-Encoding": "gzip"}
     tracemalloc.start()
     with answers(200, bomb, **coded) as url, pytest.raises(ServerError, match=TOO_LONG):
-        client(url, max_answer_bytes=100_000).get("models", Models)
+        client(url, max_answer_bytes=100_000).get("models", ModelList)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 2**28
@@ -159,13 +159,13 @@ def test_a_coding_that_may_expand_without_bound_is_not_read(coding):
         answers(200, b"{}", **{"Content-Encoding": coding}) as url,
         pytest.raises(ServerError, match=f"has the Content-Encoding '{coding}', which was not"),
     ):
-        client(url).get("models", Models)
+        client(url).get("models", ModelList)
 
 
 def test_an_answer_within_the_limit_may_be_compressed():
     content = gzip.compress(json.dumps({"data": [{"id": "a"}]}).encode())
     with answers(200, content, **{"Content-Encoding": "gzip"}) as url:
-        assert client(url, max_answer_bytes=100).get("models", Models).data[0].id == "a"
+        assert client(url, max_answer_bytes=100).get("models", ModelList).data[0].id == "a"
 
 
 LISTED = b'{"data": [{"id": "a"}]}'
@@ -188,7 +188,7 @@ LISTED = b'{"data": [{"id": "a"}]}'
 @pytest.mark.parametrize("wait", [0, 1e-4], ids=["at once", "byte by byte"])
 def test_the_usual_ways_to_send_json_are_read(coding, content, wait):
     with answers(200, content, wait=wait, **{"Content-Encoding": coding}) as url:
-        assert client(url).get("models", Models).data[0].id == "a"
+        assert client(url).get("models", ModelList).data[0].id == "a"
 
 
 def test_members_of_gzip_expand_to_the_limit_together():
@@ -197,7 +197,7 @@ def test_members_of_gzip_expand_to_the_limit_together():
         answers(200, members, **{"Content-Encoding": "gzip"}) as url,
         pytest.raises(ServerError, match=TOO_LONG),
     ):
-        client(url, max_answer_bytes=100_000).get("models", Models)
+        client(url, max_answer_bytes=100_000).get("models", ModelList)
 
 
 def test_a_failure_that_may_pass_is_asked_again_whatever_its_coding():
@@ -222,7 +222,7 @@ def test_a_failure_in_another_coding_is_said_with_its_status():
         answers(404, b"\x0b\x02", **{"Content-Encoding": "br"}) as url,
         pytest.raises(ServerError, match=r"answers 404 \(its words are not read.* 'br'\)"),
     ):
-        client(url).get("models", Models)
+        client(url).get("models", ModelList)
 
 
 def test_the_words_of_a_failure_may_begin_with_a_mark():
@@ -230,16 +230,16 @@ def test_the_words_of_a_failure_may_begin_with_a_mark():
         answers(404, b'\xef\xbb\xbf{"error": {"message": "no such"}}') as url,
         pytest.raises(ServerError, match=r"answers 404 \(no such\)"),
     ):
-        client(url).get("models", Models)
+        client(url).get("models", ModelList)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_asks_over_connections_of_its_own():
     with answers(200, LISTED) as url:
         asking = client(url)
-        assert asking.get("models", Models).data[0].id == "a"
-        forked = in_fork(lambda: asking.get("models", Models).data[0].id)
-        assert forked == asking.get("models", Models).data[0].id == "a"
+        assert asking.get("models", ModelList).data[0].id == "a"
+        forked = in_fork(lambda: asking.get("models", ModelList).data[0].id)
+        assert forked == asking.get("models", ModelList).data[0].id == "a"
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_whatever_never_ends_is_ended(name):
     def ask():
         try:
             given = {"timeout_seconds": 1, "max_answer_bytes": 200_000}
-            client(url, **given).get("models", Models)
+            client(url, **given).get("models", ModelList)
         except ServerError as error:
             errors.append(str(error))
 
@@ -354,7 +354,7 @@ def test_whatever_never_ends_is_ended(name):
 )
 def test_a_content_that_is_not_one_whole_gzip_member_is_said(content, words):
     with raw(GZIP + content) as url, pytest.raises(ServerError, match=words):
-        client(url).get("models", Models)
+        client(url).get("models", ModelList)
 
 
 @pytest.mark.parametrize("charset", ["hex", "idna", "undefined", "utf-16", "a\0b"])
@@ -362,7 +362,7 @@ def test_an_error_with_an_odd_charset_is_said(charset):
     kind = f"application/json; charset={charset}".encode()
     answer = b"HTTP/1.1 404 N\r\nContent-Type: " + kind + b"\r\n\r\nno \xff such model"
     with raw(answer) as url, pytest.raises(ServerError, match="no \ufffd such model|its answer is"):
-        client(url).get("models", Models)
+        client(url).get("models", ModelList)
 
 
 @pytest.mark.parametrize(
@@ -372,4 +372,4 @@ def test_an_error_with_an_odd_charset_is_said(charset):
 def test_a_name_is_asked_for_where_there_is_not_one_model(names, words):
     content = json.dumps({"data": [{"id": name} for name in names]}).encode()
     with answers(200, content) as url, pytest.raises(ConfigError, match=words):
-        served_model(client(url), None)
+        find_model(client(url), None)

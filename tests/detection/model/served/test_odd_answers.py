@@ -8,7 +8,7 @@ import pytest
 
 from contamination.core.errors import ServerError
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server
@@ -21,7 +21,7 @@ def served(tmp_path):
 
     def opened(server, **given):
         node = ScoredModelConfig(url=server.url, **{"tokenizer": str(FOLDER), **given})
-        return open_node("model", node, str(tmp_path)).load(DetectionConfig())
+        return open_model("model", node, str(tmp_path)).load(DetectionConfig())
 
     return opened
 
@@ -53,7 +53,7 @@ def test_numbers_that_end_after_the_probe_are_missed(served, tokenizer, shows, d
         model = served(server)
         server.alters = alter
         with pytest.raises(ServerError, match=r"of the text .* other than when it was probed"):
-            model.stats([ids])
+            model.score([ids])
 
 
 def test_a_forced_token_without_a_number_is_an_error(served, tokenizer):
@@ -69,7 +69,7 @@ def test_a_forced_token_without_a_number_is_an_error(served, tokenizer):
         model = served(server)
         server.alters = alter
         with pytest.raises(ServerError, match="no log-probability of its choice 'token_id"):
-            model.stats([ids])
+            model.score([ids])
 
 
 def test_a_bisection_wants_one_of_two_choices(served, tokenizer):
@@ -84,7 +84,7 @@ def test_a_bisection_wants_one_of_two_choices(served, tokenizer):
         model = served(server)
         server.alters = alter
         with pytest.raises(ServerError, match="it chooses 'token_id:7', but by logit_bias"):
-            model.stats([ids])
+            model.score([ids])
 
 
 class Deaf(Server):
@@ -104,7 +104,7 @@ def test_a_bias_that_is_no_longer_heeded_is_an_error(served, tokenizer):
         model = served(server)
         server.deaf = True
         with pytest.raises(ServerError, match="it chooses 'token_id.* is the likeliest. See that"):
-            model.stats([ids])
+            model.score([ids])
 
 
 class OwnNames(Server):
@@ -120,11 +120,11 @@ def test_a_token_that_a_server_names_otherwise_is_told_where_it_is_the_likeliest
 ):
     """A bias changes nothing there: the token was the choice before."""
     ids = tokenizer("The caf\u00e9 \u2014 \u65e5\u672c \U0001f600 \U0001f600")["input_ids"]
-    (exact,) = decoder.stats([ids])
+    (exact,) = decoder.score([ids])
     likeliest = np.flatnonzero(exact.top_id == ids[1:])
     assert any("\ufffd" in tokenizer.decode([ids[n + 1]]) for n in likeliest)
     with OwnNames(prompt=False, names_ids=False) as server:
-        (found,) = served(server).stats([ids])
+        (found,) = served(server).score([ids])
     assert np.abs(found.logprob - exact.logprob).max() <= FORWARD
 
 
@@ -183,4 +183,4 @@ class IdsAlone(Server):
 
 def test_a_server_that_takes_no_text_is_not_sent_any(served):
     with IdsAlone() as server:
-        assert served(server).way.name == "prompt log-probabilities"
+        assert served(server).strategy.name == "prompt log-probabilities"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.models import open_node
+from contamination.detection.models import open_model
 from contamination.detection.models.base import Prompt
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.recorded import CHAT, PLACE, TEXTS, WRITTEN
@@ -59,20 +59,20 @@ def test_a_real_servers_answers_are_understood(file, decoder, tmp_path):
         node = ScoredModelConfig(
             url=server.url, tokenizer=str(folder), name=server.model, requests=2
         )
-        model = open_node("model", node, str(tmp_path / "runs"))
+        model = open_model("model", node, str(tmp_path / "runs"))
         tokenizer, loaded = model.tokenizer(), model.load(DetectionConfig())
         texts = [tokenizer(text)["input_ids"] for text in TEXTS]
-        assert (str(model.probe.dialect), model.probe.way) == FOUND[file]
-        if "logprob" in model.gives:
-            shown = loaded.stats(texts[:1] if chat else texts)
-            exact = [_in_chat(tokenizer, decoder, texts[0])] if chat else decoder.stats(texts)
+        assert (str(model.probe.dialect), model.probe.strategy) == FOUND[file]
+        if "logprob" in model.provides:
+            shown = loaded.score(texts[:1] if chat else texts)
+            exact = [_in_chat(tokenizer, decoder, texts[0])] if chat else decoder.score(texts)
             for one, local in zip(shown, exact, strict=False):
                 length = len(one.logprob)
                 np.testing.assert_allclose(one.logprob, local.logprob[-length:], atol=NATS)
         prompts = [Prompt(ids[:8], WRITTEN) for ids in texts]
-        written = loaded.write(prompts, 0)
+        written = loaded.generate(prompts, 0)
         if not chat:
-            assert written == decoder.write(prompts, 0)
+            assert written == decoder.generate(prompts, 0)
 
 
 def _in_chat(tokenizer, decoder, ids):
@@ -81,4 +81,4 @@ def _in_chat(tokenizer, decoder, ids):
 
     asked = [{"role": "user", "content": REQUEST}]
     before = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
-    return decoder.stats([[*tokenizer(before)["input_ids"], *ids[1:]]])[0]
+    return decoder.score([[*tokenizer(before)["input_ids"], *ids[1:]]])[0]

@@ -62,17 +62,17 @@ def test_the_probe_says_what_a_server_can_do(tmp_path):
     assert "takes token ids; context: 512 tokens" in lines[0]
     assert lines[2:10] == [
         "top-n of the prompt 20",
-        "prompt log-probabilities yes its rounding 1 a text",
+        "prompt log-probabilities yes its rounding 1 per text",
         "prompt_logprobs no",
-        "forced token, raw yes its rounding 1 a token",
+        "forced token, raw yes its rounding 1 per token",
         "biased, closed form no",
-        "top-n, then bisection yes 0.001 18.6 a token",
-        "argmax only, bisection yes 18.6 a token tells log(p_top / p), which no method reads",
-        "sampling only yes 1 a token n samples tell p to √(p (1 − p) / n): for methods that read "
+        "top-n, then bisection yes 0.001 18.6 per token",
+        "argmax only, bisection yes 18.6 per token tells log(p_top / p), which no method reads",
+        "sampling only yes 1 per token n samples tell p to √(p (1 − p) / n): for methods that read "
         "what is written",
     ]
     assert lines[10].startswith(
-        "known again by 47 log-probabilities: another model's are more than"
+        "recognised by 47 log-probabilities: another model's differ by more than"
     )
     assert "methods: gap_k" not in lines[11]
     assert lines[11].endswith("by prompt log-probabilities")
@@ -111,5 +111,5 @@ def test_a_dry_run_says_some_where_the_number_is_no_bound(stage, tmp_path):
         probes = len(server.seen) - before
         run(own)
         asked = len(server.seen) - before - 2 * probes - 8  # and a check
-    assert header.split()[:3] == ["pass", "requests,", "some"]
+    assert header.split()[:3] == ["pass", "requests,", "about"]
     assert int(last.split()[1]) == pytest.approx(asked, rel=0.3)

@@ -42,7 +42,7 @@ def test_a_server_writes_what_the_model_in_its_files_writes(stage, decoder, toke
     for server in ({}, {"ids": False, "names_ids": False}):
         with Server(**server) as served:
             model = open_models(stage(served.url), ())["target"].load(None)
-            assert model.write(prompts, 0) == decoder.write(prompts, 0)
+            assert model.generate(prompts, 0) == decoder.generate(prompts, 0)
 
 
 def test_the_first_text_of_a_text_server_is_the_words_before_the_cut(stage):
