@@ -104,9 +104,8 @@ def stored_object(
 def _subclass(target: str, base: Callable[..., T]) -> type[T] | None:
     module, _, name = target.rpartition(".")
     try:
-        candidate = getattr(import_module(module), name, None)
+        candidate: Any = getattr(import_module(module), name, None)
     except (ImportError, ValueError):
         return None
-    if isinstance(candidate, type) and isinstance(base, type) and issubclass(candidate, base):
-        return candidate
-    return None
+    is_class = isinstance(candidate, type) and isinstance(base, type)
+    return candidate if is_class and issubclass(candidate, base) else None  # type: ignore[arg-type]

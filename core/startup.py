@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import os
+import runpy
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -55,12 +56,22 @@ def check_import_name(package: str) -> None:
     Raises:
         ImportError: it is imported by its folder's name.
     """
-    if package.startswith(f"{IMPORT_NAME}.") or _module_to_run().split(".")[0] == package:
+    if package.startswith(f"{IMPORT_NAME}.") or _is_imported_to_be_run():
         return
     raise ImportError(
         f"{package} is imported by the name of its folder, which would create a second copy of "
         f"each class: import {IMPORT_NAME}.{package} instead."
     )
+
+
+def _is_imported_to_be_run() -> bool:
+    """Whether `runpy` imports the package, of which it then runs `__main__` (`python -m`)."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_get_module_details" and frame.f_globals is vars(runpy):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _UnbreakableFile(io.FileIO):
@@ -133,15 +144,10 @@ def _launcher_pid() -> int:
     return int(recorded or os.getppid())
 
 
-def _module_to_run() -> str:
-    """The module of `python -m MODULE`, while Python looks for it; "" otherwise."""
-    return sys.orig_argv[-len(sys.argv)] if sys.argv[:1] == ["-m"] else ""
-
-
 def _is_command() -> bool:
     """Whether a command of this project is about to run; other programs keep their handlers."""
-    if _module_to_run().removeprefix(f"{IMPORT_NAME}.") in PACKAGES:
-        return True
+    if sys.argv[:1] == ["-m"]:  # `python -m MODULE`, while Python looks for the module
+        return sys.orig_argv[-len(sys.argv)].removeprefix(f"{IMPORT_NAME}.") in PACKAGES
     return os.path.basename(sys.argv[0]) == COMMAND
 
 
