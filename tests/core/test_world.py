@@ -1,6 +1,7 @@
 """TODO."""
 
 import pytest
+import torch
 
 from contamination.core import distributed
 
@@ -50,5 +51,5 @@ def test_without_a_first_node_the_remedy_is_named(monkeypatch):
 
 
 def test_rank_0s_work_alone():
-    alone = distributed.World(0, 1, distributed.torch.device("cpu"))
+    alone = distributed.World(0, 1, torch.device("cpu"))
     assert alone.on_rank_0(lambda: 3) == 3
