@@ -1,4 +1,4 @@
-"""TODO."""
+"""Run folders: their names, manifests, and what is refused when one is opened."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Which fields and values are part of a run folder's name."""
 
 import json
 from dataclasses import dataclass, field

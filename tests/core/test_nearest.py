@@ -1,4 +1,4 @@
-"""TODO."""
+"""The finished folder that is most similar to a new one is logged with its differences."""
 
 import logging
 import os
