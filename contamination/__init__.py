@@ -1,11 +1,11 @@
 """Controlled contamination experiments for language models.
 
-Import what you need from here; nothing heavy is loaded before it is used:
+The public functions are imported from here; a package is loaded when its name is first used:
 
     from contamination import inject, train, score, evaluate, analyse
 
-`inject`, `train` and `analyse` run a stage with the command line's words and open what it made;
-`score` and `evaluate` take texts and a model (docs/python.md).
+`inject`, `train` and `analyse` run a stage with the overrides of the command line and return its
+result. `score` and `evaluate` take texts and a model (docs/python.md).
 """
 
 from __future__ import annotations

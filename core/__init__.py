@@ -1,1 +1,4 @@
 """What all stages share: artefacts, configuration, seeds, errors, the command line."""
+
+if not __name__.startswith("contamination."):
+    raise ImportError(f"import contamination.{__name__}: {__name__} is only its folder's name.")

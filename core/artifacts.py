@@ -1,8 +1,8 @@
-"""Run folders: a name from the config and the inputs, a manifest written last.
+"""Run folders: named by the config and the inputs, with a manifest that is written last.
 
-A stage writes one folder ``<runs>/<kind>/<slug>-<hash>``. The hash covers the resolved config
-(without the fields marked ``runtime``) and the digests of the inputs, never the clock or the
-machine. A folder without ``manifest.json`` is unfinished.
+A stage writes one folder ``<runs>/<kind>/<slug>-<hash>``. The hash is computed from the resolved
+config (without the fields marked ``runtime``) and the digests of the inputs, never from the time or
+the machine. A folder without ``manifest.json`` is unfinished.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ from contamination.core.stored_files import (
 if TYPE_CHECKING:
     import pandas as pd
 CONFIG = "config.yaml"
-NAMED = re.compile(r".+-[0-9a-f]{12}")  # as `locate` names a folder
+NAMED = re.compile(r".+-[0-9a-f]{12}")  # as `locate` returns it
 MODEL, WITH_MODEL = "hf", ("model", "masked_lm")  # a folder's model, and the kinds that have one
 UNKNOWN = "unknown"
-REVISION = "REVISION"  # the file that names the revision in a copy of the code
+REVISION = "REVISION"  # the file with the revision in a copy of the code
 
 
 @dataclass(frozen=True)
 class Built:
-    """What a stage made."""
+    """The files that a stage wrote, by their paths in its folder."""
 
-    content: Sequence[str]  # its files, which the digest names
-    counts: Mapping[str, Any] = field(default_factory=dict)  # worth recording
-    records: Sequence[str] = ()  # read later as well; the digest leaves them out: they hold times
+    content: Sequence[str]  # files that the folder's digest covers
+    counts: Mapping[str, Any] = field(default_factory=dict)  # numbers to record in the manifest
+    records: Sequence[str] = ()  # other files that are read later; the digest leaves them out
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,19 @@ class Artifact:
     """A finished run folder."""
 
     path: Path
-    kind: str  # what it holds
+    kind: str  # such as corpus, model or scores
     digest: str  # a hash of the content files alone
-    inputs: Mapping[str, str]  # the digests of what it was made from, by name
-    counts: Mapping[str, Any]  # what the stage counted
-    files: Mapping[str, str]  # the content files' SHA-256
-    records: Mapping[str, str] = field(default_factory=dict)  # that of the other files to be read
+    inputs: Mapping[str, str]  # the digests of the inputs, by name
+    counts: Mapping[str, Any]  # numbers that the stage recorded
+    files: Mapping[str, str]  # the SHA-256 of each content file
+    records: Mapping[str, str] = field(default_factory=dict)  # the SHA-256 of each other file
 
     def config(self) -> dict[str, Any]:
-        """The resolved config that the folder was made from."""
+        """Returns the resolved config of the run."""
         return read_config(self.path)
 
     def table(self, name: str) -> pd.DataFrame:
-        """The table in one of the folder's Parquet files.
+        """Returns the table in one of the folder's Parquet files.
 
         Raises:
             ArtifactError: the file is missing or can't be read.
@@ -95,7 +95,7 @@ class Artifact:
             return pd.read_parquet(self.path / name, page_checksum_verification=True)
 
     def lines(self, name: str) -> pd.DataFrame:
-        """The table in one of the folder's JSON Lines files; raises as `table` does."""
+        """Returns the table in one of the folder's JSON Lines files; raises as `table` does."""
         import pandas as pd
 
         with parsing(self.path / name):
@@ -103,10 +103,10 @@ class Artifact:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config that a run folder was made from: plain data, whatever classes it names.
+    """Returns the config of a run folder as plain data; no class that it names is imported.
 
     Raises:
-        ArtifactError: it is missing, not YAML, or exceeds the limits of `core.stored_files`.
+        ArtifactError: the file is missing, is not YAML, or exceeds a limit of `core.stored_files`.
     """
     try:
         return read_yaml(folder / CONFIG)
@@ -115,19 +115,19 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def locate(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, str]) -> Path:
-    """The folder for `config` and `inputs` (name → digest): a pure function of both."""
-    named = {"schema": SCHEMA, "kind": kind, "config": identity(config), "inputs": dict(inputs)}
-    digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    """Returns the path of the run folder for `config` and `inputs` (name → digest)."""
+    named_by = {"schema": SCHEMA, "kind": kind, "config": identity(config), "inputs": dict(inputs)}
+    digest = hashlib.sha256(json.dumps(named_by, sort_keys=True).encode()).hexdigest()
     return runs / kind / f"{file_name(slug)}-{digest[:12]}"
 
 
 def file_name(words: str) -> str:
-    """The words as one part of a path."""
+    """Returns the words as one part of a path: letters, digits, dots and hyphens."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether the folder's manifest was written."""
+    """Returns whether the folder has a manifest."""
     return (folder / MANIFEST).is_file()
 
 
@@ -137,66 +137,79 @@ def build(
     inputs: Mapping[str, str],
     make: Callable[[Path], Built],
     named: Any = None,
+    *,
+    log_nearest: bool = True,
 ) -> Artifact:
-    """The finished folder: reused where complete, else made (or resumed) by `make`.
+    """Return the finished run folder; if it is not complete, `make` builds or resumes it.
 
-    Of several processes that need the same folder one makes it and the others wait. `config` is
-    for its config.yaml, `named` what `locate` was given instead (None: the same), and `inputs` are
-    the digests of what it is made from, by name.
+    If several processes need the same folder, one of them builds it and the others wait.
+
+    Args:
+        folder: as `locate` returns it.
+        config: what config.yaml will contain.
+        inputs: the digests of the inputs, by name.
+        make: writes the files into the folder.
+        named: the config that `locate` was given; None: `config`.
+        log_nearest: whether to log which finished folder differs least from a new one.
     """
     if not is_complete(folder):
         with building(folder) as check:
             if not is_complete(folder):
-                own = identity(config if named is None else named)
-                say_nearest(folder, SCHEMA, own, inputs)
+                named_by = identity(config if named is None else named)
+                if log_nearest:
+                    say_nearest(folder, SCHEMA, named_by, inputs)
                 with begun(folder, config):
                     built = make(folder)
                     check()
-                    commit(folder, inputs, built, own)
+                    commit(folder, inputs, built, named_by)
     return open_artifact(folder, folder.parent.name)
 
 
 @contextmanager
 def begun(folder: Path, config: Any) -> Iterator[None]:
-    """Start or resume the folder; a disk that refuses is an error, and bad input is undone."""
-    new = not folder.exists()
-    _begin(folder, config)
+    """Start or resume a folder; remove a new one again if the config can't work.
+
+    Raises:
+        DataError: the disk refuses to write.
+    """
+    is_new = not folder.exists()
+    _write_config(folder, config)
     try:
         with disk_errors(folder):
             yield
     except UserError as error:
-        # a configuration that can't work is never resumed: its folder goes
-        empty = [path.name for path in folder.iterdir()] == [CONFIG]
-        if new and (empty or isinstance(error, ConfigError)):
+        # a run with such a config is never resumed, so its folder is removed
+        is_empty = [path.name for path in folder.iterdir()] == [CONFIG]
+        if is_new and (is_empty or isinstance(error, ConfigError)):
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 @contextmanager
 def beside(folder: Path, config: Any, claim: str) -> Iterator[bool]:
-    """Add files to a folder that others may add to, or build, at the same time.
+    """Add files to a folder to which other processes may add files, or which they may build.
 
     Only one process at a time has the `claim`; the others wait for it.
 
     Yields:
-        Whether the folder is unfinished: to one that is finished nothing may be added.
+        Whether the folder is unfinished; nothing may be added to a finished one.
     """
     with building(folder.with_name(f"{folder.name}{CLAIM}{claim}")):
-        unfinished = not is_complete(folder)
+        is_unfinished = not is_complete(folder)
         with disk_errors(folder):
-            if unfinished and not (folder / CONFIG).exists():
-                _begin(folder, config)
-            yield unfinished
+            if is_unfinished and not (folder / CONFIG).exists():
+                _write_config(folder, config)
+            yield is_unfinished
 
 
-def _begin(folder: Path, config: Any) -> None:
+def _write_config(folder: Path, config: Any) -> None:
     text = config_text(config)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CONFIG, text)
 
 
 def config_text(config: Any) -> str:
-    """The config as YAML that `read_config` reads.
+    """Returns the config as YAML that `read_config` can read.
 
     Raises:
         ConfigError: it exceeds a limit of `core.stored_files`.
@@ -213,49 +226,53 @@ def config_text(config: Any) -> str:
 
 
 def require_size(text: str, most: int) -> None:
-    """Raise a ConfigError unless the text of a config has at most so many bytes."""
+    """Raise a ConfigError if the text of a config has more than `most` bytes."""
     if (size := len(text.encode())) > most:
         raise ConfigError(
             f"The configuration has {size:,} bytes, and {most:,} can be read again: give fewer or "
-            "shorter values, or files that hold them."
+            "shorter values, or files that contain them."
         )
 
 
 def commit(
     folder: Path, inputs: Mapping[str, str], built: Built, named: Mapping[str, Any] | None = None
 ) -> None:
-    """Write the manifest, last and atomically: from here on the folder counts as complete.
+    """Write the manifest, last and atomically: the folder is complete from then on.
 
-    Of `inputs` (name → digest) it was made; `named` are the settings that name the folder.
+    Args:
+        folder: the run folder.
+        inputs: the digests of its inputs, by name.
+        built: its files.
+        named: the settings that name the folder.
     """
     names = sorted({CONFIG, *built.content, *built.records})
-    for name in [*foreign(folder, names)]:  # of an attempt that was killed
+    for name in [*foreign(folder, names)]:  # left by an attempt that was killed
         (folder / name).unlink()
     for name in names:
         sync(folder / name)
-    found = digests({name: folder / name for name in names})
-    files = {name: found.pop(name) for name in sorted(built.content)}
+    record_digests = digests({name: folder / name for name in names})
+    content_digests = {name: record_digests.pop(name) for name in sorted(built.content)}
     manifest = {
         "kind": folder.parent.name,
         "schema": SCHEMA,
         "version": metadata.version("contamination-testbed"),
         "revision": code_revision(),
-        "digest": files_digest(files),
+        "digest": files_digest(content_digests),
         "identity": named,
         "inputs": dict(inputs),
         "counts": dict(built.counts),
-        "files": files,
-        "records": found,
+        "files": content_digests,
+        "records": record_digests,
         "bytes": {name: (folder / name).stat().st_size for name in names},
     }
     write_text(folder / MANIFEST, sealed(manifest))
 
 
 def open_artifact(folder: Path | str, kind: str) -> Artifact:
-    """Open a finished folder of the given kind, once it is known to be whole.
+    """Open a finished folder of the given kind, after its integrity was checked.
 
     Raises:
-        ArtifactError: it is missing, unfinished, damaged, or another kind's.
+        ArtifactError: it is missing, unfinished, damaged, or of another kind.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -269,41 +286,41 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
     manifest = read_manifest(folder)
     if manifest["kind"] != kind or manifest["schema"] != SCHEMA:
         raise ArtifactError(
-            f"{folder} holds a {manifest['kind']} of schema {manifest['schema']}, "
+            f"{folder} contains a {manifest['kind']} of schema {manifest['schema']}, "
             f"not a {kind} of schema {SCHEMA}: give the folder that the {kind} stage wrote."
         )
     ensure_whole(folder, manifest)
-    parts = ("digest", "inputs", "counts", "files", "records")
-    return Artifact(folder, kind, *(manifest[part] for part in parts))
+    keys = ("digest", "inputs", "counts", "files", "records")
+    return Artifact(folder, kind, *(manifest[key] for key in keys))
 
 
 def check_owner(path: Path | str) -> None:
-    """Where a file or folder is in a run folder of this version, check that the latter is whole.
+    """If a file or folder is in a run folder of this version, check the integrity of the latter.
 
-    A path that leads through a link is checked where the link is, and where it leads.
+    A path with a symbolic link is checked at the link and at its target.
 
     Raises:
-        ArtifactError: it is damaged, it was finished once and has lost its manifest, or its stage
-            did not write that folder.
+        ArtifactError: the run folder is damaged, it has lost its manifest, or its stage did not
+            write the path.
     """
-    for place in dict.fromkeys((Path(os.path.abspath(path)), Path(path).resolve())):
-        for owner in place.parents[:2]:
+    for location in dict.fromkeys((Path(os.path.abspath(path)), Path(path).resolve())):
+        for owner in location.parents[:2]:
             if is_complete(owner):
                 check_folder(owner)
-                _check_listed(owner, place)
-            elif place.name == MODEL and place.parent == owner and _was_finished(owner):
-                raise refusal(owner, f"{MANIFEST} is missing, so nothing vouches for the rest")
+                _check_listed(owner, location)
+            elif location.name == MODEL and location.parent == owner and _was_finished(owner):
+                raise refusal(owner, f"{MANIFEST} is missing, so the other files can't be checked")
 
 
-def _check_listed(owner: Path, place: Path) -> None:
-    """Check that a folder in a finished one is of its stage: its manifest lists files in it."""
+def _check_listed(owner: Path, path: Path) -> None:
+    """Check that a folder's manifest lists files in one of its subfolders."""
     try:
         manifest = read_manifest(owner)
-    except ArtifactError:  # another program's, as `check_folder` has seen
+    except ArtifactError:  # `check_folder` accepted the folder of another program
         return
-    name = place.relative_to(owner).as_posix()
+    name = path.relative_to(owner).as_posix()
     is_listed = any(file.startswith(f"{name}/") for file in manifest.get("bytes", ()))
-    if manifest["schema"] == SCHEMA and place.is_dir() and not is_listed:
+    if manifest["schema"] == SCHEMA and path.is_dir() and not is_listed:
         raise refusal(owner, f"{name} was not written by the stage (move it elsewhere)")
 
 
@@ -320,15 +337,15 @@ def check_folder(folder: Path) -> None:
     except ArtifactError:
         if (folder / CONFIG).is_file() or NAMED.fullmatch(folder.name):
             raise
-        return  # of texts from elsewhere, say
+        return  # not a run folder, but for example texts from elsewhere
     if manifest["schema"] == SCHEMA:
         ensure_whole(folder, manifest)
 
 
 def _was_finished(folder: Path) -> bool:
-    """Whether a folder with a model and without a manifest is a training's: by config or by name.
+    """Whether a folder with a model but no manifest was written by training.
 
-    The model is written last, right before the manifest.
+    The model is written last, immediately before the manifest. The config or the name shows it.
     """
     if not (folder / CONFIG).is_file():
         return folder.parent.name in WITH_MODEL and NAMED.fullmatch(folder.name) is not None
@@ -339,7 +356,7 @@ def _was_finished(folder: Path) -> bool:
 
 
 def version() -> str:
-    """The release, and the revision of a checkout."""
+    """Returns the name and the release, with the revision if it is known."""
     name, revision = "contamination-testbed", code_revision()
     release = f"{name} {metadata.version(name)}"
     return release if revision == UNKNOWN else f"{release} ({revision})"
@@ -347,22 +364,23 @@ def version() -> str:
 
 @cache
 def code_revision() -> str:
-    """The git revision of the code (with + where it is changed), or 'unknown'."""
-    home = Path(__file__).resolve().parents[1]
-    if (home / REVISION).is_file():  # a snapshot
-        return (home / REVISION).read_text().strip()
-    its_own = ["git", "ls-files", "--error-unmatch", __file__]  # installed in another's checkout?
-    call = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
+    """Returns the git revision of the code (with + if files were changed), or 'unknown'."""
+    root = Path(__file__).resolve().parents[1]
+    if (root / REVISION).is_file():  # a snapshot of the code
+        return (root / REVISION).read_text().strip()
+    # fails if the code is installed inside the checkout of another project
+    list_this_file = ["git", "ls-files", "--error-unmatch", __file__]
+    describe = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
-        for words in (its_own, call):
-            run = subprocess.run(words, cwd=home, capture_output=True, text=True, check=True)
+        for call in (list_this_file, describe):
+            done = subprocess.run(call, cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return UNKNOWN
-    return run.stdout.strip()
+    return done.stdout.strip()
 
 
 def as_data(value: Any) -> Any:
-    """Dataclasses, mappings and sequences as what YAML and JSON have."""
+    """Returns dataclasses, mappings and sequences as dicts and lists for YAML and JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: as_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

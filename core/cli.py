@@ -1,4 +1,9 @@
-"""The door of every stage: Hydra's command line, with one-paragraph errors."""
+"""The command line of every stage: Hydra, with errors of one paragraph and exit statuses.
+
+`command` and `said` run a stage or a tool from the command line; `made` and `composed` do so from
+Python. The rest of the module checks a composed config and the values of a sweep, words Hydra's
+errors, and silences other libraries.
+"""
 
 from __future__ import annotations
 
@@ -33,61 +38,31 @@ from contamination.core.signals import obeyed
 from contamination.core.stored_files import check_writable
 from contamination.core.terminal import escaped
 
-
-@contextmanager
-def silenced() -> Iterator[None]:
-    """Drop what is written to standard output and error, by compilers that a library calls too."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [(stream, os.dup(stream)) for stream in (1, 2)]
-    try:
-        with open(os.devnull, "w") as nowhere:
-            for stream, _ in kept:
-                os.dup2(nowhere.fileno(), stream)
-            yield
-    finally:
-        sys.stdout.flush()  # into nowhere, what Python has kept back
-        sys.stderr.flush()
-        for stream, copy in kept:
-            os.dup2(copy, stream)
-            os.close(copy)
-
-
-def quiet_libraries() -> None:
-    """Errors still show; progress bars and advice of libraries do not."""
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    os.environ.setdefault("WANDB_SILENT", "true")
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # to its makers, from offline runs too
-    for name in ("DeepSpeed", "httpx", "matplotlib", "numexpr", "transformers"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module=r"(deepspeed|torch|transformers)\..*")
-    warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a chart shows a box
-
-
 CONF = Path(__file__).resolve().parents[1] / "conf"
+T = TypeVar("T")
 
 
 def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
-    """Compose `conf/<config_name>.yaml` with the command line's overrides and run it.
+    """Compose `conf/<config_name>.yaml` with the command line's overrides and call `run` with it.
 
-    Returns the exit status: 0, 2 after an error that the user can fix, 143 after SIGTERM and 130
-    after SIGINT. Any other exception is raised, with which Python exits with 1.
+    Returns:
+        The exit status: 0, 2 after an error that the user can fix, 143 after SIGTERM and 130 after
+        SIGINT. Any other exception is raised, so that Python exits with 1.
 
     Raises:
-        SystemExit: with 2 if a sweep can't start, or to a launcher that reports the failure itself.
+        SystemExit: with 2 if a sweep can't start. In a process whose launcher reports the failure,
+            with the status of the error.
     """
-    if "--version" in sys.argv[1:]:  # of which Hydra would say its own
+    if "--version" in sys.argv[1:]:  # Hydra would print its own version
         return said(lambda: print(version()))
-    # Threads that wait by spinning slow torch down some twenty-fold beside any other busy process.
+    # Threads that wait by spinning make torch some twenty times slower beside another busy process.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises, and the errors below are ours to word
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors and leaves their text to us
     quiet_libraries()
-    failed: list[UserError] = []
+    user_errors: list[UserError] = []
 
-    def job(config: DictConfig) -> None:
-        process_records.leave_in(config.get("records"))  # given by a launcher
+    def run_job(config: DictConfig) -> None:
+        process_records.leave_in(config.get("records"))  # set by a launcher
         try:
             check_size(config)
             integrity.follow(config.get("verify", integrity.CHANGED))
@@ -98,130 +73,86 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
                 sys.exit(error.status if isinstance(error, UserError | StoppedError) else 1)
             if not isinstance(error, UserError):  # a StoppedError ends a sweep as well
                 raise
-            failed.append(error)  # kept from Hydra, which would put a line of its own before it
+            user_errors.append(error)  # Hydra would print a line of its own before it
 
     try:
         secrets.check_overrides(sys.argv[1:])
         check_sweeper(sys.argv[1:])
         with obeyed(), disk_errors():
-            hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
+                run_job
+            )()
     except (StoppedError, UserError) as error:
-        return _say(error)
+        return _print_error(error)
     except (HydraException, OmegaConfBaseException) as error:
-        return _say(UserError(worded(error)))
-    return max([0, *map(_say, failed)])
+        return _print_error(UserError(_hydra_message(error)))
+    return max([0, *map(_print_error, user_errors)])
 
 
 def said(tool: Callable[[], int | None]) -> int:
-    """Run a tool that is no Hydra application; its exit status, or 2 after a user's error."""
+    """Run a tool that is no Hydra application.
+
+    Returns:
+        The exit status: the tool's (0 for None), or that of a user's error or a signal, which is
+        printed.
+    """
     quiet_libraries()
     try:
         with obeyed(), disk_errors():
             return tool() or 0
     except (UserError, StoppedError) as error:
-        return _say(error)
+        return _print_error(error)
 
 
-def _say(error: UserError | StoppedError) -> int:
-    said = "stopped" if isinstance(error, StoppedError) else "error"
-    words = escaped(secrets.without_given(str(error), sys.argv[1:]))
-    print(f"{said}: {words}", file=sys.stderr)
+def _print_error(error: UserError | StoppedError) -> int:
+    """Print the error, without secrets of the command line, and return its exit status."""
+    label = "stopped" if isinstance(error, StoppedError) else "error"
+    message = escaped(secrets.without_given(str(error), sys.argv[1:]))
+    print(f"{label}: {message}", file=sys.stderr)
     return error.status
 
 
-def check_sweeper(overrides: Sequence[str]) -> None:
-    """Check that a sweep's values are given to the fields themselves.
+def made(name: str, words: Sequence[str], schema: type[T], run: Callable[[T], Artifact]) -> Path:
+    """Run a stage from Python as the command does with these overrides.
 
-    Hydra's own sweeper reads `hydra.sweeper.params` from files; from a command line it fails with a
-    traceback, except for null, which leaves out what a file sweeps over.
+    Args:
+        name: of the file in conf/, without its suffix.
+        words: overrides, such as `"seed=1"`.
+        schema: the stage's config class.
+        run: the stage, which builds a run folder or reuses a finished one.
 
-    Raises:
-        ConfigError: they are given to `hydra.sweeper.params`.
-    """
-    if any(override.startswith("hydra/sweeper=") for override in overrides):
-        return
-    for override in overrides:
-        field, _, value = override.lstrip("+").partition("=")
-        if re.match(r"hydra\.sweeper\.params\b", field) and value != "null":
-            raise ConfigError(
-                f"{field} is {value}: on the command line, give the values to the field itself, "
-                "such as --multirun seed=0,1. hydra.sweeper.params=null leaves out those of a file."
-            )
-
-
-class SweepCheck(Callback):
-    """Hydra's callback that ends a sweep that can't start, before anything is written.
-
-    Hydra turns exceptions in a callback into warnings, but for SystemExit.
-    """
-
-    def on_multirun_start(self, config: DictConfig, **_: object) -> None:
-        """Exit with the status of a user's error if `runs` or the sweep's values can't be used."""
-        try:
-            check_runs(config)
-            check_cells(config)
-        except UserError as error:
-            raise SystemExit(_say(error)) from error
-
-
-def check_cells(config: DictConfig) -> None:
-    """Check that Hydra's own sweeper runs what the command line says.
+    Returns:
+        The run folder.
 
     Raises:
-        ConfigError: there is no cell, as of `seed=range(0,0)`, or a list has ranges in it.
+        UserError: the errors of the command.
     """
-    if not _is_basic(config):
-        return
-    size = config.hydra.sweeper.get("max_batch_size")
-    remedy = "give 1 or more, or null."
-    require(size is None or size >= 1, "hydra.sweeper.max_batch_size", size, remedy)
-    with suppress(HydraException):  # of values that the sweeper itself refuses, with its reason
-        for override in _swept(config):
-            values = override.value()
-            if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
-                field, _, value = str(override.input_line).partition("=")
-                remedy = "--multirun takes one range, or a list of values. Write the values out."
-                raise ConfigError(f"{field} is {value}: {remedy}")
-        if combinations(config) != []:
-            return
-        for override in _swept(config):
-            if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
-                field, _, value = str(override.input_line).partition("=")
-                remedy = "give at least one value."
-                raise ConfigError(f"{field} is {value}: --multirun has nothing to run, {remedy}")
+    with disk_errors():
+        return run(composed(name, words, schema)).path
 
 
-def combinations(config: DictConfig) -> list[list[str]] | None:
-    """The overrides of each cell of a sweep, as Hydra's own sweeper combines them.
+def composed(name: str, words: Sequence[str], schema: type[T]) -> T:
+    """Returns the config of `conf/<name>.yaml` with overrides such as `corpus=news`, `seed=1`.
 
-    None for another sweeper, which chooses the cells as it goes.
+    Raises:
+        ConfigError: a field or a choice is unknown, or a value is not allowed.
     """
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
-    if not _is_basic(config):
-        return None
-    return [cell for batch in BasicSweeper.split_arguments(_swept(config), None) for cell in batch]
-
-
-def _is_basic(config: DictConfig) -> bool:
-    """Whether Hydra's own sweeper makes the cells."""
-    return bool(config.hydra.sweeper._target_.endswith(".BasicSweeper"))
-
-
-def _swept(config: DictConfig) -> list[Override]:
-    """The overrides of a sweep, of its configuration and then of the command line."""
-    parameters = config.hydra.sweeper.params or {}
-    words = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
-    loader = GlobalHydra.instance().config_loader()
-    parsed: list[Override] = OverridesParser.create(config_loader=loader).parse_overrides(words)
-    return parsed
+    for word in words:
+        require(isinstance(word, str), "words", word, 'give texts, such as "seed=1".')
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = compose(name, list(words))
+    except HydraException as error:
+        raise ConfigError(_hydra_message(error)) from error
+    check_runs(config)
+    return convert(config, schema)
 
 
 def check_runs(config: DictConfig) -> str:
-    """The folder of all artefacts.
+    """Returns the folder of all run folders (`runs`).
 
     Raises:
-        ConfigError: it has no name, or is in a file system without a disk.
+        ConfigError: it is empty, or in a file system without a disk, such as /proc.
     """
     runs = config.get("runs", "runs")
     require(runs != "", "runs", runs, "give a folder.")
@@ -230,73 +161,170 @@ def check_runs(config: DictConfig) -> str:
 
 
 def check_size(config: DictConfig) -> None:
-    """Raise a ConfigError where a run folder's config.yaml could not be read again."""
+    """Raise a ConfigError if config.yaml of a run folder would be too large to read again."""
     try:
         check_writable(OmegaConf.to_container(config))
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
 
 
-def worded(error: Exception) -> str:
-    """What Hydra or OmegaConf says, in one paragraph."""
+def check_sweeper(overrides: Sequence[str]) -> None:
+    """Check that the command line gives the values of a sweep to the fields themselves.
+
+    Hydra's own sweeper reads `hydra.sweeper.params` from files. On a command line it fails with a
+    traceback, except for null, which drops the values of a file.
+
+    Raises:
+        ConfigError: values are given to `hydra.sweeper.params`.
+    """
+    if any(override.startswith("hydra/sweeper=") for override in overrides):
+        return
+    for override in overrides:
+        field, _, value = override.lstrip("+").partition("=")
+        if re.match(r"hydra\.sweeper\.params\b", field) and value != "null":
+            raise ConfigError(
+                f"{field} is {value}: on the command line, give the values to the field itself, "
+                "such as --multirun seed=0,1. hydra.sweeper.params=null drops those of a file."
+            )
+
+
+class SweepCheck(Callback):
+    """A Hydra callback that ends a sweep that can't start, before anything is written.
+
+    Hydra turns exceptions in a callback into warnings, except SystemExit.
+    """
+
+    def on_multirun_start(self, config: DictConfig, **_: object) -> None:
+        """Exit with the status of a user's error if `runs` or the sweep's values can't be used."""
+        try:
+            check_runs(config)
+            check_cells(config)
+        except UserError as error:
+            raise SystemExit(_print_error(error)) from error
+
+
+def check_cells(config: DictConfig) -> None:
+    """Check that Hydra's own sweeper would run the cells that the command line describes.
+
+    Raises:
+        ConfigError: there is no cell, as with `seed=range(0,0)`, or a list contains ranges.
+    """
+    if not _has_basic_sweeper(config):
+        return
+    batch_size = config.hydra.sweeper.get("max_batch_size")
+    remedy = "give 1 or more, or null."
+    require(
+        batch_size is None or batch_size >= 1, "hydra.sweeper.max_batch_size", batch_size, remedy
+    )
+    with suppress(HydraException):  # the sweeper itself refuses such values with a reason
+        for override in _sweep_overrides(config):
+            values = override.value()
+            if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
+                remedy = "--multirun takes one range, or a list of values. Write the values out."
+                raise _override_error(override, remedy)
+        if combinations(config) != []:
+            return
+        for override in _sweep_overrides(config):
+            if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
+                remedy = "--multirun has nothing to run, give at least one value."
+                raise _override_error(override, remedy)
+
+
+def _override_error(override: Override, remedy: str) -> ConfigError:
+    field, _, value = str(override.input_line).partition("=")
+    return ConfigError(f"{field} is {value}: {remedy}")
+
+
+def combinations(config: DictConfig) -> list[list[str]] | None:
+    """Returns the overrides of each cell of a sweep, as Hydra's own sweeper combines them.
+
+    None for another sweeper, which chooses the next cells while the sweep runs.
+    """
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    if not _has_basic_sweeper(config):
+        return None
+    batches = BasicSweeper.split_arguments(_sweep_overrides(config), None)
+    return [cell for batch in batches for cell in batch]
+
+
+def _has_basic_sweeper(config: DictConfig) -> bool:
+    return bool(config.hydra.sweeper._target_.endswith(".BasicSweeper"))
+
+
+def _sweep_overrides(config: DictConfig) -> list[Override]:
+    """The overrides of a sweep: those of its configuration, then those of the command line."""
+    parameters = config.hydra.sweeper.params or {}
+    words = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    overrides: list[Override] = parser.parse_overrides(words)
+    return overrides
+
+
+def _hydra_message(error: Exception) -> str:
+    """An error of Hydra or OmegaConf in one paragraph."""
     if isinstance(error, MissingConfigException):
-        return _unknown_choice(error)
-    return _unreadable(error) if isinstance(error, OverrideParseException) else _words(error)
+        return _unknown_choice_message(error)
+    if isinstance(error, OverrideParseException):
+        return _unreadable_override_message(error)
+    return _one_paragraph(error)
 
 
-def _unreadable(error: OverrideParseException) -> str:
-    """An override with signs that Hydra's grammar takes in quotes only, with the quotes."""
+def _unreadable_override_message(error: OverrideParseException) -> str:
+    """Shows the override in quotes, which Hydra's grammar requires around some characters."""
     name, equals, value = error.override.partition("=")
     quoted = shlex.quote(f'{name}="{value}"')
     if not equals or '"' in value or "'" in value:
-        return _words(error)
+        return _one_paragraph(error)
     return f"{name} is {value}: Hydra can't read it. If it is a text, put it in quotes: {quoted}."
 
 
-def _unknown_choice(error: MissingConfigException) -> str:
-    """'Could not find benchmark/bolq' with the near names."""
+def _unknown_choice_message(error: MissingConfigException) -> str:
+    """'Could not find benchmark/bolq' with similar names."""
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
     if not group or not (CONF / group).is_dir():
-        return _words(error)
-    known = {path.stem for path in (CONF / group).glob("*.yaml")}
-    with suppress(OSError):  # what Hydra's store raises for a group that it lacks
-        known |= {Path(node).stem for node in ConfigStore.instance().list(group)}
-    return f"{group}={name}: unknown {group}. {near_names(name, known)}"
+        return _one_paragraph(error)
+    choices = {path.stem for path in (CONF / group).glob("*.yaml")}
+    with suppress(OSError):  # Hydra's store raises it for a group that it lacks
+        choices |= {Path(node).stem for node in ConfigStore.instance().list(group)}
+    return f"{group}={name}: unknown {group}. {near_names(name, choices)}"
 
 
-def _words(error: Exception) -> str:
+def _one_paragraph(error: Exception) -> str:
     cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
     lines = [line.strip() for line in [*str(error).splitlines(), *str(cause).splitlines()]]
     detail = re.compile(r"(full_key|object_type|reference_type)")
-    kept = [line for line in dict.fromkeys(lines) if line and not detail.match(line)]
-    return f"{' '.join(kept)} (see the options with --cfg job)"
+    sentences = [line for line in dict.fromkeys(lines) if line and not detail.match(line)]
+    return f"{' '.join(sentences)} (see the options with --cfg job)"
 
 
-T = TypeVar("T")
-
-
-def made(name: str, words: Sequence[str], schema: type[T], run: Callable[[T], Artifact]) -> Path:
-    """The folder that `run` makes, or finds made: as the command does with these words.
-
-    Raises:
-        UserError: as the command does.
-    """
-    with disk_errors():
-        return run(composed(name, words, schema)).path
-
-
-def composed(name: str, words: Sequence[str], schema: type[T]) -> T:
-    """`conf/<name>.yaml` with overrides such as `corpus=news` and `seed=1`.
-
-    Raises:
-        ConfigError: an unknown field or choice, or a value that is not allowed.
-    """
-    for word in words:
-        require(isinstance(word, str), "words", word, 'give texts, such as "seed=1".')
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Discard standard output and error, also of subprocesses such as compilers."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved_descriptors = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose(name, list(words))
-    except HydraException as error:
-        raise ConfigError(worded(error)) from error
-    check_runs(config)
-    return convert(config, schema)
+        with open(os.devnull, "w") as devnull:
+            for descriptor, _ in saved_descriptors:
+                os.dup2(devnull.fileno(), descriptor)
+            yield
+    finally:
+        sys.stdout.flush()  # what Python has buffered is discarded as well
+        sys.stderr.flush()
+        for descriptor, copy in saved_descriptors:
+            os.dup2(copy, descriptor)
+            os.close(copy)
+
+
+def quiet_libraries() -> None:
+    """Turn off progress bars and advice of libraries; their errors are still shown."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("WANDB_SILENT", "true")
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would report from offline runs too
+    for name in ("DeepSpeed", "httpx", "matplotlib", "numexpr", "transformers"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"(deepspeed|torch|transformers)\..*")
+    warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the chart has a box

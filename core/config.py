@@ -1,4 +1,4 @@
-"""Typed configuration: a dataclass schema a node, checked when Hydra composes and at the door."""
+"""Typed configuration: dataclass schemas with ranges, conversion of Hydra's config, identities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contamination.core.stored_files import literal
 
 @dataclass(frozen=True)
 class Range:
-    """Which values a field may have, and the remedy where it has another."""
+    """A test for the allowed values of a field, and the remedy for any other value."""
 
     holds: Callable[[Any], bool]
     remedy: str
@@ -37,23 +37,23 @@ DEVICE = Range(
 
 
 def at_least(low: float) -> Range:
-    """A finite number from `low` on."""
+    """Returns the range of finite numbers of at least `low`."""
     return Range(lambda value: low <= value < math.inf, f"give {low} or more.")
 
 
 def between(low: float, high: float) -> Range:
-    """A number from `low` to `high`, both included."""
+    """Returns the range of numbers from `low` to `high`, both included."""
     return Range(lambda value: low <= value <= high, f"give {low:,} to {high:,}.")
 
 
 def one_of(names: Iterable[str]) -> Range:
-    """One of these words."""
-    known = tuple(names)
-    return Range(lambda value: value in known, f"choose from {', '.join(known)}.")
+    """Returns the range of these names."""
+    choices = tuple(names)
+    return Range(lambda value: value in choices, f"choose from {', '.join(choices)}.")
 
 
 def limited(default: Any, range_: Range | None, **metadata: Any) -> Any:
-    """A dataclass field with a default and a range; a list is copied for each object."""
+    """Returns a dataclass field with a default and a range; a list is copied for each object."""
     metadata["range"] = range_
     if isinstance(default, list):
         return dataclasses.field(default_factory=default.copy, metadata=metadata)
@@ -61,12 +61,12 @@ def limited(default: Any, range_: Range | None, **metadata: Any) -> Any:
 
 
 class Ranged:
-    """A dataclass of `limited` fields; one out of its range raises a ConfigError.
+    """Base class of config dataclasses: a field outside its range raises a ConfigError.
 
-    A field that may be None is not checked where it is None.
+    Optional fields may also be None.
 
     Args:
-        node: the config node that holds the fields, for the error.
+        node: the config node of the fields, for the error.
     """
 
     node: ClassVar[str] = ""
@@ -76,15 +76,15 @@ class Ranged:
         cls.node = cls.node if node is None else node
 
     def __post_init__(self) -> None:
-        for own in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
-            value, range_ = getattr(self, own.name), own.metadata.get("range")
-            optional = "None" in str(own.type)
-            if range_ and not (optional and value is None):
-                remedy = range_.remedy.removesuffix(".") + (", or null." if optional else ".")
-                self.require(range_.holds(value), own.name, remedy)
+        for field in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
+            value, range_ = getattr(self, field.name), field.metadata.get("range")
+            is_optional = "None" in str(field.type)
+            if range_ and not (is_optional and value is None):
+                remedy = range_.remedy.removesuffix(".") + (", or null." if is_optional else ".")
+                self.require(range_.holds(value), field.name, remedy)
 
     def require(self, condition: bool, name: str, remedy: str) -> None:
-        """Raise a ConfigError that names the field, its value and the remedy unless it holds."""
+        """Raise a ConfigError with field, value and remedy unless `condition` is true."""
         require(condition, f"{self.node}.{name}".lstrip("."), getattr(self, name), remedy)
 
 
@@ -93,27 +93,30 @@ UNLESS_DEFAULT = "unless default"
 
 
 def runtime(default: Any, range_: Range | None = None) -> Any:
-    """A dataclass field that says how to run, not what is made: not part of a run folder's name."""
+    """Returns a dataclass field that does not change results: not part of a run folder's name."""
     return limited(default, range_, identity=False)
 
 
 def named_where_set(default: Any, range_: Range | None = None) -> Any:
-    """A dataclass field younger than folders that exist: part of a name unless it is the default.
+    """Returns a dataclass field that is part of a folder's name unless it has its default.
 
-    A folder that was made before the field was there then keeps its name.
+    For fields that were added later: folders that were written before keep their names.
     """
     return limited(default, range_, identity=UNLESS_DEFAULT)
 
 
 def register(node: str, schema: type) -> None:
-    """Let the defaults list name `schema/<node>` to type the config node `<node>`."""
+    """Register `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`."""
     ConfigStore.instance().store(group="schema", name=node, node=_structured(schema), package=node)
 
 
 def convert(config: DictConfig, schema: type[T]) -> T:
-    """The part of `config` that `schema` names, as a checked plain dataclass.
+    """Returns the fields of `schema` from `config` as a checked plain dataclass.
 
     Fields may be plain values, dataclasses, and dicts or lists of dataclasses.
+
+    Raises:
+        ConfigError: a field is missing or unknown, or a value is not allowed.
     """
     hints = typing.get_type_hints(schema)
     values: dict[str, Any] = {}
@@ -134,7 +137,7 @@ def convert(config: DictConfig, schema: type[T]) -> T:
             nodes = _collection(name, config[name], ListConfig)
             values[name] = [_typed(f"{name}.{i}", inner, v) for i, v in enumerate(nodes)]
         else:
-            plain[name] = literal(config[name])  # whose references are resolved: none twice
+            plain[name] = literal(config[name])  # interpolations are resolved only once
     return schema(**values, **_plain_values(schema, plain))
 
 
@@ -146,10 +149,10 @@ def _collection(name: str, node: Any, kind: type) -> Any:
 
 
 def _typed(name: str, schema: Any, node: Any) -> Any:
-    known = [f.name for f in dataclasses.fields(schema)]
+    field_names = [field.name for field in dataclasses.fields(schema)]
     for key in _collection(name, node, DictConfig):
-        if key not in known:  # added with a +, where Hydra takes any
-            raise ConfigError(f"{name}.{key}: unknown field. {near_names(str(key), known)}")
+        if key not in field_names:  # added with a +, for which Hydra allows any name
+            raise ConfigError(f"{name}.{key}: unknown field. {near_names(str(key), field_names)}")
     try:
         merged = OmegaConf.merge(_structured(schema), node)
         merged._set_parent(node._get_parent())  # an interpolation may name another node
@@ -177,24 +180,24 @@ def _structured(schema: Any) -> DictConfig:
 def _unlock(node: Any) -> None:
     if isinstance(node, DictConfig):
         OmegaConf.set_readonly(node, None)
-        for key in node:  # none where it is None or missing
+        for key in node:  # no keys if the node is None or missing
             _unlock(node._get_node(key))
 
 
 def identity(value: Any, name: str = "") -> Any:
-    """`value` as plain data, without the fields that say how to run.
+    """Returns `value` as plain data, without the fields that don't change results.
 
     Args:
         value: a dataclass, a mapping, a list, or a leaf.
-        name: the config field that holds it, for the error.
+        name: the config field of the value, for the error.
 
     Raises:
-        ConfigError: a leaf or a key whose text may differ from process to process, such as that of
-            a set or a function, or NaN, which does not even equal itself.
+        ConfigError: a leaf or a key is NaN, or an object whose text may differ between processes,
+            such as a set or a function.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        own = dataclasses.fields(value)
-        value = {f.name: getattr(value, f.name) for f in own if names(f, getattr(value, f.name))}
+        values = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
+        value = {field.name: inner for field, inner in values.items() if names(field, inner)}
     if isinstance(value, Mapping):
         keys = {key: f"{name}.{_stable(key, name)}".lstrip(".") for key in value}
         return {str(key): identity(value[key], inner) for key, inner in keys.items()}
@@ -204,19 +207,19 @@ def identity(value: Any, name: str = "") -> Any:
 
 
 def names(field: dataclasses.Field[Any], value: Any) -> bool:
-    """Whether the field's value is part of the name of what is made."""
+    """Returns whether the field's value is part of the name of a run folder."""
     role = field.metadata.get("identity", True)
     if role != UNLESS_DEFAULT:
         return bool(role)
-    made = field.default_factory
-    return bool(value != (field.default if made is dataclasses.MISSING else made()))
+    factory = field.default_factory
+    return bool(value != (field.default if factory is dataclasses.MISSING else factory()))
 
 
 def _stable(leaf: Any, name: str) -> Any:
     if leaf is None or (isinstance(leaf, str | int | float) and leaf == leaf):
         return leaf
     raise ConfigError(
-        f"{name or 'The configuration'} holds {leaf!r} ({type(leaf).__name__}), which can't be "
+        f"{name or 'The configuration'} contains {leaf!r} ({type(leaf).__name__}), which can't be "
         "part of a run folder's name: give a text, a number, true, false, null, or lists and "
         "mappings of these."
     )
@@ -230,10 +233,10 @@ def _one_paragraph(error: OmegaConfBaseException, prefix: str = "") -> str:
 
 
 def create(field: str, node: Mapping[str, Any]) -> Any:
-    """The object that a node's `_target_` names, with its other keys as arguments.
+    """Returns an object of the class that a node's `_target_` names; other keys are arguments.
 
     Raises:
-        ConfigError: no such class, an unknown argument, or a value that the class refuses.
+        ConfigError: the class or an argument is unknown, or the class refuses a value.
     """
     from hydra.utils import instantiate
 
@@ -245,9 +248,9 @@ def create(field: str, node: Mapping[str, Any]) -> Any:
         cause = error.__cause__
         if isinstance(cause, ConfigError):
             raise ConfigError(f"{field}: {cause}") from error
-        given = {key: value for key, value in node.items() if key != "_target_"}
+        arguments = {key: value for key, value in node.items() if key != "_target_"}
         reason = str(cause or error).strip().splitlines()[0].rstrip(":")
         raise ConfigError(
-            f"{field} can't be made from {node['_target_']} with {given}: {reason}. See "
+            f"{field} can't be made from {node['_target_']} with {arguments}: {reason}. See "
             f"conf/{field.rpartition('.')[2]}/."
         ) from error

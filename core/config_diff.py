@@ -1,8 +1,8 @@
-"""Which finished run folder is nearest to one that is about to be made, and what differs.
+"""The differences between two configs, and the finished run folder most similar to a new one.
 
-Compared is what names a folder: the settings and the inputs' digests that its manifest holds. Near
-is one with few other settings, of the same inputs or at least of the same readable name: a model's
-scores are not near to another model's.
+Folders are compared by what names them: the settings and the digests of the inputs, as recorded in
+the manifest. Only folders with the same inputs or the same readable name are compared, since the
+scores of one model are not similar to those of another model.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from typing import Any
 from contamination.core.errors import ArtifactError
 from contamination.core.integrity import MANIFEST, read_manifest
 
-LOOKED_AT = 100  # folders, the newest
-NEAR = 3  # fields that differ at most
-UNSAID = ("passes", "rewordings")  # the stage that asks for one has said what is new
-SHOWN = 60  # characters of a value
+MAX_FOLDERS = 100  # the newest ones are compared
+MAX_DIFFERENCES = 3  # fields in which a similar folder differs
+SHOWN_CHARACTERS = 60  # of a value
 DIGEST = re.compile(r"[0-9a-f]{64}")
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A field of two configurations, and its value in each; None: it has none."""
+    """A field in which two configs differ; a value is None where the field is missing."""
 
     name: str
     was: Any
@@ -40,7 +39,7 @@ class Difference:
 
 
 def differences(was: Any, now: Any, name: str = "") -> Iterator[Difference]:
-    """The fields that differ, by name; a mapping that only one of them has is one field."""
+    """Yields the fields that differ, by name; a mapping that only one config has is one field."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in sorted({*was, *now}):
             yield from differences(was.get(key), now.get(key), f"{name}.{key}".lstrip("."))
@@ -51,43 +50,51 @@ def differences(was: Any, now: Any, name: str = "") -> Iterator[Difference]:
 def say_nearest(
     folder: Path, schema: int, named: Mapping[str, Any], inputs: Mapping[str, str]
 ) -> None:
-    """Log which finished folder of the schema differs least from a new one, where one is near.
+    """Log which finished folder of the schema differs least from a new one, if one is similar.
 
-    The new one is named by the settings `named` and `inputs` (name → digest). Of a folder that is
-    there already nothing is logged.
+    Nothing is logged if the new folder exists.
+
+    Args:
+        folder: the new folder.
+        schema: of the manifests to compare with.
+        named: the settings that name the new folder.
+        inputs: the digests of its inputs, by name.
     """
     kind = folder.parent.name
-    if folder.exists() or kind in UNSAID:
+    if folder.exists():
         return
-    found = {
-        path.name: [*differences(own, {**named, "inputs": dict(inputs)})]
-        for path in _newest(folder)
-        if (own := _identity(path, schema)) is not None
-        and (own["inputs"] == inputs or _readable(path) == _readable(folder))
+    new_identity = {**named, "inputs": dict(inputs)}
+    differences_by_folder = {
+        path.name: [*differences(identity, new_identity)]
+        for path in _newest_siblings(folder)
+        if (identity := _recorded_identity(path, schema)) is not None
+        and (identity["inputs"] == inputs or _readable_name(path) == _readable_name(folder))
     }
-    name = min(found, key=lambda each: len(found[each]), default="")
-    if found and len(found[name]) <= NEAR:
-        what = "; ".join(map(str, found[name])) or "only its readable name is another"
-        said = "%s: nothing has exactly these settings; the nearest is %s/%s: %s"
-        log.info(said, kind, kind, name, what)
+    if not differences_by_folder:
+        return
+    nearest = min(differences_by_folder, key=lambda name: len(differences_by_folder[name]))
+    if len(differences_by_folder[nearest]) <= MAX_DIFFERENCES:
+        listed = "; ".join(map(str, differences_by_folder[nearest])) or "only its name differs"
+        message = "%s: no finished folder has exactly these settings; the nearest is %s/%s: %s"
+        log.info(message, kind, kind, nearest, listed)
 
 
-def _readable(folder: Path) -> str:
+def _readable_name(folder: Path) -> str:
     """The folder's name without its hash."""
     return folder.name.rpartition("-")[0]
 
 
-def _newest(folder: Path) -> list[Path]:
-    """Folders of the same kind, the newest first."""
+def _newest_siblings(folder: Path) -> list[Path]:
+    """Finished folders of the same kind, the newest first."""
     times = {}
     for path in folder.parent.glob("*"):
         with suppress(OSError):  # it is unfinished, or another process removes it
             times[path] = (path / MANIFEST).stat().st_mtime_ns
-    return heapq.nlargest(LOOKED_AT, times, key=lambda path: times[path])
+    return heapq.nlargest(MAX_FOLDERS, times, key=lambda path: times[path])
 
 
-def _identity(path: Path, schema: int) -> dict[str, Any] | None:
-    """What names the folder; None: it is damaged, or of a version that did not record it."""
+def _recorded_identity(path: Path, schema: int) -> dict[str, Any] | None:
+    """What names the folder; None if it is damaged, or from a version that did not record it."""
     with suppress(ArtifactError):
         manifest = read_manifest(path)
         if manifest.get("schema") == schema and manifest.get("identity"):
@@ -98,5 +105,5 @@ def _identity(path: Path, schema: int) -> dict[str, Any] | None:
 def _short(value: Any) -> str:
     if isinstance(value, str) and DIGEST.fullmatch(value):
         return f"{value[:12]}…"
-    words = repr(value)
-    return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -1,4 +1,4 @@
-"""What a disk refuses, in a user's words: a file for a folder, no room, no right to write."""
+"""Checks of output paths, and errors of the disk (full, read-only, no permission) with remedies."""
 
 from __future__ import annotations
 
@@ -15,67 +15,70 @@ from contamination.core.files import NAME_BYTES
 from contamination.core.user_files import is_written_into, refused_output
 
 REMEDIES = {
-    errno.ENOSPC: "What is unfinished counts for nothing: free space, run the same command again.",
-    errno.EDQUOT: "What is unfinished counts for nothing: free quota, run the same command again.",
-    errno.EFBIG: "What is unfinished counts for nothing: allow larger files (ulimit -f, or another "
-    "disk), run the same command again.",
+    errno.ENOSPC: "Unfinished folders are not used: free space, and run the same command again.",
+    errno.EDQUOT: "Unfinished folders are not used: free quota, and run the same command again.",
+    errno.EFBIG: "Unfinished folders are not used: allow larger files (ulimit -f, or another "
+    "disk), and run the same command again.",
     errno.EROFS: "Give a folder on a disk that can be written (runs=…, out=…).",
     errno.EACCES: "Give a folder that this user may read and write (runs=…, out=…).",
     errno.EPERM: "Give a folder that this user may read and write (runs=…, out=…).",
-    errno.ENAMETOOLONG: "Shorten that name or path (name, corpus.name, model.name, runs, out).",
-    errno.ENOTDIR: "A file stands where a folder is needed: remove it, or give another folder.",
-    errno.EEXIST: "A file stands where a folder is needed: remove it, or give another folder.",
-    errno.ELOOP: "Symbolic links lead in a circle: give another path.",
-    errno.EISDIR: "A folder stands where a file is needed: remove it, or give another file.",
+    errno.ENAMETOOLONG: "Shorten that path (the fields called name, runs or out).",
+    errno.ENOTDIR: "There is a file where a folder is needed: remove it, or give another folder.",
+    errno.EEXIST: "There is a file where a folder is needed: remove it, or give another folder.",
+    errno.ELOOP: "Symbolic links form a loop: give another path.",
+    errno.EISDIR: "There is a folder where a file is needed: remove it, or give another file.",
 }
 RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors report one
 
 
 @contextmanager
 def disk_errors(folder: str | Path | None = None) -> Iterator[None]:
-    """Raise a DataError for what the disk refuses; any other error passes as it is.
+    """Turn errors of the disk into a DataError with a remedy; other errors pass unchanged.
 
     Args:
-        folder: named where the error itself names no file.
+        folder: what the message names if the error itself names no file.
     """
     try:
         yield
     except Exception as error:
-        number = _number(error)
+        number = _error_number(error)
         if number not in REMEDIES:
             raise
         path = getattr(error, "filename2", None) or getattr(error, "filename", None) or folder
-        place = f"{path}: " if path else ""
-        raise DataError(f"{place}{os.strerror(number)}. {REMEDIES[number]}") from error
+        prefix = f"{path}: " if path else ""
+        raise DataError(f"{prefix}{os.strerror(number)}. {REMEDIES[number]}") from error
 
 
-def _number(error: Exception) -> int:
+def _error_number(error: Exception) -> int:
     if isinstance(error, OSError):
         return error.errno or 0
-    found = RUST.search(str(error))
-    return int(found[1]) if found else 0
+    match = RUST.search(str(error))
+    return int(match[1]) if match else 0
 
 
 def writable(path: str | Path) -> bool:
-    """Whether a folder can be made, or written to, at `path`; nothing is made."""
-    place = _nearest(path)
-    longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
-    allowed = place.is_dir() and os.access(place, os.W_OK | os.X_OK) and longest <= NAME_BYTES
-    return allowed and _holds_folders(place)
+    """Returns whether a folder can be created at `path`, or written to; nothing is created."""
+    existing = _nearest_existing(path)
+    longest_name = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
+    if not existing.is_dir() or longest_name > NAME_BYTES:
+        return False
+    return os.access(existing, os.W_OK | os.X_OK) and _can_contain_folders(existing)
 
 
 def check_disk(field: str, path: str | Path) -> None:
     """Raise a ConfigError if `path` is in a file system without a disk, such as /proc."""
-    place = _nearest(path)
-    remedy = f"no folder can be made in {place}. Give a folder on a disk."
-    require(not place.is_dir() or _holds_folders(place), field, str(path), remedy)
+    existing = _nearest_existing(path)
+    remedy = f"no folder can be made in {existing}. Give a folder on a disk."
+    is_possible = not existing.is_dir() or _can_contain_folders(existing)
+    require(is_possible, field, str(path), remedy)
 
 
 def check_writable(field: str, path: str | Path) -> None:
-    """Raise a ConfigError unless a folder can be made, or written to, at `path`."""
-    place = _nearest(path)
-    why = "can't be written to, or a name is too long" if place.is_dir() else "is no folder"
-    require(writable(path), field, str(path), f"{place} {why}. Give another folder.")
+    """Raise a ConfigError unless a folder can be created at `path`, or written to."""
+    existing = _nearest_existing(path)
+    is_folder = existing.is_dir()
+    reason = "can't be written to, or a name is too long" if is_folder else "is not a folder"
+    require(writable(path), field, str(path), f"{existing} {reason}. Give another folder.")
 
 
 def check_file(field: str, path: str | Path) -> None:
@@ -83,21 +86,21 @@ def check_file(field: str, path: str | Path) -> None:
 
     The folder of a file must exist.
     """
-    place = Path(path).expanduser()
+    file = Path(path).expanduser()
     remedy = f"its name has more than {NAME_BYTES} bytes. Give a shorter one."
-    require(len(os.fsencode(place.name)) <= NAME_BYTES, field, str(path), remedy)
-    if why := refused_output(place):
-        raise ConfigError(f"{field} is {str(path)!r}: {why}")
-    if not is_written_into(place):
-        folder = Path(os.path.realpath(place)).parent
+    require(len(os.fsencode(file.name)) <= NAME_BYTES, field, str(path), remedy)
+    if reason := refused_output(file):
+        raise ConfigError(f"{field} is {str(path)!r}: {reason}")
+    if not is_written_into(file):
+        folder = Path(os.path.realpath(file)).parent
         remedy = f"no file can be written in {folder}. Give another folder."
         require(folder.is_dir() and writable(folder), field, str(path), remedy)
 
 
-def _holds_folders(folder: Path) -> bool:
-    """Whether folders can be made in it, as far as its file system goes.
+def _can_contain_folders(folder: Path) -> bool:
+    """Whether the file system lets folders be created.
 
-    One that reports no blocks (/proc, but some network file systems too) is asked by making one.
+    If it reports no blocks, as /proc and some network file systems do, one is created and removed.
     """
     if os.statvfs(folder).f_blocks:
         return True
@@ -108,9 +111,9 @@ def _holds_folders(folder: Path) -> bool:
     return True
 
 
-def _nearest(path: str | Path) -> Path:
-    """The nearest folder (or file) above `path`, or itself, that is there."""
-    place = Path(os.path.abspath(Path(path).expanduser()))
-    while not os.path.lexists(place):
-        place = place.parent
-    return place
+def _nearest_existing(path: str | Path) -> Path:
+    """The path itself if it exists, or else its nearest parent that does."""
+    nearest = Path(os.path.abspath(Path(path).expanduser()))
+    while not os.path.lexists(nearest):
+        nearest = nearest.parent
+    return nearest

@@ -1,4 +1,4 @@
-"""The processes that work together, on one machine or many."""
+"""The processes of one run, on one machine or several: rank 0, collectives, launchers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LAUNCHED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 """Environment variables that launchers set, also for a single process."""
-PATIENCE = 30.0  # seconds; collectives give up after minutes
+HEARTBEAT_SECONDS = 30.0
+"""How often rank 0 tells waiting processes that it still works; collectives time out in minutes."""
 
 
 @dataclass(frozen=True)
 class World:
-    """This process's place among all."""
+    """The rank of this process, the number of processes, and this process's device."""
 
     rank: int
     size: int
@@ -32,24 +33,24 @@ class World:
 
     @property
     def is_rank_0(self) -> bool:
-        """Whether this process writes what is written once."""
+        """Whether this is rank 0, which alone writes files and logs."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until every process has come here."""
+        """Wait until every process has called this."""
         import torch
 
         if self.size > 1:
             torch.distributed.barrier()
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in some process; the same answer in all."""
+        """Returns, in every process, whether the flag is set in at least one process."""
         import torch
 
         return bool(self.sum(torch.tensor(float(flag))))
 
     def from_rank_0(self, value: Any) -> Any:
-        """Rank 0's value, in every process."""
+        """Returns rank 0's value in every process."""
         import torch
 
         values = [value]
@@ -58,7 +59,7 @@ class World:
         return values[0]
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """The sum over all processes."""
+        """Returns the sum over all processes, on this process's device."""
         import torch
 
         values = values.to(self.device)
@@ -67,26 +68,27 @@ class World:
         return values
 
     def on_rank_0(self, work: Callable[[], T]) -> T:
-        """What the work gives, done by rank 0 alone, in every process, however long it takes.
+        """Call `work` on rank 0 alone and return its result in every process.
 
-        The others hear every half minute that it goes on: a collective that waited for hours would
-        be given up. Where it raises a user's error the others end as well, without a word.
+        It may take hours: rank 0 tells the others every half minute that it still works, since a
+        single collective would time out. If it raises an error, the other processes exit without a
+        message.
         """
         if self.size == 1:
             return work()
         if self.is_rank_0:
             with ThreadPoolExecutor(1) as pool:
-                return self._tell(pool.submit(work))
-        while not (told := self.from_rank_0(None))[0]:
+                return self._broadcast_result(pool.submit(work))
+        while not (message := self.from_rank_0(None))[0]:
             pass
-        _, result, status = told
+        _, result, status = message
         if status:
-            time.sleep(PATIENCE)  # rank 0 says why; where it ends, the launcher ends the others
+            time.sleep(HEARTBEAT_SECONDS)  # rank 0 prints the error; the launcher ends the others
             sys.exit(status)
         return cast(T, result)
 
-    def _tell(self, work: Future[T]) -> T:
-        while not wait([work], timeout=PATIENCE).done:
+    def _broadcast_result(self, work: Future[T]) -> T:
+        while not wait([work], timeout=HEARTBEAT_SECONDS).done:
             self.from_rank_0((False, None, 0))
         error = work.exception()
         status = 0 if error is None else error.status if isinstance(error, UserError) else 1
@@ -95,10 +97,10 @@ class World:
 
 
 def leave(status: int) -> NoReturn:
-    """End a process of a launcher's, which has said all it had to say, with this exit status.
+    """End a process that a launcher started, at once and with this exit status.
 
-    Left to itself, a library's thread now and then aborts the process while it ends, and the
-    launcher takes that for a crash.
+    During a normal exit, a thread of a library sometimes aborts the process, which the launcher
+    would report as a crash.
     """
     import torch
 
@@ -110,25 +112,24 @@ def leave(status: int) -> NoReturn:
 
 
 def is_launched() -> bool:
-    """Whether a launcher (torchrun, deepspeed, srun) started this process."""
+    """Returns whether a launcher (torchrun, deepspeed, srun) started this process."""
     return any(name in os.environ for name in LAUNCHED)
 
 
 def asked_processes() -> int:
-    """How many processes the launcher (torchrun, deepspeed, srun) started; 1 without one."""
-    _adopt_srun()
+    """Returns how many processes the launcher (torchrun, deepspeed, srun) started, or 1."""
+    _set_torch_variables_from_slurm()
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _adopt_srun() -> None:
-    """Let a task of `srun` know its place by the names that torch reads."""
-    # a step alone has it: a batch script is one process, whatever its job's tasks
+def _set_torch_variables_from_slurm() -> None:
+    # only steps have this variable; a batch script is one process, whatever the tasks of its job
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
     if "WORLD_SIZE" in os.environ or "SLURM_PROCID" not in os.environ or tasks == 1:
         return
     if "MASTER_ADDR" not in os.environ:
         os.environ["MASTER_ADDR"] = _first_node()
-    # of the job and the step, so that every task finds the same one; below the ephemeral ports
+    # from the job and the step, so that all tasks use the same port; below the ephemeral ports
     number = int(os.environ["SLURM_JOB_ID"]) * 31 + int(os.environ["SLURM_STEP_ID"])
     os.environ.setdefault("MASTER_PORT", str(10000 + number % 20000))
     os.environ["RANK"] = os.environ["SLURM_PROCID"]

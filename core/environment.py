@@ -1,4 +1,4 @@
-"""Proxies and certificates that the environment names for connections, where they can't be used."""
+"""Errors of proxies and certificates that the environment variables name but can't be used."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def lacks_certificates() -> bool:
-    """Whether the environment names certificates that are not there."""
+    """Returns whether the environment names certificates that do not exist."""
     return any(not Path(os.environ[name]).exists() for name in CERTIFICATES if os.environ.get(name))
 
 
 def environment_fault(error: Exception) -> str:
-    """Why no connection can be made, and the remedy; a proxy's address may hold a password."""
+    """Returns why no connection can be made, and the remedy.
+
+    The address of a proxy is not quoted, since it may contain a password.
+    """
     if isinstance(error, OSError):
-        named = [f"{name}={os.environ[name]!r}" for name in CERTIFICATES if os.environ.get(name)]
-        remedy = f"Correct or unset {' and '.join(named)}." if named else "Install certifi again."
+        settings = [f"{name}={os.environ[name]!r}" for name in CERTIFICATES if os.environ.get(name)]
+        remedy = "Install certifi again."
+        if settings:
+            remedy = f"Correct or unset {' and '.join(settings)}."
         return f"the certificates can't be read ({said(error)}). {remedy}"
     proxies = " or ".join(f"{scheme}_proxy".upper() for scheme in sorted(getproxies()))
     remedy = f"Correct or unset {proxies}. {secrets.UNSAID}"

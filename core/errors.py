@@ -17,10 +17,10 @@ from typing import ClassVar
 
 
 class UserError(Exception):
-    """Something the user can mend; the command line prints it without a traceback."""
+    """Something the user can fix; the command line prints it without a traceback."""
 
     status: ClassVar[int] = 2
-    """The command's exit status. Errors with a code of their own give it another name."""
+    """The command's exit status. Errors with another code store it under another name."""
 
 
 class ConfigError(UserError):
@@ -42,7 +42,7 @@ class ServerError(UserError):
 class StoppedError(BaseException):
     """SIGTERM or SIGINT came: what is finished is kept, and the same command resumes it.
 
-    It is no `Exception`, so that code which catches those lets it pass.
+    It is not an `Exception`, so code that catches exceptions does not catch it.
 
     Attributes:
         status: the command's exit status, 128 + the signal's number as in a shell.
@@ -54,20 +54,20 @@ class StoppedError(BaseException):
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
-    """A sentence with the names nearest to `name`, then all that are known."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(near)}? " if near else ""
-    return f"{hint}Known: {', '.join(known)}."
+    """Returns a question with the names most similar to `name`, then a list of all known names."""
+    names = sorted(known)
+    similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(similar)}? " if similar else ""
+    return f"{hint}Known: {', '.join(names)}."
 
 
 def said(error: Exception) -> str:
-    """Another library's error in one line; its kind as well where the words alone say little."""
-    words = " ".join(str(error).split())
-    return words if " " in words else f"{type(error).__name__}: {words}"
+    """Returns another library's error in one line, with its class if the message is one word."""
+    message = " ".join(str(error).split())
+    return message if " " in message else f"{type(error).__name__}: {message}"
 
 
 def require(condition: bool, field: str, value: object, remedy: str) -> None:
-    """Raise a ConfigError naming the field, the value and the remedy unless `condition` holds."""
+    """Raise a ConfigError naming the field, the value and the remedy unless `condition` is true."""
     if not condition:
         raise ConfigError(f"{field} is {value!r}: {remedy}")

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and JSON that carries a hash of itself."""
+"""Files that are written completely or not at all, and JSON that contains a hash of itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN = "own_sha256"  # the entry that is a hash of all the others
 
 
 def sync(path: Path) -> None:
-    """Until the file's bytes, or the folder's names, are on the disk."""
+    """Wait until the bytes of a file, or the entries of a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -27,61 +27,64 @@ def sync(path: Path) -> None:
 
 
 def file_state(path: Path) -> tuple[int, ...] | None:
-    """What stays the same while nobody writes or replaces the file; None: it can't be seen."""
+    """Returns what changes whenever the file is written or replaced: size, times and inode.
+
+    None if the file is missing or can't be accessed.
+    """
     try:
-        now = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def temporary(path: Path) -> Path:
-    """A name beside the path that no other process takes, on this machine or another."""
-    own = f".{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}"
-    name = f".{path.name}{own}"
+    """Returns a path in the same folder that no other process uses, on this machine or another."""
+    suffix = f".{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}"
+    name = f".{path.name}{suffix}"
     if len(os.fsencode(name)) > NAME_BYTES:
-        name = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()}{own}"
+        name = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()}{suffix}"
     return path.with_name(name)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file or nothing."""
-    part = temporary(path)
-    with part.open("w") as stream:
+    """Write the whole file, or leave what is at `path` unchanged."""
+    unfinished = temporary(path)
+    with unfinished.open("w") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    part.replace(path)
+    unfinished.replace(path)
     sync(path.parent)
 
 
 def sealed(values: Mapping[str, Any]) -> str:
-    """The values as JSON, with a hash of all of it."""
+    """Returns the values as JSON, with a hash of all of them as the last entry."""
     text = json.dumps(values, indent=1)
-    own = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps({**values, OWN: own}, indent=1) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return json.dumps({**values, OWN: digest}, indent=1) + "\n"
 
 
 def unsealed(text: str) -> dict[str, Any]:
-    """The values in a text that `sealed` made, without its hash.
+    """Returns the values of a text that `sealed` wrote, without the hash.
 
     Raises:
-        ValueError: the text is not what it wrote.
+        ValueError: the text was changed.
     """
-    found = parse_json(text)
-    if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
-    found.pop(OWN, None)
-    if text != sealed(found):
-        raise ValueError("it is not what was written, by its own hash")
-    return found
+    values = parse_json(text)
+    if not isinstance(values, dict):
+        raise ValueError("it is not a JSON object")
+    values.pop(OWN, None)
+    if text != sealed(values):
+        raise ValueError("its content does not match its own hash")
+    return values
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """The values in a file whose text `sealed` made.
+    """Returns the values of a file with a text that `sealed` wrote, without the hash.
 
     Raises:
-        ValueError: it is not what was written, or exceeds the limits of `core.stored_files`.
+        ValueError: it was changed, or exceeds the limits of `core.stored_files`.
         OSError: it can't be read.
     """
     return unsealed(read_text(path))

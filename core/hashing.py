@@ -1,15 +1,16 @@
-"""What files hold, as SHA-256. That of a large file is remembered, so that it is read only once.
+"""SHA-256 of files and folders; those of large files are cached, so that they are read only once.
 
 ::
 
     $XDG_CACHE_HOME/contamination-testbed/digests/     (~/.cache where that is not set)
     └── <hash of the file's path>.json    its path, size, times and inode, and its SHA-256
 
-A record holds as long as all of these are the file's own. No program can set the inode's change
-time, so a file that was swapped for one of the same size and time is noticed. The device's number
-is left out: it differs among a network's nodes. A file that was changed less than 2 seconds before
-it was read is not remembered, since it could change again within one tick of a coarse clock. The
-folder may be deleted at any time, and where it can't be written nothing is remembered.
+A record is valid as long as the size, times and inode are the file's. No program can set the
+change time of an inode, so a file that was replaced by one of the same size and modification time
+is noticed. The device number is left out, since it differs between nodes of a network. A file that
+changed less than 2 seconds before it was read is not cached, since it could change again within one
+tick of a coarse clock. The folder may be deleted at any time; if it can't be written to, nothing is
+cached.
 """
 
 from __future__ import annotations
@@ -31,107 +32,109 @@ from contamination.core.errors import DataError
 from contamination.core.files import write_text
 from contamination.core.stored_files import read_json, typed
 
-LARGE_BYTES = 1 << 20  # of the smallest file that is remembered
-SHOWN_BYTES = 1 << 28  # to be hashed at once, from which on a bar shows how far it is
+LARGE_BYTES = 1 << 20  # size of the smallest file whose digest is cached
+SHOWN_BYTES = 1 << 28  # from this total size on, a progress bar is shown
 BLOCK_BYTES = 1 << 20
-AT_ONCE = 4  # files: hashing does not hold Python's lock
+THREADS = 4  # hashing releases Python's global lock
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system
 
 
 def file_digest(path: Path, *, remembered: bool = True) -> str:
-    """SHA-256 of a file's bytes.
+    """Returns the SHA-256 of a file's bytes.
 
-    Where `remembered`, an earlier digest of the unchanged file will do; else it is read whatever is
-    remembered, and not remembered.
+    Args:
+        path: the file.
+        remembered: whether a cached digest of the unchanged file may be used, and a new one stored.
 
     Raises:
-        DataError: it changes while it is read.
+        DataError: the file changes while it is read.
     """
     return digests({"": path}, remembered=remembered)[""]
 
 
 def digests(files: Mapping[str, Path], *, remembered: bool = True) -> dict[str, str]:
-    """The SHA-256 of several files, by their names; a signal ends it, and those done stay done."""
-    known = {name: _recall(path) if remembered else None for name, path in files.items()}
-    left = {name: files[name] for name, digest in known.items() if digest is None}
-    made = _hash_all(left, remembered) if left else {}
-    return {name: digest or made[name] for name, digest in known.items()}
+    """Returns the SHA-256 of several files, by their names; see `file_digest`."""
+    cached = {name: _read_cached(path) if remembered else None for name, path in files.items()}
+    to_hash = {name: files[name] for name, digest in cached.items() if digest is None}
+    hashed = _hash_all(to_hash, remembered) if to_hash else {}
+    return {name: digest or hashed[name] for name, digest in cached.items()}
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """The digest of every file below `folder` that is not hidden, by its path from there."""
+    """Returns the digest of every file below `folder` that is not hidden, by relative path."""
     files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*"))}
     return digests({n: p for n, p in files.items() if p.is_file() and not is_hidden(n)})
 
 
 def is_hidden(name: str) -> bool:
-    """Whether git, the hub's client or a file manager may have put it there."""
+    """Returns whether a part of the path begins with a dot, as files of git or of a cache do."""
     return any(part.startswith(".") for part in Path(name).parts)
 
 
 def files_digest(files: Mapping[str, str]) -> str:
-    """SHA-256 over the files' names and digests."""
+    """Returns the SHA-256 of the files' names and digests."""
     return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()
 
 
 def folder_digest(folder: Path) -> str:
-    """SHA-256 over every file's name and bytes below `folder`: names a model without a manifest."""
+    """Returns the SHA-256 of the names and bytes of all files below `folder`."""
     return files_digest(file_digests(folder))
 
 
 def _hash_all(files: Mapping[str, Path], remembered: bool) -> dict[str, str]:
-    from contamination.core.progress import (
-        progress,  # which writes its records as artefacts are written
-    )
+    from contamination.core.progress import progress  # it imports modules that hash files
 
     total = sum(path.stat().st_size for path in files.values())
-    shown: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
-    bar = progress(total=total, desc="hashing", leave=False, **shown)
+    options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
+    bar = progress(total=total, desc="hashing", leave=False, **options)
     lock, stop = threading.Lock(), threading.Event()
 
-    def tell(read: int) -> None:
+    def advance(block_bytes: int) -> None:
         if stop.is_set():
             raise CancelledError
         with lock:
-            bar.update(read)
+            bar.update(block_bytes)
 
-    with bar, ThreadPoolExecutor(AT_ONCE) as pool:
+    with bar, ThreadPoolExecutor(THREADS) as pool:
         try:
-            jobs = {n: pool.submit(_hash, path, remembered, tell) for n, path in files.items()}
+            jobs = {
+                name: pool.submit(_hash_file, path, remembered, advance)
+                for name, path in files.items()
+            }
             return {name: job.result() for name, job in jobs.items()}
-        finally:  # at a signal or an error the threads end at their next block
+        finally:  # after a signal or an error the threads end at their next block
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _hash(path: Path, remembered: bool, tell: Callable[[int], None]) -> str:
+def _hash_file(path: Path, remembered: bool, advance: Callable[[int], None]) -> str:
     path = path.resolve()
-    for _ in range(2):  # a change of its rights or links alone is over at the second time
-        began = time.time_ns()
+    for _ in range(2):  # a change of permissions or links alone does not last until the second time
+        start_ns = time.time_ns()
         with path.open("rb") as stream:
-            before, digest = _state(stream), hashlib.sha256()
+            state, digest = _file_state(stream), hashlib.sha256()
             while block := stream.read(BLOCK_BYTES):
                 digest.update(block)
-                tell(len(block))
-            if _state(stream) == before:
-                record = _Record(str(path), *before, began, digest.hexdigest())
+                advance(len(block))
+            if _file_state(stream) == state:
+                record = _CachedDigest(str(path), *state, start_ns, digest.hexdigest())
                 if remembered:
-                    _remember(record)
+                    _write_cached(record)
                 return record.sha256
     raise DataError(
-        f"{path} changes while it is read, so that its content has no name: run the same command "
-        "again once it is whole and nothing writes to it."
+        f"{path} changes while it is read: run the same command again once it is complete and "
+        "nothing writes to it."
     )
 
 
-def _state(stream: BinaryIO) -> tuple[int, int, int, int]:
-    """Size, modification and change time, inode; of the open file: a network's are fresh then."""
-    found = os.fstat(stream.fileno())
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+def _file_state(stream: BinaryIO) -> tuple[int, int, int, int]:
+    """Size, modification and change time, inode; a network file system refreshes them at open."""
+    status = os.fstat(stream.fileno())
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @dataclass(frozen=True)
-class _Record:
+class _CachedDigest:
     path: str
     size: int
     mtime_ns: int
@@ -142,14 +145,14 @@ class _Record:
     sha256: str
 
     @property
-    def holds(self) -> bool:
+    def is_reliable(self) -> bool:
         """Whether a later change would show in the file's state."""
         settled = max(self.mtime_ns, self.ctime_ns) <= self.time_ns - SETTLED_NS
         return settled and self.size >= LARGE_BYTES
 
 
-def _place(path: str) -> Path:
-    """Where the file's record is.
+def _record_path(path: str) -> Path:
+    """The file that caches the digest of `path`.
 
     Raises:
         RuntimeError: there is no home folder.
@@ -161,25 +164,25 @@ def _place(path: str) -> Path:
     return cache / "contamination-testbed" / "digests" / f"{name}.json"
 
 
-def _recall(path: Path) -> str | None:
-    """The digest of a large file that has not changed since, or None."""
-    with suppress(OSError, RuntimeError, ValueError):  # no record, or a garbled one
+def _read_cached(path: Path) -> str | None:
+    """The cached digest of a large file that has not changed since, or None."""
+    with suppress(OSError, RuntimeError, ValueError):  # there is no record, or it is damaged
         if path.stat().st_size < LARGE_BYTES:
             return None
         path = path.resolve()
         with path.open("rb") as stream:
-            state = _state(stream)
-        record: _Record = typed(read_json(_place(str(path))), _Record)
-        same = record == _Record(str(path), *state, record.time_ns, record.sha256)
-        if same and record.holds and re.fullmatch("[0-9a-f]{64}", record.sha256):
+            state = _file_state(stream)
+        record: _CachedDigest = typed(read_json(_record_path(str(path))), _CachedDigest)
+        is_same = record == _CachedDigest(str(path), *state, record.time_ns, record.sha256)
+        if is_same and record.is_reliable and re.fullmatch("[0-9a-f]{64}", record.sha256):
             return record.sha256
     return None
 
 
-def _remember(record: _Record) -> None:
-    if not record.holds:
+def _write_cached(record: _CachedDigest) -> None:
+    if not record.is_reliable:
         return
     with suppress(OSError, RuntimeError):
-        place = _place(record.path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, json.dumps(asdict(record)))
+        file = _record_path(record.path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(asdict(record)))

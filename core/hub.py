@@ -1,4 +1,4 @@
-"""What a name on the Hugging Face hub stands for: the commit, which changes with the content."""
+"""Models and data sets of the Hugging Face hub: files, cached copies, and the commit of a name."""
 
 from __future__ import annotations
 
@@ -29,62 +29,69 @@ _state = _State()
 def snapshot(
     field: str, name: str, files: Sequence[str], *, kind: str = "model", revision: str | None = None
 ) -> Path:
-    """A folder with the files of that name on the hub; the folder's own name is their commit.
+    """Returns a folder with files of a repository on the hub; the folder is named by the commit.
 
-    Where the hub can't be reached it is the folder of an earlier time. The config field `field`
-    holds `name` (owner/name). The `files` are patterns, the kind is model or dataset, and the
-    revision a branch, tag or commit (None: the newest).
+    If the hub can't be reached, the folder of an earlier download is returned.
+
+    Args:
+        field: the config field with the value `name`, for the error.
+        name: of the repository: owner/name.
+        files: patterns of the files.
+        kind: model or dataset.
+        revision: a branch, tag or commit; None: the newest commit.
 
     Raises:
-        ConfigError: the hub can't give it.
+        ConfigError: the hub can't provide it.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     prepare_hub()
-    only = list(files)
+    patterns = list(files)
     try:
-        return Path(snapshot_download(name, repo_type=kind, revision=revision, allow_patterns=only))
-    except ImportError as error:  # of a package that a proxy needs
+        return Path(
+            snapshot_download(name, repo_type=kind, revision=revision, allow_patterns=patterns)
+        )
+    except ImportError as error:  # a proxy needs another package
         raise ConfigError(f"{field} is {name!r}: {environment_fault(error)}") from error
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
         if isinstance(error, FileNotFoundError) and lacks_certificates():
             raise ConfigError(f"{field} is {name!r}: {environment_fault(error)}") from error
-        first = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0]
         raise ConfigError(
-            f"{field} is {name!r}: no such folder here, and the hub can't give it ({first}). Give "
+            f"{field} is {name!r}: no such folder here, and the hub can't give it ({reason}). Give "
             f"a local folder, or a hub id on a machine that reaches the hub.{not_asked(name, kind)}"
         ) from error
 
 
 def kept(name: str, *, kind: str = "model") -> Path | None:
-    """The folder with what is in the hub's cache of that name; None: nothing. Nothing is asked."""
+    """Returns the folder of a repository in the hub's cache, or None; the hub is not contacted."""
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, repo_type=kind, local_files_only=True))
-    except (OSError, ValueError):  # a LocalEntryNotFoundError is one
+    except (OSError, ValueError):  # a LocalEntryNotFoundError is an OSError
         return None
 
 
 def commit(field: str, name: str, *, kind: str = "model", revision: str | None = None) -> str:
-    """The commit of that name on the hub, of which little more than the name is fetched."""
+    """Returns the commit of a repository on the hub; only its README is downloaded."""
     return snapshot(field, name, ["README.md"], kind=kind, revision=revision).name
 
 
 def commit_digest(name: str, commit: str) -> str:
-    """What names a model's files on the hub: hashing many gigabytes tells no more."""
+    """Returns a hash that names a model on the hub; the commit makes hashing its files needless."""
     return hashlib.sha256(f"{name}@{commit}".encode()).hexdigest()
 
 
 @contextmanager
 def only_cached() -> Iterator[None]:
-    """Within it the hub is asked for nothing, and what is in its cache is read.
+    """Let the body read the hub's cache without contacting the hub.
 
-    For names in stored configs, which may come from elsewhere: a request would carry the user's
+    For names in stored configs, which may come from elsewhere: a request would send the user's
     token.
     """
-    import datasets  # noqa: F401 - it keeps what the hub's client says when it is imported
+    import datasets  # noqa: F401 - it copies the offline setting of the hub's client on import
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE, _state.asks
@@ -93,11 +100,11 @@ def only_cached() -> Iterator[None]:
         yield
     finally:
         constants.HF_HUB_OFFLINE, _state.asks = before
-        prepare_hub.cache_clear()  # it has not looked
+        prepare_hub.cache_clear()  # it did not look up the hub
 
 
 def not_asked(name: str, kind: str = "model") -> str:
-    """A sentence for errors within `only_cached`: that the hub was not asked, and the remedy."""
+    """Returns a sentence for errors within `only_cached`: only the cache was read; the remedy."""
     if _state.asks:
         return ""
     option = f"--repo-type {kind} " if kind != "model" else ""
@@ -109,16 +116,16 @@ def not_asked(name: str, kind: str = "model") -> str:
 
 @cache
 def prepare_hub() -> None:
-    """To be called before something is read from the hub; nothing else looks its name up.
+    """Turn on the offline mode of the hub's client if the hub's host name can't be resolved.
 
-    Where its name has no address the hub's client serves what it has kept, and says at once what
-    it has not: as with HF_HUB_OFFLINE=1. Left to itself it tries each file for half a minute.
+    To be called before anything is read from the hub. Without it, the client would try each file
+    for half a minute before it uses its cache.
     """
     from huggingface_hub import constants
 
     host = urlsplit(constants.ENDPOINT).hostname
     if constants.HF_HUB_OFFLINE or host is None or getproxies().keys() & {"https", "all"}:
-        return  # a proxy looks it up
+        return  # a proxy resolves the name
     try:
         socket.getaddrinfo(host, 443)
     except OSError:

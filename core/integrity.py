@@ -1,7 +1,7 @@
-"""Whether a finished folder still holds what was written: sizes always, hashes by the policy.
+"""Checks that a finished folder still contains what was written: sizes, and hashes by a policy.
 
-The manifest names each file that anything reads later, with its size and SHA-256, and has a hash of
-itself. Only files beside these (a dot before their names, or at the folder's top) may come and go.
+The manifest lists each file that is read later, with its size and SHA-256, and contains a hash of
+itself. Other files may be added and removed only at the top of the folder or as hidden files.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from contamination.core.hashing import digests, is_hidden
 from contamination.core.stored_files import check_name, is_inside, parse_json, read_text, typed
 
 MANIFEST = "manifest.json"
-FIRST_SEALED = 4  # the first schema that has it
+FIRST_SEALED = 4  # the first schema whose manifest contains its own hash
 ALWAYS, CHANGED, NEVER = POLICIES = ("always", "changed", "never")
 KIND = re.compile(r"[\w.-]{1,100}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 _policy = CHANGED
 log = logging.getLogger(__name__)
-_checked: dict[Path, object] = {}  # by folder: what its files looked like when they were whole
+_checked: dict[Path, object] = {}  # by folder: the state of its files when they passed the check
 
 
 def follow(policy: str) -> None:
-    """What this process hashes from now on when it opens a folder.
+    """Set which files this process hashes from now on when it opens a folder.
 
-    `always`: every file; `changed`: small files, and large ones whose size, times or inode are not
-    those that were hashed before; `never`: none, sizes are compared.
+    Args:
+        policy: `always`: all files; `changed`: small files, and large files whose size, times or
+            inode differ from those of the cached digest; `never`: none, only sizes are compared.
     """
     global _policy
     require(policy in POLICIES, "verify", policy, f"give one of {', '.join(POLICIES)}.")
@@ -46,7 +47,7 @@ def follow(policy: str) -> None:
 
 
 def policy() -> str:
-    """The policy that `follow` was given: always, changed or never."""
+    """Returns the policy that `follow` set: always, changed or never."""
     return _policy
 
 
@@ -56,7 +57,7 @@ class ForeignManifestError(ArtifactError):
 
 @dataclass(frozen=True)
 class _Manifest:
-    """What each manifest holds; see `core.artifacts.commit`."""
+    """The entries of each manifest; see `core.artifacts.commit`."""
 
     kind: str
     schema: int
@@ -71,24 +72,25 @@ class _Manifest:
     identity: dict[str, object] | None = None
 
     def check(self) -> None:
-        """Raise a ValueError for a name outside the folder, or names that don't go together."""
+        """Raise a ValueError for a name outside the folder, or entries that contradict others."""
         _check_kind(self.kind)
         for name in self.bytes:
             check_name(name)
         if {*self.bytes} != {*self.files, *self.records}:
-            raise ValueError("its files are not those of which it gives the sizes")
+            raise ValueError("it does not list the same files with sizes and with hashes")
         for name, digest in {"": self.digest, **self.files, **self.records}.items():
             if not SHA256.fullmatch(digest):
                 raise ValueError(f"the hash {f'of {name} ' * bool(name)}is {repr(digest)[:40]}")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The folder's manifest; one of an earlier version may have no hash of itself.
+    """Returns the folder's manifest, after checking its own hash.
 
-    Every name in it is that of a file inside the folder.
+    Every name in it is the name of a file inside the folder. Manifests of earlier versions may
+    have no hash of themselves.
 
     Raises:
-        ArtifactError: it is not what was written, or another program wrote it.
+        ArtifactError: it was changed, or another program wrote it.
     """
     try:
         text = read_text(folder / MANIFEST)
@@ -96,18 +98,18 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if isinstance(manifest, dict) and OWN not in manifest:
             schema = manifest.get("schema")
             if type(schema) is int and schema < FIRST_SEALED:
-                return _of_other_schema(manifest)
+                return _check_other_schema(manifest)
             if manifest and type(schema) is not int:
                 raise ForeignManifestError(
-                    f"{folder}: another program wrote its {MANIFEST}, so it is no folder of a "
-                    "stage. Give one that a stage made, or, of a model from elsewhere, a copy "
+                    f"{folder}: another program wrote its {MANIFEST}, so it is not a run folder. "
+                    "Give a folder that a stage wrote, or, for a model from elsewhere, a copy "
                     "without that file."
                 )
         manifest = unsealed(text)
         if type(schema := manifest.get("schema")) is int and schema not in range(
             FIRST_SEALED, SCHEMA + 1
         ):
-            return _of_other_schema(manifest)
+            return _check_other_schema(manifest)
         names = [field.name for field in fields(_Manifest)]
         typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check()
         return manifest
@@ -115,8 +117,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise refusal(folder, f"{MANIFEST} can't be used: {error}") from error
 
 
-def _of_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of which no more is used than its kind and its schema."""
+def _check_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Only the kind and the schema of such a manifest are used."""
     _check_kind(manifest.get("kind"))
     return manifest
 
@@ -128,13 +130,13 @@ def _check_kind(kind: object) -> None:
 
 @contextmanager
 def reading(*folders: Path | str) -> Iterator[None]:
-    """Within it, what fails because of what finished folders hold is an error that names them.
+    """Turn errors that are caused by the content of finished folders into one that names them.
 
-    A manifest can agree with files that its stage did not write. Whatever reads them then may fail
-    in any way.
+    A manifest can agree with files that its stage did not write. Code that reads such files may
+    raise any error.
 
     Raises:
-        ArtifactError: in place of any error but a user's and those of the operating system.
+        ArtifactError: for any error except user errors and those of the operating system.
     """
     try:
         yield
@@ -143,107 +145,115 @@ def reading(*folders: Path | str) -> Iterator[None]:
     except Exception as error:
         if (isinstance(error, OSError) and error.errno) or RUST.search(str(error)):
             raise
-        log.debug("what a stored file caused", exc_info=True)
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
+        log.debug("an error that a stored file caused", exc_info=True)
+        last_frame = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{Path(last_frame.filename).name}, line {last_frame.lineno}"
+        message = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
         raise ArtifactError(
-            f"{', '.join(map(str, folders))}: the files are those that the manifest lists, but "
-            f"can't be used ({what}; {Path(last.filename).name}, line {last.lineno}). If they come "
-            "from elsewhere or were edited, get them again. If this program wrote them, please "
-            "report it."
+            f"{', '.join(map(str, folders))}: the files match the manifest, but can't be used "
+            f"({message}; {line}). If they come from elsewhere or were edited, get them again. If "
+            "this program wrote them, please report it."
         ) from error
 
 
 @contextmanager
 def parsing(path: Path) -> Iterator[None]:
-    """Within it, whatever fails while one file of a run folder is parsed is an error that names it.
+    """Turn any error while a file of a run folder is parsed into one that names the file.
 
     Raises:
-        ArtifactError: in place of any error but a user's.
+        ArtifactError: for any error except user errors.
     """
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # whatever a reader makes of other bytes
+    except Exception as error:  # a reader may raise any error for unexpected bytes
         damage = f"{path.name} can't be read ({said(error)[:300]})"
         raise refusal(path.parent, damage) from error
 
 
 def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Check the folder by the policy; once, as long as its files look the same.
+    """Check the folder by the policy; only once as long as the state of its files is the same.
 
     Raises:
-        ArtifactError: a file is missing, is not what was written, or was not written by the stage.
+        ArtifactError: a file is missing, was changed, or was not written by the stage.
     """
     files = [folder / name for name in (MANIFEST, *manifest["bytes"])]
-    now = _policy, [(os.path.realpath(file), file_state(file)) for file in files]
-    place = folder.absolute()
-    found = next(_foreign(folder, manifest), None)
-    if found is None and _checked.get(place) != now:
-        found = next(damages(folder, manifest), None)
-    if found is not None:
-        raise refusal(folder, found)
-    _checked[place] = now
+    state = _policy, [(os.path.realpath(file), file_state(file)) for file in files]
+    path = folder.absolute()
+    damage = next(_unlisted(folder, manifest), None)
+    if damage is None and _checked.get(path) != state:
+        damage = next(damages(folder, manifest), None)
+    if damage is not None:
+        raise refusal(folder, damage)
+    _checked[path] = state
 
 
 def damages(folder: Path, manifest: Mapping[str, Any], by: str | None = None) -> Iterator[str]:
-    """What is wrong with the folder's files, by a policy or else this process's own."""
-    by, whole = by or policy(), []
+    """Yields what is wrong with the folder's files, in sentences without a full stop.
+
+    Args:
+        folder: the run folder.
+        manifest: its manifest.
+        by: the policy; None: that of this process.
+    """
+    hash_policy = by or policy()
+    names_of_right_size = []
     for name, size in manifest["bytes"].items():
         try:
-            state = (folder / name).stat()
+            status = (folder / name).stat()
         except OSError as error:
-            gone = isinstance(error, FileNotFoundError | NotADirectoryError)
-            yield f"{name} is missing" if gone else f"{name} can't be read ({error})"
+            is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            yield f"{name} is missing" if is_missing else f"{name} can't be read ({error})"
             continue
-        if not stat.S_ISREG(state.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             yield f"{name} is not a regular file"
         elif not is_inside(folder, name):
             yield f"{name} is a link to a file outside the folder"
-        elif state.st_size == size:
-            whole.append(name)
+        elif status.st_size == size:
+            names_of_right_size.append(name)
         else:
-            yield f"{name} has {state.st_size:,} bytes, and {size:,} were written"
-    if by != NEVER:
-        hashes = {**manifest["files"], **manifest["records"]}
-        yield from _changed(folder, {name: hashes[name] for name in whole}, by == CHANGED)
-    yield from _foreign(folder, manifest)
+            yield f"{name} has {status.st_size:,} bytes, and {size:,} were written"
+    if hash_policy != NEVER:
+        digest_by_name = {**manifest["files"], **manifest["records"]}
+        recorded = {name: digest_by_name[name] for name in names_of_right_size}
+        yield from _changed_files(folder, recorded, hash_policy == CHANGED)
+    yield from _unlisted(folder, manifest)
 
 
-def _changed(folder: Path, hashes: Mapping[str, str], remembered: bool) -> Iterator[str]:
-    """Files of other content. What is remembered convicts none: it is hashed again."""
+def _changed_files(folder: Path, recorded: Mapping[str, str], use_cache: bool) -> Iterator[str]:
+    """Reports files whose digest is not the recorded one; cached digests are confirmed first."""
     try:
-        now = digests({name: folder / name for name in hashes}, remembered=remembered)
+        current = digests({name: folder / name for name in recorded}, remembered=use_cache)
     except OSError as error:
-        if len(hashes) > 1:  # which of them?
-            for name, digest in hashes.items():
-                yield from _changed(folder, {name: digest}, remembered)
+        if len(recorded) > 1:  # find out which file can't be read
+            for name, digest in recorded.items():
+                yield from _changed_files(folder, {name: digest}, use_cache)
         else:
-            yield f"{next(iter(hashes))} can't be read ({error})"
+            yield f"{next(iter(recorded))} can't be read ({error})"
         return
-    other = {name: digest for name, digest in hashes.items() if digest != now[name]}
-    if remembered and other:
-        yield from _changed(folder, other, False)
+    changed = {name: digest for name, digest in recorded.items() if digest != current[name]}
+    if use_cache and changed:
+        yield from _changed_files(folder, changed, False)
         return
-    for name, digest in other.items():
-        yield f"{name} has the SHA-256 {now[name][:12]}…, and {digest[:12]}… was written"
+    for name, digest in changed.items():
+        yield f"{name} has the SHA-256 {current[name][:12]}…, and {digest[:12]}… was written"
 
 
 def refusal(folder: Path, damage: str) -> ArtifactError:
-    """The error of a damaged folder: what is wrong, and what makes it anew."""
+    """Returns the error of a damaged folder, with the damage and how to write the folder again."""
     return ArtifactError(
-        f"{folder} is damaged: {damage}. Nothing of it was used or changed. Remove it "
-        f"(rm -r {shlex.quote(str(folder))}) and give the command that made it again, or the whole "
-        f"pipeline's. python -m launch check runs={shlex.quote(str(folder.parent.parent))} lists "
-        "all that is damaged."
+        f"{folder} is damaged: {damage}. It was not used or changed. Remove it "
+        f"(rm -r {shlex.quote(str(folder))}) and repeat the command that wrote it, or that of the "
+        f"whole pipeline. python -m launch check runs={shlex.quote(str(folder.parent.parent))} "
+        "lists all damaged folders."
     )
 
 
 def foreign(folder: Path, names: Collection[str]) -> Iterator[str]:
-    """Files and links in the subfolders of `names` that are none of them: some read a whole folder.
+    """Yields the files and links that are beside `names` in their subfolders but not among them.
 
-    Those with a dot before their name, or their folder's, no one reads.
+    Some libraries read all files of a folder. Hidden files and folders are ignored.
     """
     for top in sorted({name.split("/")[0] for name in names if "/" in name}):
         for path in sorted((folder / top).rglob("*")):
@@ -253,9 +263,9 @@ def foreign(folder: Path, names: Collection[str]) -> Iterator[str]:
                 yield name
 
 
-def _foreign(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+def _unlisted(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     for name in foreign(folder, manifest["bytes"]):
         yield f"{name} was not written by the stage (move it elsewhere)"
 
 
-SCHEMA = 5  # of all artefacts: raised where the same config and inputs give other results
+SCHEMA = 5  # of all run folders: increased if the same config and inputs give different results

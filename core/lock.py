@@ -1,4 +1,4 @@
-"""Which process makes a run folder, among all processes and machines that share it."""
+"""Leases, so that only one of all processes and machines that share a run folder writes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contamination.core.errors import ArtifactError
 from contamination.core.files import file_state
 
 LOCKS = ".locks"
-CLAIM = ".of-"  # in the name of a lease: before it the folder's name, after it what of it is meant
+CLAIM = ".of-"  # in a lease's name, between the name of the folder and that of a part of it
 LEASE = 45.0
 """Seconds without a sign of life after which a process on another machine counts as dead."""
 VOID = b"void\n"
@@ -25,26 +25,26 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def building(folder: Path) -> Iterator[Callable[[], None]]:
-    """Hold the lease of `folder`: only its holder makes the folder.
+    """Hold the lease of `folder`, whose holder alone may write the folder.
 
-    The holder gives a sign of life every 15 seconds. The lease of a dead process is taken over at
-    once on the same machine, and after LEASE seconds from another machine. So is a file that is no
-    lease. A process of this machine that is merely stopped (Ctrl-Z) keeps its lease.
+    The holder renews the lease every 15 seconds. The lease of a dead process is taken over at once
+    on the same machine, and after LEASE seconds from another machine, as is a file that is not a
+    lease. A process of this machine that is only stopped (Ctrl-Z) keeps its lease.
 
     Yields:
-        A check that raises an ArtifactError where this process was itself taken for dead.
+        A function that raises an ArtifactError if another process has taken over the lease.
     """
     with no_empty_folders(folder):
         file = lease_file(folder)
         file.parent.mkdir(parents=True, exist_ok=True)
-        lease = _lease(file)
+        lease = _open_lease(file)
         _acquire(lease, file, folder)
 
         def check() -> None:
             if not _is_ours(lease):
                 raise ArtifactError(
                     f"This process gave no sign of life for {LEASE:g} seconds, so another one may "
-                    f"be making {folder}. Run the same command again."
+                    f"be writing {folder}. Run the same command again."
                 )
 
         try:
@@ -55,20 +55,20 @@ def building(folder: Path) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def no_empty_folders(folder: Path) -> Iterator[None]:
-    """After an error remove what is new and still empty above `folder`, and the leases' folder."""
+    """After an error remove new folders above `folder`, and that of the leases, if still empty."""
     runs = folder.parent.parent
-    new = [place for place in (folder.parent, runs / LOCKS, runs) if not place.exists()]
+    new_folders = [path for path in (folder.parent, runs / LOCKS, runs) if not path.exists()]
     try:
         yield
     except Exception:
-        for place in new:
-            with suppress(OSError):  # it is in use, or not there
-                place.rmdir()
+        for path in new_folders:
+            with suppress(OSError):  # it is not empty, or was never created
+                path.rmdir()
         raise
 
 
 def _is_ours(lease: SoftFileLease) -> bool:
-    """Whether the file names this process's claim; who waits may put it aside for a moment."""
+    """Whether this process holds the lease; a waiting process may move the file for a moment."""
     for _ in range(3):
         owner = lease.owner
         if owner is not None and owner.token == lease.token:
@@ -78,99 +78,103 @@ def _is_ours(lease: SoftFileLease) -> bool:
 
 
 def lease_file(folder: Path) -> Path:
-    """Where the folder's lease is while a process holds it."""
+    """Returns the path of the folder's lease, which exists while a process holds it."""
     return folder.parent.parent / LOCKS / f"{folder.parent.name}-{folder.name}.lease"
 
 
 def maker(folder: Path) -> str | None:
-    """Who makes the folder, or a part of it, in words; None: no living process."""
-    own = lease_file(folder)
-    parts = own.parent.glob(f"{own.stem}{CLAIM}*{own.suffix}")
-    return next(filter(None, map(holder, [own, *parts])), None)
+    """Returns which process writes the folder or a part of it, in words; None if none does."""
+    file = lease_file(folder)
+    files_of_parts = file.parent.glob(f"{file.stem}{CLAIM}*{file.suffix}")
+    return next(filter(None, map(holder, [file, *files_of_parts])), None)
 
 
 def holder(file: Path) -> str | None:
-    """Who holds a lease, in words; None: no living process, as far as can be seen from here."""
+    """Returns which living process holds a lease, in words; None if there is none."""
     try:
-        changed = file.stat().st_mtime
+        renewed = file.stat().st_mtime
     except FileNotFoundError:
         return None
-    owner = _lease(file).owner
-    alive = time.time() - changed < LEASE
+    owner = _open_lease(file).owner
+    is_alive = time.time() - renewed < LEASE
     if owner is not None and owner.hostname == socket.gethostname():
-        alive = _lives(owner.pid, changed)
-    who = f"process {owner.pid} on {owner.hostname}" if owner else "a process that is not named"
-    return who if alive else None
+        is_alive = _is_alive(owner.pid, renewed)
+    words = f"process {owner.pid} on {owner.hostname}" if owner else "an unknown process"
+    return words if is_alive else None
 
 
-def _lives(pid: int, since: float) -> bool:
-    """Whether the process of this machine lives that had the number at a time (seconds)."""
+def _is_alive(pid: int, at: float) -> bool:
+    """Whether the process that had this id at a time (seconds of the epoch) still runs here."""
     try:
         process = psutil.Process(pid)
-        return bool(process.create_time() <= since + 1 and process.status() != psutil.STATUS_ZOMBIE)
+        return bool(process.create_time() <= at + 1 and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
 
 
 @contextmanager
 def if_free(file: Path) -> Iterator[bool]:
-    """Hold a lease unless a living process may; whether it is held now."""
-    lease, held = _lease(file), False
+    """Hold a lease unless another living process may hold it.
+
+    Yields:
+        Whether it is held.
+    """
+    lease, is_held = _open_lease(file), False
     if holder(file) is None:
         with suppress(FileNotFoundError):
             if time.time() - file.stat().st_mtime > 10 * LEASE:
-                _spoil(file, file_state(file))  # whatever it holds, it is then taken over in 2 s
+                _invalidate(file, file_state(file))  # it is then taken over within 2 s
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=4)
-            held = True
+            is_held = True
     try:
-        yield held
+        yield is_held
     finally:
-        if held:
+        if is_held:
             lease.release()
 
 
-def _lease(file: Path) -> SoftFileLease:
-    # taken in one thread, let go of in another: see World.on_rank_0
+def _open_lease(file: Path) -> SoftFileLease:
+    # one thread may acquire it and another release it: see World.on_rank_0
     return SoftFileLease(file, lease_duration=LEASE, thread_local=False, poll_interval=0.2)
 
 
 def _acquire(lease: SoftFileLease, file: Path, folder: Path) -> None:
-    if not _is_held_here(lease, file):
+    if not _is_held_on_this_machine(lease, file):
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=1)
             return
     owner = lease.owner
-    who = f"process {owner.pid} on {owner.hostname}" if owner else "another process"
-    log.info("waiting for %s, which makes %s (its lease is %s)", who, folder, file)
+    words = f"process {owner.pid} on {owner.hostname}" if owner else "another process"
+    log.info("waiting for %s, which writes %s (its lease is %s)", words, folder, file)
     while True:
-        while _is_held_here(lease, file):  # `filelock` would take it from one that is stopped
+        while _is_held_on_this_machine(lease, file):  # `filelock` would take it from a stopped one
             time.sleep(0.2)
-        seen, since = file_state(file), time.monotonic()
+        state, start = file_state(file), time.monotonic()
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=LEASE)
             return
-        time.sleep(max(0.0, since + LEASE - time.monotonic()))
-        _spoil(file, seen)
+        time.sleep(max(0.0, start + LEASE - time.monotonic()))
+        _invalidate(file, state)
 
 
-def _is_held_here(lease: SoftFileLease, file: Path) -> bool:
+def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
     owner = lease.owner
     if owner is None or owner.mode != "lease" or owner.hostname != socket.gethostname():
         return False
     with suppress(FileNotFoundError):
-        return _lives(owner.pid, file.stat().st_mtime)
+        return _is_alive(owner.pid, file.stat().st_mtime)
     return False
 
 
-def _spoil(file: Path, seen: tuple[int, ...] | None) -> None:
-    """Make a file that did not change since it was seen unreadable: `filelock` takes that over.
+def _invalidate(file: Path, state: tuple[int, ...] | None) -> None:
+    """Make a lease invalid if its file still has this state, so that `filelock` takes it over.
 
-    It never takes over an empty file, which a full disk leaves, one of another duration, or one
-    whose damage looks like a lease of another kind.
+    By itself `filelock` never takes over an empty file, which a full disk leaves behind, a lease of
+    another duration, or a damaged one that looks like a lease of another kind.
     """
     with suppress(FileNotFoundError), file.open("r+b") as stream:
-        if file_state(file) == seen and stream.read() != VOID:
+        if file_state(file) == state and stream.read() != VOID:
             stream.seek(0)
             stream.truncate()
             stream.write(VOID)

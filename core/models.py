@@ -17,62 +17,67 @@ from contamination.core.hub import commit, commit_digest, not_asked, prepare_hub
 
 
 def own_part(parameter: Any) -> Any:
-    """The values that this process holds, in one dimension where they are a part."""
+    """Returns this process's values of a parameter, flattened if it is partitioned."""
     return getattr(parameter, "ds_tensor", parameter)
 
 
 def whole_shape(parameter: Any) -> tuple[int, ...]:
-    """The shape that all processes' parts have together."""
+    """Returns the shape of the whole parameter, also if it is partitioned among processes."""
     return tuple(getattr(parameter, "ds_shape", parameter.shape))
 
 
 BUFFER = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
-"""A causal mask that older releases saved with GPT-2, GPT-J and GPT-Neo: it was never learned."""
+"""Causal masks, not weights, that older releases saved with GPT-2, GPT-J and GPT-Neo."""
 
 
 def check_whole(field: str, path: str, model: Any, loaded: Mapping[str, Any]) -> None:
-    """Refuse a model that transformers would complete with random weights, or run on NaN.
+    """Check a loaded model's weights, of which transformers would initialise missing ones randomly.
 
-    `loaded` is the loading information of `from_pretrained`, and `field` the config field that
-    holds `path`. Partitions of ZeRO stage 3 are looked at each where it is.
+    With ZeRO stage 3 each process checks its own partition.
+
+    Args:
+        field: the config field with the value `path`.
+        path: of the model.
+        model: the loaded model.
+        loaded: the loading information of `from_pretrained`.
 
     Raises:
-        ConfigError: a tensor is missing, surplus, of another shape, or not finite.
+        ConfigError: a tensor is missing, unexpected, of another shape, or not finite.
     """
-    for wrong in _wrong(model, loaded):
+    for problem in _weight_problems(model, loaded):
         raise ConfigError(
-            f"{field} is {path!r}: {wrong}. Its weights are damaged, or its config.json is another "
-            "model's. Copy or download the model again, or give another one."
+            f"{field} is {path!r}: {problem}. Its weights are damaged, or its config.json belongs "
+            "to another model. Copy or download the model again, or give another one."
         )
 
 
-def _wrong(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
+def _weight_problems(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
     surplus = [name for name in loaded["unexpected_keys"] if not BUFFER.fullmatch(name)]
-    for names, what in ((loaded["missing_keys"], "lack"), (surplus, "have a surplus")):
+    for names, verb in ((loaded["missing_keys"], "lack"), (surplus, "have a surplus")):
         if names:
-            yield f"its weights {what} {_some(sorted(names))}"
-    for name, given, wanted in sorted(loaded["mismatched_keys"]):
-        yield f"{name} has the shape {tuple(given)}, not {tuple(wanted)}"
-    if names := [name for name, weights in model.named_parameters() if not _finite(weights)]:
-        yield f"NaN or infinite values are in {_some(names)}"
+            yield f"its weights {verb} {_first_three(sorted(names))}"
+    for name, stored_shape, model_shape in sorted(loaded["mismatched_keys"]):
+        yield f"{name} has the shape {tuple(stored_shape)}, not {tuple(model_shape)}"
+    if names := [name for name, weights in model.named_parameters() if not _is_finite(weights)]:
+        yield f"NaN or infinite values are in {_first_three(names)}"
 
 
-def _finite(weights: Any) -> bool:
-    here = own_part(weights)
-    if here.is_meta or not here.numel():  # it is not loaded here, or there is none
+def _is_finite(weights: Any) -> bool:
+    values = own_part(weights)
+    if values.is_meta or not values.numel():  # not loaded in this process, or empty
         return True
-    least, most = here.aminmax()  # NaN wherever one value is; needs no copy of the weights
-    return bool(least.isfinite() & most.isfinite())
+    lowest, highest = values.aminmax()  # both are NaN if one value is; needs no copy of the weights
+    return bool(lowest.isfinite() & highest.isfinite())
 
 
-def _some(names: list[str]) -> str:
+def _first_three(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 
 
 GGUF = ".gguf"
 LOADING = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-"""What `from_pretrained` is told so that it reports what does not fit: `check_whole` refuses it."""
+"""Options of `from_pretrained` with which it reports tensors that don't fit, for `check_whole`."""
 SPECIAL_TOKENS = ("special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer*", *SPECIAL_TOKENS, "vocab*", "merges*", "*.model")
 MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.py", "*.jinja")
@@ -80,20 +85,20 @@ TRUSTING = ("model", "reference")  # the config nodes that have `trust_remote_co
 
 
 def is_gguf(path: str | Path) -> bool:
-    """Whether `path` names a GGUF file: one file with a (quantized) model and its tokenizer."""
+    """Returns whether `path` is a GGUF file: one file with a (quantized) model and tokenizer."""
     return Path(path).suffix.lower() == GGUF
 
 
 def resolve(field: str, path: str) -> str:
-    """A local folder's or GGUF file's absolute path, or a hub id as it stands.
+    """Returns the absolute path of a local folder or GGUF file, or a hub id unchanged.
 
     Raises:
-        ConfigError: `path` can only be a local path, and nothing fit is there.
+        ConfigError: `path` can only be a local path, and there is no model.
         ArtifactError: it is in a finished run folder that is damaged.
     """
-    found = _resolve(field, path)
+    resolved = _resolve(field, path)
     check_owner(Path(path).expanduser())
-    return found
+    return resolved
 
 
 def _resolve(field: str, path: str) -> str:
@@ -112,21 +117,24 @@ def _resolve(field: str, path: str) -> str:
 
 
 def model_digest(field: str, path: str) -> str:
-    """What names the model at `path`: a hash of its files, or of its commit on the hub.
+    """Returns a hash of the model's files, or of its commit on the hub.
 
     Raises:
-        ConfigError: there is no such folder, or the hub can't give it.
+        ConfigError: there is no such folder, or the hub can't provide it.
     """
-    found = Path(given := resolve(field, path))
-    if found.is_file():
-        return file_digest(found)
-    return folder_digest(found) if found.is_dir() else commit_digest(given, commit(field, given))
+    resolved = resolve(field, path)
+    local = Path(resolved)
+    if local.is_file():
+        return file_digest(local)
+    if local.is_dir():
+        return folder_digest(local)
+    return commit_digest(resolved, commit(field, resolved))
 
 
 def tokenizer_digest(folder: Path) -> str:
-    """A hash of the tokenizer's files in a Hugging Face folder."""
-    found = {p.name: p for pattern in TOKENIZER_FILES for p in folder.glob(pattern)}
-    return files_digest(digests(found))
+    """Returns a hash of the tokenizer's files in a Hugging Face folder."""
+    files = {path.name: path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)}
+    return files_digest(digests(files))
 
 
 def load_tokenizer(field: str, path: str, **options: Any) -> Any:
@@ -139,10 +147,10 @@ def load_tokenizer(field: str, path: str, **options: Any) -> Any:
 
 
 def _drop_cache(tokenizer: Any) -> None:
-    """Let it remember no words where threads share the work (tokenizers 0.23).
+    """Turn off the tokenizer's cache of words where several threads share the work.
 
-    It would keep 4 MB a thread, which outlive the tokenizer. A process that tokenises in one thread
-    alone keeps them, which saves it a fifth of the time.
+    tokenizers 0.23 keeps 4 MB per thread, which are not freed with the tokenizer. A process that
+    tokenises in a single thread keeps the cache, which saves a fifth of the time.
     """
     if os.environ.get("TOKENIZERS_PARALLELISM") == "false":
         return
@@ -160,13 +168,13 @@ def load_config(field: str, path: str, **options: Any) -> Any:
 
 
 def load_model(field: str, path: str, dtype: str = "float32", **options: Any) -> Any:
-    """The causal language model at `path` in evaluation mode, from safetensors or GGUF only.
+    """Returns the causal language model at `path` in evaluation mode, from safetensors or GGUF.
 
     The weights of a GGUF file are expanded to `dtype`: float32, bfloat16 or float16. The options
     are passed to `from_pretrained` (device_map, trust_remote_code, …).
 
     Raises:
-        ConfigError: it can't be loaded, or its weights are not whole.
+        ConfigError: it can't be loaded, or its weights are incomplete or not finite.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -180,13 +188,17 @@ def load_model(field: str, path: str, dtype: str = "float32", **options: Any) ->
 
 
 def load(factory: Any, field: str, path: str, **options: Any) -> Any:
-    """What an `Auto…` class of transformers makes of `path` (a folder, a GGUF file or a hub id).
+    """Returns what an `Auto…` class of transformers loads from `path`.
 
-    The options are passed to `from_pretrained`. Code that comes with the model runs only with
-    `trust_remote_code=True`.
+    Args:
+        factory: such as `AutoTokenizer`.
+        field: the config field with the value `path`.
+        path: a folder, a GGUF file or a hub id.
+        options: of `from_pretrained`. Code that comes with the model runs only with
+            `trust_remote_code=True`.
 
     Raises:
-        ConfigError: it can't.
+        ConfigError: it can't be loaded.
     """
     from transformers.utils import logging
 
@@ -197,20 +209,20 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
     trusted = options.pop("trust_remote_code", False)
     try:
         return factory.from_pretrained(where, trust_remote_code=trusted, **source, **options)
-    except Exception as error:  # whatever the library's readers make of the user's files
+    except Exception as error:  # the library may raise any error for the user's files
         if "trust_remote_code" in str(error):
             raise ConfigError(_needs_trust(field, path)) from error
-        first = said(error)
+        reason = said(error)
         raise ConfigError(
-            f"{field} is {path!r}: it can't be loaded as a {factory.__name__} ({first}). Give a "
+            f"{field} is {path!r}: it can't be loaded as a {factory.__name__} ({reason}). Give a "
             "local Hugging Face folder, or a hub id on a machine that reaches the hub."
             f"{'' if source else not_asked(path)}"
         ) from error
 
 
 def _source(field: str, path: str) -> tuple[str, dict[str, Any]]:
-    """What `from_pretrained` is given to find `path`: its first argument and some of the others."""
-    target = _resolve(field, path)  # whoever named it has checked it
+    """The first argument of `from_pretrained` for `path`, and the options that belong to it."""
+    target = _resolve(field, path)  # `resolve` has checked its run folder before
     if not is_gguf(target):
         return target, {"local_files_only": True} if os.path.isdir(target) else {}
     if importlib.util.find_spec("gguf") is None:
@@ -224,20 +236,20 @@ def _source(field: str, path: str) -> tuple[str, dict[str, Any]]:
 
 def _needs_trust(field: str, path: str) -> str:
     node, _, _ = field.rpartition(".")
-    named = f"{node}.trust_remote_code" if node in TRUSTING else None
-    remedy = f"Read it, then set {named}=true" if named else "Such a model can't be used here"
+    option = f"{node}.trust_remote_code" if node in TRUSTING else None
+    remedy = f"Read it, then set {option}=true" if option else "Such a model can't be used here"
     return (
-        f"{field} is {path!r}: it comes with Python code of its own (auto_map in its config), "
-        f"which is not run unasked. {remedy}, or give a model that transformers itself knows."
+        f"{field} is {path!r}: it comes with its own Python code (auto_map in its config), which "
+        f"is not run by default. {remedy}, or give a model that transformers supports."
     )
 
 
 def _unquantized(model: Any) -> Any:
-    """A new model with these weights: one read from GGUF refuses to be saved or trained."""
+    """A new model with these weights: a model read from GGUF can't be saved or trained."""
     from transformers import AutoModelForCausalLM
 
     config = copy.deepcopy(model.config)
     del config.quantization_config
-    fresh = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
-    fresh.load_state_dict(model.state_dict())  # tied weights are the fresh model's own ties
-    return fresh
+    new_model = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
+    new_model.load_state_dict(model.state_dict())  # the new model ties weights itself
+    return new_model

@@ -14,14 +14,13 @@ from collections.abc import Sequence
 TORCHRUN = "torch.distributed.run"
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 LAUNCHER = "CONTAMINATION_LAUNCHER"
-"""Tells the processes of a torchrun its pid: it may be dead before they can ask."""
+"""An environment variable with torchrun's process id for its processes, which may start later."""
 
 
 def end_with_parent(number: signal.Signals, parent: int) -> None:
-    """Let the kernel send this process the signal when the process `parent` dies.
+    """Let the kernel send this process a signal when the process `parent` dies.
 
-    It stays so when this process runs another program (exec). Elsewhere than on Linux it does
-    nothing.
+    This also holds after an `exec`. On other systems than Linux it does nothing.
     """
     if sys.platform != "linux":
         return
@@ -31,12 +30,12 @@ def end_with_parent(number: signal.Signals, parent: int) -> None:
 
 
 def tied(call: Sequence[str]) -> list[str]:
-    """The command such that it gets SIGTERM when this process dies."""
+    """Returns a command that runs `call` and receives SIGTERM when this process dies."""
     return [sys.executable, "-m", "contamination.core.parent_process", str(os.getpid()), *call]
 
 
 def main() -> None:
-    """Become the command."""
+    """Replace this process by the command."""
     end_with_parent(signal.SIGTERM, int(sys.argv[1]))
     os.environ[LAUNCHER] = str(os.getpid())
     if sys.argv[2:5] == [sys.executable, "-m", TORCHRUN]:
@@ -45,11 +44,11 @@ def main() -> None:
 
 
 def _torchrun(words: Sequence[str]) -> int:
-    """Torchrun in this process, without the traceback that it shows when a signal ends it."""
+    """Runs torchrun in this process, without its traceback after a signal."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.run import main as run
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until torchrun's own is there
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until torchrun sets its own handler
     try:
         run(list(words))
     except SignalException as stopped:

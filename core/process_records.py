@@ -1,10 +1,10 @@
-"""What a process records in a folder for its launcher: how far it is, and why it failed.
+"""Records that a process leaves in a folder for its launcher: its progress and its failure.
 
 ::
 
     <folder>/
-    ├── progress.json            of the one that shows a bar: title, n, total, unit, what is left
-    └── failed/rank-<n>.json     an error: when, where, its kind, its message and traceback
+    ├── progress.json            of the process with a bar: title, n, total, unit, time left
+    └── failed/rank-<n>.json     an error: time, host, class, message and traceback
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _folder: Path | None = None
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a process is; the seconds left of it and of its sweep are None where not known."""
+    """The progress of a process; seconds left for it and for its sweep are None if unknown."""
 
     title: str
     n: int
@@ -61,59 +61,61 @@ class Failure:
 
     @property
     def stopped(self) -> bool:
-        """Whether it is none: a signal ended the process."""
+        """Whether a signal ended the process, so that it is not a failure."""
         return self.kind == StoppedError.__name__
 
     @property
     def of_peers(self) -> bool:
-        """Whether it only says that another process is gone."""
-        first = (self.message.splitlines() or [""])[0] if self.trace else ""
-        return bool(PEERS.search(f"{self.kind} {first}"))
+        """Whether it only reports that another process has ended."""
+        first_line = (self.message.splitlines() or [""])[0] if self.trace else ""
+        return bool(PEERS.search(f"{self.kind} {first_line}"))
 
 
 def leave_in(folder: Path | str | None) -> None:
-    """From now on this process leaves its records in the folder; None: nowhere."""
+    """Set the folder for this process's records; None: it leaves none."""
     global _folder
     _folder = None if folder is None else Path(folder)
 
 
 def record_progress(now: Progress) -> None:
-    """Write how far this process is."""
+    """Write this process's progress, if it leaves records."""
     if _folder is not None:
-        with suppress(OSError):  # whoever looks on must not end the work
+        with suppress(OSError):  # a full disk must not end the work here
             write_text(_folder / PROGRESS, sealed(asdict(now)))
 
 
 def read_progress(folder: Path) -> Progress | None:
-    """What was left last; None where nothing was, or nothing that can be read."""
+    """Returns the last recorded progress; None if there is none, or it can't be read."""
     with suppress(FileNotFoundError, ValueError):
-        now: Progress = typed(read_sealed(folder / PROGRESS), Progress)
-        return now
+        recorded: Progress = typed(read_sealed(folder / PROGRESS), Progress)
+        return recorded
     return None
 
 
 def record_failure(error: BaseException) -> bool:
-    """Write why this process ends.
+    """Write why this process ends, if it leaves records.
 
-    Returns whether it should print the error itself: not a user's error, which the launcher prints,
-    nor where another process has printed why, nor where it knows only that another is gone.
+    Returns:
+        Whether the process should print the error itself. It should not if the launcher prints it
+        (a user error), if another process has printed an error, or if the error only reports that
+        another process has ended.
     """
     if _folder is None:
         return True
-    said = error if isinstance(error, UserError | StoppedError) else None
+    expected_error = error if isinstance(error, UserError | StoppedError) else None
     failure = Failure(
         rank=int(os.environ.get("RANK", "0")),
         host=socket.gethostname(),
         time=time.time(),
         kind=type(error).__name__,
-        status=said.status if said else 1,
+        status=expected_error.status if expected_error else 1,
         message=str(error),
-        trace="" if said else "".join(traceback.format_exception(error)),
+        trace="" if expected_error else "".join(traceback.format_exception(error)),
     )
     with suppress(OSError):
         (_folder / FAILED).mkdir(parents=True, exist_ok=True)
         write_text(_folder / FAILED / f"rank-{failure.rank}.json", sealed(asdict(failure)))
-        if said or failure.of_peers:
+        if expected_error or failure.of_peers:
             return False
         try:
             (_folder / FAILED / "said").touch(exist_ok=False)
@@ -123,15 +125,15 @@ def record_failure(error: BaseException) -> bool:
 
 
 def read_failures(folder: Path) -> list[Failure]:
-    """The failures, the first cause first: those that only miss their peers come last."""
-    found = []
-    for place in (folder / FAILED).glob("rank-*.json"):
-        with suppress(FileNotFoundError, ValueError):  # another node starts again
-            found.append(typed(read_sealed(place), Failure))
-    return sorted(found, key=lambda f: (f.of_peers, f.time))
+    """Returns the failures by time; those that only report the end of another process come last."""
+    failures = []
+    for file in (folder / FAILED).glob("rank-*.json"):
+        with suppress(FileNotFoundError, ValueError):  # another node may start again
+            failures.append(typed(read_sealed(file), Failure))
+    return sorted(failures, key=lambda failure: (failure.of_peers, failure.time))
 
 
 def forget(folder: Path) -> None:
-    """Remove what an earlier attempt left."""
+    """Remove the records of an earlier attempt."""
     shutil.rmtree(folder / FAILED, ignore_errors=True)
     (folder / PROGRESS).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""One progress bar for all stages: lively on a terminal, at most one line in a log file."""
+"""The progress bar of all stages: redrawn on a terminal, at most one line in a log file."""
 
 from __future__ import annotations
 
@@ -19,135 +19,144 @@ from contamination.core.terminal import about
 INTERVAL = 2.0
 """Seconds between two records of progress."""
 LONG = 15.0
-"""Seconds: what is over sooner leaves no line in a log file."""
+"""Seconds: shorter work leaves no line in a log file."""
 CELL, STAGE = "CONTAMINATION_CELL", "CONTAMINATION_STAGE"
-"""What the bars of this process and of those that it starts are part of: "cell 2 of 3", "train"."""
+"""Environment variables with words before all titles, such as "cell 2 of 3" and "train"."""
 SWEEP = "CONTAMINATION_SWEEP"
-"""When the run of a stage should end, and the seconds of what follows it in the sweep (`ends`)."""
+"""An environment variable with the expected end of this run and of its sweep; see `ends`."""
 COUNT = "{desc} · {unit} {n_fmt}/{total_fmt}"
 RUNNING = COUNT + " · {remaining} left{sweep} |{bar:10}| {rate_fmt}{postfix}"
 DONE = COUNT + " in {elapsed}, {rate_fmt}{postfix}"
 NUMBERS = 42
-"""Columns that a title leaves to them, or the numbers come first (`NARROW`)."""
+"""Columns for the numbers; if the title leaves fewer, the numbers come first (`NARROW`)."""
 NARROW = {
     RUNNING: "{unit} {n_fmt}/{total_fmt} · {remaining} left{sweep} · {desc}",
     DONE: "{unit} {n_fmt}/{total_fmt} in {elapsed} · {desc}",
 }
-"""What a narrow terminal cuts off is at the end."""
+"""Formats for a narrow terminal, which cuts off the end of a line."""
 
 
 @contextmanager
 def within(name: str, words: str) -> Iterator[None]:
-    """Within it titles begin with these words, of the cell (`CELL`) or of the stage (`STAGE`)."""
-    before = os.environ.get(name)
+    """Let titles begin with these words, of the cell (`CELL`) or of the stage (`STAGE`)."""
+    outer_words = os.environ.get(name)
     os.environ[name] = words
     try:
         yield
     finally:
         os.environ.pop(name)
-        if before is not None:
-            os.environ[name] = before
+        if outer_words is not None:
+            os.environ[name] = outer_words
 
 
 def ends(now: float, later: float) -> str:
-    """For `SWEEP`: a run that begins now takes so many seconds, and what follows it so many."""
+    """Returns a value for `SWEEP`: this run takes `now` seconds, the later ones take `later`."""
     return f"{time.time() + now:.0f} {later:.0f}"
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
-    """A bar that those can see as well who look at the run's folder."""
+    """A bar that also records its progress in the run's folder."""
 
-    told = 0.0
-    own = ""  # the title without the cell's
-    of_part = 0  # how much is counted of a batch that is not finished
+    last_record = 0.0  # monotonic seconds
+    stage_title = ""  # the title without the words of the cell
+    partial_count = 0  # how much of an unfinished batch is counted
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """With `sweep`, what is left of the sweep; numbers first where there is little room."""
-        left = self._sweep_left(shown := super().format_dict)
-        if shown["ncols"] and shown["ncols"] < disp_len(shown["prefix"]) + NUMBERS:
-            shown["bar_format"] = NARROW[shown["bar_format"]]
-        return {**shown, "sweep": "" if left is None else f", sweep {about(left)}"}
+        """Adds `sweep`, the time left of the sweep; on a narrow terminal numbers come first."""
+        values = super().format_dict
+        seconds_left = self._sweep_seconds_left(values)
+        if values["ncols"] and values["ncols"] < disp_len(values["prefix"]) + NUMBERS:
+            values["bar_format"] = NARROW[values["bar_format"]]
+        sweep = "" if seconds_left is None else f", sweep {about(seconds_left)}"
+        return {**values, "sweep": sweep}
 
-    def _sweep_left(self, shown: Mapping[str, Any]) -> float | None:
-        """Seconds: of this run as it goes or as others went, whichever is more; of the later ones.
+    def _sweep_seconds_left(self, values: Mapping[str, Any]) -> float | None:
+        """Of this run, by its rate or as expected, whichever is more, and of the later runs.
 
-        None where that is not known.
+        None if it is unknown.
         """
         words = os.environ.get(SWEEP)
         if not words:
             return None
         end, later = map(float, words.split())
-        return max(_left(shown) or 0.0, end - time.time()) + later
+        return max(_seconds_left(values) or 0.0, end - time.time()) + later
 
     def update(self, n: float | None = 1) -> Any:
-        counted, self.of_part = self.of_part, 0
+        counted, self.partial_count = self.partial_count, 0
         if counted:
             self.set_postfix_str(refresh=False)
         return self._advance((1 if n is None else n) - counted)
 
     def part(self, size: int, done: int, total: int) -> None:
-        """Count a part of a batch of that size, by its rows; `update` then counts it whole."""
+        """Count finished rows of a batch of that size; `update` later counts the whole batch."""
         self.set_postfix_str(f"batch of {size}: row {done:,}/{total:,}", refresh=False)
-        share = size * done // max(total, 1)
-        before, self.of_part = self.of_part, share
-        self._advance(share - before)
+        count = size * done // max(total, 1)
+        self._advance(count - self.partial_count)
+        self.partial_count = count
 
     def _advance(self, n: float) -> Any:
-        """By so much, but not beyond the total."""
-        shown = super().update(n if self.total is None else min(n, self.total - self.n))
-        if not self.disable and time.monotonic() - self.told > INTERVAL:
-            self._tell()
-        return shown
+        """Count `n` more, but not beyond the total."""
+        is_displayed = super().update(n if self.total is None else min(n, self.total - self.n))
+        if not self.disable and time.monotonic() - self.last_record > INTERVAL:
+            self._record()
+        return is_displayed
 
     def close(self) -> None:
-        """The last line says how long it took and the mean rate."""
+        """Show the duration and the mean rate in the last line."""
         if self.disable:  # closed already
             return
-        self._tell()
+        self._record()
         if self.total is not None and self.n >= self.total:
             self.bar_format = DONE
-        said = "" if _is_watched() or self.format_dict["elapsed"] < LONG else f"{self}\n"
+        is_logged = not _has_terminal() and self.format_dict["elapsed"] >= LONG
+        line = f"{self}\n" if is_logged else ""
         super().close()
-        sys.stderr.write(said)
+        sys.stderr.write(line)
 
-    def _tell(self) -> None:
-        self.told = time.monotonic()
-        now = self.format_dict
-        done, sweep = int(now["n"]), self._sweep_left(now)
+    def _record(self) -> None:
+        self.last_record = time.monotonic()
+        values = self.format_dict
         process_records.record_progress(
-            process_records.Progress(self.own, done, now["total"], now["unit"], _left(now), sweep)
+            process_records.Progress(
+                title=self.stage_title,
+                n=int(values["n"]),
+                total=values["total"],
+                unit=values["unit"],
+                seconds_left=_seconds_left(values),
+                sweep_left=self._sweep_seconds_left(values),
+            )
         )
 
 
 def progress(*, desc: str | None, stage: str = "", **options: Any) -> Any:
-    """A `tqdm` bar with the given options; its rate is of the whole run, without `initial`.
+    """Returns a `tqdm` bar; its rate is the mean of the whole run, without `initial`.
 
     Args:
-        desc: what is done, in a word or two.
-        stage: what that is part of, where no launcher says it (see `STAGE`).
+        desc: what is done, in one or two words.
+        stage: the stage, unless a launcher has set it (see `STAGE`).
         options: of tqdm. The unit is in the singular.
     """
-    if _is_watched():
-        shown: dict[str, Any] = {"mininterval": 0.2, "dynamic_ncols": True}
+    if _has_terminal():
+        display: dict[str, Any] = {"mininterval": 0.2, "dynamic_ncols": True}
     else:
-        shown = {"mininterval": float("inf"), "file": StringIO()}
-    own = _title(os.environ.get(STAGE, stage), desc)
-    title = _title(os.environ.get(CELL), own)
-    bar = _Bar(desc=title, bar_format=RUNNING, smoothing=0, miniters=0, **shown, **options)
-    bar.own = own
+        display = {"mininterval": float("inf"), "file": StringIO()}
+    stage_title = _title(os.environ.get(STAGE, stage), desc)
+    title = _title(os.environ.get(CELL), stage_title)
+    bar = _Bar(desc=title, bar_format=RUNNING, smoothing=0, miniters=0, **display, **options)
+    bar.stage_title = stage_title
     return bar
 
 
-def _left(shown: Mapping[str, Any]) -> float | None:
-    """Seconds, at the mean rate so far; None: not known."""
-    since, total = shown["n"] - shown["initial"], shown["total"]
-    return (total - shown["n"]) * shown["elapsed"] / since if total and since else None
+def _seconds_left(values: Mapping[str, Any]) -> float | None:
+    """At the mean rate so far; None if it is unknown."""
+    done, total = values["n"] - values["initial"], values["total"]
+    return (total - values["n"]) * values["elapsed"] / done if total and done else None
 
 
 def _title(*words: str | None) -> str:
     return " · ".join(filter(None, words))
 
 
-def _is_watched() -> bool:
+def _has_terminal() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which can't redraw a line

@@ -1,7 +1,7 @@
-"""The project's own classes of each kind: those that the files of `conf/<kind>/` name.
+"""The classes of each kind that a stored config may name: the project's and installed packages'.
 
-A config that is stored in a run folder names classes as well, in `_target_`. The folder may come
-from elsewhere, so a stored name only selects among classes that are known without it.
+A config that is stored in a run folder names classes in `_target_`. The folder may come from
+elsewhere, so a stored name only selects among classes that are known without it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
 from contamination.core.cli import CONF
@@ -20,20 +21,38 @@ T = TypeVar("T")
 
 @cache
 def registered(kind: str) -> frozenset[str]:
-    """The paths of the classes of a kind, such as `format` or `method`: a folder of conf/."""
+    """Returns the import paths of all classes of a kind, such as `method`.
+
+    They are the classes that the files of `conf/<kind>/` name, and those that installed
+    distributions declare as entry points of the group `contamination.<kind>s`::
+
+        [project.entry-points."contamination.methods"]
+        my_method = "my_package.my_module:MyMethod"
+    """
     nodes = [read_yaml(file) for file in sorted((CONF / kind).glob("*.yaml"))]
-    inner = [value for node in nodes for value in node.values() if isinstance(value, dict)]
-    targets = (node.get("_target_") for node in [*nodes, *inner])
-    return frozenset(target for target in targets if isinstance(target, str))
+    inner_nodes = [value for node in nodes for value in node.values() if isinstance(value, dict)]
+    targets = (node.get("_target_") for node in [*nodes, *inner_nodes])
+    installed = map(_import_path, entry_points(group=f"contamination.{kind}s"))
+    return frozenset(target for target in [*targets, *installed] if isinstance(target, str))
+
+
+def _import_path(entry_point: EntryPoint) -> str | None:
+    """`package.module.Class`, or None if the entry point is malformed."""
+    try:
+        return f"{entry_point.module}.{entry_point.attr}"
+    except AttributeError:
+        return None
 
 
 def registered_class(kind: str, target: object, base: Callable[..., T]) -> type[T] | None:
-    """The class that a stored config names, or None if it is not registered. Imports no other.
+    """Returns the class that a stored config names, or None if it is not registered.
+
+    Only the module of a registered class is imported.
 
     Args:
-        kind: a folder of conf/.
-        target: what the stored config has as `_target_`.
-        base: what every class of the kind inherits from.
+        kind: a folder of conf/, such as `method`.
+        target: the `_target_` of the stored config.
+        base: the base class of the kind.
     """
     if not isinstance(target, str) or target not in registered(kind):
         return None
@@ -41,50 +60,52 @@ def registered_class(kind: str, target: object, base: Callable[..., T]) -> type[
 
 
 def stored_object(
-    kind: str, node: Any, base: Callable[..., T], where: str, given: Collection[str] = ()
+    kind: str, node: Any, base: Callable[..., T], where: str, user_classes: Collection[str] = ()
 ) -> T:
-    """The object that a node of a stored config describes.
+    """Returns the object that a node of a stored config describes.
 
     Args:
-        kind: a folder of conf/; its classes are the ones that a stored config may name.
+        kind: a folder of conf/, such as `format`.
         node: the stored node: `_target_` and the class's arguments, which are plain data.
-        base: what every class of the kind inherits from.
-        where: the file that holds the node, for errors.
-        given: paths of further classes, given by the user on the command line.
+        base: the base class of the kind.
+        where: the file that contains the node, for errors.
+        user_classes: import paths of further classes that the user named on the command line.
 
     Raises:
-        ArtifactError: another class, a nested `_target_`, or arguments that the class refuses.
+        ArtifactError: the class is not registered, the node contains another `_target_`, or the
+            class refuses the arguments.
     """
     target = node.get("_target_") if isinstance(node, Mapping) else None
-    found = registered_class(kind, target, base)
-    if found is None and target in given:
-        found = _subclass(str(target), base)
-    if found is None:
+    selected_class = registered_class(kind, target, base)
+    if selected_class is None and target in user_classes:
+        selected_class = _subclass(str(target), base)
+    if selected_class is None:
         raise ArtifactError(
             f"{where}: {kind}._target_ is {repr(target)[:200]}, and a stored file does not select "
-            f"code. Only the classes of conf/{kind}/ are used, and a class of your own if the "
-            f"command names it: {kind}._target_=my_module.MyClass."
+            f"code. It may name the classes of conf/{kind}/ and those of installed packages (entry "
+            f"points contamination.{kind}s). To use your own class, name it in the command: "
+            f"{kind}._target_=my_module.MyClass."
         )
     arguments = {name: value for name, value in node.items() if name != "_target_"}
     if keys := targets_in(arguments) or [key for key in node if not isinstance(key, str)]:
         raise ArtifactError(
-            f"{where}: {kind} holds a nested {keys[0]}, and a stored file does not select code. "
-            "Its fields are plain values; get the folder again."
+            f"{where}: {kind} contains a nested {keys[0]}, and a stored file does not select code. "
+            "Its fields must be plain values: get the folder again."
         )
     try:
-        return found(**arguments)
-    except Exception as error:  # whatever the class makes of values that it did not write
+        return selected_class(**arguments)
+    except Exception as error:  # any class may raise any error for arguments that it did not write
         raise ArtifactError(
-            f"{where}: {kind} can't be made of {repr(arguments)[:200]}: {said(error)[:200]}. Get "
-            "the folder again, or give the command that made it again."
+            f"{where}: {kind} can't be made from {repr(arguments)[:200]}: {said(error)[:200]}. Get "
+            "the folder again, or repeat the command that wrote it."
         ) from error
 
 
 def _subclass(target: str, base: Callable[..., T]) -> type[T] | None:
     module, _, name = target.rpartition(".")
     try:
-        found = getattr(import_module(module), name, None)
+        candidate: Any = getattr(import_module(module), name, None)
     except (ImportError, ValueError):
         return None
-    known = isinstance(found, type) and isinstance(base, type) and issubclass(found, base)
-    return found if known else None
+    is_class = isinstance(candidate, type) and isinstance(base, type)
+    return candidate if is_class and issubclass(candidate, base) else None  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Keys and passwords stay where they are: in no error, log or record.
+"""Keeps keys and passwords out of errors, logs and records.
 
-A key is named by the environment variable that holds it. Where one is given in another place all
-the same, the error does not repeat it.
+A key is given by the name of an environment variable. If a key is given in another place by
+mistake, the error does not repeat it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from contamination.core.errors import ConfigError
 
 HIDDEN = "***"
 SHORTEST = 8
-"""Signs: a part of a key that is as long is hidden as well, where words cut it or divide it."""
+"""Characters: a part of a key of at least this length is hidden as well."""
 LONGEST = 10_000
-"""Signs of the words that are looked through."""
-UNSAID = "What was given is not repeated here, for it may hold a key."
+"""Characters of a message that are searched; the rest is cut off."""
+UNSAID = "The value is not repeated here, since it may contain a key."
 VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")
-"""How names of environment variables look."""
+"""Names of environment variables."""
 FIELD = re.compile(
     r"\b(url|\w*key(?:_\w{0,4})?|\w*(?:secret|password|token))['\"]?\s*[=:]\s*"
     r"(.+?)(?=,\s*\w+\s*:(?!//)|$)",  # in a mapping another field follows
     re.DOTALL,
 )
-"""What an override gives to a field that may wrongly hold a key, also one that there isn't."""
+"""The value that an override gives to a field in which users may put a key by mistake."""
 SIGNS = "'\"[]{} "
-"""What stands around values."""
+"""Characters around values."""
 
 
 def check_address(field: str, url: str) -> None:
-    """Raise a ConfigError, which does not quote it, where the address may have a key in it."""
+    """Raise a ConfigError, which does not quote the address, if it may contain a key."""
     if re.search("[@?#]", url):
         raise ConfigError(
             f"{field} has a user, a password or a query in it, which would be written to files. "
@@ -42,9 +42,9 @@ def check_address(field: str, url: str) -> None:
 
 
 def check_variable(field: str, name: str) -> None:
-    """Raise a ConfigError, which does not quote it, where this is no environment variable's name.
+    """Raise a ConfigError, which does not quote the name, if it is no environment variable.
 
-    One that is not set here may be so on another machine: it is then of capitals, as most are.
+    A variable may be set only on another machine: then its name must have capital letters only.
     """
     if name not in os.environ and VARIABLE.fullmatch(name) is None:
         raise ConfigError(
@@ -54,13 +54,13 @@ def check_variable(field: str, name: str) -> None:
 
 
 def check_overrides(overrides: Sequence[str]) -> None:
-    """Check what a command line gives as addresses and variables, before it is read or kept.
+    """Check the addresses and variables of a command line before they are used or recorded.
 
     Raises:
-        ConfigError: there may be a key in one; it is not quoted.
+        ConfigError: one may contain a key; it is not quoted.
     """
-    for name, field, given in _given(overrides):
-        for value in (each.strip(SIGNS) for each in given.split(",")):
+    for name, field, values in _sensitive_values(overrides):
+        for value in (value.strip(SIGNS) for value in values.split(",")):
             if field == "url":
                 check_address(name, value)
             elif field == "key_env" and value != "null" and not value.startswith("${"):
@@ -68,48 +68,48 @@ def check_overrides(overrides: Sequence[str]) -> None:
 
 
 def without_given(words: str, overrides: Sequence[str]) -> str:
-    """The words without what the overrides give to fields that may wrongly hold a key.
+    """Returns the words without values of overrides that may be keys.
 
-    Addresses, and names of variables, are kept: see `check_overrides`.
+    Addresses and names of variables are not hidden: see `check_overrides`.
     """
-    for _, field, given in _given(overrides):
-        value = given.strip(SIGNS)
-        named = value in os.environ or VARIABLE.fullmatch(value)
-        kept = field == "url" or named or len(value) < SHORTEST
-        words = words if kept else hidden(words, value)
+    for _, field, values in _sensitive_values(overrides):
+        value = values.strip(SIGNS)
+        is_variable = value in os.environ or VARIABLE.fullmatch(value)
+        if field != "url" and not is_variable and len(value) >= SHORTEST:
+            words = hidden(words, value)
     return words
 
 
-def _given(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """What may wrongly hold a key: its whole name, the last part of that, and what is given."""
+def _sensitive_values(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Fields in which users may put a key by mistake: full name, last part of it, and value."""
     for override in overrides:
         name = override.partition("=")[0].strip("+~ ")
-        for found in FIELD.finditer(override):
-            field = found[1]
-            yield name if name.endswith(field) else f"{name}.{field}", field, found[2]
+        for match in FIELD.finditer(override):
+            field = match[1]
+            yield name if name.endswith(field) else f"{name}.{field}", field, match[2]
 
 
 def hidden(words: str, key: str) -> str:
-    """The words without the key, and without its parts of `SHORTEST` signs or more.
+    """Returns the words without the key, and without parts of it of `SHORTEST` or more characters.
 
-    Each sign is found as itself, and as JSON, Python, URLs and HTML write it.
+    Each character is also recognised as JSON, Python, URLs and HTML escape it.
     """
     size = min(len(key), SHORTEST)
     words = words[:LONGEST]
-    found = bytearray(len(words))
-    signs = [_forms(sign) for sign in key]
+    mask = bytearray(len(words))
+    patterns = [_character_pattern(character) for character in key]
     for start in range(len(key) - size + 1 if key else 0):
-        for match in re.finditer(f"(?=({''.join(signs[start : start + size])}))", words, re.I):
-            found[slice(*match.span(1))] = b"x" * len(match[1])
-    runs = re.finditer(b"x+", found)
+        for match in re.finditer(f"(?=({''.join(patterns[start : start + size])}))", words, re.I):
+            mask[slice(*match.span(1))] = b"x" * len(match[1])
+    runs = re.finditer(b"x+", mask)
     for run in reversed([*runs]):
         words = words[: run.start()] + HIDDEN + words[run.end() :]
     return words
 
 
-def _forms(sign: str) -> str:
-    """An expression for the ways in which a sign may be written."""
-    number = f"{ord(sign):x}"
-    escaped = rf"\\{{0,4}}(?:{re.escape(sign)}|u0*{number}|x0*{number})"
-    named = re.escape(html.escape(sign))
-    return rf"(?:{escaped}|%(?:25)*0*{number}|&#0*{ord(sign)};|&#x0*{number};|{named})"
+def _character_pattern(character: str) -> str:
+    """A regular expression for the ways in which a character may be escaped."""
+    code = f"{ord(character):x}"
+    escaped = rf"\\{{0,4}}(?:{re.escape(character)}|u0*{code}|x0*{code})"
+    entity = re.escape(html.escape(character))
+    return rf"(?:{escaped}|%(?:25)*0*{code}|&#0*{ord(character)};|&#x0*{code};|{entity})"

@@ -1,11 +1,11 @@
 """SIGTERM and SIGINT (Ctrl-C) end the work at any moment, whatever code is running.
 
-The signal raises a `StoppedError` in the main thread. Python drops what is raised in a callback or
-a destructor: there it is raised again a little later. Two things could still keep it from ending
-the process: a library may swallow the error, though it is no `Exception`, and Python handles no
-signal while C code runs. So a second thread, which the system wakes at once, ends the process where
-it still lives GRACE_SECONDS later. Everything on disk is as after a kill:
-unfinished, never half-finished, and the same command resumes it.
+The signal raises a `StoppedError` in the main thread. Python drops an error raised in a callback or
+a destructor, so there it is raised again a little later. Two things could still prevent the end of
+the process: a library may catch the error, though it is not an `Exception`, and Python handles no
+signals while C code runs. Therefore a second thread, which the system wakes at once, ends the
+process if it still runs GRACE_SECONDS later. Run folders on disk are then unfinished but not
+damaged, and the same command resumes them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from contamination.core.errors import StoppedError
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS = 6.0
 AGAIN_SECONDS = 1.0
-"""A second Ctrl-C this much later ends what had still wanted to save."""
+"""A second Ctrl-C after this time also ends work that still wanted to save."""
 
 
 @dataclass
 class _Stop:
-    """What came, and who answers it. One at a time in a process: signals belong to the process."""
+    """The received signal and its callbacks. There is one per process, as for signals."""
 
-    number: int | None = None  # of the signal that came
-    since: float = 0.0
-    dropped: bool = False
+    number: int | None = None  # of the received signal
+    since: float = 0.0  # when it was received, or when the deferring work ended (monotonic seconds)
+    is_dropped: bool = False
     """Whether the error was raised where Python drops it."""
-    answers: list[Callable[[], None]] = field(default_factory=list)
-    last_words: list[Callable[[StoppedError], None]] = field(default_factory=list)
+    callbacks: list[Callable[[], None]] = field(default_factory=list)
+    exit_callbacks: list[Callable[[StoppedError], None]] = field(default_factory=list)
 
     def error(self, where: str = "") -> StoppedError:
-        """The error that says which one; another process of several may have got it."""
+        """Names the signal: SIGTERM if another of several processes received it."""
         number = signal.Signals(self.number or signal.SIGTERM)
         where = where or ". What is finished is kept: run the same command again to resume."
         return StoppedError(f"{number.name} came{where}", 128 + number)
@@ -50,77 +50,81 @@ _stop: _Stop | None = None
 
 
 def stopped(where: str = "") -> StoppedError:
-    """The error that ends `deferred` work: "SIGTERM came" and where it stands then."""
+    """Returns the error that ends `deferred` work: "SIGTERM came" and `where`, such as the step."""
     return (_stop or _Stop()).error(where and f" {where}")
 
 
 @contextmanager
 def obeyed() -> Iterator[None]:
-    """Within it SIGTERM and SIGINT end the work; inside another one it does nothing.
+    """Let SIGTERM and SIGINT end the body; a nested one does nothing.
 
     Raises:
-        StoppedError: one came, also where the work then ended by itself.
+        StoppedError: a signal was received, even if the body then ended by itself.
     """
     global _stop
     if _stop is not None or threading.current_thread() is not threading.main_thread():
         yield
         return
     stop = _stop = _Stop()
-    wake, woken = os.pipe()
-    os.set_blocking(woken, False)
-    before = {number: signal.signal(number, _handle) for number in SIGNALS}
-    fd_before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    hook, sys.unraisablehook = sys.unraisablehook, _unraisable
-    watch = threading.Thread(target=_watch, args=(wake, stop), name="stopping", daemon=True)
-    watch.start()
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    old_handlers = {number: signal.signal(number, _handle) for number in SIGNALS}
+    old_wakeup_fd = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    old_hook, sys.unraisablehook = sys.unraisablehook, _unraisable_hook
+    watcher = threading.Thread(target=_watch, args=(read_end, stop), name="stopping", daemon=True)
+    watcher.start()
     try:
         yield
         if stop.number is not None:
             raise stop.error()
     finally:
         _stop = None
-        sys.unraisablehook = hook
-        signal.set_wakeup_fd(fd_before)
-        for number, handler in before.items():
+        sys.unraisablehook = old_hook
+        signal.set_wakeup_fd(old_wakeup_fd)
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
-        os.write(woken, b"\0")  # wakes the thread, which then ends
-        watch.join()
-        os.close(woken)
-        os.close(wake)
+        os.write(write_end, b"\0")  # wakes the thread, which then ends
+        watcher.join()
+        os.close(write_end)
+        os.close(read_end)
 
 
 @contextmanager
-def deferred(answer: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Within it a signal raises nothing: the work looks for it, and saves before it ends.
+def deferred(callback: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
+    """Let the body ask whether a signal was received, so that it can save before it ends.
 
-    Outside `obeyed`, or in a thread, no signal is looked for. When one comes `answer` is called.
+    The signal raises no error in the body. Outside `obeyed`, or in another thread than the main
+    thread, none is ever reported.
+
+    Args:
+        callback: is called when the signal is received.
 
     Yields:
-        Whether one came.
+        A function that returns whether a signal was received.
     """
     stop = _stop if threading.current_thread() is threading.main_thread() else None
     if stop is None:
         yield lambda: False
         return
-    stop.answers.append(answer)
+    stop.callbacks.append(callback)
     try:
         if stop.number is not None:
-            answer()
+            callback()
         yield lambda: stop.number is not None
     finally:
-        stop.answers.remove(answer)
+        stop.callbacks.remove(callback)
         stop.since = time.monotonic()
 
 
 @contextmanager
-def last_words(say: Callable[[StoppedError], None]) -> Iterator[None]:
-    """Within it `say` is called before the process is ended without unwinding."""
-    words = [] if _stop is None else _stop.last_words
-    words.append(say)
+def last_words(callback: Callable[[StoppedError], None]) -> Iterator[None]:
+    """Call `callback` if a signal ends the process at once, without unwinding the body."""
+    exit_callbacks = [] if _stop is None else _stop.exit_callbacks
+    exit_callbacks.append(callback)
     try:
         yield
     finally:
-        words.remove(say)
+        exit_callbacks.remove(callback)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
@@ -129,48 +133,48 @@ def _handle(number: int, frame: FrameType | None) -> None:
         return
     if stop.number is None:
         stop.number, stop.since = number, time.monotonic()
-        if not stop.answers:
+        if not stop.callbacks:
             raise stop.error()
-        for answer in stop.answers:
-            answer()
+        for callback in stop.callbacks:
+            callback()
     elif number == signal.SIGINT and time.monotonic() > stop.since + AGAIN_SECONDS:
         raise stop.error()
 
 
-def _unraisable(found: sys.UnraisableHookArgs) -> None:
-    """What Python calls with an error that it is going to drop."""
-    if _stop is not None and isinstance(found.exc_value, StoppedError):
-        _stop.dropped = True
+def _unraisable_hook(unraisable: sys.UnraisableHookArgs) -> None:
+    """Python calls it with an error that it is going to drop."""
+    if _stop is not None and isinstance(unraisable.exc_value, StoppedError):
+        _stop.is_dropped = True
     else:
-        sys.__unraisablehook__(found)
+        sys.__unraisablehook__(unraisable)
 
 
-def _watch(wake: int, stop: _Stop) -> None:
-    """End the process where a signal that came is not answered in time."""
+def _watch(read_end: int, stop: _Stop) -> None:
+    """End the process if a signal has not ended the work in time."""
     while True:
-        came = os.read(wake, 1)
+        received = os.read(read_end, 1)[0]
         if _stop is not stop:
             return
-        known = next((n for n in SIGNALS if n == came[0]), None)
-        if known is None:  # another signal, which has a handler of its own
+        number = next((number for number in SIGNALS if number == received), None)
+        if number is None:  # another signal, which has a handler of its own
             continue
-        since = time.monotonic()
-        while time.monotonic() < max(since, stop.since) + GRACE_SECONDS or stop.answers:
+        start = time.monotonic()
+        while time.monotonic() < max(start, stop.since) + GRACE_SECONDS or stop.callbacks:
             time.sleep(0.2)
             if _stop is not stop:
                 return
-            if stop.dropped:
-                stop.number, stop.dropped = None, False
-                signal.pthread_kill(threading.main_thread().ident or 0, known)
-        stop.number = stop.number or known
-        _end(stop)
+            if stop.is_dropped:
+                stop.number, stop.is_dropped = None, False
+                signal.pthread_kill(threading.main_thread().ident or 0, number)
+        stop.number = stop.number or number
+        _exit_process(stop)
 
 
-def _end(stop: _Stop) -> None:
+def _exit_process(stop: _Stop) -> None:
     error = stop.error()
-    for say in stop.last_words:
+    for callback in stop.exit_callbacks:
         with suppress(Exception):
-            say(error)
+            callback(error)
     with suppress(Exception):
         print(f"stopped: {error}", file=sys.stderr, flush=True)
     os._exit(error.status)
@@ -179,24 +183,26 @@ def _end(stop: _Stop) -> None:
 _fork = threading.local()
 
 
-def _hold() -> None:
-    """Before a fork: a signal to the new process waits until it has forgotten this one's pipe."""
+def _block_signals() -> None:
+    """Before a fork: a signal to the new process waits until that has reset its handlers."""
     _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
-def _go_on() -> None:
+def _unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
 
 
-def _forget() -> None:
-    """A forked process answers signals as any other does."""
+def _reset_handlers() -> None:
+    """A forked process has the default handlers, and not the pipe of this process."""
     global _stop
     if _stop is not None:
         _stop = None
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    _go_on()
+    _unblock_signals()
 
 
-os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_forget)
+os.register_at_fork(
+    before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_reset_handlers
+)

@@ -1,15 +1,16 @@
-"""Before a command has begun and after it has ended: SIGTERM, SIGINT, and the launcher's death.
+"""What happens before a command begins: signals, the launcher's death, output streams, imports.
 
 `python -m <package>` imports the package for seconds before its command runs. Each package of this
-project that can be run imports this first. A signal then ends the process at once: there is
-nothing to save yet, or nothing left. While the command runs `core.signals` answers instead.
-A launcher's process ends with its launcher.
+project that can be run imports this module first. Until the command begins, and after it has ended,
+SIGTERM and SIGINT end the process at once: there is nothing to save. While the command runs
+`core.signals` handles them. A process that a launcher started ends with its launcher.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import runpy
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,44 +21,80 @@ from typing import Any, ClassVar, TextIO
 from contamination.core.parent_process import LAUNCHER, end_with_parent
 from contamination.core.terminal import REDRAWING, escaped
 
+PACKAGES = ("injection", "training", "detection", "analysis", "audits", "launch")
+"""The packages that `python -m` runs."""
+COMMAND = IMPORT_NAME = "contamination"
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's `__getattr__`, which imports a public name's module when the name is first used.
+    """Returns a package's `__getattr__`, which imports a name's module when it is first used.
 
     Args:
         package: the package's `__name__`.
         modules: public name → the module in the package that defines it.
-    """
 
-    def get(name: str) -> Any:
+    Raises:
+        ImportError: the package is imported under its folder's name; see `check_import_name`.
+    """
+    check_import_name(package)
+
+    def import_name(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{modules[name]}"), name)
 
-    return get
+    return import_name
 
 
-class _Outliving(io.FileIO):
-    """A pipe to whoever reads, and to nobody once he has gone.
+def check_import_name(package: str) -> None:
+    """Check that a package is imported below `contamination`, and not by its folder's name.
 
-    What a full disk refuses is an error, once: nothing is written there any more.
+    In a checkout `import detection` would create a second copy of each class, for which
+    `isinstance` is false. `python -m detection` is allowed: it only runs `contamination.detection`.
+
+    Raises:
+        ImportError: it is imported by its folder's name.
+    """
+    if package.startswith(f"{IMPORT_NAME}.") or _is_imported_to_be_run():
+        return
+    raise ImportError(
+        f"{package} is imported by the name of its folder, which would create a second copy of "
+        f"each class: import {IMPORT_NAME}.{package} instead."
+    )
+
+
+def _is_imported_to_be_run() -> bool:
+    """Whether `runpy` imports the package, of which it then runs `__main__` (`python -m`)."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_get_module_details" and frame.f_globals is vars(runpy):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _UnbreakableFile(io.FileIO):
+    """A file descriptor that leads to /dev/null once its pipe is closed or its disk is full.
+
+    The first write that a full disk refuses raises an OSError.
     """
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError as error:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, self.fileno())
+            os.close(devnull)
             if not isinstance(error, BrokenPipeError):
                 name = "standard error" if self.fileno() == 2 else "standard output"
                 raise OSError(error.errno, error.strerror, name) from error
             return super().write(data)
 
 
-class _Escaping(io.TextIOWrapper):
-    """Text whose control characters are escaped, but for those that are allowed."""
+class _EscapingStream(io.TextIOWrapper):
+    """A text stream that escapes control characters, except the allowed ones."""
 
     allowed: ClassVar[Sequence[str]] = ()
 
@@ -66,72 +103,65 @@ class _Escaping(io.TextIOWrapper):
         return len(text)
 
 
-class _Redrawing(_Escaping):
-    """The same for a stream on which progress bars redraw their line."""
+class _ProgressStream(_EscapingStream):
+    """An escaping stream on which progress bars may redraw their line."""
 
     allowed = REDRAWING
 
 
 def outlive_readers() -> None:
-    """From now on no work ends, and nothing is said, because nobody reads any more.
+    """Replace standard output and error by streams that survive the end of whoever reads them.
 
-    A sign that the reader's encoding lacks becomes a question mark. Control characters are escaped,
-    but for those by which progress bars redraw their line on standard error.
+    The work then goes on without a message. A character that the stream's encoding lacks becomes a
+    question mark. Control characters are escaped, except those with which progress bars redraw
+    their line on standard error.
     """
-    sys.stdout = _outliving(sys.stdout, _Escaping)
-    sys.stderr = _outliving(sys.stderr, _Redrawing)
+    sys.stdout = _unbreakable(sys.stdout, _EscapingStream)
+    sys.stderr = _unbreakable(sys.stderr, _ProgressStream)
 
 
-def _outliving(stream: TextIO, kind: type[io.TextIOWrapper]) -> TextIO:
-    return kind(
-        io.BufferedWriter(_Outliving(stream.fileno(), "w", closefd=False)),
+def _unbreakable(stream: TextIO, stream_class: type[io.TextIOWrapper]) -> TextIO:
+    return stream_class(
+        io.BufferedWriter(_UnbreakableFile(stream.fileno(), "w", closefd=False)),
         encoding=stream.encoding,
         errors="replace" if stream.errors == "strict" else stream.errors,
         line_buffering=True,
     )
 
 
-PACKAGES = ("injection", "training", "detection", "analysis", "audits", "launch")
-COMMAND = "contamination"
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    # of a launcher's processes the launcher says it, and a completion (-sc) says nothing
+def _exit_at_once(number: int, frame: FrameType | None) -> None:
+    # a launcher reports the signal for its processes; a shell completion (-sc) prints nothing
     if "RANK" not in os.environ and "-sc" not in sys.orig_argv:
-        said = (
-            f"stopped: {signal.Signals(number).name} came. Run the same command again to resume.\n"
-        )
-        os.write(2, said.encode())
+        name = signal.Signals(number).name
+        message = f"stopped: {name} came. Run the same command again to resume.\n"
+        os.write(2, message.encode())
     os._exit(128 + number)
 
 
-def _launcher() -> int:
+def _launcher_pid() -> int:
     """The launcher's process: this one's parent, or what that was before it died."""
-    told = os.environ.get(LAUNCHER) if "TORCHELASTIC_RUN_ID" in os.environ else None
-    return int(told or os.getppid())
+    recorded = os.environ.get(LAUNCHER) if "TORCHELASTIC_RUN_ID" in os.environ else None
+    return int(recorded or os.getppid())
 
 
-def _is_run() -> bool:
-    """Whether one of the packages is about to run: another program keeps its handlers."""
-    by_module = (
-        sys.argv[:1] == ["-m"]
-        and sys.orig_argv[-len(sys.argv)].removeprefix("contamination.") in PACKAGES
-    )
-    return by_module or os.path.basename(sys.argv[0]) == COMMAND
+def _is_command() -> bool:
+    """Whether a command of this project is about to run; other programs keep their handlers."""
+    if sys.argv[:1] == ["-m"]:  # `python -m MODULE`, while Python looks for the module
+        return sys.orig_argv[-len(sys.argv)].removeprefix(f"{IMPORT_NAME}.") in PACKAGES
+    return os.path.basename(sys.argv[0]) == COMMAND
 
 
-def _say_loading() -> None:
-    """Whoever sits at a terminal sees at once that something happens; status answers as fast."""
+def _print_loading() -> None:
+    """Show at a terminal that something happens; `launch status` answers as fast."""
     if sys.stdout.isatty() and sys.stderr.isatty() and "status" not in sys.orig_argv:
         os.write(2, b"Loading ...\n")
 
 
-if _is_run():
+if _is_command():
     outlive_readers()
     if "RANK" not in os.environ:
-        _say_loading()
+        _print_loading()
     for _number in SIGNALS:
-        signal.signal(_number, _end)
+        signal.signal(_number, _exit_at_once)
     if "RANK" in os.environ:  # what it has not saved is lost either way
-        end_with_parent(signal.SIGKILL, _launcher())
+        end_with_parent(signal.SIGKILL, _launcher_pid())

@@ -1,8 +1,8 @@
-"""Stored files as data: YAML, JSON and the names of files, read within limits.
+"""Reads YAML, JSON and file names of run folders as plain data and within limits.
 
-A run folder may come from elsewhere. What its configs and manifests hold is data: no YAML tag or
-alias is followed, nothing is read without a limit, and every file name stays inside the folder.
-Each function raises a ValueError that says what is wrong; the caller names the file.
+A run folder may come from elsewhere. Therefore no YAML tag or alias is followed, nothing is read
+without a limit, and every file name must be inside the folder. Each function raises a ValueError
+that describes the problem; the caller adds the name of the file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """The text of a regular file of at most `most` bytes.
+    """Returns the text of a regular file of at most `most` bytes.
 
     Raises:
         ValueError: it is a device, a pipe or a folder, too large, or not UTF-8.
@@ -62,12 +62,12 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a JSON file; raises as `read_text` and `parse_json` do."""
+    """Returns the value in a JSON file; raises as `read_text` and `parse_json` do."""
     return parse_json(read_text(path))
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Returns the value of a JSON text.
 
     Raises:
         ValueError: it is not JSON, or nested too deeply.
@@ -83,22 +83,24 @@ def parse_json(text: str) -> Any:
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(MOST_DEPTH + 1):
-        nested = [each for each in level if isinstance(each, dict | list) and each]
-        if not nested:
+        containers = [item for item in level if isinstance(item, dict | list) and item]
+        if not containers:
             return
         level = [
-            inner for each in nested for inner in (each.values() if type(each) is dict else each)
+            inner
+            for container in containers
+            for inner in (container.values() if type(container) is dict else container)
         ]
     raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; raises as `read_text` and `parse_yaml` do."""
+    """Returns the mapping in a YAML file; raises as `read_text` and `parse_yaml` do."""
     return parse_yaml(read_text(path, MOST_YAML_BYTES))
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
-    """The mapping of a YAML text.
+    """Returns the mapping of a YAML text.
 
     Raises:
         ValueError: see `check_yaml`; or it is not a mapping with texts as keys.
@@ -145,10 +147,10 @@ def check_writable(value: Any, most_nodes: int = MOST_NODES) -> None:
     """
     _check_leaves(value, "", 1)
     if (count := count_nodes(value)) > most_nodes:
-        field, of = _largest(value)
+        field, field_count = _largest(value)
         raise ValueError(
-            f"{field or 'the configuration'} has {of:,} of {count:,} values and names, and "
-            f"{most_nodes:,} can be read again: give fewer values, or a file that holds them"
+            f"{field or 'the configuration'} has {field_count:,} of {count:,} values and names, "
+            f"and {most_nodes:,} can be read again: give fewer values, or a file that holds them"
         )
 
 
@@ -199,29 +201,29 @@ def _check_event(event: yaml.Event) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """What PyYAML found, and where, in one line."""
+    """PyYAML's message with its position, in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def check_name(name: str) -> None:
-    """Check that a name from a manifest can only be that of a file inside the folder.
+    """Check that a name from a manifest can only name a file inside the folder.
 
     Raises:
-        ValueError: it is absolute, has the part `..`, or is no plain path.
+        ValueError: it is absolute, contains `..`, or has unusual characters.
     """
-    plain = name.isprintable() and "\\" not in name
-    if not plain or any(part in ("", ".", "..") for part in name.split("/")):
+    is_plain = name.isprintable() and "\\" not in name
+    if not is_plain or any(part in ("", ".", "..") for part in name.split("/")):
         raise ValueError(f"it lists {name!r}, which is not a file name inside the folder")
 
 
 def is_inside(folder: Path, name: str) -> bool:
-    """Whether the file, with all links followed, lies in the folder."""
-    home = os.path.realpath(folder)
-    return os.path.realpath(folder / name).startswith(home.rstrip(os.sep) + os.sep)
+    """Returns whether the file is in the folder after all links are followed."""
+    real_folder = os.path.realpath(folder)
+    return os.path.realpath(folder / name).startswith(real_folder.rstrip(os.sep) + os.sep)
 
 
 def targets_in(value: Any) -> list[str]:
-    """The keys below a config node that name or steer code for Hydra, such as `_target_`."""
+    """Returns the keys below a config node that select code for Hydra, such as `_target_`."""
     if isinstance(value, Mapping):
         keys = [str(key) for key in value if str(key) in HYDRA_KEYS]
         return keys + [key for inner in value.values() for key in targets_in(inner)]
@@ -231,20 +233,20 @@ def targets_in(value: Any) -> list[str]:
 
 
 def count_values(value: Any) -> int:
-    """How many values, lists and mappings are in it, with itself."""
+    """Returns the number of values, lists and mappings in it, including itself."""
     inner = value.values() if isinstance(value, dict) else value
     return 1 + sum(map(count_values, inner)) if isinstance(value, dict | list) else 1
 
 
 def count_nodes(value: Any) -> int:
-    """How many values, lists, mappings and keys are in it, with itself: as YAML has them."""
+    """Returns the number of YAML nodes: values, lists, mappings and keys, including itself."""
     if isinstance(value, dict):
         return 1 + len(value) + sum(map(count_nodes, value.values()))
     return 1 + sum(map(count_nodes, value)) if isinstance(value, list) else 1
 
 
 def literal(value: Any) -> Any:
-    """The value with every text such that OmegaConf takes `${…}` in it as it stands."""
+    """Returns the value with every `${…}` in a text escaped for OmegaConf."""
     if isinstance(value, dict):
         return {k: literal(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -253,30 +255,30 @@ def literal(value: Any) -> Any:
 
 
 def typed(value: Any, hint: Any, name: str = "") -> Any:
-    """Plain data as a type hint describes it: dataclasses are made of mappings.
+    """Returns plain data as a type hint describes it; mappings become dataclasses.
 
     Args:
-        value: what JSON gives.
-        hint: a dataclass, a plain type, or list, dict or a union of these; `object` is anything,
-            and `Any` anything but NaN.
-        name: what the value is called in errors.
+        value: from JSON.
+        hint: a dataclass, a plain type, or a list, dict or union of these; `object` allows any
+            value, and `Any` any value except NaN.
+        name: of the value, for errors.
 
     Raises:
-        ValueError: a field is missing, unknown, or of another type; NaN is no number.
+        ValueError: a field is missing, unknown or of another type, or a number is NaN.
     """
-    kind, of = typing.get_origin(hint) or hint, typing.get_args(hint)
+    kind, inner_hints = typing.get_origin(hint) or hint, typing.get_args(hint)
     if hint is object:
         return value
     if dataclasses.is_dataclass(kind) and type(value) is dict:
         return _dataclass(value, kind, f"{name}." if name else "")
     if kind in (typing.Union, types.UnionType):
-        for choice in of:
+        for choice in inner_hints:
             with suppress(ValueError):
                 return typed(value, choice, name)
     elif kind is list and type(value) is list:
-        return [typed(each, of[0], f"{name}[{i}]") for i, each in enumerate(value)]
+        return [typed(item, inner_hints[0], f"{name}[{i}]") for i, item in enumerate(value)]
     elif kind is dict and type(value) is dict:
-        return {key: typed(each, of[1], f"{name}.{key}") for key, each in value.items()}
+        return {key: typed(item, inner_hints[1], f"{name}.{key}") for key, item in value.items()}
     allowed = {float: (float, int), Any: (type(value),)}.get(hint, (kind,))
     if type(value) in allowed and value == value:  # a NaN does not equal itself
         return value
@@ -286,9 +288,9 @@ def typed(value: Any, hint: Any, name: str = "") -> Any:
 def _dataclass(value: dict[str, Any], kind: Any, prefix: str) -> Any:
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        lacks = field.default is field.default_factory is dataclasses.MISSING
-        if field.name not in value and lacks:
+        is_required = field.default is field.default_factory is dataclasses.MISSING
+        if field.name not in value and is_required:
             raise ValueError(f"{prefix}{field.name} is missing")
-    for other in sorted(value.keys() - hints.keys())[:1]:
-        raise ValueError(f"{prefix}{other} is unknown")
-    return kind(**{n: typed(each, hints[n], f"{prefix}{n}") for n, each in value.items()})
+    for unknown in sorted(value.keys() - hints.keys())[:1]:
+        raise ValueError(f"{prefix}{unknown} is unknown")
+    return kind(**{n: typed(inner, hints[n], f"{prefix}{n}") for n, inner in value.items()})

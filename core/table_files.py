@@ -1,4 +1,4 @@
-"""Parquet files, each written whole or not at all."""
+"""Parquet and CSV files; Parquet files are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from contamination.core.files import temporary
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP)  # of a file system without hard links
+NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP)  # errors of file systems without hard links
 
 
 @contextmanager
 def writing(path: Path, schema: pa.Schema, *, keep: bool = False) -> Iterator[pq.ParquetWriter]:
-    """Write a whole file or nothing: two processes may write the same one.
+    """Write a Parquet file completely or not at all; several processes may write the same file.
 
-    With `keep` a file that is there by then stays as it is.
+    Args:
+        path: of the file.
+        schema: of the table.
+        keep: whether a file that exists in the end is kept, and not replaced.
     """
     unfinished = temporary(path)
     try:
@@ -39,7 +42,7 @@ def writing(path: Path, schema: pa.Schema, *, keep: bool = False) -> Iterator[pq
 
 
 def _link(file: Path, path: Path) -> None:
-    """Give the file this name as well, unless another has it."""
+    """Create a hard link at `path`, unless a file exists there."""
     try:
         os.link(file, path)
     except FileExistsError:
@@ -52,28 +55,33 @@ def _link(file: Path, path: Path) -> None:
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a whole table, or nothing."""
+    """Write a table completely or not at all."""
     with writing(path, table.schema) as writer:
         writer.write_table(table)
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What a spreadsheet takes for the start of a formula."""
+"""Characters with which a formula begins in a spreadsheet."""
 
 
 def write_csv(path: Path, table: pd.DataFrame, *, more: bool = False) -> None:
-    """Write the table without its index, or `more` rows below those of a table like it.
+    """Write the table without its index.
 
-    A text that starts like a formula gets a single quote before it (OWASP, "CSV injection");
-    numbers stay numbers.
+    A text that begins like a formula gets a single quote before it (OWASP, "CSV injection").
+    Numbers are not changed.
+
+    Args:
+        path: of the file.
+        table: the rows.
+        more: whether to append the rows to the table in the file.
     """
-    safe = table.rename(columns=_text)
-    for place in range(safe.shape[1]):
-        if safe.dtypes.iloc[place].kind not in "biufcmM":
-            safe.isetitem(place, safe.iloc[:, place].map(_text))
-    how = {"mode": "a", "header": False} if more else {}
-    safe.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC, **how)
+    safe = table.rename(columns=_quote_formula)
+    for column in range(safe.shape[1]):
+        if safe.dtypes.iloc[column].kind not in "biufcmM":
+            safe.isetitem(column, safe.iloc[:, column].map(_quote_formula))
+    options = {"mode": "a", "header": False} if more else {}
+    safe.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC, **options)
 
 
-def _text(cell: Any) -> Any:
+def _quote_formula(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell

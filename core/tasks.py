@@ -1,8 +1,7 @@
-"""Tasks that do not need one another: run here, by processes, or by datatrove's executors.
+"""Independent tasks, run in this process, in local processes or by datatrove's executors.
 
-Each piece of a task leaves a file of JSON, written last, that says what it made. So what was
-finished before a run was killed is found, whatever ran it, and the results are the same at any
-number of workers.
+Each piece of a task writes a JSON file with its result, last. What was finished before a run was
+killed is therefore reused, and results are the same for any executor and number of workers.
 """
 
 from __future__ import annotations
@@ -66,41 +65,47 @@ log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """Work of one kind in pieces, numbered from 0. It is pickled where others run it."""
+    """Work in pieces that are numbered from 0. It is pickled for other processes."""
 
     def __len__(self) -> int:
-        """How many pieces."""
+        """Returns the number of pieces."""
         ...
 
     def files(self, piece: int) -> list[Path]:
-        """What a piece writes."""
+        """Returns the files that a piece writes."""
         ...
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Write the files and give the result, plain data for JSON."""
+        """Write the files and return the result: plain data for JSON."""
         ...
 
 
 def made_or_found(
     done: Path, files: Sequence[Path], make: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """What `make` gives, kept in `done`, which is written last; found if the files are whole."""
-    if (found := _found(done, files)) is not None:
-        return found
+    """Returns the result of `make`, or the result stored in `done` if it and `files` are intact.
+
+    Args:
+        done: the JSON file for the result, which is written last.
+        files: what `make` writes.
+        make: writes the files and returns plain data for JSON.
+    """
+    if (stored_result := _stored_result(done, files)) is not None:
+        return stored_result
     done.unlink(missing_ok=True)
-    made = make()
+    result = make()
     for path in {*files, *(path.parent for path in files)}:
         sync(path)
-    write_text(done, sealed({"made": made, "sha256": _hashes(files)}))
+    write_text(done, sealed({"made": result, "sha256": _hashes(files)}))
     return dict(read_sealed(done)["made"])
 
 
-def _found(done: Path, files: Sequence[Path]) -> dict[str, Any] | None:
-    """What `done` says; None: it is not there, or it or the files are damaged."""
+def _stored_result(done: Path, files: Sequence[Path]) -> dict[str, Any] | None:
+    """The result in `done`; None if it does not exist, or if it or the files are damaged."""
     with suppress(OSError, ValueError):
-        found = read_sealed(done)
-        if found["sha256"] == _hashes(files):
-            return dict(found["made"])
+        record = read_sealed(done)
+        if record["sha256"] == _hashes(files):
+            return dict(record["made"])
     return None
 
 
@@ -110,21 +115,21 @@ def _hashes(files: Sequence[Path]) -> list[str]:
 
 @dataclass(frozen=True)
 class Stored:
-    """A task in its folder, which a worker reads once, whatever the number of its pieces."""
+    """A task that is stored in a folder; a worker reads it once for all of its pieces."""
 
     folder: Path
 
     def __call__(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
-        """Finish a piece: as datatrove calls a step of its pipelines."""
+        """Finish the piece `rank`: datatrove calls the steps of its pipelines in this way."""
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self.finish(rank)
 
     def finish(self, piece: int) -> dict[str, Any]:
-        """A piece's result, made or found."""
+        """Returns the piece's result; it is computed unless it is stored."""
         return _finish(_load(self.folder), self.folder, piece)
 
     def result(self, piece: int) -> dict[str, Any] | None:
-        """What a piece that is finished says, its files unread; None: it is not."""
+        """Returns the piece's stored result without reading its files; None if unfinished."""
         with suppress(OSError, ValueError):
             return dict(read_sealed(_done(self.folder, piece))["made"])
         return None
@@ -132,7 +137,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Runner:
-    """What runs the tasks of one corpus."""
+    """Runs the tasks of one corpus."""
 
     folder: Path
     """For the tasks, a folder each; of the corpus nothing is kept there."""
@@ -141,10 +146,14 @@ class Runner:
     """Processes, where `cluster` is this machine."""
 
     def run(self, kind: str, task: Task) -> list[dict[str, Any]]:
-        """The results of all pieces, in order; `kind` is what they are called in names and logs.
+        """Returns the results of all pieces, in order.
+
+        Args:
+            kind: the name of the pieces in paths and logs.
+            task: the work.
 
         Raises:
-            DataError: datatrove's workers ended without them.
+            DataError: workers of datatrove ended without a result.
         """
         folder, pieces = self.folder / kind, range(len(task))
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +168,7 @@ class Runner:
 
 
 def one_thread() -> None:
-    """A worker is one thread, and ends with the process that started it."""
+    """Initialise a worker: it uses one thread, and ends with the process that started it."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     end_with_parent(signal.SIGKILL, os.getppid())
 
@@ -173,18 +182,18 @@ def _finish(task: Task, folder: Path, piece: int) -> dict[str, Any]:
 
 
 def _forget_damaged(task: Task, folder: Path) -> None:
-    """Leave to be made again what an earlier run finished, and is not what it was."""
+    """Remove results of an earlier run whose files were damaged, so that they are written again."""
     for piece in range(len(task)):
         done = _done(folder, piece)
-        if done.exists() and _found(done, task.files(piece)) is None:
+        if done.exists() and _stored_result(done, task.files(piece)) is None:
             log.warning("%s of an earlier run is damaged: it is made again", done)
             done.unlink()
 
 
 def _store(task: Task, folder: Path) -> Stored:
-    part = temporary(folder / "task.pickle")
-    part.write_bytes(pickle.dumps(task))
-    part.rename(folder / "task.pickle")
+    unfinished = temporary(folder / "task.pickle")
+    unfinished.write_bytes(pickle.dumps(task))
+    unfinished.rename(folder / "task.pickle")
     return Stored(folder)
 
 
@@ -200,14 +209,14 @@ ARRAY = 1000  # SLURM's own limit of jobs in an array
 
 
 def run(stored: Stored, pieces: int, cluster: TasksConfig) -> list[dict[str, Any]]:
-    """The results of all pieces; what ends without one is started again, `cluster.retries` times.
+    """Returns the results of all pieces; failed ones are retried up to `cluster.retries` times.
 
     Raises:
-        ConfigError: datatrove, SLURM or Ray is not there.
-        DataError: pieces have no result still.
+        ConfigError: datatrove, SLURM or Ray is not available.
+        DataError: some pieces still have no result.
     """
     _import("datatrove.executor", "LocalPipelineExecutor")
-    _import("loguru", "logger").disable("datatrove")  # it says the same in its logs
+    _import("loguru", "logger").disable("datatrove")  # its log files contain the same messages
     start = {"local": _locally, "slurm": _on_slurm, "ray": _on_ray}[cluster.executor]
     kind, missing = stored.folder.name, _missing(stored, pieces)
     with progress(total=pieces, desc=kind, stage="inject", unit="task") as bar:
@@ -220,10 +229,11 @@ def run(stored: Stored, pieces: int, cluster: TasksConfig) -> list[dict[str, Any
     if missing:
         raise DataError(
             f"{kind}: {len(missing)} of {pieces} tasks ended without a result, the first is "
-            f"{missing[0]}: see {stored.folder}/logs/task_{missing[0]:05d}.log. Give the same "
-            "command again: what is finished of a corpus is kept."
+            f"{missing[0]}: see {stored.folder}/logs/task_{missing[0]:05d}.log. Run the same "
+            "command again: finished parts of a corpus are kept."
         )
-    return [found for found in map(stored.result, range(pieces)) if found is not None]
+    results = map(stored.result, range(pieces))
+    return [result for result in results if result is not None]
 
 
 def _missing(stored: Stored, pieces: int) -> list[int]:
@@ -241,67 +251,67 @@ def _import(module: str, name: str) -> Any:
         ConfigError: it is not installed.
     """
     try:
-        found = __import__(module, fromlist=[name])
+        imported = __import__(module, fromlist=[name])
     except ImportError as error:
         raise ConfigError(
             f"cluster=datatrove needs {error.name}, which is not installed here: pip install "
             "'contamination-testbed[datatrove]' (pip install '.[datatrove]' in a checkout)."
         ) from error
-    return getattr(found, name)
+    return getattr(imported, name)
 
 
 def _locally(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
     """Datatrove's local executor, with processes of our own: its pool waits for a killed one."""
     workers, method = min(cluster.workers, len(missing)), get_context("spawn")
     with ProcessPoolExecutor(workers, method, initializer=one_thread) as pool:
-        jobs = [pool.submit(_one, stored, pieces, piece) for piece in missing]
+        jobs = [pool.submit(_run_piece, stored, pieces, piece) for piece in missing]
         try:
             for job in as_completed(jobs):
                 job.result()
         except BrokenProcessPool:
-            log.warning("a worker was killed; what it had not finished is started again")
+            log.warning("a worker was killed; its unfinished tasks are started again")
         finally:
             for job in jobs:
                 job.cancel()
 
 
-def _one(stored: Stored, pieces: int, piece: int) -> None:
-    """A rank, as the executor's own processes run it; but for the first they log to files alone."""
+def _run_piece(stored: Stored, pieces: int, piece: int) -> None:
+    """As the executor's own processes run a rank; only the first one logs to the terminal."""
     executor = _import("datatrove.executor", "LocalPipelineExecutor")
     executor([stored], pieces, logging_dir=str(stored.folder))._run_for_rank(piece, 1)
 
 
 def _on_slurm(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
-    """An array job, in place of what an earlier run of this corpus left in the queue."""
+    """Runs an array job, and cancels jobs of an earlier run of this corpus."""
     executor = _import("datatrove.executor.slurm", "SlurmPipelineExecutor")
     if shutil.which("sbatch") is None:
         raise ConfigError(
-            "cluster.executor is slurm, but there is no sbatch here: give the command on a machine "
+            "cluster.executor is slurm, but there is no sbatch here: run the command on a machine "
             "that can submit jobs, or choose cluster.executor=local."
         )
     name = re.sub(r"\W+", "-", f"{stored.folder.parents[2].name}-{stored.folder.name}").strip("-")
-    made = executor(
+    array_job = executor(
         *([stored], pieces, cluster.time, cluster.partition),
         workers=cluster.workers,
         mem_per_cpu_gb=cluster.memory_gb,
         job_name=name,
         qos=None,
         env_command=f"export PATH={Path(sys.executable).parent}:$PATH PYTHONPATH={HOME}",
-        # it is submitted once the others of its name have ended, and waited for
+        # the job starts once others of its name have ended; sbatch waits for its end
         sbatch_args={"wait": "", "dependency": "singleton", **cluster.sbatch},
         tasks_per_job=-(-len(missing) // ARRAY),
         logging_dir=str(stored.folder),
         with_srun=False,
     )
-    made.launch_merge_stats = _no_statistics
+    array_job.launch_merge_stats = _no_statistics
     subprocess.run(["scancel", "--me", f"--name={name}"], capture_output=True)
     try:
-        made.run()
+        array_job.run()
     except subprocess.CalledProcessError as error:
-        if not error.output:  # else a job failed, which its results show
+        if not error.output:  # else a job failed, as the missing results show
             raise ConfigError(
                 f"cluster.executor is slurm, but sbatch refuses with status {error.returncode}; "
-                "what it said stands above. Give the command where SLURM takes jobs, mend "
+                "its message is printed above. Run the command where SLURM accepts jobs, correct "
                 "cluster.sbatch or cluster.partition, or choose cluster.executor=local."
             ) from error
 

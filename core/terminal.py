@@ -1,4 +1,4 @@
-"""Text on a terminal: tables that fit its width, and text from elsewhere made harmless."""
+"""Text on a terminal: tables that fit its width, durations, and escaped control characters."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ UP = "\x1b[A"
 CONTROL = re.compile(
     r"\x1b\[A|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What moves the cursor, colours, rings, reorders or ends a line, except line feed and tab."""
+"""Control characters and escape sequences, except line feed and tab."""
 REDRAWING = ("\r", UP)
-"""What progress bars write to redraw their lines."""
+"""The control characters with which progress bars redraw their lines."""
 BETWEEN = 2
 """Blanks between two columns."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The part of a table that fits; `note` names the columns left out, and is empty where none."""
+    """The columns of a table that fit into a line; `note` names those that were left out."""
 
     header: list[str]
     rows: list[list[str]]
     note: str
 
     def lines(self, left: int = 99) -> list[str]:
-        """The table as text, its note below; columns from number `left` on are aligned right."""
+        """Returns the table and the note; columns from number `left` on are right-aligned."""
         table = [self.header, *self.rows]
         widths = _widths(table)
         sides = [i >= left for i in range(len(widths))]
@@ -43,13 +43,13 @@ class Fitted:
 
 
 def escaped(text: str, allowed: Sequence[str] = ()) -> str:
-    r"""The text with each control character as Python writes it in a string, such as \x1b.
+    r"""Returns the text with control characters written as in a Python string, such as \x1b.
 
-    Without them it can't move the cursor, set the terminal's title or turn its own direction.
+    It then can't move the cursor, set the terminal's title or change its own direction.
 
     Args:
-        text: perhaps from a server, a file or a model. Line feeds and tabs stay.
-        allowed: controls that stay as well.
+        text: for example from a server, a file or a model. Line feeds and tabs are not escaped.
+        allowed: controls that are not escaped either.
     """
 
     def visible(match: re.Match[str]) -> str:
@@ -60,7 +60,7 @@ def escaped(text: str, allowed: Sequence[str] = ()) -> str:
 
 
 def columns() -> int | None:
-    """Characters in a line of the terminal; None: standard output is none, and takes any width."""
+    """Returns the width of the terminal in characters; None if standard output is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -73,35 +73,39 @@ def fit(
     between: int = BETWEEN,
     edges: int = 0,
 ) -> Fitted:
-    """The columns that fit into a line; the first column always stays.
+    """Returns the columns of a table that fit into a line; the first column is always included.
 
     Args:
         header: the columns' names.
-        rows: a text for each column.
+        rows: one text per column.
         width: characters in a line; None: the terminal's (see `columns`).
-        least: names of columns, in the order in which they are left out; after them the last ones.
+        least: names of columns in the order in which they are left out, before the last columns.
         between: characters between two columns.
         edges: characters before the first and after the last column, such as 4 in Markdown.
     """
     width = width or columns()
     table = [[escaped(cell) for cell in row] for row in (header, *rows)]
     widths = _widths(table)
-    named = [header.index(name) for name in least if name in header[1:]]
-    order = [*named, *(i for i in range(len(header) - 1, 0, -1) if i not in named)]
-    kept = list(range(len(header)))
-    while width and order and sum(widths[i] + between for i in kept) + edges - between > width:
-        kept.remove(order.pop(0))
-    gone = [name for i, name in enumerate(header) if i not in kept]
-    head, *lines = [[row[i] for i in kept] for row in table]
-    return Fitted(head, lines, _note(gone, width))
+    first_to_drop = [header.index(name) for name in least if name in header[1:]]
+    last_columns = [i for i in range(len(header) - 1, 0, -1) if i not in first_to_drop]
+    to_drop = [*first_to_drop, *last_columns]
+    included = list(range(len(header)))
+    room = width + between - edges if width else sys.maxsize
+    while to_drop and sum(widths[i] + between for i in included) > room:
+        included.remove(to_drop.pop(0))
+    omitted = [name for i, name in enumerate(header) if i not in included]
+    fitted_header, *fitted_rows = [[row[i] for i in included] for row in table]
+    return Fitted(fitted_header, fitted_rows, _note(omitted, width))
 
 
 def beside(names: Sequence[str], texts: Sequence[str], width: int | None = None) -> list[str]:
-    """Each name with its text beside it, wrapped to the width; below it where little is left.
+    """Returns lines with each name and its text beside it, wrapped to the width.
+
+    If little width is left beside the names, texts begin below them.
 
     Args:
-        names: of which each is kept whole.
-        texts: as many.
+        names: are not wrapped.
+        texts: one per name.
         width: characters in a line; None: the terminal's (see `columns`).
     """
     width = width or columns()
@@ -113,19 +117,19 @@ def beside(names: Sequence[str], texts: Sequence[str], width: int | None = None)
         first = f"{' ' * BETWEEN}{_padded(name, indent - 2 * BETWEEN)}{' ' * BETWEEN}"
         if text and disp_len(first) > indent:
             lines, first = [*lines, first.rstrip()], " " * indent
-        own, *more = wrapped(text, width and width - indent).split("\n")
-        lines += [f"{first}{own}".rstrip(), *(" " * indent + line for line in more)]
+        text_line, *more_lines = wrapped(text, width and width - indent).split("\n")
+        lines += [f"{first}{text_line}".rstrip(), *(" " * indent + line for line in more_lines)]
     return lines
 
 
 def wrapped(text: str, width: int | None = None) -> str:
-    """The text in lines of the width (None: the terminal's), cut between words, not in a path."""
+    """Returns the text in lines of the width (None: the terminal's), broken only at spaces."""
     width = width or columns() or sys.maxsize
     return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
 
 
 def duration(seconds: float) -> str:
-    """Such as 12 s, 40 min or 3 h 20 min."""
+    """Returns for example 12 s, 40 min or 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -133,7 +137,7 @@ def duration(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """The same without false precision, such as <1 min, ~8 min, ~35 min or ~3 h."""
+    """Returns a rounded duration, for example <1 min, ~8 min, ~35 min or ~3 h."""
     minutes = seconds / 60
     if minutes < 1:
         return "<1 min"
@@ -151,7 +155,7 @@ def _padded(text: str, width: int, right: bool = False) -> str:
     return blanks + text if right else text + blanks
 
 
-def _note(gone: Sequence[str], width: int | None) -> str:
-    if not gone:
+def _note(omitted: Sequence[str], width: int | None) -> str:
+    if not omitted:
         return ""
-    return f"(not in {width} columns: {', '.join(gone)}; `| cat` shows all)"
+    return f"(not in {width} columns: {', '.join(omitted)}; `| cat` shows all)"

@@ -75,25 +75,25 @@ def output_file(path: Path) -> Iterator[Path]:
         raise DataError(f"out is {str(path)!r}: {why}")
     if is_written_into(path):
         with tempfile.TemporaryDirectory() as folder:
-            part = Path(folder) / "content"
-            yield part
-            _write_into(path, part)
+            content = Path(folder) / "content"
+            yield content
+            _write_into(path, content)
         return
     target = Path(os.path.realpath(path))
-    part = temporary(target)
+    unfinished = temporary(target)
     try:
-        yield part
+        yield unfinished
         if target.exists():
-            part.chmod(stat.S_IMODE(target.stat().st_mode))  # who may read it stays the same
-        sync(part)
-        part.replace(target)
+            unfinished.chmod(stat.S_IMODE(target.stat().st_mode))  # the permissions stay the same
+        sync(unfinished)
+        unfinished.replace(target)
     finally:
-        part.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
     sync(target.parent)
 
 
 def refused_output(path: Path) -> str:
-    """Why output can't go to what stands at `path`, and the remedy; "" if it can."""
+    """Returns why output can't be written to `path`, and the remedy; "" if it can."""
     mode = _mode(path)
     if stat.S_ISDIR(mode):
         return "it is a folder. Give a file."
@@ -108,7 +108,7 @@ def refused_output(path: Path) -> str:
 
 
 def is_written_into(path: Path) -> bool:
-    """Whether output goes into what stands at `path` (a pipe, a device) and does not replace it."""
+    """Returns whether `path` is a pipe or a device, into which output is written in place."""
     mode = _mode(path)
     return bool(mode) and (not stat.S_ISREG(mode) or _own_descriptor(path) is not None)
 
@@ -121,21 +121,24 @@ def open_to_read(path: Path) -> BinaryIO:
 
 def _write_into(path: Path, content: Path) -> None:
     """Copy a file's content into a pipe or a device."""
-    for printed in (sys.stdout, sys.stderr):  # what was printed before comes before
-        if printed is not None:
-            printed.flush()
-    own = _own_descriptor(path)
+    for output in (sys.stdout, sys.stderr):  # earlier output comes first
+        if output is not None:
+            output.flush()
+    descriptor = _own_descriptor(path)
     try:
         with time_limit(PIPE_SECONDS, lambda: _no_partner(f"out is {str(path)!r}", "reads")):
-            sink = os.open(path, os.O_WRONLY | os.O_NOCTTY) if own is None else os.dup(own)
+            if descriptor is None:
+                sink = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+            else:
+                sink = os.dup(descriptor)
         with content.open("rb") as source, open(sink, "wb") as stream:
             shutil.copyfileobj(source, stream)
     except OSError as error:
-        why = str(error.strerror or error)
+        reason = str(error.strerror or error)
         if error.errno == errno.EPIPE:
-            why = "the process that read it has gone"
-        remedy = "Give a file, or a device that takes the output."
-        raise DataError(f"out is {str(path)!r}: {why}. {remedy}") from error
+            reason = "the process that read it has ended"
+        remedy = "Give a file, or a device that accepts output."
+        raise DataError(f"out is {str(path)!r}: {reason}. {remedy}") from error
 
 
 def _own_descriptor(path: Path) -> int | None:
@@ -150,7 +153,7 @@ def _own_descriptor(path: Path) -> int | None:
 
 
 def _mode(path: Path) -> int:
-    """`st_mode` of what stands at `path`, 0 if nothing does."""
+    """`st_mode` of the path, or 0 if it does not exist."""
     try:
         return os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -118,7 +118,7 @@ class Collector:
     def _one(self, wanted: Pass) -> ByText:
         if wanted not in self._found:
             folder, config, inputs = self._place(wanted)
-            build(folder, config, inputs, partial(self._run, wanted))
+            build(folder, config, inputs, partial(self._run, wanted), log_nearest=False)
             self._found[wanted] = StoredPass(folder)
         return self._found[wanted]
 

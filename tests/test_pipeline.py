@@ -32,7 +32,7 @@ from contamination.training.config import WandbConfig
 from contamination.training.trained_model import open_checkpoint
 from tests.detection.model.served.conftest import NODES
 from tests.detection.model.served.server import Server
-from tests.found import anywhere
+from tests.file_contents import anywhere
 from tests.rounding import FORWARD
 from tests.small import SMALL, contents, launch
 

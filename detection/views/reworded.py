@@ -46,7 +46,7 @@ def made_once(
         return Built([FILE], {"texts": len(ordered), "versions": len(rows)})
 
     folder = locate(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
-    build(folder, config, inputs, write)
+    build(folder, config, inputs, write, log_nearest=False)
     found: dict[str, list[str]] = {}
     with parsing(folder / FILE):
         for row in pq.read_table(folder / FILE, page_checksum_verification=True).to_pylist():

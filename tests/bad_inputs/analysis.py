@@ -43,7 +43,7 @@ ROWS = [
     cell("not a corpus", corpus=f"{M}/model", slow=True),
     cell("not a scores", clean=f"{M}/corpus", slow=True),
     cell("old", "schema 1", contaminated="old", files={"old": copied("contaminated", older)}),
-    analyse("runs=a-file", "A file stands", files={"a-file": ""}),
+    analyse("runs=a-file", "There is a file", files={"a-file": ""}),
     analyse("wandb.mode=online", "wandb.mode", "online", "wandb login"),
     analyse("name=" + "n" * 300, "name", "nnn", "too long"),
     # from Weights & Biases

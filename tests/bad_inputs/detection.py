@@ -222,7 +222,7 @@ ROWS = [
     detect("out=a-file", "out", "a-file", files={"a-file": ""}),
     detect("out=a-file/below", "out", "a-file", files={"a-file": ""}),
     detect(f"out={'o' * 300}", "out", "ooo"),
-    detect("runs=a-file", "a-file", "A file stands", files={"a-file": ""}),
+    detect("runs=a-file", "a-file", "There is a file", files={"a-file": ""}),
     detect("out=out", "out", place="read-only"),
     detect("out=/proc/x", "/proc/x", "out"),
     detect("runs=/proc", "/proc", "no folder can be made"),

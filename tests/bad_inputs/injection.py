@@ -195,7 +195,7 @@ ROWS = [
     inject("injection.sequence_tokens=8", "injection.sequence_tokens", slow=True),
     inject("injection.members=30 injection.nonmembers=30", "injection.members=30", "40"),
     # names and places
-    inject("runs=a-file", "a-file", "A file stands", files={"a-file": "not a folder"}),
+    inject("runs=a-file", "a-file", "There is a file", files={"a-file": "not a folder"}),
     inject("runs=a-file/below", "a-file", files={"a-file": "not a folder"}),
     inject(f"corpus.name={'n' * 300}", "corpus.name", "nnn", "too long"),
     inject(f"runs={'r' * 300}", "runs", "rrr", "too long"),

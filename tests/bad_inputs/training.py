@@ -150,7 +150,7 @@ ROWS = [
     train("model.name=" + "n" * 300, "model.name", "nnn", "too long"),
     train(["model.name="], "model.name", "''", slow=True),
     train("model.pretraining.learning_rate=-1"),
-    train("runs=a-file", "a-file", "A file stands", files={"a-file": "not a folder"}),
+    train("runs=a-file", "a-file", "There is a file", files={"a-file": "not a folder"}),
     train("runs=runs", "runs", "Read-only", place="read-only"),
     train("runs=runs", "runs", "No space", place="full", late=True, slow=True),
     # models

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Run folders: their names, manifests, and what is refused when one is opened."""
 
 import hashlib
 import json
@@ -257,7 +257,7 @@ def test_a_manifest_names_files_inside_its_folder(tmp_path, name, part):
     [
         ({"digest": "../../x"}, "the hash is '../../x'"),
         ({"files": []}, "files is"),
-        ({"bytes": {}}, "its files are not those of which it gives the sizes"),
+        ({"bytes": {}}, "it does not list the same files with sizes and with hashes"),
         ({"inputs": {"x": 3}}, "inputs.x is 3"),
         ({"counts": None}, "counts is null"),
         ({"kind": "\x1b[2J"}, "its kind is"),

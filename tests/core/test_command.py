@@ -1,4 +1,4 @@
-"""TODO."""
+"""The command line: errors of one paragraph, exit statuses, sweeps that can't run."""
 
 import subprocess
 import sys
@@ -7,37 +7,37 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
-from contamination.core.cli import _unreadable
+from contamination.core.cli import _unreadable_override_message
 
 
-@pytest.mark.slow  # the rows of bad input say so, too, each in a fork of one process
-def test_the_command_itself_says_it_and_nothing_else(tmp_path):
-    given = ["model=llama_7b", "model.path=./nowhere", f"runs={tmp_path}/runs"]
+@pytest.mark.slow  # tests/bad_inputs checks the same in forks of one process
+def test_the_command_prints_one_paragraph(tmp_path):
+    overrides = ["model=llama_7b", "model.path=./nowhere", f"runs={tmp_path}/runs"]
     run = subprocess.run(
-        [sys.executable, "-m", "launch", *given], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "launch", *overrides], capture_output=True, text=True, check=False
     )
     assert run.returncode == 2
     assert_one_paragraph(run.stderr, ["model.path", "./nowhere", "no such folder"])
     assert not (tmp_path / "runs").exists()
 
 
-def assert_one_paragraph(said, parts):
-    paragraph = said.strip()
+def assert_one_paragraph(stderr, parts):
+    paragraph = stderr.strip()
     assert paragraph.startswith("error: ")
     assert "\n" not in paragraph
     for part in parts:
         assert part in paragraph
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@pytest.mark.parametrize(("words", "message"), [
     ("name=größe_模型", """If it is a text, put it in quotes: 'name="größe_模型"'."""),
     ("name", "missing EQUAL"),
     ("name='a", "name='a"),
 ])  # fmt: skip
-def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, said):
+def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, message):
     with pytest.raises(OverrideParseException) as caught:
         OverridesParser.create().parse_overrides([words])
-    assert said in _unreadable(caught.value)
+    assert message in _unreadable_override_message(caught.value)
 
 
 def test_each_end_has_its_documented_exit_status():
@@ -55,14 +55,14 @@ def raising(error):
 def kill(number):
     return lambda config: os.kill(os.getpid(), number)
 
-ways = [lambda config: None, *map(raising, [ConfigError(""), ServerError("")]),
+runs = [lambda config: None, *map(raising, [ConfigError(""), ServerError("")]),
     kill(signal.SIGINT), kill(signal.SIGTERM)]
-for run in ways:
+for run in runs:
     sys.argv = ["thresholds"]
     print(command.command("thresholds", run))
 sys.argv = ["thresholds", "-m", "seed=range(0,0)"]
 try:
-    command.command("thresholds", ways[0])
+    command.command("thresholds", runs[0])
 except SystemExit as end:
     print("sweep", end.code)
 sys.argv = ["thresholds"]
@@ -75,7 +75,7 @@ command.command("thresholds", raising(KeyError()))
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("seed=range(0,0),range(0,2)", "seed is range(0,0),range(0,2): --multirun takes one range"),
         ("hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size is 0: give 1 or more"),
@@ -84,7 +84,7 @@ command.command("thresholds", raising(KeyError()))
         ("+hydra.sweeper.params.seed=3", "hydra.sweeper.params.seed is 3: on the command line"),
     ],
 )
-def test_a_sweep_that_would_run_something_else_is_refused(words, said):
+def test_a_sweep_that_would_run_something_else_is_refused(words, message):
     code = (
         "import sys; from contamination.core import cli as command; "
         f"sys.argv = ['thresholds', '-m', 'seed=0,1', {words!r}]; "
@@ -92,7 +92,7 @@ def test_a_sweep_that_would_run_something_else_is_refused(words, said):
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.stdout, run.returncode) == ("", 2)
-    assert f"error: {said}" in run.stderr
+    assert f"error: {message}" in run.stderr
 
 
 def test_a_configuration_that_could_not_be_read_again_is_refused_before_the_run():

@@ -27,7 +27,7 @@ def test_bad_words_are_the_callers_error(stage, word, said):
 
 def test_what_a_disk_or_a_configuration_lacks_is_said_in_words(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file.*: Not a directory. A file stands where"):
+    with pytest.raises(UserError, match="file.*: Not a directory. There is a file where"):
         inject(f"runs={tmp_path / 'file'}", "corpus=local_jsonl", f"corpus.paths={__file__}",
                "corpus.format=text", f"tokenizer.path={GOLDEN / 'target'}", "benchmark=[]",
                "injection.budget_tokens=64", "injection.sequence_tokens=64")  # fmt: skip

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Conversion of Hydra's config into dataclasses, and what names a run folder."""
 
 import re
 from dataclasses import dataclass, field

@@ -28,13 +28,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are really hashed, from now on."""
     read: list[str] = []
-    whole = hashing_module._hash
+    whole = hashing_module._hash_file
 
     def hashing(path: Path, *options: object) -> str:
         read.append(path.name)
         return whole(path, *options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(hashing_module, "_hash", hashing)
+    monkeypatch.setattr(hashing_module, "_hash_file", hashing)
     return read
 
 
@@ -190,7 +190,7 @@ def test_the_default_place_is_below_the_home_folder(given, tmp_path, later, monk
 
 def changing(monkeypatch: pytest.MonkeyPatch, path: Path, times: int) -> None:
     """The file grows while it is read, so many times."""
-    state, left = hashing_module._state, [times]
+    state, left = hashing_module._file_state, [times]
 
     def grown(stream: object) -> object:
         found = state(stream)  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ def changing(monkeypatch: pytest.MonkeyPatch, path: Path, times: int) -> None:
                 more.write(b"more")
         return found
 
-    monkeypatch.setattr(hashing_module, "_state", grown)
+    monkeypatch.setattr(hashing_module, "_file_state", grown)
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
@@ -239,8 +239,8 @@ def test_a_folder_has_its_files_by_name(tmp_path, reads, later):
 
 def test_what_a_signal_leaves_is_gone_on_with(tmp_path, reads, later, monkeypatch):
     files = {str(n): large(tmp_path / f"shard{n}", b"%d" % n) for n in range(8)}
-    monkeypatch.setattr(hashing_module, "AT_ONCE", 1)
-    hashing = hashing_module._hash
+    monkeypatch.setattr(hashing_module, "THREADS", 1)
+    hashing = hashing_module._hash_file
 
     def killed(path: Path, *options: object) -> str:
         if path.name == "shard5":
@@ -248,7 +248,7 @@ def test_what_a_signal_leaves_is_gone_on_with(tmp_path, reads, later, monkeypatc
         return hashing(path, *options)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(hashing_module, "_hash", killed)
+        patch.setattr(hashing_module, "_hash_file", killed)
         with pytest.raises(KeyboardInterrupt):
             digests(files)
     assert reads[:5] == [f"shard{n}" for n in range(5)]
@@ -268,7 +268,7 @@ def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
             assert reading.wait(10)
             raise KeyboardInterrupt
 
-    hashing = hashing_module._hash
+    hashing = hashing_module._hash_file
 
     def slowly(path: Path, remembered: bool, tell: object) -> str:
         def told(read: int) -> None:
@@ -279,7 +279,7 @@ def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
 
         return hashing(path, remembered, told)
 
-    monkeypatch.setattr(hashing_module, "_hash", slowly)
+    monkeypatch.setattr(hashing_module, "_hash_file", slowly)
     path = large(tmp_path / "corpus")
     with pytest.raises(KeyboardInterrupt):
         hashing_module._hash_all(Interrupted(one=path), remembered=False)

@@ -58,7 +58,7 @@ def test_another_program_keeps_its_handlers():
     code = f"""
 import signal
 before = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
-import {", ".join(PACKAGES)}
+import {", ".join(f"contamination.{package}" for package in PACKAGES)}
 assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == before
 """
     subprocess.run([sys.executable, "-c", code, *PACKAGES], check=True, timeout=60)
@@ -90,16 +90,24 @@ def test_a_process_whose_launcher_has_died_before_it_began_ends(environment):
 
 
 @pytest.mark.parametrize(
-    ("watched", "words", "said"),
+    ("watched", "words", "printed"),
     [
         (True, ["training"], "Loading ...\n"),
         (False, ["training"], ""),
         (True, ["launch", "status"], ""),
     ],
 )
-def test_a_terminal_is_told_at_once(monkeypatch, capfd, watched, words, said):
+def test_a_terminal_is_told_at_once(monkeypatch, capfd, watched, words, printed):
     for stream in (sys.stdout, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: watched)
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", *words])
-    startup._say_loading()
-    assert capfd.readouterr().err == said
+    startup._print_loading()
+    assert capfd.readouterr().err == printed
+
+
+@pytest.mark.parametrize("package", ["core", "detection"])
+def test_a_package_is_not_imported_by_its_folders_name(package):
+    call = [sys.executable, "-c", f"import {package}"]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1
+    assert f"import contamination.{package}" in done.stderr.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Which fields and values are part of a run folder's name."""
 
 import json
 from dataclasses import dataclass, field
@@ -35,11 +35,11 @@ def test_what_has_no_stable_text_names_no_folder(tmp_path, value):
     ]:
         with pytest.raises(ConfigError) as error:
             locate(tmp_path, "corpus", "a", config, {})
-        assert str(error.value).startswith(f"{name} holds {value!r} ({type(value).__name__})")
+        assert str(error.value).startswith(f"{name} contains {value!r} ({type(value).__name__})")
 
 
 def test_a_key_without_stable_text_names_no_folder_either():
-    with pytest.raises(ConfigError, match=r"inner holds \('a',\) \(tuple\)"):
+    with pytest.raises(ConfigError, match=r"inner contains \('a',\) \(tuple\)"):
         identity(Holder(1, {("a",): 1}))
 
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The finished folder that is most similar to a new one is logged with its differences."""
 
 import logging
 import os
@@ -41,14 +41,14 @@ def test_the_nearest_folder_and_what_differs_are_said_once(made):
     made(Settings(16, {"c": 1.0}, "y"), text="a" * 64)  # differs in five
     _, said = made(Settings(32, workers=3), text="a" * 64)
     assert said == (
-        f"corpus: nothing has exactly these settings; the nearest is corpus/{old.name}: "
+        f"corpus: no finished folder has exactly these settings; the nearest is corpus/{old.name}: "
         "members 16, not 32"
     )
     assert made(Settings(32, workers=3), text="a" * 64)[1] == ""  # it is made already
     _, said = made(Settings(16), text="b" * 64)
     assert said.endswith(f"corpus/{old.name}: inputs.text aaaaaaaaaaaa…, not bbbbbbbbbbbb…")
     _, said = made(Settings(16), "renamed", text="a" * 64)
-    assert said.endswith(f"corpus/{old.name}: only its readable name is another")
+    assert said.endswith(f"corpus/{old.name}: only its name differs")
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,18 @@ def test_four_fields_that_differ_are_not_near(made, settings, said):
     assert said in found if said else not found
 
 
-def test_other_inputs_under_another_name_are_not_near_and_passes_are_not_spoken_of(made):
+def test_other_inputs_under_another_name_are_not_near(made):
     made(Settings())
     assert made(Settings(), "another", text="t")[1] == ""
     assert made(Settings(1), "another")[1] != ""
-    for kind in ("passes", "rewordings"):
-        assert made(Settings(), kind=kind)[1] == made(Settings(1), kind=kind)[1] == ""
+
+
+def test_nothing_is_logged_where_the_caller_says_so(made, tmp_path, caplog):
+    made(Settings())
+    caplog.clear()
+    folder = locate(tmp_path, "corpus", "s", Settings(1), {})
+    build(folder, Settings(1), {}, lambda _: Built([]), log_nearest=False)
+    assert caplog.messages == []
 
 
 def test_a_difference_is_a_field_and_both_values_in_short():
@@ -101,7 +107,7 @@ def test_the_newest_are_read_and_of_equals_the_newest_is_named(made, monkeypatch
     for members, age in [(0, 3), (1, 0), (2, 1), (3, 2)]:
         place = made(Settings(members))[0] / MANIFEST
         os.utime(place, (10**9 - age,) * 2)
-    monkeypatch.setattr(config_diff, "LOOKED_AT", 2)
+    monkeypatch.setattr(config_diff, "MAX_FOLDERS", 2)
     read, own = [], config_diff.read_manifest
     monkeypatch.setattr(config_diff, "read_manifest", lambda path: read.append(path) or own(path))
     assert "members 1, not 9" in made(Settings(9))[1]

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Progress and failures that processes record for their launcher."""
 
 import pytest
 

@@ -75,7 +75,7 @@ def test_titles_say_the_cell_and_the_stage_and_the_record_the_stage(clock, folde
         "cell 2 of 3 · train study · tiny_llama · step 40/147 · 03:34 left |##7       |  2.00s/step"
     )
     assert process_records.read_progress(folder).title == "train study · tiny_llama"
-    assert progress(desc="tiny_llama", stage="train").own == "train · tiny_llama"
+    assert progress(desc="tiny_llama", stage="train").stage_title == "train · tiny_llama"
 
 
 @pytest.mark.parametrize(("end", "later", "left"), [

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Ranges of config fields, and the errors for values outside them."""
 
 from dataclasses import dataclass
 

@@ -23,10 +23,40 @@ def test_the_classes_of_a_kind_are_those_of_conf():
     assert registered_class("method", "contamination.detection.methods.min_k.MinK", Method) is MinK
 
 
-def test_a_class_is_made_of_plain_values():
+@pytest.fixture
+def installed_format(tmp_path, monkeypatch):
+    """An installed distribution with a format of its own, and a malformed entry point."""
+    (tmp_path / "fake_package.py").write_text(
+        "from contamination.injection.export.token_formats import Olmo\nclass Fake(Olmo): pass\n"
+    )
+    metadata = tmp_path / "fake_package-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-package\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[contamination.formats]\nfake = fake_package:Fake\nmalformed = 1 2\n"
+        "[contamination.methods]\nnone = fake_package:Fake\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registered.cache_clear()
+    yield "fake_package.Fake"
+    registered.cache_clear()
+    sys.modules.pop("fake_package", None)
+
+
+def test_entry_points_of_installed_distributions_are_registered(installed_format):
+    assert installed_format in registered("format")
+    assert "fake_package" not in sys.modules
+    stored = stored_object("format", {"_target_": installed_format}, Format, "config.yaml")
+    assert type(stored).__name__ == "Fake"
+
+
+def test_an_entry_point_that_is_no_subclass_is_not_used(installed_format):
+    assert registered_class("method", installed_format, Method) is None
+
+
+def test_a_class_is_made_from_plain_values():
     node = {"_target_": MEGATRON, "dtype": "int32"}
-    made = stored_object("format", node, Format, "config.yaml")
-    assert made == Megatron("int32")
+    assert stored_object("format", node, Format, "config.yaml") == Megatron("int32")
 
 
 @pytest.mark.parametrize(

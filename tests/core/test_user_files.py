@@ -128,7 +128,7 @@ def test_a_reader_that_goes_is_an_error(tmp_path):
     path = pipe(tmp_path)
     reader = threading.Thread(target=lambda: path.open().close())
     reader.start()
-    with pytest.raises(DataError, match="the process that read it has gone"):
+    with pytest.raises(DataError, match="the process that read it has ended"):
         write(path, "x" * 2_000_000)
     reader.join()
 

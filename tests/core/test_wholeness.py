@@ -132,15 +132,15 @@ def keep_times(file, change):
 
 def hashed(monkeypatch):
     """The names of the files that are read from now on."""
-    found = []
-    real = hashing._hash
+    names = []
+    hash_file = hashing._hash_file
 
-    def seen(path, *more):
-        found.append(path.name)
-        return real(path, *more)
+    def record(path, *arguments):
+        names.append(path.name)
+        return hash_file(path, *arguments)
 
-    monkeypatch.setattr(hashing, "_hash", seen)
-    return found
+    monkeypatch.setattr(hashing, "_hash_file", record)
+    return names
 
 
 @pytest.mark.parametrize(

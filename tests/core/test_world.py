@@ -1,4 +1,4 @@
-"""TODO."""
+"""The processes of a launcher or of SLURM, and work of rank 0 alone."""
 
 import pytest
 import torch

@@ -154,7 +154,7 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         ({"batch_tokens": 0}, "^batch_tokens is 0: give 1 or more"),
         ({"batch_tokens": "x"}, "^batch_tokens: Value 'x'"),
         ({"dtype": object()}, "^dtype: "),
-        ({"folder": __file__}, "A file stands where a folder is needed"),
+        ({"folder": __file__}, "There is a file where a folder is needed"),
         ({"texts": [f"{TEXTS[0]} " * 99]}, "^text 0 .* long_texts=truncate"),
     ],
 )

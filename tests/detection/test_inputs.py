@@ -95,14 +95,14 @@ def test_each_models_weights_are_read_once(stage, monkeypatch, tmp_path):
     """For their digest and for the model's past, in one process and in the next."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(hashing_module, "LARGE_BYTES", 10_000)
-    now, read, hashing = time.time_ns, [], hashing_module._hash
+    now, read, hashing = time.time_ns, [], hashing_module._hash_file
     monkeypatch.setattr(hashing_module.time, "time_ns", lambda: now() + 10**10)
 
     def counted(path, *options):
         read.append(str(path))
         return hashing(path, *options)
 
-    monkeypatch.setattr(hashing_module, "_hash", counted)
+    monkeypatch.setattr(hashing_module, "_hash_file", counted)
     for _ in range(2):
         run(stage)
     weights = [str(tmp_path / role / "model.safetensors") for role in ("target", "reference")]
