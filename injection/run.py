@@ -206,9 +206,10 @@ def _prove(
         for kind in ("pack", "verify"):
             shutil.rmtree(runner.folder / kind, ignore_errors=True)
         remedy = (
-            "Where a text is found more often than expected, a document holds it as well: choose "
-            "injection.decontamination=flag, which counts and flags such texts. Otherwise give the "
-            "same command again: the tokenised documents are kept, and packed anew."
+            "If a text is found more often than expected, the documents contain it as well, in one "
+            "document or across two: choose injection.decontamination=flag, which counts and flags "
+            "such texts. For all other failures run the same command again: the tokenised "
+            "documents are kept, and packed again."
         )
         raise DataError(f"{proof}\n{remedy}")
     log.info("ledger: %s", proof)

@@ -3,9 +3,9 @@
 Texts of the pool are searched for twice. Among the tokens an occurrence is found if it is tokenised
 as the text alone is. In the text that the tokens decode to (`AsText`) it is found wherever its
 characters stand, whatever their case, white space and Unicode form: inside a sentence, too, where
-the tokens at its edges are others. What the ledger lists is not counted, nor what stands within a
-listed copy of another text. The rest are natural occurrences: failures, or counted, as
-`Check.natural` says.
+the tokens at its edges are others. What the ledger lists is not counted, nor what overlaps a listed
+copy: a copy and its neighbours may spell another text of the pool. The rest are natural
+occurrences: failures, or counted, as `Check.natural` says.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from contamination.data.ngrams import Verbatim, hashes_of, overlapping, rarest_windows
+from contamination.data.ngrams import Places, Verbatim, hashes_of, rarest_windows
 from contamination.data.readers.rows import grouped
 from contamination.data.text import normalised
 from contamination.injection.token_stream import Ids, Tokenizer
+
+Covered = np.ndarray[Any, np.dtype[np.bool_]]
+"""For each token, whether a listed copy covers it, shape (tokens,)."""
 
 PROBE_TOKENS = 16
 SEARCHED_AT_ONCE = 1 << 18
@@ -132,12 +136,53 @@ class AsText:
         """Tokens before a block that an occurrence may begin in: at most one per byte."""
         return 2 * max((len(text.encode()) for text in self.spelled.values()), default=0)
 
-    def count(self, new: Ids, before: Ids) -> Counter[str]:
-        """How often each text, as spelled, ends in the `new` tokens that follow those `before`."""
-        verbatim = _verbatim(tuple(self.spelled.values()))
+    def count(self, new: Ids, before: Ids, covered: Covered) -> Counter[str]:
+        """How often each text, as spelled, ends in the `new` tokens that follow those `before`.
+
+        Only what stands between the listed copies is searched: `covered` is of `before` and `new`.
+        """
+        whole = self._count_uncovered(np.concatenate([before, new]), covered)
+        return whole - self._count_uncovered(before, covered[: len(before)])
+
+    def _count_uncovered(self, ids: Ids, covered: Covered) -> Counter[str]:
+        borders = np.flatnonzero(np.diff(covered)) + 1
+        pieces = np.split(ids, borders)
+        if len(covered):
+            pieces = pieces[int(covered[0]) :: 2]
         decode = _tokenizer(self.folder).decode_all
-        whole = verbatim.count(decode(np.concatenate([before, new])))
-        return whole - verbatim.count(decode(before))
+        verbatim = _verbatim(tuple(self.spelled.values()))
+        return sum(verbatim.count_each([decode(piece) for piece in pieces]), Counter[str]())
+
+
+@dataclass(frozen=True)
+class CopySpans:
+    """Where in the stream of packed tokens the ledger lists copies."""
+
+    starts: Places
+    """The first token of each ledger row, shape (rows,)."""
+    stops: Places
+    """The token behind its last one, shape (rows,)."""
+    copies: frozenset[tuple[int, str]]
+    """The first token and the text of each copy."""
+
+    @classmethod
+    def of(cls, copies: pd.DataFrame, sequence_tokens: int) -> CopySpans:
+        """For a ledger with each copy's text."""
+        before = copies["sequence"].to_numpy(np.int64) * sequence_tokens
+        starts = before + copies["token_start"].to_numpy(np.int64)
+        stops = before + copies["token_end"].to_numpy(np.int64)
+        first_rows = (copies["copy_start"] == 0).to_numpy(bool)
+        texts = copies["text"].to_numpy(object)[first_rows]
+        whole = zip(starts[first_rows].tolist(), texts, strict=True)
+        return cls(starts, stops, frozenset(whole))
+
+    def covered(self, start: int, stop: int) -> Covered:
+        """Whether each of these tokens of the stream is of a listed copy."""
+        covered = np.zeros(stop - start, bool)
+        rows = np.flatnonzero((self.starts < stop) & (self.stops > start))
+        for first, last in zip(self.starts[rows], self.stops[rows], strict=True):
+            covered[max(0, first - start) : last - start] = True
+        return covered
 
 
 @lru_cache(maxsize=1)
@@ -202,10 +247,15 @@ class Check:
 
     def read(self, blocks: Iterable[Ids], first: int = 0, before: Ids = NONE) -> Found:
         """What the sequences from `first` on show; `before` are the tokens before them."""
-        proof, search, start = self._empty(), _Search(self.ids, before), first
+        proof, start = self._empty(), first
         rows, spelled = self._rows, Counter[str]()
-        before = before[max(0, len(before) - self.tail) :]
         sequences = rows["sequence"].to_numpy()
+        before = before[max(0, len(before) - self.tail) :]
+        blocks = iter(blocks)
+        first_block = next(blocks, np.empty((0, 1), np.int32))
+        blocks, width = chain([first_block], blocks), first_block.shape[1]
+        spans = CopySpans.of(self.copies, width) if self.units.exact else None
+        search = _Search(self.ids, before, spans, first * width)
         for group in grouped(blocks, np.size, SEARCHED_AT_ONCE):
             for block in group:
                 low, high = np.searchsorted(sequences, [first, first + len(block)])
@@ -215,8 +265,10 @@ class Check:
                 first += len(block)
             new = np.concatenate([block.reshape(-1) for block in group])
             search.read(new)
-            if self.as_text:
-                spelled += self.as_text.count(new, before)
+            if self.as_text and spans:
+                stop = first * width
+                covered = spans.covered(stop - len(new) - len(before), stop)
+                spelled += self.as_text.count(new, before, covered)
                 before = np.concatenate([before, new])[-self.as_text.tail :]
             proof.tokens += len(new)
         counts = dict(search.found), dict(spelled)
@@ -241,10 +293,8 @@ class Check:
         listed = Counter(self.copies.drop_duplicates(["example_id", "copy"])["text"])
         for text, name in self._names.items():
             expected = listed[text]
-            if found[text] > expected and self.units.exact:
-                expected += self._within_copies(text, listed)
             more, said = found[text] - expected, f"found {found[text]} times in the corpus"
-            as_text = self._more_as_text(text, spelled, listed)
+            as_text = spelled[self.as_text.spelled[text]] if self.as_text else 0
             if as_text > max(more, 0):
                 more, said = as_text, f"found {expected + as_text} times in the corpus's text"
             if more > 0 and (self.natural or not self.units.exact):
@@ -260,23 +310,6 @@ class Check:
         pool, copies = self.examples.itertuples(), self.copies.itertuples()
         names = {r.text: f"{r.example_id} ({kinds[bool(r.member)]})" for r in pool}
         return names | {r.text: f"{r.example_id} (reworded)" for r in copies if r.reworded}
-
-    def _within_copies(self, text: str, listed: Mapping[str, int]) -> int:
-        """How often the text's tokens stand within the copies of other texts."""
-        own = self.ids[text]
-        return sum(n * _count(own, self.ids[other]) for other, n in listed.items() if other != text)
-
-    def _more_as_text(
-        self, text: str, spelled: Mapping[str, int], listed: Mapping[str, int]
-    ) -> int:
-        """How often the text's characters stand beside all copies; 0: they are not searched."""
-        if self.as_text is None:
-            return 0
-        own = self.as_text.spelled[text]
-        if spelled.get(own, 0) <= listed.get(text, 0):
-            return 0
-        within = (n * overlapping(own, self.as_text.spelled[other]) for other, n in listed.items())
-        return spelled.get(own, 0) - sum(within)
 
     def _other_naturals(self, proof: Proof) -> list[str]:
         """Examples with other natural occurrences than their column says.
@@ -336,12 +369,19 @@ class _Search:
     """Counts how often each text's tokens stand in the packed stream, across borders too.
 
     A window of each text that few others have is looked for by a rolling hash; each hit is then
-    compared in full.
+    compared in full. With `spans`, what overlaps a listed copy is counted only if it is this copy.
     """
 
-    def __init__(self, ids: dict[str, Ids], tail: Ids = NONE) -> None:
+    def __init__(
+        self,
+        ids: dict[str, Ids],
+        tail: Ids = NONE,
+        spans: CopySpans | None = None,
+        place: int = 0,
+    ) -> None:
+        """Begin at the token `place` of the stream, behind those of `tail`."""
         self.found: Counter[str] = Counter()
-        self._ids = ids
+        self._ids, self._spans, self._place = ids, spans, place
         self._longest = max(map(len, ids.values()), default=0)
         self._tail = tail[max(0, len(tail) - self._longest) :]
         self._probes: dict[int, dict[int, list[str]]] = {}
@@ -365,6 +405,7 @@ class _Search:
             for place in np.flatnonzero(np.isin(hashes, wanted)):
                 for text in probes[int(hashes[place])]:
                     self._compare(block, int(place), text)
+        self._place += len(new)
         self._tail = block[max(0, len(block) - self._longest) :]
 
     def _compare(self, block: Ids, place: int, text: str) -> None:
@@ -373,11 +414,11 @@ class _Search:
         end = start + len(tokens)
         # a copy is counted in the block in which it ends
         if start >= 0 and end > len(self._tail) and np.array_equal(block[start:end], tokens):
-            self.found[text] += 1
+            first = self._place - len(self._tail) + start
+            self.found[text] += self._counts(first, first + len(tokens), text)
 
-
-def _count(part: Ids, whole: Ids) -> int:
-    """How often some tokens stand in others."""
-    search = _Search({"": part})
-    search.read(whole)
-    return search.found[""]
+    def _counts(self, start: int, stop: int, text: str) -> bool:
+        """Whether an occurrence at these tokens is a listed copy, or overlaps none."""
+        if self._spans is None or (start, text) in self._spans.copies:
+            return True
+        return not self._spans.covered(start, stop).any()

@@ -1,5 +1,6 @@
 """The proof, of a corpus put together by hand; a real one is proved by every run."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from contamination.core.config import create
 from contamination.data.ngrams import hashes_of
 from contamination.injection.run import documents_of
+from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import Check, Proof, Units, _Search, verify
 
 WIDTH = 8
@@ -219,3 +221,51 @@ def test_texts_that_differ_after_a_nul_are_told_apart():
     assert failures(ids, ledger, examples, (0, 72)) == []
     ledger.loc[1, "token_end"] -= 1
     assert failures(ids, ledger, examples, (0, 72)) == ["b copy 0: 11 of 12 tokens listed"]
+
+
+TOKENIZER = Path("tests/golden/target")
+PLANTED = {  # as a document may write a text of the pool
+    "nothing": lambda text: "",
+    "own paragraph": lambda text: f"\n\n{text}\n\n",
+    "in a sentence": lambda text: f" as they wrote {text}, or so",
+    "other white space": lambda text: " " + text.replace(" ", "  \t\n") + " ",
+    "other case": lambda text: f" {text.upper()} ",
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize("separator", ["\n\n", " "])
+@pytest.mark.parametrize(
+    "texts", [["la la la la"], ["Alpha zeta", "zeta Alpha"], ["la la", "la la la la", "LA la"]]
+)
+def test_adjacent_copies_spell_no_natural_occurrence(texts, separator, planted):
+    """A copy, the separator and the next copy may hold one more text of the pool."""
+    tokenizer, width = Tokenizer(str(TOKENIZER)), 64
+    ids = tokenizer.encode(f"Some document.{PLANTED[planted](texts[-1])}It goes on, and ends.")
+    around, rows = tokenizer.encode(separator), []
+    for copy in range(6):
+        for name, text in enumerate(texts):
+            ids += around
+            start, tokens = len(ids), tokenizer.encode(text)
+            ids += tokens + around
+            for first in range(start, start + len(tokens)):
+                sequence, at = divmod(first, width)
+                rows.append((str(name), copy, sequence, at, at + 1, first - start, None))
+    ids += tokenizer.encode("The next document.")
+    ids += [ids[-1]] * (-len(ids) % width)
+    blocks = np.array(ids, np.int32).reshape(-1, width)
+    examples = pd.DataFrame({"example_id": [*map(str, range(len(texts)))], "text": texts})
+    examples = examples.assign(member=True, occurrences=6)
+    ledger = pd.DataFrame(rows, columns=LEDGER.columns)
+    check = Check.of(
+        examples, ledger, tokenizer, (0, blocks.size), natural=True, folder=TOKENIZER.resolve()
+    )
+    halves = [check.read([blocks[:1]]), check.read([blocks[1:]], 1, blocks[0])]
+    for proof in (check.proof([check.read([blocks])]), check.proof(halves)):
+        assert proof.failures == []
+        alike = [t for t in texts if planted != "nothing" and t.lower() in texts[-1].lower()]
+        counts = dict.fromkeys(alike, 1)
+        if len(texts) == 3 and alike:
+            assert proof.natural.keys() == counts.keys()
+        else:
+            assert proof.natural == counts
