@@ -16,7 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from contamination.data.text import invisible, normalised
+from contamination.data.text import (
+    ZERO_WIDTH_SPACE,
+    divided_at_zero_width_spaces,
+    invisible,
+    normalised,
+)
 
 Words = np.ndarray[Any, np.dtype[np.int32]]
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
@@ -207,7 +212,8 @@ BETWEEN = "\n"  # no normalised text holds one
 class Verbatim:
     """Counts texts in other text; all are compared as `data.text.normalised` writes them.
 
-    A text without a visible character is never found.
+    A zero-width space in the searched text may stand within a word or in place of a blank. A text
+    without a visible character is never found.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -225,10 +231,24 @@ class Verbatim:
 
     def count(self, text: str) -> Counter[str]:
         """How often each of the texts (normalised) occurs in `text`; occurrences may overlap."""
-        return Counter(found for _, found in self._places(normalised(text)))
+        (counts,) = self.count_each([text])
+        return counts
 
     def count_each(self, texts: Sequence[str]) -> list[Counter[str]]:
         """`count` of several texts at once, none of which goes on in the next."""
+        counts = self._count_normalised(texts)
+        for number, text in enumerate(texts):
+            if ZERO_WIDTH_SPACE in text:
+                counts[number] += self._count_across_zero_width_spaces(text)
+        return counts
+
+    def _count_across_zero_width_spaces(self, text: str) -> Counter[str]:
+        """Occurrences in which at least one zero-width space stands in place of a blank."""
+        parts = divided_at_zero_width_spaces(text)
+        (with_blanks,) = self._count_normalised([" ".join(parts)])
+        return with_blanks - sum(self._count_normalised(parts), Counter[str]())
+
+    def _count_normalised(self, texts: Sequence[str]) -> list[Counter[str]]:
         joined = [normalised(text) for text in texts]
         starts = np.cumsum([0, *(len(text) + len(BETWEEN) for text in joined)])
         counts = [Counter[str]() for _ in texts]

@@ -111,6 +111,20 @@ def invisible() -> re.Pattern[str]:
     return re.compile(f"[{DEFAULT_IGNORABLE}{CONTROLS}{formats}]")
 
 
+ZERO_WIDTH_SPACE = "\u200b"
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\s\u200b])\u200b+(?=[^\s\u200b])")
+
+
+def divided_at_zero_width_spaces(text: str) -> list[str]:
+    """The parts of a text between the zero-width spaces that stand in place of a blank.
+
+    Such a space has a displayed character on each side. `normalised` leaves it out, which joins the
+    words around it.
+    """
+    displayed = invisible().sub(lambda mark: mark[0] * (mark[0] == ZERO_WIDTH_SPACE), text)
+    return _BETWEEN_LETTERS.split(displayed)
+
+
 def normalised(text: str) -> str:
     """The text in one case and Unicode's NFC, with single spaces, without `invisible` ones."""
     visible = text.translate(_ASCII_CONTROLS) if text.isascii() else invisible().sub("", text)

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contamination.data.ngrams import Index, Numbers, Places, Verbatim, Words, words_of
-from contamination.data.text import normalised
+from contamination.data.text import ZERO_WIDTH_SPACE, normalised
 
 GAP = -1
 """Stands for a word of the template: no n-gram over it is indexed."""
@@ -277,14 +277,20 @@ class Matcher:
 
     def matches(self, document: str) -> Iterator[Match]:
         """All examples that the document shares text with, each once."""
-        words = self._numbers.of(document)
         seen: set[int] = set()
-        for piece, rule, shared in self._found(words):
-            example = int(self._example[piece])
-            if example not in seen:
-                seen.add(example)
-                evidence = " ".join(self._vocabulary[i - 1] for i in shared)
-                yield Match(self._names[example], rule, evidence)
+        for words in self._readings(document):
+            for piece, rule, shared in self._found(words):
+                example = int(self._example[piece])
+                if example not in seen:
+                    seen.add(example)
+                    evidence = " ".join(self._vocabulary[i - 1] for i in shared)
+                    yield Match(self._names[example], rule, evidence)
+
+    def _readings(self, document: str) -> Iterator[Words]:
+        """The document's words: without zero-width spaces, and with blanks in their place."""
+        yield self._numbers.of(document)
+        if ZERO_WIDTH_SPACE in document:
+            yield self._numbers.of(document.replace(ZERO_WIDTH_SPACE, " "))
 
     def _found(self, words: Words) -> Iterator[tuple[int, str, Words]]:
         rules = self.rules
