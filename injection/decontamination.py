@@ -3,7 +3,7 @@
 What is looked for are an example's pieces: its formatted text; each of its template's fields that
 has 5 words or more; and its fields joined, as they may stand in another template. A field whose
 words another example has as well ("Yes", "Which of the following is true?") names no example and is
-no piece. Words of a template that many examples share are not compared (`without_template`):
+no piece. Words of a template that many examples share are not compared (`without_templates`):
 they break a piece, and are none of its words in what follows. Four rules, over words (lowercased,
 punctuation stripped, split at whitespace):
 
@@ -29,16 +29,18 @@ equal tokens. So examples and documents are compared as it rewrites them, too.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from contamination.data.ngrams import Index, Numbers, Places, Verbatim, Words, words_of
 from contamination.data.text import ZERO_WIDTH_SPACE, normalised
 
+log = logging.getLogger(__name__)
 GAP = -1
 """Stands for a word of the template: no n-gram over it is indexed."""
 SHARE = 0.1
@@ -46,48 +48,68 @@ FEW = 10
 """As Brown et al. 2020 (appendix C) do with 13-grams that stand in more than 10 documents."""
 
 
-def without_template(
+@dataclass(frozen=True)
+class SharedPassage:
+    """Words in a row that so many examples of a benchmark share that they are not compared.
+
+    Attributes:
+        benchmark: the benchmark's name.
+        first_words: the first words of the shared passage, as they are compared.
+        examples: how many examples of the pool share these words.
+    """
+
+    benchmark: str
+    first_words: str
+    examples: int
+
+
+def without_templates(
     pieces: Sequence[Words], example: Places, benchmarks: Sequence[str], n: int
-) -> list[Words]:
-    """The pieces with a GAP in place of each word of their benchmark's template.
+) -> tuple[list[Words], list[tuple[str, Words, int]]]:
+    """The pieces with a GAP in place of each word of their benchmark's templates.
 
     Args:
         pieces: the examples' texts and fields, as word numbers.
         example: the number of each piece's example.
         benchmarks: each example's benchmark.
         n: words in a row that a template has.
+
+    Returns:
+        The pieces, and the templates: benchmark, first n words, and number of examples.
     """
-    groups, group = np.unique(np.array(benchmarks, str), return_inverse=True)
+    names, group = np.unique(np.array(benchmarks, str), return_inverse=True)
     index = Index(list(pieces), n)
-    template = _templates(index, example, group, len(groups))
-    if not template.any():
-        return list(pieces)
-    return [
-        _with_gaps(piece, index, template[group[owner]])
-        for piece, owner in zip(pieces, example.tolist(), strict=True)
+    counts = _count_shared(index, example, group)
+    if not counts:
+        return list(pieces), []
+    is_template = np.zeros((len(names), len(index.grams)), bool)
+    is_template[tuple(np.array([*counts]).T)] = True
+    cut_pieces: list[Words] = []
+    first_grams: dict[tuple[int, int], None] = {}
+    for piece, benchmark in zip(pieces, group[example].tolist(), strict=True):
+        places, grams = index.places(piece)
+        shared = is_template[benchmark, grams]
+        begins = shared & ~np.append(False, shared[:-1] & (np.diff(places) == 1))[: len(shared)]
+        first_grams |= dict.fromkeys((benchmark, gram) for gram in grams[begins].tolist())
+        cut_piece = piece.copy()
+        cut_piece[(places[shared, None] + np.arange(n)).ravel()] = GAP
+        cut_pieces.append(cut_piece)
+    return cut_pieces, [
+        (str(names[benchmark]), index.grams[gram], counts[benchmark, gram])
+        for benchmark, gram in first_grams
     ]
 
 
-def _templates(
-    index: Index, example: Places, group: Places, groups: int
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which n-grams are of which benchmark's template, shape (benchmarks, n-grams)."""
+def _count_shared(index: Index, example: Places, group: Places) -> dict[tuple[int, int], int]:
+    """The templates' n-grams: benchmark and n-gram → examples of the benchmark that have it."""
     grams, owners = index.all_owners(np.arange(len(index.grams)))
     pairs = np.unique(np.stack([grams, example[owners]]), axis=1)  # an example has several pieces
-    held, counts = np.unique(np.stack([group[pairs[1]], pairs[0]]), axis=1, return_counts=True)
-    examples = np.bincount(group, minlength=groups)
-    many = np.maximum(2, np.minimum(examples / 2, np.maximum(FEW, SHARE * examples)))
-    template = np.zeros((groups, len(index.grams)), bool)
-    template[tuple(held[:, counts > many[held[0]]])] = True
-    return template
-
-
-def _with_gaps(piece: Words, index: Index, template: np.ndarray[Any, np.dtype[np.bool_]]) -> Words:
-    places, grams = index.places(piece)
-    covered = places[template[grams], None] + np.arange(index.n)
-    changed = piece.copy()
-    changed[covered.ravel()] = GAP
-    return changed
+    keys, counts = np.unique(np.stack([group[pairs[1]], pairs[0]]), axis=1, return_counts=True)
+    examples = np.bincount(group)
+    limits = np.maximum(2, np.minimum(examples / 2, np.maximum(FEW, SHARE * examples)))
+    above = counts > limits[keys[0]] if keys.size else np.zeros(0, bool)
+    benchmark_and_gram = zip(*keys[:, above].tolist(), strict=True)
+    return dict(zip(benchmark_and_gram, counts[above].tolist(), strict=True))
 
 
 VERBATIM = "verbatim"
@@ -139,6 +161,21 @@ class Shared(NamedTuple):
     """How often the example's whole text stands in the document, by its characters."""
 
 
+def warn_of_shared_passages(shared_passages: Iterable[SharedPassage]) -> None:
+    """Log the passages that are not compared, most shared first, some of each benchmark."""
+    by_benchmark: dict[str, list[SharedPassage]] = {}
+    for passage in sorted(shared_passages, key=lambda passage: -passage.examples):
+        by_benchmark.setdefault(passage.benchmark, []).append(passage)
+    for benchmark, passages in by_benchmark.items():
+        first = ", ".join(f"{p.first_words!r} ({p.examples})" for p in passages[:3])
+        more = f", and {len(passages) - 3} more" * (len(passages) > 3)
+        log.warning(
+            "pool: %s: many examples share a passage, which counts as template and is not "
+            "looked for in documents. It begins with (number of examples): %s%s.",
+            *(benchmark, first, more),
+        )
+
+
 class PoolSearch:
     """Finds what documents share with a pool's examples.
 
@@ -164,6 +201,11 @@ class PoolSearch:
             for pair in zip(pool[name], respelled[name], strict=True)
         )
         self._as_spelled = _Search(respelled, parts=parts) if self._differs else self._as_written
+
+    @property
+    def shared_passages(self) -> Sequence[SharedPassage]:
+        """Passages that many examples of a benchmark share, and that are not compared."""
+        return self._as_written.shared_passages
 
     def __call__(self, documents: Sequence[str]) -> list[list[Shared]]:
         """For each document all examples that it shares text with, each once."""
@@ -197,6 +239,7 @@ class _Search:
         texts = {name: text for name, (text, *_) in pool.items()}
         fields = {name: own for name, (_, *own) in pool.items()}
         self._matcher = Matcher(texts, fields) if parts else None
+        self.shared_passages = self._matcher.shared_passages if self._matcher else []
         self._verbatim = Verbatim(texts.values())
         self._names: dict[str, list[str]] = {}
         for name, text in texts.items():
@@ -249,7 +292,11 @@ class Matcher:
         whole = numbered[: len(spelled)]  # the texts come first
         self._example = np.array([example for example, _ in pieces], np.int64)
         benchmarks = [benchmark_of(name) for name in self._names]
-        own = without_template(numbered, self._example, benchmarks, rules.part_ngram)
+        own, templates = without_templates(numbered, self._example, benchmarks, rules.part_ngram)
+        self.shared_passages = [
+            SharedPassage(benchmark, " ".join(self._vocabulary[i - 1] for i in words), examples)
+            for benchmark, words, examples in templates
+        ]
         self._long = Index(own, rules.ngram)
         self._parts = Index(own, rules.part_ngram)
         self._runs = _Runs(own, rules)

@@ -38,6 +38,11 @@ from contamination.injection.contamination import (
 )
 from contamination.injection.copies import Insertions, make_copies
 from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
+from contamination.injection.decontamination import (
+    PoolSearch,
+    SharedPassage,
+    warn_of_shared_passages,
+)
 from contamination.injection.placement import Placed, Rules, between_documents
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
@@ -103,6 +108,9 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
     read_ids.cache_clear()  # a file that is mapped takes its space on the disk
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
+    warn_of_shared_passages(
+        SharedPassage(**passage) for passage in artifact.counts.get("shared_passages", [])
+    )
     warn_of_flags(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact
@@ -139,6 +147,7 @@ def _make(
     clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
     work = _work(stage, examples, folder)
+    shared_passages = PoolSearch(work.pool, tokenizer.spelled, parts=not work.whole).shared_passages
     tokenised = _tokenise(stage, source, work, clean_tokens, runner)
     _check_unchanged(source, content, folder)
     others = _search_others(stage, work, runner)
@@ -174,6 +183,7 @@ def _make(
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
         "matching_documents": tokenised.matches["document_id"].nunique(),
         "flagged": flagged_counts(examples),
+        "shared_passages": [asdict(passage) for passage in shared_passages],
         "natural_occurrences": proof.elsewhere,
         "clean_sha256": hashes["clean_sha256"],
     }

@@ -12,7 +12,7 @@ import pandas as pd
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.readers.rows import skips
 from contamination.injection.contamination import pool_of
-from contamination.injection.decontamination import PoolSearch
+from contamination.injection.decontamination import PoolSearch, warn_of_shared_passages
 from contamination.injection.finetuning.config import FinetuningStage
 from contamination.injection.finetuning.prompts import Encoded, Prompted, encode, formatted
 from contamination.injection.finetuning.sources import Instructions, Members, prompted
@@ -104,6 +104,7 @@ def choose_clean(
         DataError: one can't be used, where its set's `on_error` is stop; or a set has none left.
     """
     search, clean = PoolSearch(pool_of(examples), tokenizer.spelled), Clean()
+    warn_of_shared_passages(search.shared_passages)
     for one in sets:
         before = len(clean.texts)
         overlaps = _add_usable(stage, one, search, tokenizer, clean)

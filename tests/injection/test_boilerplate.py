@@ -6,7 +6,12 @@ import time
 import pytest
 
 from contamination.data.ngrams import _characters, rarest_windows
-from contamination.injection.decontamination import Matcher, PoolSearch
+from contamination.injection.decontamination import (
+    Matcher,
+    PoolSearch,
+    SharedPassage,
+    warn_of_shared_passages,
+)
 from contamination.injection.verification import _Search
 
 TEMPLATE = "Read the next question with care, then answer it in one short word alone:"
@@ -70,6 +75,20 @@ def test_a_passage_of_several_questions_is_no_template(n, sharing, is_template):
     found = matching(texts, document_with(PASSAGE))
     assert len(found) == (0 if is_template else sharing)
     assert set(found.values()) <= {"13-gram"}
+
+
+def test_each_passage_that_is_not_compared_is_named_with_its_benchmark_and_examples(caplog):
+    texts = pool_of(100, "") | {f"other-{i}": f"{TEMPLATE} {i}" for i in range(2)}
+    questions = [f"mine-{i}" for i in range(11)]
+    texts |= {name: f"{PASSAGE} {texts[name]} {TEMPLATE}" for name in questions}
+    search = PoolSearch({name: (text,) for name, text in texts.items()}, lambda text: text)
+    assert search.shared_passages == [
+        SharedPassage("mine", "the ferry to the island sails at noon", 11),
+        SharedPassage("mine", "read the next question with care then answer", 11),
+    ]
+    warn_of_shared_passages(search.shared_passages)
+    assert "pool: mine: many examples share a passage, which counts as template" in caplog.text
+    assert "'the ferry to the island sails at noon' (11), 'read the next" in caplog.text
 
 
 def test_each_benchmark_has_a_template_of_its_own():

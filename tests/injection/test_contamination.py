@@ -343,13 +343,19 @@ def test_off_searches_the_corpus_before_others_are_decoded(pool, tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["flag", "drop"])
-def test_a_long_template_is_no_match_and_an_example_of_it_is(tmp_path, policy):
+def test_a_long_template_is_no_match_and_an_example_of_it_is(tmp_path, policy, caplog):
     told = "Read the next question with care and answer it in one short line, please:"
     stage = stage_of(tmp_path, f" {told} {words(random.Random(9), 9)} ", policy)
     long = replace(stage.benchmark["mine"], template=f"{told} {{question}}\nAnswer: {{answer}}")
     stage = replace(stage, benchmark={"mine": long})
     corpus = open_corpus(run(stage).path)
     assert corpus.contamination.empty
+    words_of_template = "read the next question with care and answer"
+    for _ in range(2):  # when it is made, and when it is reused
+        assert "pool: mine: many examples share a passage, which counts as" in caplog.text
+        assert f"{words_of_template!r} (8)" in caplog.text
+        caplog.clear()
+        run(stage)
     own = example(corpus.examples, member=False)
     asked = json.loads(own["fields"])["question"]
     write_corpus(tmp_path / "documents", f" {told} {asked} ")
