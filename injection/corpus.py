@@ -27,7 +27,8 @@ import pandas as pd
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import ConfigError, DataError, near_names
 from contamination.core.integrity import read_manifest, reading
-from contamination.injection.config import InjectionConfig
+from contamination.injection.config import OWN, InjectionConfig
+from contamination.injection.contamination import COLUMN, with_flags
 from contamination.injection.token_stream import Ids, Tokenizer
 
 KIND = "corpus"
@@ -97,12 +98,14 @@ class PackedCorpus(Contaminated):
 
     @cached_property
     def examples(self) -> pd.DataFrame:
-        """See `Contaminated`; of a folder that lacks the flags they are made of its matches."""
-        from contamination.injection.contamination import (
-            with_known_flags,  # which imports this module
-        )
-
-        return with_known_flags(super().examples, self)
+        """See `Contaminated`; an older folder without flags has them made of its matches."""
+        examples = super().examples
+        if COLUMN in examples or CONTAMINATION not in self.artifact.files:
+            return examples
+        matches = self.contamination
+        matches = matches.assign(occurrences=matches.get("occurrences", 0), corpus=OWN)
+        dropped = self.config["injection"].get("decontamination") == "drop"
+        return with_flags(examples, matches, dropped=dropped)
 
     @cached_property
     def held_out(self) -> pd.DataFrame:

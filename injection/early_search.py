@@ -14,8 +14,8 @@ from contamination.core.config import create
 from contamination.data.readers import Document
 from contamination.data.readers.rows import grouped
 from contamination.injection.config import InjectionStage
-from contamination.injection.contamination import pool_of
 from contamination.injection.copies import make_copies
+from contamination.injection.corpus_search import texts_by_example
 from contamination.injection.decontamination import PoolSearch
 from contamination.injection.pool import draw_pool
 from contamination.injection.run import check, documents_of
@@ -43,7 +43,7 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
         return
     examples = draw_pool(stage, check(stage), tokenizer).examples
     wanted = config.packed_tokens - make_copies(stage, examples, tokenizer).tokens
-    pool = pool_of(examples)
+    pool = texts_by_example(examples)
     search = PoolSearch(pool, tokenizer.spelled, parts=False)
     work = Work(Path(), Path(), pool, whole=True)
     characters, before = 0, list[str]()

@@ -27,17 +27,19 @@ from contamination.injection import placement
 from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
 from contamination.injection.contamination import (
     flagged_counts,
-    found_by_proof,
-    joined,
-    opened,
-    pool_of,
-    search_corpus,
+    join_matches,
     warn_of_flags,
     with_flags,
-    within_copies,
 )
 from contamination.injection.copies import Insertions, make_copies
 from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
+from contamination.injection.corpus_search import (
+    matches_from_proof,
+    matches_within_copies,
+    open_corpora,
+    search_corpus,
+    texts_by_example,
+)
 from contamination.injection.decontamination import (
     PoolSearch,
     SharedPassage,
@@ -98,8 +100,8 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
     candidates = check(stage)
     source = create("corpus", stage.corpus)
     inputs = inputs_of(stage, source, candidates)
-    for name, other in opened(stage.compared).items():
-        inputs[f"compared.{name}"] = other.artifact.digest
+    for name, corpus in open_corpora(stage.compared).items():
+        inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.named()
     folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
     make = partial(_make, stage, source, inputs["corpus"], candidates, checked)
@@ -150,7 +152,7 @@ def _make(
     shared_passages = PoolSearch(work.pool, tokenizer.spelled, parts=not work.whole).shared_passages
     tokenised = _tokenise(stage, source, work, clean_tokens, runner)
     _check_unchanged(source, content, folder)
-    others = _search_others(stage, work, runner)
+    compared_matches = _search_compared_corpora(stage, work, runner)
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
     size = packing_module.sequences_a_part(width)
@@ -165,10 +167,10 @@ def _make(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
     proof = _prove(stage, examples, ledger, folder, packing.parts, runner)
-    unseen = found_by_proof(examples, proof.natural, tokenised.matches)
-    own = pd.concat([tokenised.matches, unseen], ignore_index=True)
-    within = within_copies(examples, ledger, tokenizer)
-    matches = joined({OWN: own, **others, COPIES: within})
+    across_documents = matches_from_proof(examples, proof.natural, tokenised.matches)
+    corpus_matches = pd.concat([tokenised.matches, across_documents], ignore_index=True)
+    copy_matches = matches_within_copies(examples, ledger, tokenizer)
+    matches = join_matches({OWN: corpus_matches, **compared_matches, COPIES: copy_matches})
     natural = examples["text"].map(proof.natural).fillna(0).astype(int)
     examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=work.drop)
     tables = (examples, held_out, ledger, matches)
@@ -321,21 +323,22 @@ def _share(stage: InjectionStage) -> tuple[float, float]:
 def _work(stage: InjectionStage, examples: pd.DataFrame, folder: Path) -> Work:
     """What becomes of each document."""
     policy = stage.injection.decontamination
-    pool = pool_of(examples)
+    pool = texts_by_example(examples)
     return Work(folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off")
 
 
-def _search_others(stage: InjectionStage, work: Work, runner: Runner) -> dict[str, pd.DataFrame]:
-    """What the other corpora share with the pool, by their names.
-
-    Raises:
-        DataError: see `check_whole`.
-    """
-    found = {}
-    for name, other in opened(stage.compared).items() if work.pool else ():
-        found[name] = search_corpus(other, work.pool, runner, name, whole=work.whole)
-        check_whole(found[name].to_numpy().tolist(), work, f"compared.{name}")
-    return found
+def _search_compared_corpora(
+    stage: InjectionStage, work: Work, runner: Runner
+) -> dict[str, pd.DataFrame]:
+    """Search the corpora of `compared` for the pool; raises a DataError as `check_whole` does."""
+    if not work.pool:
+        return {}
+    matches_by_corpus = {}
+    for name, corpus in open_corpora(stage.compared).items():
+        matches = search_corpus(corpus, work.pool, runner, name, whole=work.whole)
+        check_whole(matches.to_numpy().tolist(), work, f"compared.{name}")
+        matches_by_corpus[name] = matches
+    return matches_by_corpus
 
 
 def _tokenise(

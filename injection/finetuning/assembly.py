@@ -11,7 +11,7 @@ import pandas as pd
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.readers.rows import skips
-from contamination.injection.contamination import pool_of
+from contamination.injection.corpus_search import texts_by_example
 from contamination.injection.decontamination import PoolSearch, warn_of_shared_passages
 from contamination.injection.finetuning.config import FinetuningStage
 from contamination.injection.finetuning.prompts import Encoded, Prompted, encode, formatted
@@ -103,7 +103,7 @@ def choose_clean(
         ConfigError: the chat template refuses one.
         DataError: one can't be used, where its set's `on_error` is stop; or a set has none left.
     """
-    search, clean = PoolSearch(pool_of(examples), tokenizer.spelled), Clean()
+    search, clean = PoolSearch(texts_by_example(examples), tokenizer.spelled), Clean()
     warn_of_shared_passages(search.shared_passages)
     for one in sets:
         before = len(clean.texts)

@@ -1,4 +1,4 @@
-"""A fine-tuning set is made: read, draw, tokenise, lay out, prove."""
+"""Makes a fine-tuning set: reads, draws, tokenises, lays out and proves it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from contamination.core.seeds import derive
 from contamination.core.tasks import Runner
 from contamination.injection.contamination import (
     flagged_counts,
-    joined,
-    opened,
-    pool_of,
-    search_corpus,
+    join_matches,
     warn_of_flags,
     with_flags,
 )
@@ -32,6 +29,11 @@ from contamination.injection.corpus import (
     FinetuningSet,
     finetuning_slug,
     open_corpus,
+)
+from contamination.injection.corpus_search import (
+    open_corpora,
+    search_corpus,
+    texts_by_example,
 )
 from contamination.injection.finetuning import layout
 from contamination.injection.finetuning.assembly import (
@@ -62,17 +64,17 @@ log = logging.getLogger(__name__)
 PART = PATTERN.format(0)
 TABLES = ("examples.parquet", "ledger.parquet", INSTRUCTIONS)
 SET = "instructions"
-"""What contamination.parquet calls the clean texts."""
+"""The name of the clean texts in contamination.parquet."""
 SEARCHING = "compared"
-"""The folder of the tasks that search other corpora, while the set is made."""
+"""The folder of the tasks that search other corpora while the set is being made."""
 
 
 def run(stage: FinetuningStage) -> Artifact:
-    """Make the fine-tuning set, or reuse it where it exists.
+    """Make the fine-tuning set, or reuse it if it exists.
 
     Raises:
-        ConfigError: a value or a combination that can't be used, or a member that does not fit.
-        DataError: a row that can't be used.
+        ConfigError: a value or a combination of values is invalid, or a member does not fit.
+        DataError: a row can't be used.
     """
     stage = stage.resolved()
     members = read_members(stage)
@@ -81,12 +83,12 @@ def run(stage: FinetuningStage) -> Artifact:
         read_instructions(name, config, stage.injection.pool_seed)
         for name, config in stage.instructions.items()
     ]
-    inputs = {**members.inputs, **{f"instructions.{each.name}": each.digest for each in clean}}
+    inputs = {**members.inputs, **{f"instructions.{rows.name}": rows.digest for rows in clean}}
     named = {**identity(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
         named["special"] = "once"  # older chats had their template's special tokens alone
-    for name, other in opened(stage.compared).items():
-        inputs[f"compared.{name}"] = other.artifact.digest
+    for name, corpus in open_corpora(stage.compared).items():
+        inputs[f"compared.{name}"] = corpus.artifact.digest
     folder = locate(
         Path(stage.runs), FINETUNING_KIND, finetuning_slug(as_data(stage)), named, inputs
     )
@@ -100,13 +102,13 @@ def reverify(folder: Path | str) -> Proof:
     """Prove a finished set again from its files.
 
     Raises:
-        ArtifactError: it is not there, unfinished, or damaged.
+        ArtifactError: the folder is missing, unfinished or damaged.
     """
-    found = open_corpus(folder)
-    assert isinstance(found, FinetuningSet)
-    own = FinetuningConfig(**found.config["finetuning"])
-    kept = found.examples, found.ledger, found.instructions
-    return prove(found.parts[0], kept, found.tokenizer, own)
+    corpus = open_corpus(folder)
+    assert isinstance(corpus, FinetuningSet)
+    config = FinetuningConfig(**corpus.config["finetuning"])
+    stored_tables = corpus.examples, corpus.ledger, corpus.instructions
+    return prove(corpus.parts[0], stored_tables, corpus.tokenizer, config)
 
 
 def _make(
@@ -117,7 +119,7 @@ def _make(
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)
     members.tokenizer.hf.save_pretrained(folder / "tokenizer")
     tokenizer = Tokenizer(str(folder / "tokenizer"))
-    drawn, read = draw_members(stage, members)
+    drawn, draw_counts = draw_members(stage, members)
     copies, examples = choose_copies(stage, members, drawn, tokenizer)
     clean = choose_clean(stage, sets, drawn, tokenizer)
     texts = [*clean.texts, *copies]
@@ -126,31 +128,31 @@ def _make(
     sequences = _laid_out(stage, texts)
     encoded = [text.encoded for text in texts]
     layout.write(folder / PART, sequences, encoded, width, padding(tokenizer))
-    made = tables(examples, clean.texts, copies, layout.places(sequences, encoded))
-    for name, table in zip(TABLES, made, strict=True):
+    new_tables = tables(examples, clean.texts, copies, layout.places(sequences, encoded))
+    for name, table in zip(TABLES, new_tables, strict=True):
         table.to_parquet(folder / name, index=False)
     matches.to_parquet(folder / CONTAMINATION, index=False)
-    proof = prove(folder / PART, made, tokenizer, config)
+    proof = prove(folder / PART, new_tables, tokenizer, config)
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
-    counts = _counts(examples, texts, copies, len(sequences) * width) | {"pool": read}
+    counts = _counts(examples, texts, copies, len(sequences) * width) | {"pool": draw_counts}
     counts |= {"sequences": len(sequences), "instructions": clean.counts}
     counts |= {"flagged": flagged_counts(examples)}
-    kept = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
-    return Built([PART, *TABLES, CONTAMINATION, *kept], counts)
+    tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
+    return Built([PART, *TABLES, CONTAMINATION, *tokenizer_files], counts)
 
 
 def _matches(
     stage: FinetuningStage, examples: pd.DataFrame, clean: Clean, folder: Path
 ) -> pd.DataFrame:
-    """What the clean texts and the other corpora share with the pool."""
-    pool, runner = pool_of(examples), Runner(folder / SEARCHING)
-    found = {SET: match_table(clean.matches)}
-    for name, other in opened(stage.compared).items():
-        found[name] = search_corpus(other, pool, runner, name, whole=False)
+    """What the clean texts and the compared corpora share with the pool."""
+    pool, runner = texts_by_example(examples), Runner(folder / SEARCHING)
+    matches_by_corpus = {SET: match_table(clean.matches)}
+    for name, corpus in open_corpora(stage.compared).items():
+        matches_by_corpus[name] = search_corpus(corpus, pool, runner, name, whole=False)
     shutil.rmtree(folder / SEARCHING, ignore_errors=True)
-    return joined(found)
+    return join_matches(matches_by_corpus)
 
 
 def _laid_out(stage: FinetuningStage, texts: Sequence[Learnt]) -> list[list[int]]:
@@ -160,8 +162,8 @@ def _laid_out(stage: FinetuningStage, texts: Sequence[Learnt]) -> list[list[int]
     rng = np.random.default_rng(derive(stage.injection.position_seed or 0, FINETUNING_KIND))
     order = rng.permutation(len(texts)).tolist()
     lengths = [len(texts[i].encoded.ids) for i in order]
-    found = layout.lay_out(lengths, config.sequence_tokens, config.layout)
-    return [[order[place] for place in sequence] for sequence in found]
+    sequences = layout.lay_out(lengths, config.sequence_tokens, config.layout)
+    return [[order[place] for place in sequence] for sequence in sequences]
 
 
 def _counts(

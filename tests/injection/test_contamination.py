@@ -18,13 +18,15 @@ from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.contamination import (
     flagged_counts,
-    flags,
+    flags_of_examples,
     in_words,
-    pool_of,
-    search_corpus,
-    split,
 )
 from contamination.injection.corpus import open_corpus
+from contamination.injection.corpus_search import (
+    search_corpus,
+    split_documents,
+    texts_by_example,
+)
 from contamination.injection.export.run import ExportStage, export, reprove
 from contamination.injection.run import reverify, run
 from contamination.injection.token_stream import Tokenizer
@@ -412,7 +414,7 @@ def test_a_document_in_several_parts_is_one(pool, tmp_path, monkeypatch):
     base = open_corpus(run(replace(stage, benchmark={}, injection=clean)).path)
     assert len(base.parts) > 9
     runner = Runner(tmp_path / "tasks", TasksConfig(), 1)
-    found = search_corpus(base, pool_of(pool.iloc[:1]), runner, "base", whole=True)
+    found = search_corpus(base, texts_by_example(pool.iloc[:1]), runner, "base", whole=True)
     before = len(base.tokenizer.encode_documents([json.loads(first)["text"]])[0])
     ((name, example, rule, _, times),) = found.itertuples(index=False)
     assert (name, example, rule) == (f"sequence-{before // 128}", own["example_id"], "verbatim")
@@ -428,9 +430,9 @@ def test_flags_say_the_corpora_and_their_rules():
          ("d", "b", "13-gram", "", 0, "corpus"), ("s", "b", "13-gram", "", 2, "base")],
         columns=columns,
     )  # fmt: skip
-    found = flags(examples, matches, dropped=False)
+    found = flags_of_examples(examples, matches, dropped=False)
     assert found == ["corpus: 13-gram", "base: verbatim, corpus: 13-gram", ""]
-    assert flags(examples, matches, dropped=True) == ["", "base: verbatim", ""]
+    assert flags_of_examples(examples, matches, dropped=True) == ["", "base: verbatim", ""]
     counts = flagged_counts(examples.assign(contamination=found))
     assert counts == {"x": {"members": 1, "nonmembers": 0}, "y": {"members": 0, "nonmembers": 1}}
     assert in_words({**counts, "z": {"members": 2, "nonmembers": 3}}) == (
@@ -441,12 +443,14 @@ def test_flags_say_the_corpora_and_their_rules():
 @pytest.mark.parametrize("blocks", [1, 3, 50])
 def test_documents_of_a_packed_corpus_begin_with_a_bos(blocks):
     ids = np.array([7, 1, 5, 6, 1, 1, 4] * 2, np.int32)
-    found = [(start, own.tolist()) for start, own in split(np.array_split(ids, blocks), 1, 2)]
+    found = [
+        (start, own.tolist()) for start, own in split_documents(np.array_split(ids, blocks), 1, 2)
+    ]
     assert found == [(0, [7]), (1, [1, 5, 6]), (4, [1]), (5, [1, 4, 7]), (8, [1, 5, 6]), (11, [1]),
                      (12, [1, 4])]  # fmt: skip
 
 
 def test_without_a_bos_stretches_overlap(monkeypatch):
-    monkeypatch.setattr("contamination.injection.contamination.STRETCH_TOKENS", 4)
-    found = [(start, own.tolist()) for start, own in split([np.arange(11)], None, 2)]
+    monkeypatch.setattr("contamination.injection.corpus_search.STRETCH_TOKENS", 4)
+    found = [(start, own.tolist()) for start, own in split_documents([np.arange(11)], None, 2)]
     assert found == [(0, [*range(6)]), (4, [*range(4, 10)]), (8, [8, 9, 10])]
