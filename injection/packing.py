@@ -18,7 +18,7 @@ from contamination.core.tasks import Runner
 from contamination.data.readers.rows import grouped
 from contamination.injection.placement import Placed
 from contamination.injection.token_stream import Ids, Tokenizer, TokenStream
-from contamination.injection.verification import Check, Found, Proof
+from contamination.injection.verification import Check, PartResult, Proof
 
 BLOCK_TOKENS = 1 << 20
 ALL = 1 << 62  # more tokens than any corpus has
@@ -254,7 +254,7 @@ class Packing:
 
 
 @dataclass(frozen=True)
-class Proving:
+class ProofTask:
     """Each part of a packed corpus, held against the ledger."""
 
     check: Check
@@ -282,5 +282,5 @@ def prove(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
     """The proof of a packed corpus, put together from those of its parts."""
     counts = [count_sequences(path) for path in paths]
     starts = [sum(counts[:n]) for n in range(len(counts))]
-    found = runner.run("verify", Proving(check, paths, starts))
-    return check.proof([Found(**part) for part in found])
+    results = runner.run("verify", ProofTask(check, paths, starts))
+    return check.proof([PartResult(**result) for result in results])

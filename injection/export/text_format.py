@@ -17,7 +17,7 @@ import pandas as pd
 from contamination.injection.corpus import Contaminated, PackedCorpus
 from contamination.injection.export.base import Format, Written, blocks_of, in_stream
 from contamination.injection.token_stream import Ids, Tokenizer
-from contamination.injection.verification import Proof, Units, verify
+from contamination.injection.verification import Proof, ProofUnits, verify
 
 CUT = "\ufffd"
 """What bytes decode to that are no whole character."""
@@ -132,7 +132,7 @@ def _no_characters(values: Sequence[int | None]) -> Iterator[int]:
 
 FILE = "documents.jsonl"
 OWN = ["line", "char_start", "char_end"]
-CHARACTERS = Units("character", "line", exact=False)
+CHARACTERS = ProofUnits("character", "line", exact=False)
 """Not exact: a text may stand in a document as other tokens, and is then counted as elsewhere."""
 
 

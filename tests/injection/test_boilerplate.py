@@ -12,7 +12,7 @@ from contamination.injection.decontamination import (
     SharedPassage,
     warn_of_shared_passages,
 )
-from contamination.injection.verification import _Search
+from contamination.injection.verification import _TokenSearch
 
 TEMPLATE = "Read the next question with care, then answer it in one short word alone:"
 PASSAGE = "The ferry to the island sails at noon and at six unless the river has ice on it."
@@ -122,6 +122,6 @@ def test_what_proposes_a_text_is_its_own():
     windows = {text[start : start + 16] for text, start in zip(texts, starts, strict=True)}
     assert len(windows) == 300
     tokens = {text: _characters(text) for text in texts}
-    assert all(len(own) == 1 for own in _Search(tokens)._probes[16].values())
+    assert all(len(own) == 1 for own in _TokenSearch(tokens)._probes[16].values())
     alike = ["abcdefgh", "abcdefgh"]
     assert rarest_windows([_characters(text) for text in alike], 4) == [2, 2]

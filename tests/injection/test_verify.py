@@ -11,7 +11,7 @@ from contamination.core.config import create
 from contamination.data.ngrams import hashes_of
 from contamination.injection.run import documents_of
 from contamination.injection.token_stream import Tokenizer
-from contamination.injection.verification import Check, Proof, Units, _Search, verify
+from contamination.injection.verification import Check, Proof, ProofUnits, _TokenSearch, verify
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -68,10 +68,10 @@ def test_a_true_corpus_is_proved():
 
 def count_occurrences(blocks, ids):
     """How often each text's tokens occur in the stream that the blocks make."""
-    search = _Search(ids)
+    search = _TokenSearch(ids)
     for block in blocks:
         search.read(block.reshape(-1))
-    return search.found
+    return search.counts
 
 
 GONE = "found {} times in the corpus, {} expected".format
@@ -112,7 +112,7 @@ def test_a_pasted_text_is_caught(place, text, said):
 
 
 def test_other_units_are_named_and_may_occur_elsewhere():
-    ids, units = packed(), Units("character", "line", exact=False)
+    ids, units = packed(), ProofUnits("character", "line", exact=False)
     ids.reshape(-1)[:12] = LETTERS.encode("nonepearnone")
     ids[5, 6] += 1
     proof = verify([ids], EXAMPLES, LEDGER, LETTERS, (9, 53), units)
