@@ -1,4 +1,4 @@
-"""The injection stage: draw the pool, place the copies, pack the corpus, prove the ledger."""
+"""The injection stage: draws the pool, places the copies, packs the corpus, proves the ledger."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ from contamination.injection.verification import NATURAL, Check, Proof
 
 log = logging.getLogger(__name__)
 
-TOKENS = "tokens"  # the clean corpus's, while it is packed
+TOKENS = "tokens"  # folder of the clean corpus's tokens while it is being packed
 TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", CONTAMINATION)
 
 
 def check(stage: InjectionStage) -> list[Candidates]:
-    """Check all that can be wrong before a token is written; return the candidates."""
+    """Check the stage before a token is written, and return the benchmarks' candidates."""
     check_nodes(stage)
-    own = stage.injection
-    check_budget("injection.budget_tokens", own.budget_tokens, create("corpus", stage.corpus))
+    budget_tokens = stage.injection.budget_tokens
+    check_budget("injection.budget_tokens", budget_tokens, create("corpus", stage.corpus))
     return read_candidates(stage)
 
 
 def check_nodes(stage: InjectionStage) -> None:
-    """Check all that can be wrong before a benchmark's rows are read."""
+    """Check the configuration nodes, before a benchmark's rows are read."""
     source = create("corpus", stage.corpus)
-    lacks = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
-    remedy = f"its class has no {', '.join(lacks)}: see docs/add-a-benchmark.md."
-    require(not lacks, "corpus._target_", stage.corpus["_target_"], remedy)
+    missing = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
+    remedy = f"its class has no {', '.join(missing)}: see docs/add-a-benchmark.md."
+    require(not missing, "corpus._target_", stage.corpus["_target_"], remedy)
     if stage.benchmark:
         create("occurrences", stage.occurrences)
         if stage.rewording:
@@ -82,9 +82,10 @@ def check_nodes(stage: InjectionStage) -> None:
 
 
 def check_budget(field: str, budget_tokens: int, source: Any) -> None:
-    """Refuse a budget that no tokenizer can fill from the source, where the source's size is known.
+    """Raise a ConfigError if no tokenizer can fill the budget from the source.
 
-    A byte has one token at most, but for a tokenizer that rewrites its text first.
+    This is only checked if the source's size is known. A byte gives at most one token, unless the
+    tokenizer rewrites its text first.
     """
     size = getattr(source, "most_bytes", lambda: None)()
     remedy = f"the corpus has {size or 0:,} bytes: lower it, or take a larger corpus."
@@ -92,9 +93,11 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
 
 
 def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
-    """Make the contaminated corpus, or reuse it where it exists.
+    """Make the contaminated corpus, or reuse it if it exists.
 
-    `checked` is called with its tokenizer, before a document is tokenised.
+    Args:
+        stage: the configuration.
+        checked: called with the tokenizer before a document is tokenised.
     """
     stage = stage.resolved()
     candidates = check(stage)
@@ -106,8 +109,8 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
     folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
     make = partial(_make, stage, source, inputs["corpus"], candidates, checked)
     artifact = build(folder, named, inputs, make)
-    shutil.rmtree(folder / TOKENS, ignore_errors=True)  # up to its manifest a killed run needs them
-    read_ids.cache_clear()  # a file that is mapped takes its space on the disk
+    shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
+    read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
     warn_of_shared_passages(
@@ -121,13 +124,13 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
 def inputs_of(
     stage: InjectionStage, source: Corpus, candidates: Sequence[Candidates]
 ) -> dict[str, str]:
-    """The digests of what the corpus is made of, by what names it in the configuration."""
-    found = {f"benchmark.{c.name}": c.digest for c in candidates}
+    """Return the digests of the corpus's inputs, by the field that names each."""
+    digests = {f"benchmark.{c.name}": c.digest for c in candidates}
     if path := stage.tokenizer.path:
-        found["tokenizer"] = Tokenizer(path).digest
+        digests["tokenizer"] = Tokenizer(path).digest
     if path := stage.rewording.get("path"):
-        found["rewording"] = model_digest("rewording.path", path)
-    return {**found, "corpus": source.fingerprint()}
+        digests["rewording"] = model_digest("rewording.path", path)
+    return {**digests, "corpus": source.fingerprint()}
 
 
 def _make(
@@ -189,8 +192,8 @@ def _make(
         "natural_occurrences": proof.elsewhere,
         "clean_sha256": hashes["clean_sha256"],
     }
-    kept = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
-    return Built([*packing.parts, *TABLES, *kept], counts)
+    tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
+    return Built([*packing.parts, *TABLES, *tokenizer_files], counts)
 
 
 def _prove(
@@ -201,10 +204,10 @@ def _prove(
     names: Sequence[str],
     runner: Runner,
 ) -> Proof:
-    """The proof of the packed parts.
+    """Prove the packed parts.
 
     Raises:
-        DataError: it fails. The tokenised documents stay; what was packed of them is made again.
+        DataError: the proof fails. The tokenised documents are kept for the next run.
     """
     config, tokenizer = stage.injection, folder / "tokenizer"
     natural = config.decontamination == "flag"
@@ -229,11 +232,11 @@ def _prove(
 
 
 def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
-    """Raise a DataError where the documents that were read are not those that name the folder."""
+    """Raise a DataError if the source's files changed while they were read."""
     if source.fingerprint() != content:
         shutil.rmtree(folder / TOKENS)
         raise DataError(
-            "corpus: its files changed while they were read, so nothing was made of them: run the "
+            "corpus: its files changed while they were read, so the result was discarded: run the "
             "same command again once nothing writes to them."
         )
 
@@ -260,8 +263,8 @@ def _counts(
         drawn = pool.counts[c.name]
         left_out = c.counts.duplicates, drawn.near_duplicates, drawn.too_long
         log.info(
-            "pool: %s: %d drawn of %d rows (%d duplicates, %d near-duplicates and %d too long left "
-            "out, %d shortened)",
+            "pool: %s: %d drawn of %d rows (left out: %d duplicates, %d near-duplicates, %d too "
+            "long; %d shortened)",
             *(c.name, drawn.drawn, c.counts.rows, *left_out, drawn.shortened),
         )
         if c.counts.skipped:
@@ -280,7 +283,7 @@ def _counts(
 
 
 def _warn_of_near_duplicates(artifact: Artifact) -> None:
-    """Warn of what the manifest counts, whether the corpus is new or reused."""
+    """Log the near-duplicates that the manifest counts, whether the corpus is new or reused."""
     near = artifact.counts["near_duplicates"]
     if near["members"]:
         log.warning(
@@ -292,7 +295,7 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
 
 
 def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
-    """The tokenizer to pack with, kept in the corpus's own folder."""
+    """Save the tokenizer, trained first if none is given, in the corpus's folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
         train_tokenizer(stage.tokenizer, documents_of(stage, source), folder)
@@ -302,7 +305,7 @@ def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer
 
 
 def documents_of(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
-    """The corpus's documents of the chosen part; the parts are divided by the documents' hash."""
+    """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
     low, high = _share(stage)
     for document in source.documents():
         if low <= unit_hash(document.document_id) < high:
@@ -310,7 +313,7 @@ def documents_of(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
 
 
 def _share(stage: InjectionStage) -> tuple[float, float]:
-    """Which documents are of the chosen part, by their hash."""
+    """Return the range of hashes of the documents in the chosen part."""
     config = stage.injection
     return {
         "base": (0.0, config.base_fraction),
@@ -321,7 +324,6 @@ def _share(stage: InjectionStage) -> tuple[float, float]:
 
 
 def _work(stage: InjectionStage, examples: pd.DataFrame, folder: Path) -> Work:
-    """What becomes of each document."""
     policy = stage.injection.decontamination
     pool = texts_by_example(examples)
     return Work(folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off")
@@ -346,8 +348,8 @@ def _tokenise(
 ) -> Tokenised:
     size = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
-        own = replace(work, folder=work.folder / "searched-files")
-        files = Files(own, cast(ByFile, source), _share(stage), clean_tokens, size)
+        file_work = replace(work, folder=work.folder / "searched-files")
+        files = Files(file_work, cast(ByFile, source), _share(stage), clean_tokens, size)
         return tokenize_files(files, runner)
     processes = stage.injection.num_proc
     if stage.cluster.kind == "datatrove":
@@ -356,14 +358,14 @@ def _tokenise(
             "injection.num_proc=%d tokenise",
             *(type(source).__name__, processes),
         )
-    # shards of another size hold other documents
-    own = replace(work, folder=work.folder / f"searched-{size}")
+    # shards of another size contain other documents
+    shard_work = replace(work, folder=work.folder / f"searched-{size}")
     documents = as_read(documents_of(stage, source), source)
-    return tokenize(documents, own, clean_tokens, processes, size)
+    return tokenize(documents, shard_work, clean_tokens, processes, size)
 
 
 def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:
-    """The copies that `stage` inserts, not reworded; its tokenizer has to be at hand.
+    """Return the copies that `stage` inserts, without rewording; its tokenizer must exist.
 
     Raises:
         ConfigError: the examples do not fit into a sequence, or the copies into the budget.
@@ -374,7 +376,7 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Inser
 
 
 def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1) -> Proof:
-    """Prove a finished corpus again from its files, its totals against the manifest's too.
+    """Prove a finished corpus again from its files, and compare its totals with the manifest's.
 
     Raises:
         DataError: workers ended without a result.
@@ -385,30 +387,30 @@ def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: i
         natural=corpus.config["injection"]["decontamination"] == "flag",
         folder=corpus.tokenizer_folder.resolve(),
     )
-    own = cluster or TasksConfig()
-    if own.kind == "local" and num_proc == 1:  # also where nothing can be written
+    cluster = cluster or TasksConfig()
+    if cluster.kind == "local" and num_proc == 1:  # writes nothing, so the folder may be read-only
         proof = check.proof([check.read(corpus.blocks())])
     else:
-        proof = _by_tasks(check, corpus.artifact.path, corpus.parts, own, num_proc)
+        proof = _prove_by_tasks(check, corpus.artifact.path, corpus.parts, cluster, num_proc)
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
-    for name, found in (("tokens", proof.tokens), ("copies", len(copies))):
-        if found != counts[name]:
-            proof.failures.append(f"{found} {name}, the manifest says {counts[name]}")
+    for name, count in (("tokens", proof.tokens), ("copies", len(copies))):
+        if count != counts[name]:
+            proof.failures.append(f"{count} {name}, the manifest says {counts[name]}")
     return proof
 
 
-def _by_tasks(
+def _prove_by_tasks(
     check: Check, corpus: Path, paths: Sequence[Path], cluster: TasksConfig, num_proc: int
 ) -> Proof:
-    """The proof by tasks; their folder, beside the corpus, stays for its logs where they fail."""
-    place = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
-    runner = Runner(place / TOKENS / "tasks", cluster, num_proc)  # jobs have the place's name
+    """Run the proof in tasks; if they fail, their folder beside the corpus is kept for its logs."""
+    folder = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
+    runner = Runner(folder / TOKENS / "tasks", cluster, num_proc)  # jobs are named after the folder
     try:
         proof = packing_module.prove(runner, check, paths)
     except DataError:
         raise
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     return proof

@@ -21,7 +21,7 @@ from contamination.core.progress import progress
 from contamination.core.tasks import made_or_found, one_thread
 from contamination.data.readers import Corpus, Document
 from contamination.data.readers.rows import grouped
-from contamination.injection.decontamination import PoolSearch, Shared
+from contamination.injection.decontamination import DocumentMatch, PoolSearch
 from contamination.injection.token_stream import Ids, Shard, Tokenizer, TokenStream
 
 
@@ -174,7 +174,7 @@ def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     return pd.read_parquet(path, columns=list(columns))
 
 
-MATCH_COLUMNS = ("document_id", *Shared._fields)
+MATCH_COLUMNS = ("document_id", *DocumentMatch._fields)
 
 
 def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
@@ -278,7 +278,7 @@ def _encoded(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
     return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
 
 
-def _shared(work: Work, group: list[Read]) -> list[list[Shared]]:
+def _shared(work: Work, group: list[Read]) -> list[list[DocumentMatch]]:
     """What each document shares with the pool."""
     if not work.pool:
         return [[] for _ in group]

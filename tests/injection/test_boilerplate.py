@@ -87,7 +87,7 @@ def test_each_passage_that_is_not_compared_is_named_with_its_benchmark_and_examp
         SharedPassage("mine", "read the next question with care then answer", 11),
     ]
     warn_of_shared_passages(search.shared_passages)
-    assert "pool: mine: many examples share a passage, which counts as template" in caplog.text
+    assert "pool: mine: passages that many examples share count as template" in caplog.text
     assert "'the ferry to the island sails at noon' (11), 'read the next" in caplog.text
 
 

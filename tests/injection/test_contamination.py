@@ -354,7 +354,7 @@ def test_a_long_template_is_no_match_and_an_example_of_it_is(tmp_path, policy, c
     assert corpus.contamination.empty
     words_of_template = "read the next question with care and answer"
     for _ in range(2):  # when it is made, and when it is reused
-        assert "pool: mine: many examples share a passage, which counts as" in caplog.text
+        assert "pool: mine: passages that many examples share count as" in caplog.text
         assert f"{words_of_template!r} (8)" in caplog.text
         caplog.clear()
         run(stage)
