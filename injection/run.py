@@ -48,7 +48,13 @@ from contamination.injection.decontamination import (
 from contamination.injection.placement import Placed, Rules, between_documents
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
-from contamination.injection.tokenization import Tokenised, Work, as_read, check_whole, tokenize
+from contamination.injection.tokenization import (
+    TokenisedCorpus,
+    Work,
+    check_whole,
+    tokenize,
+    with_skip_counts,
+)
 from contamination.injection.tokenize_by_file import Files, tokenize_files
 from contamination.injection.verification import NATURAL, Check, Proof
 
@@ -159,7 +165,7 @@ def _make(
     stream = tokenised.stream
     placed = _placed(config, copies, stream, tokenizer)
     size = packing_module.sequences_a_part(width)
-    packing = packing_module.Packing(folder, replace(stream), placed, copies.ids, width, size)
+    packing = packing_module.PackingTask(folder, replace(stream), placed, copies.ids, width, size)
     hashes, *packed = runner.run("pack", packing)
     templates = {
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
@@ -345,7 +351,7 @@ def _search_compared_corpora(
 
 def _tokenise(
     stage: InjectionStage, source: Corpus, work: Work, clean_tokens: int, runner: Runner
-) -> Tokenised:
+) -> TokenisedCorpus:
     size = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
         file_work = replace(work, folder=work.folder / "searched-files")
@@ -360,7 +366,7 @@ def _tokenise(
         )
     # shards of another size contain other documents
     shard_work = replace(work, folder=work.folder / f"searched-{size}")
-    documents = as_read(documents_of(stage, source), source)
+    documents = with_skip_counts(documents_of(stage, source), source)
     return tokenize(documents, shard_work, clean_tokens, processes, size)
 
 

@@ -37,7 +37,7 @@ from contamination.injection.token_stream import (
 )
 from contamination.injection.tokenization import (
     Read,
-    Tokenised,
+    TokenisedCorpus,
     Work,
     check_enough,
     check_whole,
@@ -162,7 +162,7 @@ class Order:
         np.save(self.folder / f"{number:05d}.npy", table)
         self.shards.append(Gathered(self.folder, number, first, self.tokens - first, self.sources))
 
-    def tokenised(self, results: Results, wanted_tokens: int) -> Tokenised:
+    def tokenised(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
         """The stream, and what is told of its documents."""
         if self._ended and len(self._ended) < len(self.lanes):  # the others went on
             say_used_up(str(self._ended[0].name), self._ended[0].characters(results))
@@ -174,7 +174,7 @@ class Order:
                 table = read_table(shard_files(self.sources, file)[2], ["skipped"])
                 skipped += Counter(json.loads(table["skipped"].iloc[row]))
         stream = TokenStream(self.shards, wanted_tokens)
-        return Tokenised(stream, match_table(self.matches), dict(skipped))
+        return TokenisedCorpus(stream, match_table(self.matches), dict(skipped))
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class Files:
         return [Lane(n, name, weights[name], files[name]) for n, name in names]
 
 
-def tokenize_files(task: Files, runner: Runner) -> Tokenised:
+def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
     """Tokenise as many files as hold the tokens that are wanted, and put them in order.
 
     Raises:

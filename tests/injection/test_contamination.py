@@ -145,7 +145,9 @@ def test_off_refuses_it_by_name_and_keeps_what_is_tokenised(pool, tmp_path, case
     own = example(pool, member=False)
     stage = stage_of(tmp_path, CASES[case](own["text"]), "off", shard_characters=2_000)
     name = own["example_id"]
-    said = f"holds the whole text of {name} beside the copies: document d5 has it 1 time. Choose fl"
+    said = (
+        f"contains the whole text of {name} besides the copies: document d5 has it 1 time. Choose"
+    )
     with pytest.raises(DataError, match=said):
         run(stage)
     (folder,) = (tmp_path / "runs" / "corpus").iterdir()
@@ -206,7 +208,9 @@ def test_drop_leaves_out_a_text_in_another_form_that_has_equal_tokens(respelled,
 
 def test_off_refuses_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path):
     normalizer, name, planted = respelled
-    with pytest.raises(DataError, match=f"holds the whole text of {name} .*document d5 has it 1"):
+    with pytest.raises(
+        DataError, match=f"contains the whole text of {name} .*document d5 has it 1"
+    ):
         run(stage_with(tmp_path, normalizer, planted, "off"))
 
 
@@ -322,7 +326,7 @@ def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_
     assert "share text with a corpus beside the copies" in caplog.text
     assert corpus.contamination["document_id"].str.fullmatch(r"sequence-\d+").all()
     refused = replace(stage_of(tmp_path, policy="off"), compared=compared.compared)
-    with pytest.raises(DataError, match="but compared.base holds the whole text of"):
+    with pytest.raises(DataError, match="but compared.base contains the whole text of"):
         run(refused)
 
 
@@ -339,7 +343,7 @@ def test_off_searches_the_corpus_before_others_are_decoded(pool, tmp_path):
         )
     )
     stage = replace(stage_of(tmp_path, planted, "off"), compared={"base": str(base.path)})
-    with pytest.raises(DataError, match="but corpus holds the whole text of"):
+    with pytest.raises(DataError, match="but corpus contains the whole text of"):
         run(stage)
     assert not list(tmp_path.rglob("compare-base"))
 
