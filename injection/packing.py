@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from contamination.core.tasks import Runner
 from contamination.data.readers.rows import grouped
-from contamination.injection.placement import Placed
+from contamination.injection.placement import PlacedSegment
 from contamination.injection.token_stream import Ids, Tokenizer, TokenStream
 from contamination.injection.verification import Check, PartResult, Proof
 
@@ -28,7 +28,7 @@ def write_sequences(
     path: Path,
     stream: TokenStream,
     clean_tokens: int,
-    placed: list[Placed],
+    placed: list[PlacedSegment],
     segments: list[Ids],
     sequence_tokens: int,
     part: tuple[int, int] | None = None,
@@ -118,7 +118,7 @@ def prefix_hashes(stream: TokenStream) -> dict[str, str]:
 
 def make_ledger(
     stream: TokenStream,
-    placed: list[Placed],
+    placed: list[PlacedSegment],
     examples: pd.DataFrame,
     texts: Sequence[str],
     templates: Mapping[str, str],
@@ -171,7 +171,7 @@ def _split(first: int, tokens: int, sequence_tokens: int) -> Iterator[dict[str, 
 def _pieces(
     stream: TokenStream,
     clean_tokens: int,
-    placed: list[Placed],
+    placed: list[PlacedSegment],
     segments: list[Ids],
     part: tuple[int, int],
 ) -> Iterator[Ids]:
@@ -220,7 +220,7 @@ class PackingTask:
     folder: Path
     """The corpus's folder."""
     stream: TokenStream
-    placed: list[Placed]
+    placed: list[PlacedSegment]
     segments: list[Ids]
     sequence_tokens: int
     part_sequences: int

@@ -45,7 +45,7 @@ from contamination.injection.decontamination import (
     SharedPassage,
     warn_of_shared_passages,
 )
-from contamination.injection.placement import Placed, Rules, between_documents
+from contamination.injection.placement import PlacedSegment, PlacementRules, between_documents
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
 from contamination.injection.tokenization import (
@@ -249,10 +249,10 @@ def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
 
 def _placed(
     config: InjectionConfig, copies: Insertions, stream: TokenStream, tokenizer: Tokenizer
-) -> list[Placed]:
+) -> list[PlacedSegment]:
     window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
     if config.boundary == "document":
-        rules = Rules(window, width, split, config.copy_distance_tokens)
+        rules = PlacementRules(window, width, split, config.copy_distance_tokens)
         return between_documents(copies.segments, stream.document_starts, rules)
     boundary = placement.boundary_finder(stream, config.boundary, tokenizer)
     placed = placement.lay_out(copies.segments, window, width, boundary, split=split)
