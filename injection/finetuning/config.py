@@ -57,7 +57,7 @@ class FinetuningConfig(Ranged, node="finetuning"):
 
 @dataclass(frozen=True)
 class FinetuningStage:
-    """Everything that `injection.finetuning.run` needs."""
+    """The configuration of `injection.finetuning.run`."""
 
     runs: str = runtime("runs")
     seed: int = runtime(0)  # the derived seeds stand in for it
@@ -76,20 +76,20 @@ class FinetuningStage:
     searched for the pool: name → folder (runs/corpus/…)."""
 
     def __post_init__(self) -> None:
-        both = sorted({*self.instructions} & {*self.benchmark})
+        common = sorted({*self.instructions} & {*self.benchmark})
         remedy = "a benchmark has the same name; give this set another one."
-        require(not both, "instructions", ", ".join(both), remedy)
-        some = self.instructions or self.benchmark or self.corpus_folder
+        require(not common, "instructions", ", ".join(common), remedy)
+        sources = self.instructions or self.benchmark or self.corpus_folder
         remedy = "give it, benchmark or corpus_folder: there is nothing to train on."
-        require(bool(some), "instructions", {}, remedy)
+        require(bool(sources), "instructions", {}, remedy)
 
     def resolved(self) -> FinetuningStage:
-        """This stage with every derived seed filled in."""
+        """Return this stage with every derived seed filled in."""
         purposes = ("membership", "occurrence", "position")
         return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
 
     def pool_stage(self) -> InjectionStage:
-        """A stage that draws the same pool, and the same members, as a corpus of it."""
+        """Return an injection stage that draws the same pool and the same members."""
         return InjectionStage(
             runs=self.runs,
             seed=self.seed,

@@ -37,8 +37,8 @@ from contamination.injection.corpus_search import (
 )
 from contamination.injection.finetuning import layout
 from contamination.injection.finetuning.assembly import (
-    Clean,
-    Learnt,
+    CleanTexts,
+    TrainingText,
     choose_clean,
     choose_copies,
     tables,
@@ -144,7 +144,7 @@ def _make(
 
 
 def _matches(
-    stage: FinetuningStage, examples: pd.DataFrame, clean: Clean, folder: Path
+    stage: FinetuningStage, examples: pd.DataFrame, clean: CleanTexts, folder: Path
 ) -> pd.DataFrame:
     """What the clean texts and the compared corpora share with the pool."""
     pool, runner = texts_by_example(examples), Runner(folder / SEARCHING)
@@ -155,7 +155,7 @@ def _matches(
     return join_matches(matches_by_corpus)
 
 
-def _laid_out(stage: FinetuningStage, texts: Sequence[Learnt]) -> list[list[int]]:
+def _laid_out(stage: FinetuningStage, texts: Sequence[TrainingText]) -> list[list[int]]:
     """The texts of each sequence, in random order."""
     config = stage.finetuning
     assert config.sequence_tokens is not None
@@ -167,7 +167,10 @@ def _laid_out(stage: FinetuningStage, texts: Sequence[Learnt]) -> list[list[int]
 
 
 def _counts(
-    examples: pd.DataFrame, texts: Sequence[Learnt], copies: Sequence[Learnt], tokens: int
+    examples: pd.DataFrame,
+    texts: Sequence[TrainingText],
+    copies: Sequence[TrainingText],
+    tokens: int,
 ) -> dict[str, int | dict[str, int]]:
     members = examples["member"].astype(bool)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)

@@ -321,7 +321,7 @@ BAD = {
     ),
     "another field behind it": (
         {"benchmark": {"boolq": replace(benchmark("boolq"), answer_field="question")}},
-        "answer behind the output: name the field of the output and end the template with it",
+        "answer after the output: name the field of the output and end the template with it",
     ),
     "no tokenizer": ({"tokenizer": {"path": None}}, "tokenizer.path is None: give the tokenizer"),
     "no chat template": (
