@@ -115,10 +115,10 @@ def test_copies_of_an_example_keep_their_distance():
 @pytest.mark.parametrize(
     ("n", "tokens", "of", "split", "said"),
     [
-        (30, 4, 30, True, "each of the 30 copies .* it. Too few are among the 29 that"),
-        (3, WIDTH, 30, False, "holds it whole in sequences of 64. Too few are among the 29 that"),
-        (1, 4, 1, True, "among the 0 that tokens 0 to"),
-        (1, WIDTH + 1, 1_000, False, "holds it whole in sequences of 64"),
+        (30, 4, 30, True, "each of the 30 copies .* where it fits. Too few of the 29 starts"),
+        (3, WIDTH, 30, False, "fits whole in sequences of 64. Too few of the 29 starts"),
+        (1, 4, 1, True, "of the 0 starts in tokens 0 to"),
+        (1, WIDTH + 1, 1_000, False, "fits whole in sequences of 64"),
     ],
 )
 def test_too_few_document_starts_are_said(n, tokens, of, split, said):
