@@ -109,8 +109,8 @@ class BenchmarkConfig(Ranged):
     drawn_options: int | None = runtime(None, at_least(2))
     """How many options to draw from other questions' answers, including the right one."""
     chosen_by: str = runtime("sum", one_of(CHOSEN_BY))
-    """The benchmark's usual accuracy: an option is chosen by the `sum` of its log-likelihood, by the
-    log-likelihood per `token`, `character` or `byte`, or by that of its `letter` alone."""
+    """The benchmark's usual accuracy: an option is chosen by the `sum` of its log-likelihood, by
+    its log-likelihood per `token`, `character` or `byte`, or by that of its `letter` alone."""
     on_error: str = runtime("stop")
     """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
     sources: dict[str, Any] = field(default_factory=dict)

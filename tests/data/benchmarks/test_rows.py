@@ -215,7 +215,7 @@ def test_rows_that_are_not_asked_for_are_said_and_never_all(tmp_path, caplog):
 
 def test_a_list_in_place_of_rows_is_told(tmp_path):
     (tmp_path / "WikiMIA_length32.json").write_text(json.dumps([{"input": SEEN, "label": 1}]))
-    with pytest.raises(DataError, match="it is a list, and not a row. Give JSON Lines"):
+    with pytest.raises(DataError, match="it is a list, not a row. Give JSON Lines"):
         opened("wikimia", tmp_path, "examples.length=32", "examples.setting=original")
 
 
