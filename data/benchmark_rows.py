@@ -308,10 +308,11 @@ def _checked(
                         f"{first.where}: it is a list, not a row. Give JSON Lines: one object per "
                         "line, without brackets around them."
                     )
+                remedy = f"examples.columns.{name}=…{NO_CLUSTERS if name == 'cluster' else ''}"
                 raise DataError(
                     f"{first.where}: there is no column {column!r}, as {examples.name} calls the "
                     f"{name}; its columns are {', '.join(map(str, first.value)) or 'none'}. Name "
-                    f"the right one by examples.columns.{name}=…{NO_CLUSTERS * (name == 'cluster')}."
+                    f"the right one by {remedy}."
                 )
         yield first
     yield from rows

@@ -172,7 +172,7 @@ def _text(row: Row, tally: Tally) -> Text | None:
     benchmark, cluster = word(fields.get("benchmark")), word(fields.get("cluster"))
     try:
         f"{text}{name}{benchmark}{cluster}".encode()  # JSON may spell half of a surrogate pair
-        example = make_text(name, text, None, benchmark, _output_start(start, text))
+        example = make_text(name, text, None, benchmark, _place(start, text))
         return replace(example, label=label_of(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
         tally.bad("invalid UTF-8", row.where, str(error))
@@ -193,7 +193,7 @@ def _text_and_output_start(fields: Mapping[str, Any]) -> tuple[Any, Any]:
     return fields.get("text"), fields.get(OUTPUT_START)
 
 
-def _output_start(start: Any, text: str) -> int | None:
+def _place(start: Any, text: str) -> int | None:
     """Return the start of a text's output as a number, None if the row has none.
 
     Raises:

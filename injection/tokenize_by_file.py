@@ -25,7 +25,7 @@ from contamination.core.errors import DataError
 from contamination.core.seeds import unit_hash
 from contamination.core.tasks import Runner
 from contamination.data.readers import ByFile
-from contamination.data.readers.mixture import no_documents, say_used_up
+from contamination.data.readers.mixture import no_documents, warn_of_end
 from contamination.data.readers.rows import Shard as File
 from contamination.data.readers.rows import grouped
 from contamination.injection.token_stream import (
@@ -168,7 +168,7 @@ class Order:
     def tokenised(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
         """Return the stream, its matches, and what was left out."""
         if self._ended and len(self._ended) < len(self.lanes):  # other subsets went on
-            say_used_up(str(self._ended[0].name), self._ended[0].characters(results))
+            warn_of_end(str(self._ended[0].name), self._ended[0].characters(results))
         skipped = Counter[str]()
         for file, row in self._reached.items():
             if row == FILE_END:

@@ -157,7 +157,7 @@ def _add_usable(
     for row in instructions.texts:
         if number == limit:
             break
-        (matches,) = search([row.content])
+        (matches,) = search([row.own])
         if matches and stage.finetuning.drop_overlaps:
             overlaps += 1
             continue

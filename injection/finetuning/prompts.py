@@ -34,7 +34,7 @@ class Prompted:
     messages: Messages = ()
 
     @property
-    def content(self) -> str:
+    def own(self) -> str:
         """The text or messages, without what a chat template adds around them."""
         return "\n".join([self.text, *(message["content"] for message in self.messages)]).strip()
 
