@@ -311,7 +311,7 @@ T = TypeVar("T")
 
 
 def grouped(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
-    """Yield the items in lists whose sizes add up to at least `min_size`; the last may have less."""
+    """Yield lists of items whose sizes add up to at least `min_size`, but for the last one."""
     group, total = list[T](), 0
     for item in items:
         group.append(item)
