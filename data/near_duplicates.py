@@ -228,14 +228,13 @@ def overlap(examples: Sequence[Text]) -> str:
     if not near:
         return ""
     n_members = sum(members[i] for i in near)
-    across_benchmarks = sum(labelled[i].benchmark != labelled[j].benchmark for i, j in near.items())
-    between = f", {across_benchmarks} of them of a text of another benchmark" * bool(
-        across_benchmarks
-    )
+    pairs = [(labelled[i].benchmark, labelled[j].benchmark) for i, j in near.items()]
+    n_across = sum(first != second for first, second in pairs)
+    between = f", {n_across} of them of a text of another benchmark" if n_across else ""
     first, second = next(iter(near.items()))
     return (
         f"{n_members} members and {len(near) - n_members} non-members are near-duplicates of one "
-        "another (13 words in a row in both, or no difference but case, punctuation and white space)"
-        f"{between}, such as {labelled[first].example_id} and {labelled[second].example_id}: no "
-        "score can tell these apart. Leave them out, or give both one label."
+        "another (13 words in a row in both, or no difference but case, punctuation and white "
+        f"space){between}, such as {labelled[first].example_id} and "
+        f"{labelled[second].example_id}: no score can tell these apart. Leave them out, or give both one label."
     )

@@ -1,4 +1,4 @@
-"""Word replacements by a masked language model."""
+"""Rewording that replaces words by a masked language model's."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ NUMBER = re.compile(r"\d+")
 
 
 def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
-    """The fast tokenizer and the float32 masked language model at `path`, in evaluation mode.
+    """Load the fast tokenizer and the float32 masked language model, in evaluation mode.
 
     Raises:
-        ConfigError: no such model, no masked-language head, or a tokenizer that doesn't serve.
+        ConfigError: there is no such model, it has no masked-language head, or its tokenizer is
+            unsuitable.
     """
     import torch
     from transformers import AutoModelForMaskedLM
@@ -47,14 +48,14 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
 
 
 def special_tokens(tokenizer: Any) -> Around:
-    """What the model expects before and after a text, such as [CLS] and [SEP]."""
+    """Return the ids that the model expects before and after a text, such as [CLS] and [SEP]."""
     ids = tokenizer(tokenizer.mask_token)["input_ids"]
     at, special = ids.index(tokenizer.mask_token_id), set(tokenizer.all_special_ids)
     return [i for i in ids[:at] if i in special], [i for i in ids[at + 1 :] if i in special]
 
 
 def longest(tokenizer: Any, model: Any) -> int:
-    """The most tokens that the model can see at once."""
+    """Return the most tokens of one input of the model."""
     limits = [int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions:
@@ -68,12 +69,12 @@ def longest(tokenizer: Any, model: Any) -> int:
 
 
 def _layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
-    """Surplus weights that are named as the model's own are, but for numbers: of more layers.
+    """Return unexpected weights whose names differ from the model's only in numbers: more layers.
 
-    Others, such as a pooler or a next-sentence head, many published models have.
+    Other unexpected weights, such as a pooler or a next-sentence head, are common.
     """
-    own = {NUMBER.sub("0", name) for name in model.state_dict()}
-    return [name for name in loaded["unexpected_keys"] if NUMBER.sub("0", name) in own]
+    patterns = {NUMBER.sub("0", name) for name in model.state_dict()}
+    return [name for name in loaded["unexpected_keys"] if NUMBER.sub("0", name) in patterns]
 
 
 def _placed(model: Any, device: str) -> Any:
@@ -97,7 +98,7 @@ def _require(condition: bool, path: str, reason: str) -> None:
 
 @dataclass(frozen=True)
 class MaskedLM(Ranged, node="masked_lm"):
-    """⌊share·words⌋ words, at least 1, replaced by what a masked language model would put there.
+    """Replaces ⌊share·words⌋ words, at least 1, by words that a masked language model predicts.
 
     The neighbours of Mattern et al. 2023, but drawn: words are chosen at random, all
     masked at once, and each replaced by one of its likely tokens, drawn by the model's own
@@ -132,7 +133,7 @@ class MaskedLM(Ranged, node="masked_lm"):
         resolve(FIELD, self.path)  # a missing folder is an error before any work
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
-        """Each text with some of its words replaced."""
+        """Return each text with some of its words replaced."""
         pairs = zip(texts, keys, strict=True)
         holes = [blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs]
         if not any(holes):
@@ -142,7 +143,7 @@ class MaskedLM(Ranged, node="masked_lm"):
         return [fill(text, hole, [next(words) for _ in hole]) for text, hole in both]
 
     def _words(self, texts: Sequence[str], holes: Sequence[list[Blank]]) -> list[str]:
-        """The words of all texts' blanks, in order."""
+        """Return the words for all texts' blanks, in order."""
         from contamination.data.perturbation.mask_filling import Filler
 
         tokenizer, model = open_masked_model(self.path, self.device)
