@@ -236,5 +236,6 @@ def overlap(examples: Sequence[Text]) -> str:
         f"{n_members} members and {len(near) - n_members} non-members are near-duplicates of one "
         "another (13 words in a row in both, or no difference but case, punctuation and white "
         f"space){between}, such as {labelled[first].example_id} and "
-        f"{labelled[second].example_id}: no score can tell these apart. Leave them out, or give both one label."
+        f"{labelled[second].example_id}: no score can tell these apart. Leave them out, or give "
+        "both one label."
     )

@@ -175,7 +175,7 @@ class InjectionStage:
         return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
 
     def named(self) -> InjectionStage:
-        """Return the stage that names the corpus: near_duplicates=keep and flag give the same one."""
+        """Return the stage that names the corpus: near_duplicates=keep and flag share one."""
         if self.injection.near_duplicates != "keep":
             return self
         return replace(self, injection=replace(self.injection, near_duplicates="flag"))

@@ -84,7 +84,9 @@ def test_copies_between_documents_follow_whole_documents(change, window):
 
 @pytest.mark.parametrize("boundary", ["document", "token"])
 def test_a_window_without_tokens_is_said(change, boundary):
-    with pytest.raises(ConfigError, match=r"injection.window is .*holds none of the 59,904 tokens"):
+    with pytest.raises(
+        ConfigError, match=r"injection.window is .*contains none of the 59,904 tokens"
+    ):
         change(boundary=boundary, window=[0.5, 0.5 + 1e-9])
 
 
