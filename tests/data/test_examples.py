@@ -1,4 +1,4 @@
-"""TODO."""
+"""Texts made of rows: ids, labels, outputs and errors."""
 
 import gzip
 import json

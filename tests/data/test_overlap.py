@@ -1,4 +1,4 @@
-"""TODO."""
+"""Near-duplicates across the labels of texts to score."""
 
 import json
 

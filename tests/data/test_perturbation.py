@@ -1,4 +1,4 @@
-"""TODO."""
+"""Rewordings of texts."""
 
 import copy
 import json

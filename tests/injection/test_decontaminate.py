@@ -1,4 +1,4 @@
-"""TODO."""
+"""The rules by which documents match examples, against a naive reference."""
 
 import math
 import pickle

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Rows of labelled benchmarks, from files, folders and the hub."""
 
 import json
 import logging
