@@ -143,7 +143,7 @@ def place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> It
         with _missing_split():
             yield from raw_rows(replace(dataset, split=split), tally)
         return
-    files = _files(folder, place)
+    files = _matching_files(folder, place)
     numbered = count() if len({SHARD.sub("", file.name) for file in files}) == 1 else None
     for file in files:
         kind = next(FORMATS[s] for s in reversed(file.suffixes) if s in FORMATS)
@@ -171,7 +171,7 @@ def _missing_split() -> Iterator[None]:
         raise
 
 
-def _files(folder: Path, place: PlaceConfig) -> list[Path]:
+def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
     """Return the folder's files that match the place, or those that the hub converted.
 
     Raises:
@@ -221,7 +221,7 @@ def _rows_of_parts(
     chosen_values, available = chosen(examples), available_values(examples)
     left_out = {axis: Counter[str]() for axis in chosen_values}
     taken = 0
-    for row, label in _with_labels(_checked(rows, examples, sources), examples, sources):
+    for row, label in _with_labels(_check_columns(rows, examples, sources), examples, sources):
         row_values = {
             axis: value
             for axis, value in _axis_values(row).items()
@@ -246,7 +246,7 @@ def _rows_of_parts(
         if not not_chosen:
             taken += 1
             ordered = [all_values[axis] for axis in AXES if axis in all_values]
-            renamed = _renamed(row, examples, ordered, label)
+            renamed = _with_usual_names(row, examples, ordered, label)
             size = examples.label_words
             yield from pieces(renamed, size) if size else [renamed]
     _log_left_out(examples, taken, left_out)
@@ -286,7 +286,7 @@ def _with_labels(
             yield row, None if is_file(examples.path) else sources[0].label
 
 
-def _checked(
+def _check_columns(
     rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
 ) -> Iterator[Row]:
     """Yield the rows; raise a DataError if the first one lacks a column that is needed."""
@@ -325,7 +325,9 @@ def _axis_values(row: Row) -> dict[str, str]:
     return {axis: value for axis, value in values.items() if value}
 
 
-def _renamed(row: Row, examples: ExamplesConfig, values: Sequence[str], label: int | None) -> Row:
+def _with_usual_names(
+    row: Row, examples: ExamplesConfig, values: Sequence[str], label: int | None
+) -> Row:
     """Return the row with the fields RENAMED under these names, and the name of its part."""
     fields = {folded(name): value for name, value in row.value.items()}
     columns = {name: examples.columns.get(name) or name for name in RENAMED}

@@ -50,7 +50,7 @@ def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
         DataError: a row can't be used, an id is there twice, a benchmark is called "all", or there
             is no row.
     """
-    texts = (_text(row, tally) for row in warn_of_names(rows, source))
+    texts = (_make_text_of_row(row, tally) for row in warn_of_names(rows, source))
     examples = Texts.of(text for text in texts if text is not None)
     if tally.skipped:
         log.warning("%s: %s", source, skips(tally.skipped))
@@ -151,17 +151,17 @@ def _warn_of_both_labels(source: str, examples: Texts) -> None:
         )
 
 
-def _text(row: Row, tally: Tally) -> Text | None:
+def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
     """Return the row's text, or None if it can't be used, which the tally counts."""
     names = [*map(folded, row.value)]
     fields = dict(zip(names, row.value.values(), strict=True))
     if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
-        tally.bad("two fields of one name", row.where, _fields(row))
+        tally.bad("two fields of one name", row.where, _describe_fields(row))
         return None
     text, start = _text_and_output_start(fields)
     if not isinstance(text, str):
         problem = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
-        tally.bad("no string as its `text`", row.where, f"{problem}; {_fields(row)}")
+        tally.bad("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
         return None
     for field in ("id", "benchmark", "cluster"):
         if isinstance(fields.get(field), list | dict | np.ndarray):
@@ -210,5 +210,5 @@ def _place(start: Any, text: str) -> int | None:
     return position
 
 
-def _fields(row: Row) -> str:
+def _describe_fields(row: Row) -> str:
     return f"its fields are {', '.join(map(str, row.value)) or 'none'}"

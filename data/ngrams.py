@@ -206,7 +206,7 @@ def _punctuation() -> dict[int, None]:
 PROBE_CHARACTERS = 16
 AT_ONCE = 1 << 16
 """Characters that are hashed at once, so that they fit a processor's cache."""
-BETWEEN = "\n"  # no normalised text holds one
+BETWEEN = "\n"  # no normalised text contains one
 
 
 class Verbatim:

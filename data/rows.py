@@ -53,10 +53,10 @@ def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) ->
     elif source.is_file():
         yield from _file_rows(examples, Reading(tally, bare=bare))
     elif source.is_dir():
-        yield from _numbered(source, _saved_rows(source, examples.split))
+        yield from _number_rows(source, _saved_rows(source, examples.split))
     elif HUB_ID.fullmatch(path) and not Path(path.split("/")[0]).exists():
         rows = hub.load(path, examples.subset, examples.split, None, read=with_class_names)
-        yield from _numbered(Path(path), rows)
+        yield from _number_rows(Path(path), rows)
     else:
         raise DataError(
             f"examples.path is {path!r}: there is no such file or folder. Give a corpus folder, a "
@@ -67,8 +67,8 @@ def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) ->
 
 def with_class_names(rows: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a `datasets` data set, with the names of classes in place of numbers."""
-    names = _classes(rows.features)
-    return (_named(row, names) for row in rows)
+    names = _class_names(rows.features)
+    return (_with_class_names(row, names) for row in rows)
 
 
 def warn_of_names(rows: Iterable[Row], source: str) -> Iterator[Row]:
@@ -113,7 +113,7 @@ def _file_rows(examples: ExamplesConfig, reading: Reading) -> Iterator[Row]:
         for row in read(shard, reading):
             if names is None:  # the file could be read
                 names = _parquet_classes(shard)
-            yield row._replace(value=_named(row.value, names)) if names else row
+            yield row._replace(value=_with_class_names(row.value, names)) if names else row
 
 
 def _parquet_classes(shard: Shard) -> Mapping[str, list[str]]:
@@ -125,7 +125,7 @@ def _parquet_classes(shard: Shard) -> Mapping[str, list[str]]:
         return {}
     import datasets
 
-    return _classes(datasets.Features.from_arrow_schema(schema))
+    return _class_names(datasets.Features.from_arrow_schema(schema))
 
 
 def _saved_rows(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
@@ -146,17 +146,17 @@ def _saved_rows(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
     return with_class_names(dataset.with_format(None))
 
 
-def _numbered(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+def _number_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
     shard = Shard(path, path.name, "rows")
     return (Row(shard, number, row) for number, row in enumerate(rows, 1))
 
 
-def _classes(features: Mapping[str, Any] | None) -> Mapping[str, list[str]]:
+def _class_names(features: Mapping[str, Any] | None) -> Mapping[str, list[str]]:
     """Return the class names of each `ClassLabel` column, by their numbers."""
     return {n: f.names for n, f in (features or {}).items() if hasattr(f, "int2str")}
 
 
-def _named(row: Mapping[str, Any], names: Mapping[str, list[str]]) -> Mapping[str, Any]:
+def _with_class_names(row: Mapping[str, Any], names: Mapping[str, list[str]]) -> Mapping[str, Any]:
     """Replace a row's class numbers by names; -1 means no class, as in `datasets`."""
     numbers = {column: row[column] for column in names}
     classes = {c: None if n is None or n < 0 else names[c][n] for c, n in numbers.items()}

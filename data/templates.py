@@ -50,7 +50,7 @@ def check_formats(
     used = check_template(name, config.template, node)
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
-        for column, spec, _ in _parts(option, form):
+        for column, spec, _ in _named_fields(option, form):
             too_long = f"the format of {column!r} is too long to be meant."
             require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
             index = f"write {column.replace('.', '[', 1)}] for a value inside a column."
@@ -71,7 +71,7 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
         ConfigError: the template is invalid, formats or indexes a field, or names none.
     """
     option, used = f"{node}.{name}.template", set()
-    for field, spec, conversion in _parts(option, template):
+    for field, spec, conversion in _named_fields(option, template):
         remedy = f"its fields are texts: write {{{field}}} alone."
         is_plain = not spec and not conversion and not {*".["} & {*field}
         require(is_plain, option, template, remedy)
@@ -80,7 +80,7 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
     return used
 
 
-def _parts(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
+def _named_fields(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
     """Return the name, format and conversion of each field that a format string names."""
     try:
         return [(f, spec, c) for _, f, spec, c in string.Formatter().parse(form) if f is not None]
@@ -103,14 +103,18 @@ def fill(
         tally: decides on rows that can't be used.
     """
     try:
-        return {k: _text(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
+        return {
+            k: _format_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()
+        }
     except _UnusableError as error:
         reason, detail = error.args
         tally.bad(reason, row.where, detail)
         return None
 
 
-def _text(columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str, str]) -> str:
+def _format_field(
+    columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str, str]
+) -> str:
     """Return one field's text."""
     try:
         text = _Columns().vformat(form, (), columns)

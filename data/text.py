@@ -64,10 +64,10 @@ def is_blank(text: str) -> bool:
 
     A character of private use, or newer than Python's table, counts as visible.
     """
-    return not any(map(_visible, text))
+    return not any(map(_is_visible, text))
 
 
-def _visible(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     category = unicodedata.category(character)
     return character not in FILLERS and (
         category in ("Co", "Cn") or not category.startswith(INVISIBLE)
@@ -81,7 +81,7 @@ def halves(text: str, share: float, most: int | None = None) -> tuple[str, str]:
     """Divide a text after its word ⌊share·words⌋, but at least after the first word.
 
     The second part begins with the space between the words, so both parts joined are the text. If
-    `most` is given, the first part has at most so many words.
+    `most` is given, the first part has at most this many words.
     """
     ends = [word.end() for word in NON_BLANK_RUN.finditer(text)]
     number = max(1, int(share * len(ends) + 1e-9))

@@ -114,11 +114,11 @@ class InjectionConfig(Ranged, node="injection"):
         super().__post_init__()
         enough = self.budget_tokens >= self.sequence_tokens
         self.require(enough, "budget_tokens", f"give {self.sequence_tokens} or more.")
-        alone = self.last_tokens is None or (
+        no_window = self.last_tokens is None or (
             self.last_tokens <= self.budget_tokens and self.window == [0, 1]
         )
         remedy = f"give at most injection.budget_tokens ({self.budget_tokens}) and no window."
-        self.require(alone, "last_tokens", remedy)
+        self.require(no_window, "last_tokens", remedy)
         first, stop = self.window_tokens
         remedy = f"it contains none of the {self.packed_tokens:,} tokens; widen it."
         self.require(first < stop, "window", remedy)
@@ -149,7 +149,7 @@ class InjectionStage:
     """The configuration of `injection.run`."""
 
     runs: str = runtime("runs")
-    seed: int = runtime(0)  # the derived seeds stand in for it
+    seed: int = runtime(0)  # the derived seeds name the folder instead
     name: str = runtime("run")
     corpus: dict[str, Any] = field(default_factory=dict)
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)

@@ -43,7 +43,9 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
     Raises:
         ConfigError: a reworded copy does not fit, or copies can't be as far apart as configured.
     """
-    _room(stage, int(examples["occurrences"].sum()))  # a copy has at least one token
+    _document_tokens_in_window(
+        stage, int(examples["occurrences"].sum())
+    )  # a copy has at least one token
     counts = enumerate(examples["occurrences"])
     owners = [(index, copy) for index, count in counts for copy in range(count)]
     texts = _reworded(stage, examples, owners)
@@ -53,7 +55,7 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         np.array([*separator, *tokenizer.encode(text), *separator], np.int32) for text in numbers
     ]
     _check_lengths(stage, list(numbers), ids)
-    room = _room(stage, sum(len(ids[numbers[text]]) for text in texts))
+    room = _document_tokens_in_window(stage, sum(len(ids[numbers[text]]) for text in texts))
     positions = [p for i in range(len(examples)) for p in _positions(stage, examples.iloc[i], room)]
     segments = [
         Segment(index, copy, numbers[text], len(ids[numbers[text]]), position)
@@ -86,7 +88,7 @@ def _check_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> N
         )
 
 
-def _room(stage: InjectionStage, inserted_tokens: int) -> int:
+def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> int:
     """Return how many tokens of documents are in the window of the copies."""
     start, stop = stage.injection.window_tokens
     if inserted_tokens >= stop - start:

@@ -284,7 +284,7 @@ def benchmark_of(example_id: str) -> str:
 
 
 class Matcher:
-    """Finds the examples with which a document shares words; pickles as the pool's texts alone."""
+    """Finds the examples with which a document shares words; pickled as only the texts."""
 
     def __init__(
         self,

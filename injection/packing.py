@@ -51,7 +51,7 @@ def write_sequences(
     written, rest = 0, np.empty(0, dtype=np.int32)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        pieces = _pieces(stream, clean_tokens, placed, segments, part or (0, NO_LIMIT))
+        pieces = _packed_pieces(stream, clean_tokens, placed, segments, part or (0, NO_LIMIT))
         for block in grouped(pieces, len, BLOCK_TOKENS):  # a record batch each
             ids = np.concatenate([rest, *block])
             sequences = len(ids) // sequence_tokens
@@ -79,7 +79,7 @@ def read_tail(paths: Sequence[Path], tokens: int) -> Ids:
         missing = tokens - sum(map(len, tails))
         if missing <= 0:
             break
-        column = _mapped(path).column(0)
+        column = _map_part(path).column(0)
         rows = -(-missing // column.type.list_size)
         last = column.slice(max(0, len(column) - rows)).combine_chunks()
         tails.append(last.flatten().to_numpy())
@@ -88,10 +88,10 @@ def read_tail(paths: Sequence[Path], tokens: int) -> Ids:
 
 def count_sequences(path: Path) -> int:
     """Return the number of sequences of a part."""
-    return int(_mapped(path).num_rows)
+    return int(_map_part(path).num_rows)
 
 
-def _mapped(path: Path) -> Any:
+def _map_part(path: Path) -> Any:
     """Map a part's table into memory: only what is used is read."""
     return pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
 
@@ -110,7 +110,7 @@ def prefix_hashes(stream: TokenStream) -> dict[str, str]:
     digest, hashes, done = hashlib.sha256(), {}, 0
     marks = [1 << power for power in range(16, len(stream).bit_length())]
     for mark in [*marks, len(stream)]:
-        for part in _slices(stream, done, mark):
+        for part in _clean_slices(stream, done, mark):
             digest.update(part.tobytes())
         hashes[str(mark)], done = digest.hexdigest(), mark
     return hashes
@@ -147,7 +147,9 @@ def make_ledger(
             "template_sha256": templates[example["benchmark"]],
         }
         tokens = item.segment.tokens - 2 * separator_tokens
-        pieces = list(_split(item.packed + separator_tokens, tokens, sequence_tokens))
+        pieces = list(
+            _split_over_sequences(item.packed + separator_tokens, tokens, sequence_tokens)
+        )
         rows += [{**common, **p, "truncated": len(pieces) > 1} for p in pieces]
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS)).astype({"reworded": object})
 
@@ -158,7 +160,9 @@ LEDGER_COLUMNS = (
 )
 
 
-def _split(first: int, tokens: int, sequence_tokens: int) -> Iterator[dict[str, int]]:
+def _split_over_sequences(
+    first: int, tokens: int, sequence_tokens: int
+) -> Iterator[dict[str, int]]:
     done = 0
     while done < tokens:
         sequence, start = divmod(first + done, sequence_tokens)
@@ -168,7 +172,7 @@ def _split(first: int, tokens: int, sequence_tokens: int) -> Iterator[dict[str, 
         done += end - start
 
 
-def _pieces(
+def _packed_pieces(
     stream: TokenStream,
     clean_tokens: int,
     placed: list[PlacedSegment],
@@ -180,19 +184,19 @@ def _pieces(
     n_begun = bisect_right(placed, first, key=lambda item: item.packed)
     clean = packed = 0
     for item in placed[max(0, n_begun - 1) :]:  # earlier segments end before the part
-        yield from _slices(
+        yield from _clean_slices(
             stream, clean + max(0, first - packed), min(item.clean, clean + stop - packed)
         )
         if item.packed >= stop:
             return
         yield segments[item.segment.text][max(0, first - item.packed) : stop - item.packed]
         clean, packed = item.clean, item.packed + item.segment.tokens
-    yield from _slices(
+    yield from _clean_slices(
         stream, clean + max(0, first - packed), min(clean_tokens, clean + stop - packed)
     )
 
 
-def _slices(stream: TokenStream, start: int, stop: int) -> Iterator[Ids]:
+def _clean_slices(stream: TokenStream, start: int, stop: int) -> Iterator[Ids]:
     for first in range(start, stop, BLOCK_TOKENS):
         yield stream.read(first, min(stop, first + BLOCK_TOKENS))
 

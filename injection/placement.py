@@ -52,17 +52,17 @@ def boundary_finder(stream: TokenStream, kind: str, tokenizer: Tokenizer) -> Cal
 
     def word(position: int) -> int:
         ids = stream.read(position, position + SEARCH_TOKENS)
-        return _first(tokenizer.starts_word[ids], position)
+        return _first_flagged(tokenizer.starts_word[ids], position)
 
     def sentence(position: int) -> int:
         ids = stream.read(max(0, position - 1), position + SEARCH_TOKENS)
         opens = tokenizer.ends_sentence[ids[:-1]] & tokenizer.starts_word[ids[1:]]
-        return _first(opens, max(1, position)) if opens.any() else word(position)
+        return _first_flagged(opens, max(1, position)) if opens.any() else word(position)
 
     return {"token": lambda position: position, "word": word, "sentence": sentence}[kind]
 
 
-def _first(flags: Flags, position: int) -> int:
+def _first_flagged(flags: Flags, position: int) -> int:
     hits = np.flatnonzero(flags)
     return position + (int(hits[0]) if len(hits) else 0)
 
@@ -215,16 +215,16 @@ def between_documents(
     )  # they passed the last start, so they begin again at the first one
     if len(segments) <= len(starts):
         for _ in range(ROUNDS):
-            placed, left = _pass(segments, carried, starts, rules)
+            placed, left = _place_in_one_pass(segments, carried, starts, rules)
             if not left:
                 return placed
             if not left - carried:
                 break
             carried |= left
-    raise _too_few(segments, len(starts), rules)
+    raise _too_few_starts(segments, len(starts), rules)
 
 
-def _pass(
+def _place_in_one_pass(
     segments: Sequence[Segment], carried: Collection[Segment], starts: Places, rules: PlacementRules
 ) -> tuple[list[PlacedSegment], set[Segment]]:
     """Go over the starts once; return the segments that were placed, and those that were not.
@@ -244,7 +244,7 @@ def _pass(
         while coming and drawn[coming[-1]] <= number:
             insort(waiting, (coming[-1].tokens, len(coming), coming.pop()), key=lambda w: w[:2])
         packed = int(starts[number]) + inserted
-        chosen = _longest(waiting, packed, before, rules)
+        chosen = _longest_that_fits(waiting, packed, before, rules)
         if chosen is not None:
             segment = waiting.pop(chosen)[-1]
             placed.append(PlacedSegment(segment, packed - inserted, packed))
@@ -254,7 +254,7 @@ def _pass(
     return placed, {*coming, *(segment for *_, segment in waiting)}
 
 
-def _longest(
+def _longest_that_fits(
     waiting: Sequence[tuple[int, int, Segment]],
     packed: int,
     before: dict[int, int],
@@ -271,7 +271,7 @@ def _longest(
     return None
 
 
-def _too_few(segments: Sequence[Segment], starts: int, rules: PlacementRules) -> ConfigError:
+def _too_few_starts(segments: Sequence[Segment], starts: int, rules: PlacementRules) -> ConfigError:
     first, stop = rules.window
     in_sequences = "" if rules.split else f" whole in sequences of {rules.sequence_tokens}"
     or_distance = " or injection.copy_distance_tokens" if rules.distance else ""

@@ -103,7 +103,7 @@ def draw_pool(
     keys = near_duplicate_keys(stage, candidates, tokenizer) if drop else None
     apart = Apart(keys) if keys else None
     counts = {c.name: DrawCounts() for c in candidates}
-    parts = [_draw(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
+    parts = [_draw_benchmark(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
     pool = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
     items = pool_items(stage, pool)
     near = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
@@ -121,7 +121,9 @@ COLUMNS = (
 def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
     """Return the items that are searched for near-duplicates, one per example."""
     return [
-        _item(row.benchmark, stage.benchmark[row.benchmark], json.loads(row.fields), row.text)
+        _near_duplicate_item(
+            row.benchmark, stage.benchmark[row.benchmark], json.loads(row.fields), row.text
+        )
         for row in pool.itertuples()
     ]
 
@@ -132,13 +134,15 @@ def near_duplicate_keys(
     """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
     limit, pool_size = max_example_tokens(stage, tokenizer), _pool_size(stage)
     return Keys(
-        _item(c.name, c.config, json.loads(row["fields"]), row["text"])
+        _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
         for row in fitting(c, tokenizer, limit, pool_size)
     )
 
 
-def _item(name: str, config: BenchmarkConfig, fields: Mapping[str, str], text: str) -> Item:
+def _near_duplicate_item(
+    name: str, config: BenchmarkConfig, fields: Mapping[str, str], text: str
+) -> Item:
     """Return an item of the fields only, since all examples share the template's words."""
     distinct = [fields[config.distinct]] if config.distinct else []
     return Item([*fields.values()], [text, *distinct], name)
@@ -184,7 +188,7 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
             f"{stage.injection.nonmembers} ask for {pool_size}: lower them or choose a larger "
             "source."
         )
-    rng = _rng(stage.injection.pool_seed, "pool", name)
+    rng = _random_generator(stage.injection.pool_seed, "pool", name)
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
     return Candidates(name, config, [examples[i] for i in rng.permutation(len(examples))], counts)
 
@@ -221,7 +225,7 @@ def _format_all(
         counts.rows += 1
         fields = fill(row, source["fields"], source.get("values") or {}, tally)
         if fields is not None:
-            example = _formatted(name, config, fields)
+            example = _format_example(name, config, fields)
             key = fields[config.distinct] if config.distinct else example.text
             counts.duplicates += key in seen
             if key not in seen:
@@ -229,14 +233,16 @@ def _format_all(
                 yield example
 
 
-def _formatted(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) -> FormattedExample:
+def _format_example(
+    name: str, config: BenchmarkConfig, fields: Mapping[str, str]
+) -> FormattedExample:
     text = config.template.format(**fields)
     return FormattedExample(
         f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}", fields, text
     )
 
 
-def _draw(
+def _draw_benchmark(
     stage: InjectionStage,
     candidates: Candidates,
     tokenizer: Tokenizer,
@@ -256,7 +262,7 @@ def _draw(
             "injection.example_max_tokens or injection.sequence_tokens, or lower "
             "injection.members and injection.nonmembers."
         )
-    rng = _rng(config.membership_seed, "membership", name)
+    rng = _random_generator(config.membership_seed, "membership", name)
     pool["member"] = (rng.permutation(pool_size) < config.members) ^ config.swap_members
     pool["occurrences"] = 0
     pool.loc[pool["member"], "occurrences"] = _occurrences(stage, candidates, pool, tokenizer)
@@ -267,7 +273,7 @@ def _occurrences(
     stage: InjectionStage, candidates: Candidates, pool: pd.DataFrame, tokenizer: Tokenizer
 ) -> Counts:
     """Draw the number of copies of each member, in the pool's order."""
-    rng = _rng(stage.injection.occurrence_seed, "occurrence", candidates.name)
+    rng = _random_generator(stage.injection.occurrence_seed, "occurrence", candidates.name)
     node = candidates.config.occurrences or stage.occurrences
     separators = 2 * len(tokenizer.encode(stage.injection.separator))
     tokens = pool.loc[pool["member"], "n_tokens"].to_numpy() + separators
@@ -276,7 +282,7 @@ def _occurrences(
     return drawn
 
 
-def _rng(seed: int | None, purpose: str, benchmark: str) -> np.random.Generator:
+def _random_generator(seed: int | None, purpose: str, benchmark: str) -> np.random.Generator:
     assert seed is not None, "InjectionStage.resolved() fills the seeds in"
     return np.random.default_rng(derive(seed, purpose, benchmark))
 
@@ -300,12 +306,12 @@ def fitting(
             return
         fitted: FormattedExample | None = example
         if len(tokenizer.encode(example.text)) > limit:
-            fitted = _shorten(candidates, example, tokenizer, limit)
+            fitted = _shorten_example(candidates, example, tokenizer, limit)
             counts.shortened += fitted is not None
             counts.too_long += fitted is None
         if fitted is None:
             continue
-        item = _item(candidates.name, candidates.config, fitted.fields, fitted.text)
+        item = _near_duplicate_item(candidates.name, candidates.config, fitted.fields, fitted.text)
         if apart and not apart.takes(item):
             counts.near_duplicates += 1
         else:
@@ -321,7 +327,7 @@ def fitting(
             }
 
 
-def _shorten(
+def _shorten_example(
     candidates: Candidates, example: FormattedExample, tokenizer: Tokenizer, limit: int
 ) -> FormattedExample | None:
     """Cut words off the end of the field `shorten` until the example fits; None if it can't."""
@@ -333,7 +339,7 @@ def _shorten(
 
     def cut(n: int) -> FormattedExample:
         fields = {**example.fields, key: " ".join(words[:n])}
-        return _formatted(candidates.name, candidates.config, fields)
+        return _format_example(candidates.name, candidates.config, fields)
 
     while high - low > 1:
         middle = (low + high) // 2

@@ -113,7 +113,7 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
         inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.named()
     folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
-    make = partial(_make, stage, source, inputs["corpus"], candidates, checked)
+    make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, checked)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
     read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
@@ -139,7 +139,7 @@ def inputs_of(
     return {**digests, "corpus": source.fingerprint()}
 
 
-def _make(
+def _make_corpus(
     stage: InjectionStage,
     source: Corpus,
     content: str,
@@ -148,7 +148,7 @@ def _make(
     folder: Path,
 ) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
-    tokenizer = _tokenizer(stage, source, folder / "tokenizer")
+    tokenizer = _save_tokenizer(stage, source, folder / "tokenizer")
     if checked:
         checked(tokenizer)
     pool = draw_pool(stage, candidates, tokenizer)
@@ -157,13 +157,13 @@ def _make(
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
-    work = _work(stage, examples, folder)
+    work = _tokenization_settings(stage, examples, folder)
     shared_passages = PoolSearch(work.pool, tokenizer.spelled, parts=not work.whole).shared_passages
     tokenised = _tokenise(stage, source, work, clean_tokens, runner)
     _check_unchanged(source, content, folder)
     compared_matches = _search_compared_corpora(stage, work, runner)
     stream = tokenised.stream
-    placed = _placed(config, copies, stream, tokenizer)
+    placed = _place_copies(config, copies, stream, tokenizer)
     size = packing_module.sequences_a_part(width)
     packing = packing_module.PackingTask(folder, replace(stream), placed, copies.ids, width, size)
     hashes, *packed = runner.run("pack", packing)
@@ -187,7 +187,7 @@ def _make(
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     counts = {
-        **_counts(pool, copies, candidates, tokenised.skipped),
+        **_manifest_counts(pool, copies, candidates, tokenised.skipped),
         "sequences": proof.tokens // width,
         "tokens": proof.tokens,
         "held_out": len(held_out),
@@ -247,7 +247,7 @@ def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
         )
 
 
-def _placed(
+def _place_copies(
     config: InjectionConfig, copies: Insertions, stream: TokenStream, tokenizer: Tokenizer
 ) -> list[PlacedSegment]:
     window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
@@ -260,7 +260,7 @@ def _placed(
     return placed
 
 
-def _counts(
+def _manifest_counts(
     pool: Pool, copies: Insertions, candidates: list[Candidates], skipped: dict[str, int]
 ) -> dict[str, Any]:
     examples = pool.examples
@@ -300,7 +300,7 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
         )
 
 
-def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
+def _save_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
     """Save the tokenizer, trained first if none is given, in the corpus's folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
@@ -312,13 +312,13 @@ def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer
 
 def documents_of(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
-    low, high = _share(stage)
+    low, high = _hash_range(stage)
     for document in source.documents():
         if low <= unit_hash(document.document_id) < high:
             yield document
 
 
-def _share(stage: InjectionStage) -> tuple[float, float]:
+def _hash_range(stage: InjectionStage) -> tuple[float, float]:
     """Return the range of hashes of the documents in the chosen part."""
     config = stage.injection
     return {
@@ -329,7 +329,7 @@ def _share(stage: InjectionStage) -> tuple[float, float]:
     }[config.part]
 
 
-def _work(stage: InjectionStage, examples: pd.DataFrame, folder: Path) -> Work:
+def _tokenization_settings(stage: InjectionStage, examples: pd.DataFrame, folder: Path) -> Work:
     policy = stage.injection.decontamination
     pool = texts_by_example(examples)
     return Work(folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off")
@@ -355,7 +355,7 @@ def _tokenise(
     size = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
         file_work = replace(work, folder=work.folder / "searched-files")
-        files = Files(file_work, cast(ByFile, source), _share(stage), clean_tokens, size)
+        files = Files(file_work, cast(ByFile, source), _hash_range(stage), clean_tokens, size)
         return tokenize_files(files, runner)
     processes = stage.injection.num_proc
     if stage.cluster.kind == "datatrove":

@@ -128,8 +128,8 @@ def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]
         rule, evidence = next(match[2:4] for match in dropped if match[1] == example)
         reason = (
             f" injection.decontamination=drop left out {documents:,} documents, {count:,} of them "
-            f"for {example} ({rule}: {evidence!r}): choose flag, or remove an example that is in "
-            "so many documents from the benchmark."
+            f"for {example} ({rule}: {evidence!r}): choose flag, or remove an example that "
+            "many documents contain from the benchmark."
         )
     raise ConfigError(
         f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
@@ -243,15 +243,15 @@ def write_shard(
         `tokens`, the shard's number of tokens; and `matches`, one row per document and example that
         share text: MATCH_COLUMNS, and the document's row in the shard's table.
     """
-    tables, matches, rows, tokens = [_table([], [], [], 0)], [], 0, Counter[str]()
+    tables, matches, rows, tokens = [_document_table([], [], [], 0)], [], 0, Counter[str]()
     with files[0].open("wb") as sink:
         for group in groups:
             shared = _search_documents(work, group)
             kept = [r.used and not (work.drop and s) for r, s in zip(group, shared, strict=True)]
-            encoded = _encoded(work, group, kept)
+            encoded = _encode_kept(work, group, kept)
             sink.writelines(ids.tobytes() for ids in encoded)
             lengths = [len(ids) for ids in encoded]
-            tables.append(_table(group, kept, lengths, tokens.total()))
+            tables.append(_document_table(group, kept, lengths, tokens.total()))
             for row, (read, examples) in enumerate(zip(group, shared, strict=True), rows):
                 matches += [[read.document.document_id, *example, row] for example in examples]
             rows += len(group)
@@ -263,7 +263,9 @@ def write_shard(
     return {"tokens": tokens.total(), "matches": matches}
 
 
-def _table(group: list[Read], kept: list[bool], lengths: list[int], start: int) -> pd.DataFrame:
+def _document_table(
+    group: list[Read], kept: list[bool], lengths: list[int], start: int
+) -> pd.DataFrame:
     """Return one row per document; those that are left out have no tokens."""
     names = [r.document.document_id if r.used else "" for r in group]
     ends = start + np.cumsum(np.array(lengths, np.int64))
@@ -278,7 +280,7 @@ def _table(group: list[Read], kept: list[bool], lengths: list[int], start: int) 
     return pd.DataFrame(columns)
 
 
-def _encoded(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
+def _encode_kept(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
     """Return each document's tokens, an empty array for one that is left out."""
     texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
     encoded = iter(_tokenizer(work.tokenizer).encode_documents(texts))

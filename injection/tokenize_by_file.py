@@ -323,15 +323,15 @@ def _next_files(task: Files, results: Results, tokens: int, behind: Lane, key: f
     for lane in lanes:
         have = [number for number in lane.files if number in results]
         if read := lane.characters(results):
-            size = _bytes(task, have) * aim * lane.weight / read
+            size = _file_bytes(task, have) * aim * lane.weight / read
         else:
             share = task.wanted_tokens * lane.weight / sum(x.weight for x in lanes)
-            size = max(share, 2 * _bytes(task, have))
-        ends = np.cumsum([_bytes(task, [number]) for number in lane.files])
+            size = max(share, 2 * _file_bytes(task, have))
+        ends = np.cumsum([_file_bytes(task, [number]) for number in lane.files])
         n_files = max(len(have) + (lane == behind), 1 + int(np.searchsorted(ends, size)))
         chosen |= {*lane.files[:n_files]}
     return sorted(chosen - {*results})
 
 
-def _bytes(task: Files, numbers: Sequence[int]) -> int:
+def _file_bytes(task: Files, numbers: Sequence[int]) -> int:
     return sum(task.source.shards[number].path.stat().st_size for number in numbers)

@@ -320,7 +320,7 @@ class Check:
     def _wrong_natural_counts(self, proof: Proof) -> list[str]:
         """Failures of examples whose column of natural occurrences is wrong.
 
-        A search of tokens alone finds some of the occurrences, so it can't say that one is missing.
+        If only tokens are searched, some occurrences are missed, so too few are no failure.
         """
         if NATURAL not in self.examples or not (self.natural and self.units.exact):
             return []

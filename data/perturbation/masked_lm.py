@@ -41,10 +41,12 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     _require(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
     options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
     model, loaded = load(AutoModelForMaskedLM, FIELD, path, **options)
-    check_whole(FIELD, path, model, {**loaded, "unexpected_keys": _layers(model, loaded)})
+    check_whole(
+        FIELD, path, model, {**loaded, "unexpected_keys": _weights_of_more_layers(model, loaded)}
+    )
     fits = len(tokenizer) <= model.get_input_embeddings().num_embeddings
     _require(fits, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model")
-    return tokenizer, _placed(model.eval(), device)
+    return tokenizer, _to_device(model.eval(), device)
 
 
 def special_tokens(tokenizer: Any) -> Around:
@@ -68,7 +70,7 @@ def longest(tokenizer: Any, model: Any) -> int:
     return min(limits)
 
 
-def _layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
+def _weights_of_more_layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
     """Return unexpected weights whose names differ from the model's only in numbers: more layers.
 
     Other unexpected weights, such as a pooler or a next-sentence head, are common.
@@ -77,7 +79,7 @@ def _layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
     return [name for name in loaded["unexpected_keys"] if NUMBER.sub("0", name) in patterns]
 
 
-def _placed(model: Any, device: str) -> Any:
+def _to_device(model: Any, device: str) -> Any:
     import torch
 
     auto = "cuda" if torch.cuda.is_available() else "cpu"
@@ -105,9 +107,9 @@ class MaskedLM(Ranged, node="masked_lm"):
     probabilities: a whole word, never a special token and never the word itself. The paper
     ranks replacements of single words, which are the same few for every copy of a text.
 
-    Words are what stands between white space, less the punctuation around it, which stays. A text
-    without a letter or digit is returned as it stands; scripts without spaces are no use here, for
-    a word is then a whole sentence. Each call loads the model once: give it all texts.
+    Words are separated by white space; the punctuation around them is kept. A text without a letter
+    or digit is not changed. Scripts without spaces are unsuitable, since a whole sentence counts as
+    one word. Each call loads the model once, so give it all texts.
     """
 
     path: str

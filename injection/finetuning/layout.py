@@ -77,8 +77,10 @@ def write(
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for start in range(0, len(sequences), BATCH):
-            rows = [_row(s, texts, width, padding) for s in sequences[start : start + BATCH]]
-            writer.write_batch(_batch(rows, schema))
+            rows = [
+                _sequence_row(s, texts, width, padding) for s in sequences[start : start + BATCH]
+            ]
+            writer.write_batch(_record_batch(rows, schema))
 
 
 def _schema(width: int) -> Any:
@@ -88,7 +90,7 @@ def _schema(width: int) -> Any:
     return pa.schema([*wide, *((name, pa.int32()) for name in counts)])
 
 
-def _row(
+def _sequence_row(
     members: Sequence[int], texts: Sequence[Encoded], width: int, padding: int
 ) -> dict[str, Any]:
     encoded = [texts[text] for text in members]
@@ -108,7 +110,7 @@ def _row(
     }
 
 
-def _batch(rows: Sequence[dict[str, Any]], schema: Any) -> Any:
+def _record_batch(rows: Sequence[dict[str, Any]], schema: Any) -> Any:
     columns = []
     for field in schema:
         values = [row[field.name] for row in rows]
@@ -124,12 +126,12 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Read the sequences of a file in order: arrays of shape (sequence_tokens,), and counts."""
     with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
         for batch in reader:
-            columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+            columns = {name: _column_values(batch.column(name)) for name in batch.schema.names}
             for row in range(batch.num_rows):
                 yield {name: values[row] for name, values in columns.items()}
 
 
-def _values(column: Any) -> Any:
+def _column_values(column: Any) -> Any:
     if pa.types.is_fixed_size_list(column.type):
         return column.flatten().to_numpy().reshape(-1, column.type.list_size)
     return column.to_numpy()

@@ -89,7 +89,7 @@ def formatted(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) ->
         ConfigError: the tokenizer has no chat template, or it does not accept the chat.
     """
     if config.format == CHAT:
-        return _rendered(text, tokenizer)
+        return _format_as_chat(text, tokenizer)
     if text.messages:
         raise ConfigError(
             f"finetuning.format is {config.format!r}, but instructions.{text.source} has chats: "
@@ -98,7 +98,7 @@ def formatted(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) ->
     return replace(text, output_start=0) if config.format == TEXT else text
 
 
-def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
+def _format_as_chat(text: Prompted, tokenizer: Tokenizer) -> Prompted:
     prompt, output = text.text[: text.output_start].rstrip(), text.text[text.output_start :]
     user, assistant = {"role": "user", "content": prompt}, {"role": "assistant", "content": output}
     messages = [*text.messages] or [user, assistant]

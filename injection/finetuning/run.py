@@ -41,7 +41,7 @@ from contamination.injection.finetuning.assembly import (
     TrainingText,
     choose_clean,
     choose_copies,
-    tables,
+    make_tables,
 )
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
 from contamination.injection.finetuning.layout import prove
@@ -86,13 +86,15 @@ def run(stage: FinetuningStage) -> Artifact:
     inputs = {**members.inputs, **{f"instructions.{rows.name}": rows.digest for rows in clean}}
     named = {**identity(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
-        named["special"] = "once"  # older chats had their template's special tokens alone
+        named["special"] = (
+            "once"  # older sets of chats had no other special tokens than the template's
+        )
     for name, corpus in open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
     folder = locate(
         Path(stage.runs), FINETUNING_KIND, finetuning_slug(as_data(stage)), named, inputs
     )
-    artifact = build(folder, stage, inputs, partial(_make, stage, members, clean), named)
+    artifact = build(folder, stage, inputs, partial(_make_set, stage, members, clean), named)
     warn_of_flags(artifact)
     log.info("fine-tuning set: %s", artifact.path)
     return artifact
@@ -111,7 +113,7 @@ def reverify(folder: Path | str) -> Proof:
     return prove(corpus.parts[0], stored_tables, corpus.tokenizer, config)
 
 
-def _make(
+def _make_set(
     stage: FinetuningStage, members: Members, sets: Sequence[Instructions], folder: Path
 ) -> Built:
     config, width = stage.finetuning, stage.finetuning.sequence_tokens
@@ -123,12 +125,12 @@ def _make(
     copies, examples = choose_copies(stage, members, drawn, tokenizer)
     clean = choose_clean(stage, sets, drawn, tokenizer)
     texts = [*clean.texts, *copies]
-    matches = _matches(stage, examples, clean, folder)
+    matches = _search_for_pool(stage, examples, clean, folder)
     examples = with_flags(examples, matches)
-    sequences = _laid_out(stage, texts)
+    sequences = _lay_out_texts(stage, texts)
     encoded = [text.encoded for text in texts]
     layout.write(folder / PART, sequences, encoded, width, padding(tokenizer))
-    new_tables = tables(examples, clean.texts, copies, layout.places(sequences, encoded))
+    new_tables = make_tables(examples, clean.texts, copies, layout.places(sequences, encoded))
     for name, table in zip(TABLES, new_tables, strict=True):
         table.to_parquet(folder / name, index=False)
     matches.to_parquet(folder / CONTAMINATION, index=False)
@@ -136,14 +138,16 @@ def _make(
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
-    counts = _counts(examples, texts, copies, len(sequences) * width) | {"pool": draw_counts}
+    counts = _manifest_counts(examples, texts, copies, len(sequences) * width) | {
+        "pool": draw_counts
+    }
     counts |= {"sequences": len(sequences), "instructions": clean.counts}
     counts |= {"flagged": flagged_counts(examples)}
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
     return Built([PART, *TABLES, CONTAMINATION, *tokenizer_files], counts)
 
 
-def _matches(
+def _search_for_pool(
     stage: FinetuningStage, examples: pd.DataFrame, clean: CleanTexts, folder: Path
 ) -> pd.DataFrame:
     """What the clean texts and the compared corpora share with the pool."""
@@ -155,7 +159,7 @@ def _matches(
     return join_matches(matches_by_corpus)
 
 
-def _laid_out(stage: FinetuningStage, texts: Sequence[TrainingText]) -> list[list[int]]:
+def _lay_out_texts(stage: FinetuningStage, texts: Sequence[TrainingText]) -> list[list[int]]:
     """The texts of each sequence, in random order."""
     config = stage.finetuning
     assert config.sequence_tokens is not None
@@ -166,7 +170,7 @@ def _laid_out(stage: FinetuningStage, texts: Sequence[TrainingText]) -> list[lis
     return [[order[place] for place in sequence] for sequence in sequences]
 
 
-def _counts(
+def _manifest_counts(
     examples: pd.DataFrame,
     texts: Sequence[TrainingText],
     copies: Sequence[TrainingText],

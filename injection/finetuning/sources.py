@@ -73,7 +73,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
     rows = create(f"{node}.rows", config.rows).rows(tally)
     distinct: dict[str, Prompted] = {}
     used = 0
-    for text in _texts(name, config, rows, tally):
+    for text in _read_texts(name, config, rows, tally):
         used += 1
         distinct.setdefault(text.example_id, text)
     if not distinct:
@@ -85,7 +85,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
     return Instructions(name, [texts[i] for i in order], tally, counts)
 
 
-def _texts(
+def _read_texts(
     name: str, config: InstructionsConfig, rows: Iterator[Row], tally: Tally
 ) -> Iterator[Prompted]:
     node, template = f"instructions.{name}", config.template
@@ -93,7 +93,7 @@ def _texts(
     remedy = "give a template or messages, and not both."
     require(exactly_one, f"{node}.template", template, remedy)
     if template is None:
-        yield from _chats(name, str(config.messages), rows, tally)
+        yield from _read_chats(name, str(config.messages), rows, tally)
         return
     before = before_output(f"{node}.template", template, config.output_field)
     as_benchmark = BenchmarkConfig(template=template, answer_field=config.output_field)
@@ -105,7 +105,7 @@ def _texts(
             yield Prompted(_example_id(name, text), name, text, output_start(before, fields))
 
 
-def _chats(name: str, column: str, rows: Iterator[Row], tally: Tally) -> Iterator[Prompted]:
+def _read_chats(name: str, column: str, rows: Iterator[Row], tally: Tally) -> Iterator[Prompted]:
     for row in rows:
         messages = value_at(row, column, tally)
         if messages is None:
@@ -113,11 +113,11 @@ def _chats(name: str, column: str, rows: Iterator[Row], tally: Tally) -> Iterato
         if problem := problem_of_messages(messages):
             tally.bad("no chat", row.where, problem)
             continue
-        chat = [_plain(message) for message in messages]
+        chat = [_plain_message(message) for message in messages]
         yield Prompted(_example_id(name, json.dumps(chat)), name, "", 0, chat)
 
 
-def _plain(message: Mapping[str, Any]) -> dict[str, str]:
+def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
     return {"role": str(message["role"]), "content": str(message["content"])}
 
 
@@ -215,13 +215,13 @@ def _with_new_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Da
 def prompted(stage: FinetuningStage, members: Members, examples: pd.DataFrame) -> list[Prompted]:
     """Return each example's text and the start of its output, in the examples' order."""
     texts = [
-        Prompted(row.example_id, row.benchmark, row.text, _start(members, row))
+        Prompted(row.example_id, row.benchmark, row.text, _output_start(members, row))
         for row in examples.itertuples()
     ]
     return [formatted(text, stage.finetuning, members.tokenizer) for text in texts]
 
 
-def _start(members: Members, row: Any) -> int:
+def _output_start(members: Members, row: Any) -> int:
     if not members.parts:
         return 0
     return output_start(members.parts[row.benchmark], json.loads(row.fields))
