@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import ALL
-from contamination.data.readers.rows import Row, Tally, skips
+from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.rows import folded, is_missing, warn_of_names, word
 from contamination.data.texts import Text, Texts
 
@@ -53,7 +53,7 @@ def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
     texts = (_make_text_of_row(row, tally) for row in warn_of_names(rows, source))
     examples = Texts.of(text for text in texts if text is not None)
     if tally.skipped:
-        log.warning("%s: %s", source, skips(tally.skipped))
+        log.warning("%s: %s", source, describe_skipped(tally.skipped))
     return _checked(source, examples)
 
 
@@ -89,7 +89,7 @@ def make_text(
     return Text(example_id, text, sha256, label, benchmark, output_start)
 
 
-def label_of(value: Any) -> bool | None:
+def parse_label(value: Any) -> bool | None:
     """Return whether a label is that of a member; None if it is empty.
 
     Members are 1, true, yes and "member"; non-members are 0, false, no and "non-member", also
@@ -173,7 +173,7 @@ def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
     try:
         f"{text}{name}{benchmark}{cluster}".encode()  # JSON may spell half of a surrogate pair
         example = make_text(name, text, None, benchmark, _place(start, text))
-        return replace(example, label=label_of(fields.get("label")), cluster=cluster)
+        return replace(example, label=parse_label(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
         tally.bad("invalid UTF-8", row.where, str(error))
     except IndexError:

@@ -69,7 +69,7 @@ class Keys:
     def of(self, item: Item) -> Hashes:
         """Return an item's distinct keys, one for each of its n-grams and whole texts."""
         grams = np.setdiff1d(self._grams(item), self._template.get(item.group, _NO_HASHES))
-        texts = {joined(text) for text in item.wholes} - {""}
+        texts = {without_spaces(text) for text in item.wholes} - {""}
         return np.union1d(grams, np.array([_hash(text) for text in texts], np.uint64))
 
     def _grams(self, item: Item) -> Hashes:
@@ -122,7 +122,7 @@ def words_of(text: str) -> list[str]:
     return _normalised(text).translate(_WORDS).split()
 
 
-def joined(text: str) -> str:
+def without_spaces(text: str) -> str:
     """Return a text's words and operators without spaces, except between two numbers."""
     parts = _SIGN.split(_normalised(text).translate(_MINUS))  # every second one is a sign
     spaced = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
@@ -174,16 +174,18 @@ def _shared_by_most(texts: Sequence[Hashes]) -> Hashes:
 def _owners(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
     """Yield the distinct sets of items that have a key in common, each in ascending order."""
     owners = np.repeat(np.arange(len(keys)), [len(k) for k in keys])
-    joined = np.concatenate([_NO_HASHES, *keys])
-    order = np.argsort(joined, kind="stable")
-    _, first, counts = np.unique(joined[order], return_index=True, return_counts=True)
+    all_keys = np.concatenate([_NO_HASHES, *keys])
+    order = np.argsort(all_keys, kind="stable")
+    _, first, counts = np.unique(all_keys[order], return_index=True, return_counts=True)
     several = zip(first[counts > 1], counts[counts > 1], strict=True)
     yield from {tuple(owners[order[start : start + n]].tolist()) for start, n in several}
 
 
 def text_notes(examples: Sequence[Text]) -> list[str]:
     """Return a sentence each on exact duplicates and on near-duplicates across the labels."""
-    return [note for note in (repeated(examples), overlap(examples)) if note]
+    return [
+        note for note in (describe_duplicates(examples), describe_near_duplicates(examples)) if note
+    ]
 
 
 def part_notes(examples: Texts, named: Callable[[str], str]) -> list[str]:
@@ -202,7 +204,7 @@ def part_notes(examples: Texts, named: Callable[[str], str]) -> list[str]:
     return notes + [f"{unlabelled} texts have no label: they are in no metric."] * bool(unlabelled)
 
 
-def repeated(examples: Sequence[Text]) -> str:
+def describe_duplicates(examples: Sequence[Text]) -> str:
     """Return a sentence on texts that are there more than once, or an empty string."""
     firsts: dict[str, Text] = {}
     again = [(e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e]
@@ -215,7 +217,7 @@ def repeated(examples: Sequence[Text]) -> str:
     )
 
 
-def overlap(examples: Sequence[Text]) -> str:
+def describe_near_duplicates(examples: Sequence[Text]) -> str:
     """Return a sentence on near-duplicates with different labels, or an empty string.
 
     Each benchmark has its own template. Texts of different benchmarks are compared as well, since

@@ -91,7 +91,7 @@ def _named_fields(option: str, form: str) -> list[tuple[str, str | None, str | N
         ) from error
 
 
-def fill(
+def fill_fields(
     row: Row, forms: Mapping[str, str], values: Mapping[str, Mapping[str, str]], tally: Tally
 ) -> dict[str, str] | None:
     """Return a row's fields, or None if the row can't be used, which the tally counts.

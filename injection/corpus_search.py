@@ -20,7 +20,7 @@ import pandas as pd
 
 from contamination.core.artifacts import file_name
 from contamination.core.tasks import Runner
-from contamination.data.readers.rows import grouped
+from contamination.data.readers.rows import group_by_size
 from contamination.data.text import normalised
 from contamination.injection import packing
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
@@ -137,7 +137,7 @@ class CorpusSearchTask:
             documents = (d for d in documents if d[1][0] == tokenizer.document_start)
         begin_here = takewhile(lambda document: first + document[0] < stop, documents)
         rows: list[list[Any]] = []
-        for group in grouped(begin_here, lambda _: 1, DOCUMENTS_AT_ONCE):
+        for group in group_by_size(begin_here, lambda _: 1, DOCUMENTS_AT_ONCE):
             matches_by_document = search([tokenizer.decode(ids) for _, ids in group])
             for (start, _), matches in zip(group, matches_by_document, strict=True):
                 document_id = f"sequence-{(first + start) // self.sequence_tokens}"

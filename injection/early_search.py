@@ -11,13 +11,13 @@ from pathlib import Path
 
 from contamination.core.config import create
 from contamination.data.readers import Document
-from contamination.data.readers.rows import grouped
+from contamination.data.readers.rows import group_by_size
 from contamination.injection.config import InjectionStage
 from contamination.injection.copies import make_copies
 from contamination.injection.corpus_search import texts_by_example
 from contamination.injection.decontamination import PoolSearch
 from contamination.injection.pool import draw_pool
-from contamination.injection.run import check, documents_of
+from contamination.injection.run import check, select_documents
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import Work, check_whole
 
@@ -46,8 +46,8 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     search = PoolSearch(pool, tokenizer.spelled, parts=False)
     work = Work(Path(), Path(), pool, whole=True)
     characters, before = 0, list[str]()
-    documents = documents_of(stage, create("corpus", stage.corpus))
-    for group in grouped(documents, _size, config.shard_characters):
+    documents = select_documents(stage, create("corpus", stage.corpus))
+    for group in group_by_size(documents, _size, config.shard_characters):
         matches_by_document = search([document.text for document in group])
         for document, matches in zip(group, matches_by_document, strict=True):
             if matches and _count_tokens(before, tokenizer, wanted_tokens) < wanted_tokens:
@@ -67,7 +67,7 @@ def _size(document: Document) -> int:
 def _count_tokens(texts: list[str], tokenizer: Tokenizer, enough: int) -> int:
     """Count the documents' tokens, until there are `enough`."""
     tokens = 0
-    for group in grouped(iter(texts), len, 1_000_000):
+    for group in group_by_size(iter(texts), len, 1_000_000):
         tokens += sum(map(len, tokenizer.encode_documents(group)))
         if tokens >= enough:
             break

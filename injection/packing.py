@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from contamination.core.tasks import Runner
-from contamination.data.readers.rows import grouped
+from contamination.data.readers.rows import group_by_size
 from contamination.injection.placement import PlacedSegment
 from contamination.injection.token_stream import Ids, Tokenizer, TokenStream
 from contamination.injection.verification import Check, PartResult, Proof
@@ -52,7 +52,7 @@ def write_sequences(
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         pieces = _packed_pieces(stream, clean_tokens, placed, segments, part or (0, NO_LIMIT))
-        for block in grouped(pieces, len, BLOCK_TOKENS):  # a record batch each
+        for block in group_by_size(pieces, len, BLOCK_TOKENS):  # a record batch each
             ids = np.concatenate([rest, *block])
             sequences = len(ids) // sequence_tokens
             end = sequences * sequence_tokens
@@ -206,14 +206,14 @@ PART_TOKENS = 1 << 28
 PATTERN = "sequences/part-{:05d}.arrow"
 
 
-def sequences_a_part(sequence_tokens: int) -> int:
+def sequences_per_part(sequence_tokens: int) -> int:
     """Return the number of sequences of each part except the last."""
     return max(1, PART_TOKENS // sequence_tokens)
 
 
 def place_in_parts(sequence: int, sequence_tokens: int) -> tuple[str, int]:
     """Return the name of the part that contains a sequence, and the sequence's number in it."""
-    part, number = divmod(sequence, sequences_a_part(sequence_tokens))
+    part, number = divmod(sequence, sequences_per_part(sequence_tokens))
     return PATTERN.format(part), number
 
 

@@ -18,8 +18,8 @@ from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.seeds import derive
 from contamination.data.config import BenchmarkConfig
 from contamination.data.near_duplicates import Apart, Item, Keys, across
-from contamination.data.readers.rows import Row, Tally, skips
-from contamination.data.templates import check_formats, fill
+from contamination.data.readers.rows import Row, Tally, describe_skipped
+from contamination.data.templates import check_formats, fill_fields
 from contamination.data.text import is_blank, normalised, stands_in
 from contamination.injection.config import InjectionStage
 from contamination.injection.occurrences import Counts
@@ -181,7 +181,7 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
     counts.skipped = dict(tally.skipped)
     pool_size = _pool_size(stage)
     if len(examples) < pool_size:
-        skipped = f" ({skips(counts.skipped)})" if counts.skipped else ""
+        skipped = f" ({describe_skipped(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
             f"benchmark {name} ({chosen_source}) has {len(examples)} distinct examples{skipped}, "
             f"but injection.members={stage.injection.members} and injection.nonmembers="
@@ -223,7 +223,7 @@ def _format_all(
     seen: set[str] = set()
     for row in rows:
         counts.rows += 1
-        fields = fill(row, source["fields"], source.get("values") or {}, tally)
+        fields = fill_fields(row, source["fields"], source.get("values") or {}, tally)
         if fields is not None:
             example = _format_example(name, config, fields)
             key = fields[config.distinct] if config.distinct else example.text

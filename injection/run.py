@@ -21,7 +21,7 @@ from contamination.core.models import model_digest
 from contamination.core.seeds import unit_hash
 from contamination.core.tasks import Runner, TasksConfig
 from contamination.data.readers import ByFile, Corpus, Document
-from contamination.data.readers.rows import skips
+from contamination.data.readers.rows import describe_skipped
 from contamination.injection import packing as packing_module
 from contamination.injection import placement
 from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
@@ -164,7 +164,7 @@ def _make_corpus(
     compared_matches = _search_compared_corpora(stage, work, runner)
     stream = tokenised.stream
     placed = _place_copies(config, copies, stream, tokenizer)
-    size = packing_module.sequences_a_part(width)
+    size = packing_module.sequences_per_part(width)
     packing = packing_module.PackingTask(folder, replace(stream), placed, copies.ids, width, size)
     hashes, *packed = runner.run("pack", packing)
     templates = {
@@ -274,9 +274,9 @@ def _manifest_counts(
             *(c.name, drawn.drawn, c.counts.rows, *left_out, drawn.shortened),
         )
         if c.counts.skipped:
-            log.warning("pool: %s: %s", c.name, skips(c.counts.skipped))
+            log.warning("pool: %s: %s", c.name, describe_skipped(c.counts.skipped))
     if skipped:
-        log.warning("corpus: %s", skips(skipped))
+        log.warning("corpus: %s", describe_skipped(skipped))
     return {
         "inserted_tokens": copies.tokens,
         "copies": len(copies.segments),
@@ -304,13 +304,13 @@ def _save_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Toke
     """Save the tokenizer, trained first if none is given, in the corpus's folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
-        train_tokenizer(stage.tokenizer, documents_of(stage, source), folder)
+        train_tokenizer(stage.tokenizer, select_documents(stage, source), folder)
     else:
         Tokenizer(stage.tokenizer.path).hf.save_pretrained(folder)
     return Tokenizer(str(folder))
 
 
-def documents_of(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
+def select_documents(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
     low, high = _hash_range(stage)
     for document in source.documents():
@@ -366,7 +366,7 @@ def _tokenise(
         )
     # shards of another size contain other documents
     shard_work = replace(work, folder=work.folder / f"searched-{size}")
-    documents = with_skip_counts(documents_of(stage, source), source)
+    documents = with_skip_counts(select_documents(stage, source), source)
     return tokenize(documents, shard_work, clean_tokens, processes, size)
 
 

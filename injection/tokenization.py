@@ -20,7 +20,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.progress import progress
 from contamination.core.tasks import made_or_found, one_thread
 from contamination.data.readers import Corpus, Document
-from contamination.data.readers.rows import grouped
+from contamination.data.readers.rows import group_by_size
 from contamination.injection.decontamination import DocumentMatch, PoolSearch
 from contamination.injection.token_stream import Ids, Shard, Tokenizer, TokenStream
 
@@ -88,7 +88,7 @@ def tokenize(
     shards: list[Shard] = []
     matches, total = [], 0
     finished = {path.name for path in work.folder.iterdir()}
-    chunks = grouped(documents, size_of, shard_characters)
+    chunks = group_by_size(documents, size_of, shard_characters)
     units = {"unit": "tok", "unit_scale": True}
     bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **units)
     with ExitStack() as stack, bar:

@@ -27,7 +27,7 @@ from contamination.core.tasks import Runner
 from contamination.data.readers import ByFile
 from contamination.data.readers.mixture import no_documents, warn_of_end
 from contamination.data.readers.rows import Shard as File
-from contamination.data.readers.rows import grouped
+from contamination.data.readers.rows import group_by_size
 from contamination.injection.token_stream import (
     Ids,
     Places,
@@ -252,7 +252,9 @@ class Files:
         """
         file = self.source.shards[self.numbers[piece]]
         characters, stopped = Counter[str](), list[str]()
-        groups = grouped(self._reads(file, characters, stopped), size_of, self.shard_characters)
+        groups = group_by_size(
+            self._reads(file, characters, stopped), size_of, self.shard_characters
+        )
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 
         def enough(tokens: Counter[str]) -> bool:

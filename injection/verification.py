@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.data.ngrams import Places, Verbatim, hashes_of, rarest_windows
-from contamination.data.readers.rows import grouped
+from contamination.data.readers.rows import group_by_size
 from contamination.data.text import normalised
 from contamination.injection.token_stream import Ids, Tokenizer
 
@@ -260,7 +260,7 @@ class Check:
         blocks, width = chain([first_block], blocks), first_block.shape[1]
         spans = CopySpans.of(self.copies, width) if self.units.exact else None
         search = _TokenSearch(self.ids, before, spans, first * width)
-        for group in grouped(blocks, np.size, SEARCHED_AT_ONCE):
+        for group in group_by_size(blocks, np.size, SEARCHED_AT_ONCE):
             for block in group:
                 low, high = np.searchsorted(sequences, [first, first + len(block)])
                 for row in rows.iloc[low:high].itertuples() if low < high else ():

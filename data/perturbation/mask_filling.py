@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contamination.core.errors import ConfigError
 from contamination.core.progress import progress
-from contamination.data.perturbation.masking import Blank, Vocabulary, Window, draw
+from contamination.data.perturbation.masking import Blank, Vocabulary, Window, draw_token
 
 SPARE = 8  # logits beyond the candidates, to see whether the last of them is a close call
 Answer = list[tuple[int, str, bool]]  # for each blank of a window
@@ -80,7 +80,7 @@ class Filler:
 
     def _drawn(self, hole: Blank, logits: Any, ids: Any) -> tuple[str, bool]:
         possible = np.isfinite(logits)  # a small vocabulary may have fewer candidates
-        token, sure = draw(logits[possible], ids[possible], self.candidates, hole.seed)
+        token, sure = draw_token(logits[possible], ids[possible], self.candidates, hole.seed)
         return self.vocabulary.text(token, hole.word), sure
 
     @torch.inference_mode()

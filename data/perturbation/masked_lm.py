@@ -16,9 +16,9 @@ from contamination.data.perturbation.masking import (
     Blank,
     Vocabulary,
     Window,
-    blanks,
-    fill,
-    masked,
+    choose_blanks,
+    fill_blanks,
+    mask_blanks,
     windows,
 )
 
@@ -56,7 +56,7 @@ def special_tokens(tokenizer: Any) -> Around:
     return [i for i in ids[:at] if i in special], [i for i in ids[at + 1 :] if i in special]
 
 
-def longest(tokenizer: Any, model: Any) -> int:
+def max_input_tokens(tokenizer: Any, model: Any) -> int:
     """Return the most tokens of one input of the model."""
     limits = [int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
@@ -137,12 +137,14 @@ class MaskedLM(Ranged, node="masked_lm"):
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return each text with some of its words replaced."""
         pairs = zip(texts, keys, strict=True)
-        holes = [blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs]
+        holes = [
+            choose_blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs
+        ]
         if not any(holes):
             return list(texts)
         words = iter(self._words(texts, holes))
         both = zip(texts, holes, strict=True)
-        return [fill(text, hole, [next(words) for _ in hole]) for text, hole in both]
+        return [fill_blanks(text, hole, [next(words) for _ in hole]) for text, hole in both]
 
     def _words(self, texts: Sequence[str], holes: Sequence[list[Blank]]) -> list[str]:
         """Return the words for all texts' blanks, in order."""
@@ -152,14 +154,14 @@ class MaskedLM(Ranged, node="masked_lm"):
         vocabulary = Vocabulary(tokenizer, model.config.vocab_size)
         vocabulary.check(self.path)
         around = special_tokens(tokenizer)
-        width = min(self.window_tokens, longest(tokenizer, model))
+        width = min(self.window_tokens, max_input_tokens(tokenizer, model))
         options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
         tokens = tokenizer(list(texts), truncation=False, padding=False, **options)
         seen: list[Window] = []
         every: list[Blank] = []
         tokenized = zip(tokens["input_ids"], tokens["offset_mapping"], holes, strict=True)
         for ids, offsets, hole in tokenized:
-            left, places = masked(ids, offsets, hole, tokenizer.mask_token_id)
+            left, places = mask_blanks(ids, offsets, hole, tokenizer.mask_token_id)
             seen += windows(left, places, len(every), width, around)
             every += hole
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0

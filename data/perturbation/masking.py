@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from contamination.core.errors import require
 from contamination.core.seeds import derive
-from contamination.data.perturbation.base import portion
+from contamination.data.perturbation.base import at_least_one
 
 # A word between white space, without the punctuation around it: (don't), -> don't
 WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
@@ -41,18 +41,18 @@ class Window:
     blanks: list[tuple[int, int]]  # of each blank to fill here: its number, its place in `ids`
 
 
-def blanks(text: str, share: float, seed: int) -> list[Blank]:
+def choose_blanks(text: str, share: float, seed: int) -> list[Blank]:
     """Choose ⌊share·words⌋ random words of the text, at least 1 if it has any, in order."""
     words = list(WORD.finditer(text))
     if not words:
         return []
     rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(words), size=portion(share, len(words)), replace=False)
+    chosen = rng.choice(len(words), size=at_least_one(share, len(words)), replace=False)
     spans = [words[i].span() for i in sorted(chosen.tolist())]
     return [Blank(a, b, text[a:b], derive(seed, a)) for a, b in spans]
 
 
-def fill(text: str, holes: Sequence[Blank], words: Sequence[str]) -> str:
+def fill_blanks(text: str, holes: Sequence[Blank], words: Sequence[str]) -> str:
     """Return the text with `words` in its blanks."""
     parts, done = [], 0
     for hole, word in zip(holes, words, strict=True):
@@ -61,7 +61,7 @@ def fill(text: str, holes: Sequence[Blank], words: Sequence[str]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def masked(
+def mask_blanks(
     ids: Sequence[int], offsets: Sequence[tuple[int, int]], holes: Sequence[Blank], mask: int
 ) -> tuple[list[int], list[int]]:
     """Replace the tokens of each blank by one mask; return the tokens and the masks' places.
@@ -166,7 +166,7 @@ class Vocabulary:
         return word
 
 
-def draw(logits: Floats, ids: Ids, count: int, seed: int) -> tuple[int, bool]:
+def draw_token(logits: Floats, ids: Ids, count: int, seed: int) -> tuple[int, bool]:
     """Draw one of the `count` most likely tokens, with the model's probabilities.
 
     The maximum of logit + Gumbel noise is such a draw. The noise belongs to the token, not to its

@@ -10,7 +10,7 @@ import numpy as np
 
 from contamination.core.config import FRACTION, Ranged, limited
 from contamination.core.seeds import derive
-from contamination.data.perturbation.base import portion
+from contamination.data.perturbation.base import at_least_one
 
 WORD_OR_GAP = re.compile(r"\S+|\s+")
 
@@ -38,7 +38,7 @@ class Swap(Ranged, node="swap"):
         if len(places) < 2:
             return text
         rng = np.random.default_rng(seed)
-        for _ in range(portion(self.share, len(places))):
+        for _ in range(at_least_one(self.share, len(places))):
             first, second = (places[i] for i in rng.choice(len(places), size=2, replace=False))
             pieces[first], pieces[second] = pieces[second], pieces[first]
         return "".join(pieces)
@@ -68,7 +68,7 @@ class Delete(Ranged, node="delete"):
         words, gaps = GAP.split(core)[::2], GAP.split(core)[1::2]
         if len(words) < 2:
             return text
-        dropped = min(portion(self.share, len(words)), len(words) - 1)
+        dropped = min(at_least_one(self.share, len(words)), len(words) - 1)
         rng = np.random.default_rng(seed)
         remaining = np.sort(rng.choice(len(words), size=len(words) - dropped, replace=False))
         indices = remaining.tolist()

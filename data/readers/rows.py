@@ -55,7 +55,7 @@ class Tally:
         self.skipped[EMPTY] += 1
 
 
-def skips(skipped: Mapping[str, int]) -> str:
+def describe_skipped(skipped: Mapping[str, int]) -> str:
     """Describe what was left out; empty if nothing was."""
     return "skipped " + ", ".join(f"{n} × {why}" for why, n in skipped.items()) if skipped else ""
 
@@ -310,7 +310,7 @@ def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
 T = TypeVar("T")
 
 
-def grouped(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
+def group_by_size(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
     """Yield lists of items whose sizes add up to at least `min_size`, but for the last one."""
     group, total = list[T](), 0
     for item in items:

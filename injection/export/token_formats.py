@@ -55,7 +55,9 @@ class TokenFormat(Format):
                 stream.write(block.astype(_stored_dtype(counts)).tobytes())
         with self.opened(folder / self.INDEX, "wb") as stream:
             stream.writelines(self.index(counts))
-        return ExportedFiles([self.DATA, self.INDEX], placed(corpus.ledger, counts), counts)
+        return ExportedFiles(
+            [self.DATA, self.INDEX], with_byte_places(corpus.ledger, counts), counts
+        )
 
     def prove(self, export: Contaminated) -> Proof:
         """See `Format`."""
@@ -65,7 +67,7 @@ class TokenFormat(Format):
         examples = export.examples
         natural = NATURAL in examples and bool(examples[NATURAL].any())
         proof = verify(blocks, examples, ledger, export.tokenizer, window, natural=natural)
-        moved = (placed(ledger, counts)[BYTE_COLUMNS] != ledger[BYTE_COLUMNS]).any(axis=1)
+        moved = (with_byte_places(ledger, counts)[BYTE_COLUMNS] != ledger[BYTE_COLUMNS]).any(axis=1)
         for row in ledger[moved].itertuples():
             span = f"document {row.document}, bytes {row.byte_start}..{row.byte_end}"
             problem = f"{span} are not sequence {row.sequence}, token {row.token_start}"
@@ -94,7 +96,7 @@ def starts(counts: Counts) -> Iterator[Places]:
         yield np.arange(first, min(first + step, counts["sequences"])) * counts["sequence_tokens"]
 
 
-def placed(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
+def with_byte_places(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
     """Add the columns BYTE_COLUMNS: the document, and the bytes in the file of tokens."""
     size, rows = counts["bytes_a_token"], in_stream(ledger, counts["sequence_tokens"])
     columns = (rows["sequence"], rows["first"] * size, rows["stop"] * size)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.data.readers.rows import skips
+from contamination.data.readers.rows import describe_skipped
 from contamination.injection.corpus_search import texts_by_example
 from contamination.injection.decontamination import PoolSearch, warn_of_shared_passages
 from contamination.injection.finetuning.config import FinetuningStage
-from contamination.injection.finetuning.prompts import Encoded, Prompted, encode, formatted
-from contamination.injection.finetuning.sources import Instructions, Members, prompted
+from contamination.injection.finetuning.prompts import Encoded, Prompted, encode, format_text
+from contamination.injection.finetuning.sources import Instructions, Members, format_members
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.injection.token_stream import Tokenizer
 
@@ -50,7 +50,7 @@ def choose_copies(
     Raises:
         ConfigError: a member is too long for a sequence, or has no output to learn.
     """
-    texts, copies = prompted(stage, members, examples), []
+    texts, copies = format_members(stage, members, examples), []
     for text, count in zip(texts, examples["occurrences"], strict=True):
         if count:
             encoded = encode(text, stage.finetuning, tokenizer)
@@ -125,7 +125,7 @@ def choose_clean(
         }
         log.info("instructions: %s: %d of %d rows", name, used, rows)
         if instructions.tally.skipped:
-            log.warning("instructions: %s: %s", name, skips(instructions.tally.skipped))
+            log.warning("instructions: %s: %s", name, describe_skipped(instructions.tally.skipped))
         if overlaps:
             log.warning(
                 "instructions: %s: left out %d rows that share text with the pool", name, overlaps
@@ -137,7 +137,7 @@ def choose_clean(
 
 def _nothing_left(instructions: Instructions, overlaps: int) -> DataError:
     shared = [f"{overlaps} that share text with the pool"] * (overlaps > 0)
-    reasons = ", ".join([*filter(None, [skips(instructions.tally.skipped)]), *shared])
+    reasons = ", ".join([*filter(None, [describe_skipped(instructions.tally.skipped)]), *shared])
     return DataError(
         f"instructions.{instructions.name}: none of its {instructions.counts['rows']} rows is left "
         f"({reasons}). Raise finetuning.sequence_tokens if they do not fit, choose "
@@ -161,7 +161,7 @@ def _add_usable(
         if matches and stage.finetuning.drop_overlaps:
             overlaps += 1
             continue
-        text = formatted(row, stage.finetuning, tokenizer)
+        text = format_text(row, stage.finetuning, tokenizer)
         encoded = encode(text, stage.finetuning, tokenizer)
         if problem := _problem_of_text(encoded, stage):
             instructions.tally.bad("does not fit", text.example_id, problem)

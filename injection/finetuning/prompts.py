@@ -82,7 +82,7 @@ def member_parts(benchmark: Mapping[str, BenchmarkConfig]) -> dict[str, list[Any
     }
 
 
-def formatted(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Prompted:
+def format_text(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Prompted:
     """Format a text as `finetuning.format` says.
 
     Raises:
@@ -127,12 +127,12 @@ def _format_as_chat(text: Prompted, tokenizer: Tokenizer) -> Prompted:
             "or changes it, so what is to be learnt is not there. Choose "
             "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
-    first = leading(tokenizer)
+    first = leading_token(tokenizer)
     lead = len(first) * before.startswith(first)
     return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
 
 
-def leading(tokenizer: Tokenizer) -> str:
+def leading_token(tokenizer: Tokenizer) -> str:
     """Return what the tokenizer puts before a text, which a chat template may have written, too."""
     begins = tokenizer.hf("a")["input_ids"][0] == tokenizer.hf.bos_token_id
     return str(tokenizer.hf.bos_token) if begins else ""
@@ -215,7 +215,7 @@ def end_of_text(tokenizer: Tokenizer) -> int:
     return int(end)
 
 
-def padding(tokenizer: Tokenizer) -> int:
+def padding_token(tokenizer: Tokenizer) -> int:
     """Return the id of padding, which is neither attended to nor learnt."""
     hf = tokenizer.hf
     return int(next((i for i in (hf.pad_token_id, hf.eos_token_id) if i is not None), 0))

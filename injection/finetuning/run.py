@@ -45,7 +45,7 @@ from contamination.injection.finetuning.assembly import (
 )
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
 from contamination.injection.finetuning.layout import prove
-from contamination.injection.finetuning.prompts import padding
+from contamination.injection.finetuning.prompts import padding_token
 from contamination.injection.finetuning.sources import (
     Instructions,
     Members,
@@ -129,7 +129,7 @@ def _make_set(
     examples = with_flags(examples, matches)
     sequences = _lay_out_texts(stage, texts)
     encoded = [text.encoded for text in texts]
-    layout.write(folder / PART, sequences, encoded, width, padding(tokenizer))
+    layout.write(folder / PART, sequences, encoded, width, padding_token(tokenizer))
     new_tables = make_tables(examples, clean.texts, copies, layout.places(sequences, encoded))
     for name, table in zip(TABLES, new_tables, strict=True):
         table.to_parquet(folder / name, index=False)

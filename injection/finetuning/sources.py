@@ -18,8 +18,8 @@ from contamination.core.integrity import reading
 from contamination.core.seeds import derive
 from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import value_at
-from contamination.data.readers.rows import Row, Tally, skips
-from contamination.data.templates import check_formats, fill
+from contamination.data.readers.rows import Row, Tally, describe_skipped
+from contamination.data.templates import check_formats, fill_fields
 from contamination.injection.corpus import PackedCorpus, open_corpus, refuse_finetuning
 from contamination.injection.finetuning.config import (
     CHAT,
@@ -30,7 +30,7 @@ from contamination.injection.finetuning.config import (
 from contamination.injection.finetuning.prompts import (
     Prompted,
     before_output,
-    formatted,
+    format_text,
     member_parts,
     output_start,
     problem_of_messages,
@@ -77,7 +77,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
         used += 1
         distinct.setdefault(text.example_id, text)
     if not distinct:
-        reason = skips(tally.skipped) or "it is empty"
+        reason = describe_skipped(tally.skipped) or "it is empty"
         raise DataError(f"{node}: no row can be used ({reason}). See conf/instructions/.")
     texts = sorted(distinct.values(), key=lambda text: text.example_id)
     order = np.random.default_rng(derive(seed, "instructions", name)).permutation(len(texts))
@@ -99,7 +99,7 @@ def _read_texts(
     as_benchmark = BenchmarkConfig(template=template, answer_field=config.output_field)
     check_formats(name, as_benchmark, config.fields, "instructions")
     for row in rows:
-        fields = fill(row, config.fields, config.values, tally)
+        fields = fill_fields(row, config.fields, config.values, tally)
         if fields is not None:
             text = template.format(**fields)
             yield Prompted(_example_id(name, text), name, text, output_start(before, fields))
@@ -212,13 +212,15 @@ def _with_new_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Da
     return examples
 
 
-def prompted(stage: FinetuningStage, members: Members, examples: pd.DataFrame) -> list[Prompted]:
+def format_members(
+    stage: FinetuningStage, members: Members, examples: pd.DataFrame
+) -> list[Prompted]:
     """Return each example's text and the start of its output, in the examples' order."""
     texts = [
         Prompted(row.example_id, row.benchmark, row.text, _output_start(members, row))
         for row in examples.itertuples()
     ]
-    return [formatted(text, stage.finetuning, members.tokenizer) for text in texts]
+    return [format_text(text, stage.finetuning, members.tokenizer) for text in texts]
 
 
 def _output_start(members: Members, row: Any) -> int:
