@@ -92,7 +92,7 @@ def test_a_window_without_tokens_is_said(change, boundary):
 
 def test_too_few_documents_are_said(change):
     with pytest.raises(
-        ConfigError, match="boundary is 'document', .* among the 24 that tokens 29,952 to 53,914"
+        ConfigError, match="boundary is 'document', .* of the 24 starts in tokens 29,952 to 53,914"
     ):
         run(change(boundary="document", window=[0.5, 0.9], example_max_tokens=60))
 

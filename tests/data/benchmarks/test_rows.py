@@ -290,7 +290,7 @@ def test_a_part_that_a_copy_lacks_is_said_and_the_others_are_read(tmp_path, capl
     lacking = ["length 256"] if name == "wikimia_24" else ["length 32, setting paraphrased"]
     for words in lacking:
         assert words in caplog.text
-    assert "tables are of the other parts alone" in caplog.text
+    assert "tables are of the other parts only" in caplog.text
 
 
 def test_a_part_that_the_hub_lacks_is_said_and_the_others_are_read(monkeypatch, caplog):
