@@ -299,7 +299,7 @@ def test_a_file_that_differs_from_its_tables_is_found(found, tmp_path, name):
         changed[name][5] += 1
     schema = layout._schema(width)
     with pa.OSFile(str(tmp_path / "part"), "wb") as sink, pa.ipc.new_stream(sink, schema) as out:
-        out.write_batch(layout._batch(rows, schema))
+        out.write_batch(layout._record_batch(rows, schema))
     own = FinetuningConfig(sequence_tokens=width)
     tables = found.examples, found.ledger, found.instructions
     proof = prove(tmp_path / "part", tables, found.tokenizer, own)
