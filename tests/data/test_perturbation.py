@@ -160,7 +160,10 @@ def test_every_config_file_makes_a_rewording():
 
 
 def test_importing_needs_no_torch():
-    code = "import sys, contamination.data.perturbation; print({'torch', 'transformers'} & set(sys.modules))"
+    code = (
+        "import sys, contamination.data.perturbation; "
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 
